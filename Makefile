@@ -1,0 +1,46 @@
+# `make run` and `make test` need nothing but python3 and make: everything else goes into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: run test lint fix docs bench stress clean setup
+.DEFAULT_GOAL := run
+
+setup: $(READY)
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Engram needs Python 3.11 or newer; set PYTHON=/path/to/python3"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "python3 cannot make a virtual environment; on Debian: apt-get install python3-venv"; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m compileall -q src
+	@touch $@
+
+run: setup  ## the product on its embedded default
+	$(BIN)/engram demo
+
+test: setup lint  ## everything that must hold before a change lands
+	$(BIN)/python -m pytest -n 2
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+fix: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: setup  ## write the generated pages anew
+	$(BIN)/python docs/generate.py
+
+bench: setup  ## the numbers in docs/benchmarks.md
+	$(BIN)/python bench/coordination.py
+	$(BIN)/python bench/startup.py
+
+stress: setup  ## the long kill, stop and contention runs
+	ENGRAM_STRESS=1 $(BIN)/python -m pytest tests/stress -n 0 -s
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,109 @@
+"""Engram: one memory for all of a person's agents.
+
+    from engram import Engram
+
+    eng = Engram()
+    sid = eng.sessions.register("claude-code", "Porting the router")
+    print(eng.sitrep())
+
+Names are loaded on first use, because a hook or `engram --help` imports this package without needing most of them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .client import Engram as Engram
+    from .clock import Clock as Clock
+    from .config import Config as Config
+    from .errors import BlockExists as BlockExists
+    from .errors import BlockNotFound as BlockNotFound
+    from .errors import Conflict as Conflict
+    from .errors import EngramError as EngramError
+    from .errors import InvalidInput as InvalidInput
+    from .errors import InvalidURL as InvalidURL
+    from .errors import LeaseHeld as LeaseHeld
+    from .errors import LeaseLost as LeaseLost
+    from .errors import LeaseNotFound as LeaseNotFound
+    from .errors import LogBroken as LogBroken
+    from .errors import MigrationChanged as MigrationChanged
+    from .errors import MissingExtra as MissingExtra
+    from .errors import NoRecipient as NoRecipient
+    from .errors import NotAStore as NotAStore
+    from .errors import NotFound as NotFound
+    from .errors import SchemaTooNew as SchemaTooNew
+    from .errors import SessionEnded as SessionEnded
+    from .errors import SessionNotFound as SessionNotFound
+    from .errors import StoreBusy as StoreBusy
+    from .errors import StoreError as StoreError
+    from .errors import StoreFull as StoreFull
+    from .errors import StoreReadOnly as StoreReadOnly
+    from .errors import StoreUnavailable as StoreUnavailable
+    from .errors import VersionConflict as VersionConflict
+    from .errors import VersionNotFound as VersionNotFound
+    from .records import Block as Block
+    from .records import BlockEdit as BlockEdit
+    from .records import Change as Change
+    from .records import Holder as Holder
+    from .records import Lease as Lease
+    from .records import LogEntry as LogEntry
+    from .records import Message as Message
+    from .records import Session as Session
+    from .records import Stats as Stats
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "client": ("Engram",),
+    "clock": ("Clock",),
+    "config": ("Config",),
+    "errors": (
+        "BlockExists",
+        "BlockNotFound",
+        "Conflict",
+        "EngramError",
+        "InvalidInput",
+        "InvalidURL",
+        "LeaseHeld",
+        "LeaseLost",
+        "LeaseNotFound",
+        "LogBroken",
+        "MigrationChanged",
+        "MissingExtra",
+        "NoRecipient",
+        "NotAStore",
+        "NotFound",
+        "SchemaTooNew",
+        "SessionEnded",
+        "SessionNotFound",
+        "StoreBusy",
+        "StoreError",
+        "StoreFull",
+        "StoreReadOnly",
+        "StoreUnavailable",
+        "VersionConflict",
+        "VersionNotFound",
+    ),
+    "records": ("Block", "BlockEdit", "Change", "Holder", "Lease", "LogEntry", "Message", "Session", "Stats"),
+}
+_MODULE = {name: module for module, names in _WHERE.items() for name in names}
+
+__all__ = [*sorted(_MODULE), "__version__", "sitrep"]
+
+
+def sitrep(budget: int | None = 1_000, session_id: str | None = None, project: str | None = None) -> str:
+    """The situation report of the user's own store."""
+    from .client import Engram
+
+    with Engram() as eng:
+        return eng.sitrep(budget, session_id, project)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{_MODULE[name]}", __name__), name)
+    globals()[name] = value
+    return value

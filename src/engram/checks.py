@@ -1,0 +1,89 @@
+"""The first line of defence: what is wrong with a value is said before anything is written.
+
+Every text that enters the store goes through `text`. NUL ends strings in C, and a lone surrogate cannot be stored as
+UTF-8; both engines would fail on them, each in its own way and half-way through an operation.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from .errors import InvalidInput
+
+#: The longest text of any kind: long enough for a pasted log, short enough that one row cannot hurt.
+MAX_TEXT = 1_000_000
+#: For what is shown in one line: names, types, keys.
+MAX_NAME = 200
+MAX_WORKSPACE = 64
+
+_WORKSPACE_FIRST = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
+_WORKSPACE_REST = _WORKSPACE_FIRST | frozenset("_-")
+
+
+def text(value: object, what: str, *, longest: int = MAX_TEXT, empty: bool = False) -> str:
+    """The value itself when it is a storable text; otherwise InvalidInput, naming `what`."""
+    if not isinstance(value, str):
+        _refuse(what, f"must be text, not {type(value).__name__}")
+    if not empty and not value.strip():
+        _refuse(what, "is empty")
+    if len(value) > longest:
+        _refuse(what, f"has {len(value):,} characters; at most {longest:,} fit")
+    if "\x00" in value:
+        _refuse(what, f"has a NUL character at position {value.index(chr(0))}")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            _refuse(what, f"has a lone surrogate at position {error.start}; it is not valid Unicode")
+    return value
+
+
+def optional_text(value: object, what: str, *, longest: int = MAX_TEXT, empty: bool = True) -> str | None:
+    return None if value is None else text(value, what, longest=longest, empty=empty)
+
+
+def name(value: object, what: str) -> str:
+    """A short text of one line."""
+    checked = text(value, what, longest=MAX_NAME)
+    if any(character < " " or character == "\x7f" for character in checked):
+        _refuse(what, f"{checked!r} has a control character; it must be one plain line")
+    return checked
+
+
+def optional_name(value: object, what: str) -> str | None:
+    return None if value is None else name(value, what)
+
+
+def workspace(value: object) -> str:
+    checked = text(value, "workspace")
+    if len(checked) > MAX_WORKSPACE or checked[0] not in _WORKSPACE_FIRST or not _WORKSPACE_REST.issuperset(checked):
+        _refuse(
+            "workspace",
+            f"{_short(checked)} is not a valid name: up to 64 of a-z, 0-9, _ and -, beginning with a letter or digit",
+        )
+    return checked
+
+
+def whole(value: object, what: str, *, least: int, most: int | None = None) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        _refuse(what, f"must be a whole number, not {value!r}")
+    if value < least or (most is not None and value > most):
+        _refuse(what, f"is {value}; it must be at least {least}" + (f" and at most {most}" if most else ""))
+    return value
+
+
+def seconds(value: object, what: str, *, least: float = 0.0) -> float:
+    """A finite length of time; at most ten years, so that no sum of times overflows."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        _refuse(what, f"must be a number of seconds, not {value!r}")
+    if not least <= value <= 315_360_000:  # also false for NaN
+        _refuse(what, f"is {value}; it must be between {least:g} seconds and ten years")
+    return float(value)
+
+
+def _refuse(what: str, problem: str) -> NoReturn:
+    raise InvalidInput(f"{what} {problem}.")
+
+
+def _short(value: str) -> str:
+    return repr(value if len(value) <= 80 else value[:77] + "…")

@@ -1,0 +1,113 @@
+"""Engram: opens a store and composes the tiers; the only door for everything above it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from . import checks, config
+from .clock import Clock
+from .coordination import sitrep as report
+from .coordination.leases import Leases
+from .coordination.messages import Messages
+from .coordination.sessions import Sessions
+from .memory.blocks import Blocks, World
+from .scope import Scope
+from .storage import changes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .config import Config
+    from .records import Change
+    from .storage.engine import Engine
+
+
+class Engram:
+    """One workspace of a store.
+
+    `Engram()` opens the user's own store; `Engram("path.db")` or `Engram("postgresql://…")` another one. Thread-safe,
+    usable after a fork, and a context manager that closes its connections. `workspace(name)` gives another workspace
+    on the same connections.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        workspace: str | None = None,
+        settings: Config | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        settings = settings or config.load(url=url, workspace=workspace)
+        self._compose(Scope(_open(settings, clock or Clock()), settings.workspace, settings))
+
+    def _compose(self, scope: Scope) -> None:
+        self._scope = scope
+        self.sessions = Sessions(scope)
+        self.leases = Leases(scope)
+        self.messages = Messages(scope)
+        self.blocks = Blocks(scope)
+        self.world = World(self.blocks)
+
+    def workspace(self, name: str) -> Engram:
+        """The same store, another workspace."""
+        view = object.__new__(Engram)
+        view._compose(self._scope._replace(workspace=checks.workspace(name)))
+        return view
+
+    @property
+    def workspace_name(self) -> str:
+        return self._scope.workspace
+
+    @property
+    def settings(self) -> Config:
+        return self._scope.config
+
+    def sitrep(
+        self,
+        budget: int | None = report.DEFAULT_BUDGET,
+        session_id: str | None = None,
+        project: str | None = None,
+    ) -> str:
+        """The situation report: messages, world state, sessions, locks, completions, within `budget` tokens."""
+        text = report.sitrep(self._scope, budget, session_id, project)
+        self.sessions.sweep()
+        return text
+
+    @contextmanager
+    def write(self, *, fence: int | None = None) -> Iterator[Engram]:
+        """One transaction around any number of calls on this thread: all of them happen, or none.
+
+        With `fence`, a lease's token, it begins only if the token is good and commits only if it still is;
+        otherwise LeaseLost, and nothing was written.
+        """
+        with self._scope.engine.write() as tx:
+            if fence is not None:
+                self.leases.fence(tx, fence)
+            yield self
+
+    def changes(self, after: int = 0, limit: int = 1_000) -> list[Change]:
+        """What has changed in this workspace since change number `after`, in the order of commits."""
+        return changes.since(self._scope, after, limit)
+
+    def close(self) -> None:
+        """Close the store's connections, also for the other workspaces' views."""
+        self._scope.engine.close()
+
+    def __enter__(self) -> Engram:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _open(settings: Config, clock: Clock) -> Engine:
+    # Imported here, so that a SQLite user never pays for the PostgreSQL driver, nor the other way round.
+    if settings.url.startswith("postgresql://"):
+        from .storage.postgres import PostgresEngine
+
+        return PostgresEngine(settings.url, clock, busy_timeout=settings.busy_timeout)
+    from .storage.sqlite import SqliteEngine
+
+    return SqliteEngine(settings.url, clock, busy_timeout=settings.busy_timeout, synchronous=settings.synchronous)

@@ -1,0 +1,67 @@
+"""Time, in one place.
+
+Every time in the store is UTC text of fixed width (`2026-11-15T18:36:08.123456Z`), so that both engines compare times
+as they compare strings. Code asks an injected `Clock`; tests shift theirs forward instead of sleeping. The shift
+also applies to an engine that asks its server for the time, so what decides about leases stays the engine's clock.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import threading
+
+
+class Clock:
+    """The system's clock, plus `shift` seconds."""
+
+    shift: float = 0.0
+
+    def now(self) -> str:
+        return stamp(time.time() + self.shift)
+
+    def monotonic(self) -> float:
+        """For measuring how long something takes; never goes back."""
+        return time.monotonic() + self.shift
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """Wait until the event is set or the time has passed; True when it was set."""
+        return event.wait(seconds)
+
+
+def stamp(seconds: float) -> str:
+    """Seconds since 1970 as the store writes them."""
+    whole, micros = divmod(round(seconds * 1_000_000), 1_000_000)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{micros:06d}Z"
+
+
+def later(text: str, seconds: float) -> str:
+    """The time `seconds` after (or, when negative, before) a stamp."""
+    # The years before 1000 and after 9999 would break the fixed width; nothing real is there.
+    try:
+        moment = datetime.fromisoformat(text) + timedelta(seconds=seconds)
+    except OverflowError:
+        return "9999-12-31T23:59:59.999999Z" if seconds > 0 else "1000-01-01T00:00:00.000000Z"
+    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def between(earlier: str, later_: str) -> float:
+    """Seconds from one stamp to another."""
+    return (datetime.fromisoformat(later_) - datetime.fromisoformat(earlier)).total_seconds()
+
+
+def age(since: str, now: str) -> str:
+    """How long ago, as a person says it: `just now`, `5m ago`, `3h ago`, `2d ago`."""
+    seconds = between(since, now)
+    if seconds < 60:
+        return "just now"
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit} ago"
+    return "just now"

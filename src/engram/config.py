@@ -1,0 +1,221 @@
+"""Which store, which workspace, which limits: one resolver for every interface.
+
+A value comes from the first of: an argument, the environment (`ENGRAM_…`), the project's `.engram.toml` (the nearest
+one upwards from the current folder), the user's `config.toml`, the default. A file is parsed only if it exists.
+
+A project's file arrives with a cloned repository, so somebody else may have written it. It may therefore choose a
+workspace, limits or a local file as the store, but never a server: memories must not follow a stranger's address.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from . import checks
+from .errors import InvalidInput, InvalidURL
+
+PROJECT_FILE = ".engram.toml"
+USER_FILE = "config.toml"
+STORE_FILE = "engram.db"
+
+
+class Setting(NamedTuple):
+    name: str
+    default: str | float
+    help: str
+
+    @property
+    def environment(self) -> str:
+        return f"ENGRAM_{self.name.upper()}"
+
+
+SETTINGS = (
+    Setting("url", "", "the store: a path, sqlite:///path or postgresql://…; empty: engram.db in data_dir"),
+    Setting("workspace", "default", "whose memory this is: up to 64 of a-z, 0-9, _ and -"),
+    Setting("data_dir", "", "where the default store is; empty: the platform's folder for user data"),
+    Setting("stale_after", 1_800.0, "a session silent for this long is shown as stale"),
+    Setting("abandon_after", 86_400.0, "a session silent for this long is abandoned, its leases freed"),
+    Setting("lease_ttl", 900.0, "how long an exclusive lease lives without being renewed"),
+    Setting("busy_timeout", 30.0, "how long a write waits for other writers"),
+    Setting("synchronous", "normal", "normal: survives a killed process; full: a power cut too (SQLite)"),
+)
+
+#: Settings a project's file may not point at a server, or at a folder outside itself.
+_PLACES = frozenset({"url", "data_dir"})
+
+
+class Config(NamedTuple):
+    url: str
+    workspace: str
+    data_dir: str
+    stale_after: float
+    abandon_after: float
+    lease_ttl: float
+    busy_timeout: float
+    synchronous: str
+    #: For each setting, where its value came from.
+    origins: Mapping[str, str]
+
+
+class Layer(NamedTuple):
+    """One place that values come from."""
+
+    origin: str
+    values: Mapping[str, object]
+
+
+def load(*, folder: str | None = None, environ: Mapping[str, str] | None = None, **arguments: object) -> Config:
+    """Every setting, resolved. Arguments that are None count as not given."""
+    layers = [
+        Layer("argument", {name: value for name, value in arguments.items() if value is not None}),
+        _environment(os.environ if environ is None else environ),
+        _project_file(folder or os.getcwd()),
+        _user_file(environ),
+    ]
+    values: dict[str, str | float] = {}
+    origins: dict[str, str] = {}
+    for setting in SETTINGS:
+        layer = next((layer for layer in layers if setting.name in layer.values), None)
+        origins[setting.name] = layer.origin if layer else "default"
+        values[setting.name] = _value(setting, layer)
+    data_dir = str(values["data_dir"] or default_data_dir())
+    return Config(
+        url=normal_url(str(values["url"]), data_dir),
+        workspace=str(values["workspace"]),
+        data_dir=data_dir,
+        stale_after=float(values["stale_after"]),
+        abandon_after=float(values["abandon_after"]),
+        lease_ttl=float(values["lease_ttl"]),
+        busy_timeout=float(values["busy_timeout"]),
+        synchronous=str(values["synchronous"]),
+        origins=origins,
+    )
+
+
+def normal_url(url: str, data_dir: str) -> str:
+    """`postgresql://…` as given; anything else as the absolute path of an SQLite file."""
+    if not url:
+        return os.path.join(os.path.abspath(os.path.expanduser(data_dir)), STORE_FILE)
+    scheme, colon, rest = url.partition("://")
+    if scheme in ("postgresql", "postgres") and colon:
+        return f"postgresql://{rest}"
+    if scheme == "sqlite" and colon:
+        if not rest.startswith("/") or rest == "/":
+            raise InvalidURL(f"{url!r} names no file: write sqlite:///relative.db or sqlite:////absolute.db.")
+        url = rest[1:]
+    elif colon:
+        raise InvalidURL(f"{url!r}: Engram knows stores that are a path, sqlite:///… or postgresql://…")
+    if url == ":memory:" or url.startswith("file:"):
+        raise InvalidURL(f"{url!r}: a store is a file that several processes share; give its path.")
+    return os.path.abspath(os.path.expanduser(checks.text(url, "store path", longest=4096)))
+
+
+def default_data_dir() -> str:
+    import platformdirs
+
+    return platformdirs.user_data_dir("engram", appauthor=False)
+
+
+def config_dir(environ: Mapping[str, str] | None = None) -> str:
+    chosen = (os.environ if environ is None else environ).get("ENGRAM_CONFIG_DIR")
+    if chosen:
+        return chosen
+    import platformdirs
+
+    return platformdirs.user_config_dir("engram", appauthor=False)
+
+
+def find_project_file(folder: str) -> str | None:
+    """The nearest `.engram.toml` at or above the folder."""
+    folder = os.path.abspath(folder)
+    while True:
+        candidate = os.path.join(folder, PROJECT_FILE)
+        if os.path.isfile(candidate):
+            return candidate
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return None
+        folder = parent
+
+
+def duration(value: object, what: str) -> float:
+    """Seconds, from a number or from text such as `90`, `30s`, `15m`, `24h`, `7d`."""
+    if isinstance(value, str):
+        sizes = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+        unit = value.strip()[-1:].lower()
+        number = value.strip()[:-1] if unit in sizes else value
+        try:
+            value = float(number) * sizes.get(unit, 1)
+        except ValueError:
+            raise InvalidInput(f"{what} is {value!r}; write a time such as 90, 30s, 15m, 24h or 7d.") from None
+    return checks.seconds(value, what)
+
+
+def _environment(environ: Mapping[str, str]) -> Layer:
+    given = {setting.name: environ.get(setting.environment) for setting in SETTINGS}
+    return Layer("environment", {name: value for name, value in given.items() if value})
+
+
+def _project_file(folder: str) -> Layer:
+    path = find_project_file(folder)
+    if path is None:
+        return Layer("", {})
+    layer = _file(path)
+    for name in _PLACES & layer.values.keys():
+        place = str(layer.values[name])
+        if "://" in place and not place.startswith("sqlite:"):
+            raise InvalidURL(
+                f"{path} points {name} at a server. A project's file may come with a cloned repository, so it may only "
+                f"name a local file; put the server's address into ENGRAM_URL or {USER_FILE} (engram config path)."
+            )
+    return layer
+
+
+def _user_file(environ: Mapping[str, str] | None) -> Layer:
+    path = os.path.join(config_dir(environ), USER_FILE)
+    return _file(path) if os.path.isfile(path) else Layer("", {})
+
+
+def _file(path: str) -> Layer:
+    import tomllib
+
+    try:
+        with open(path, "rb") as file:
+            values = tomllib.load(file)
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{path} cannot be read as TOML: {error}") from error
+    unknown = values.keys() - {setting.name for setting in SETTINGS}
+    if unknown:
+        raise InvalidInput(
+            f"{path} has unknown settings: {', '.join(sorted(unknown))}. "
+            f"Known are: {', '.join(setting.name for setting in SETTINGS)}."
+        )
+    # A relative place in a file means relative to that file, wherever the command runs.
+    base = os.path.dirname(path)
+    for name in _PLACES & values.keys():
+        values[name] = _anchored(str(values[name]), base)
+    return Layer(path, values)
+
+
+def _anchored(place: str, base: str) -> str:
+    if place.startswith("sqlite:///"):
+        place = place.removeprefix("sqlite:///")
+    elif "://" in place or not place:
+        return place
+    return os.path.join(base, os.path.expanduser(place))
+
+
+def _value(setting: Setting, layer: Layer | None) -> str | float:
+    if layer is None:
+        return setting.default
+    value = layer.values[setting.name]
+    what = f"{setting.name} (from {layer.origin})"
+    if isinstance(setting.default, float):
+        return duration(value, what)
+    if setting.name == "workspace":
+        return checks.workspace(value)
+    if setting.name == "synchronous" and value not in ("normal", "full"):
+        raise InvalidInput(f"{what} is {value!r}; it must be normal or full.")
+    return checks.text(value, what, longest=4096)

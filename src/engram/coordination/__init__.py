@@ -1,0 +1,1 @@
+"""Who is working on what: sessions, leases, messages and the situation report."""

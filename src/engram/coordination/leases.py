@@ -1,0 +1,519 @@
+"""Leases: a session's claim on a resource, and the fencing tokens that keep a late writer out.
+
+A lease is a row, and its number is its fencing token: claiming anew makes a new, higher number, so tokens only rise.
+A row is never revived once it has ended. Claims of a workspace are decided one at a time (SQLite has a single writer;
+PostgreSQL is asked for a lock), by the engine's clock. Before a claim is decided, what has expired is marked as ended:
+on PostgreSQL that waits for a fenced write in progress on such a lease, which holds its row, so nobody is ever granted
+a resource while the previous holder's last write is still on its way.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from .. import checks
+from ..clock import age, between, later
+from ..errors import InvalidInput, LeaseHeld, LeaseLost, LeaseNotFound, SessionEnded, StoreBusy, StoreError
+from ..memory import exchanges
+from ..records import Holder, Lease
+from . import resources, sessions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..scope import Scope
+    from ..storage.engine import Row, Transaction
+
+#: How long a waiting claim counts as alive after its last look; a killed one loses its place after this.
+_WAITER_LIFE = 10.0
+#: The pause between two looks of a waiting claim, growing from the first to the second.
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.02, 0.25
+
+_COLUMNS = "token, session_id, resource, note, exclusive, ttl, claimed_at, expires_at"
+_EXPIRE = """
+UPDATE leases SET ended_at = expires_at, ended_because = 'expired'
+WHERE workspace = :workspace AND ended_at IS NULL AND expires_at <= :now
+RETURNING token
+"""
+LIVE = """
+SELECT l.session_id, s.type, s.summary, s.status, s.heartbeat_at, l.resource, l.exclusive, l.note, l.claimed_at,
+       l.expires_at
+FROM leases l JOIN sessions s ON s.workspace = l.workspace AND s.id = l.session_id
+WHERE l.workspace = :workspace AND l.ended_at IS NULL AND (l.expires_at IS NULL OR l.expires_at > :now)
+ORDER BY l.token
+"""
+_OWN = (
+    "SELECT "
+    + _COLUMNS
+    + """ FROM leases
+WHERE workspace = :workspace AND session_id = :session AND resource = :resource AND ended_at IS NULL
+  AND (expires_at IS NULL OR expires_at > :now)"""
+)
+_INSERT = """
+INSERT INTO leases (workspace, session_id, resource, note, exclusive, ttl, claimed_at, expires_at)
+VALUES (:workspace, :session, :resource, :note, :exclusive, :ttl, :now, :expires)
+RETURNING token
+"""
+_CLAIM_AGAIN = """
+UPDATE leases SET note = COALESCE(:note, note), exclusive = :exclusive, ttl = :ttl, expires_at = :expires
+WHERE workspace = :workspace AND token = :token
+"""
+_OF_SESSION = (
+    "SELECT "
+    + _COLUMNS
+    + """ FROM leases
+WHERE workspace = :workspace AND session_id = :session AND ended_at IS NULL
+  AND (expires_at IS NULL OR expires_at > :now)
+ORDER BY token"""
+)
+_ALL_LIVE = (
+    "SELECT "
+    + _COLUMNS
+    + """ FROM leases
+WHERE workspace = :workspace AND ended_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
+ORDER BY token"""
+)
+_BY_TOKEN = (
+    "SELECT " + _COLUMNS + """, ended_at, ended_because FROM leases WHERE workspace = :workspace AND token = :token"""
+)
+_END = """
+UPDATE leases SET ended_at = :now, ended_because = :because
+WHERE workspace = :workspace AND token = :token AND ended_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
+"""
+_RENEW = """
+UPDATE leases SET ttl = :ttl, expires_at = :expires
+WHERE workspace = :workspace AND token = :token AND ended_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
+"""
+# Writing to the row takes its lock until the end of the fenced transaction.
+_FENCE = """
+UPDATE leases SET fenced_at = :now
+WHERE workspace = :workspace AND token = :token AND ended_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
+"""
+_JOIN_QUEUE = """
+INSERT INTO lease_waiters (workspace, session_id, resource, alive_until)
+VALUES (:workspace, :session, :resource, :alive_until)
+RETURNING id
+"""
+_STAY_IN_QUEUE = "UPDATE lease_waiters SET alive_until = :alive_until WHERE workspace = :workspace AND id = :id"
+_LEAVE_QUEUE = "DELETE FROM lease_waiters WHERE workspace = :workspace AND id = :id"
+_CLEAR_QUEUE = "DELETE FROM lease_waiters WHERE workspace = :workspace AND alive_until <= :now"
+_QUEUE = """
+SELECT id, session_id, resource FROM lease_waiters
+WHERE workspace = :workspace AND alive_until > :now AND session_id <> :session
+ORDER BY id
+"""
+
+
+class Leases:
+    def __init__(self, scope: Scope) -> None:
+        self._engine = scope.engine
+        self._workspace = scope.workspace
+        self._config = scope.config
+
+    def claim(
+        self,
+        session_id: str,
+        resource: str,
+        note: str | None = None,
+        *,
+        exclusive: bool = False,
+        ttl: float | None = None,
+        wait: float = 0,
+    ) -> Lease:
+        """Claim a resource.
+
+        An advisory claim always succeeds and names who else is there. An exclusive one raises LeaseHeld when another
+        session holds a live overlapping claim, or asked before and is still waiting; with `wait` it waits its turn
+        for that many seconds first. Claiming what one holds renews it and keeps the token; an exclusive lease stays
+        exclusive until it is released.
+        """
+        resource = resources.normalise(resource)
+        checks.optional_text(note, "note", longest=2_000)
+        if ttl is not None:
+            checks.seconds(ttl, "ttl", least=0.001)
+        checks.seconds(wait, "wait")
+        if wait and self._engine.joined:
+            raise InvalidInput("wait cannot be used inside a transaction: nobody could free the lease meanwhile.")
+        claim = _Claim(session_id, resource, note, exclusive, ttl)
+        lease = self._wait_for(claim, wait) if wait and exclusive else self._try(claim)
+        if lease.conflicts:
+            _warn(lease)
+        return lease
+
+    def release(self, session_id: str, resource: str) -> Lease:
+        """Give a claim back; LeaseNotFound when the session does not hold it (any more)."""
+        resource = resources.normalise(resource)
+        with self._engine.write() as tx:
+            now = tx.now()
+            row = self._own(tx, session_id, resource, now)
+            if row is None:
+                sessions.require(tx, self._workspace, session_id)
+                raise LeaseNotFound(f"Session {session_id} holds no live claim on {resource!r}.")
+            lease = _lease(row)
+            self._end(tx, lease.token, now, "released")
+        return lease
+
+    def release_all(self, session_id: str) -> list[Lease]:
+        """Give back everything the session holds."""
+        with self._engine.write() as tx:
+            now = tx.now()
+            sessions.require(tx, self._workspace, session_id)
+            held = tx.all(_OF_SESSION, workspace=self._workspace, session=session_id, now=now)
+            ended = set(sessions.end_leases(tx, self._workspace, session_id, now, "released"))
+        return [lease for lease in map(_lease, held) if lease.token in ended]
+
+    def renew(self, token: int, ttl: float | None = None) -> Lease:
+        """Begin the lease's time to live anew; LeaseLost when it has ended."""
+        if ttl is not None:
+            checks.seconds(ttl, "ttl", least=0.001)
+        with self._engine.write() as tx:
+            now = tx.now()
+            lease = self._require_live(tx, token, now)
+            ttl = lease.ttl if ttl is None else ttl
+            expires = later(now, ttl) if ttl is not None else None
+            if not tx.run(_RENEW, workspace=self._workspace, token=token, ttl=ttl, expires=expires, now=now):
+                self._require_live(tx, token, now)
+            tx.note(self._workspace, "lease", token)
+            return lease._replace(ttl=ttl, expires_at=expires)
+
+    def verify(self, token: int) -> Lease:
+        """The lease, while its token is good; LeaseLost once it has expired or was released, broken or superseded."""
+        with self._engine.read() as tx:
+            return self._require_live(tx, token, tx.now())
+
+    def check(self, resource: str) -> list[Holder]:
+        """Who holds the resource or something that overlaps it, oldest claim first."""
+        resource = resources.normalise(resource)
+        with self._engine.read() as tx:
+            return self._overlapping(tx, resource, tx.now())
+
+    def break_lease(self, resource: str, by: str, reason: str) -> list[Lease]:
+        """Take the resource away from whoever else holds it, and tell both sides in their logs."""
+        resource = resources.normalise(resource)
+        checks.text(reason, "reason", longest=2_000)
+        with self._engine.write() as tx:
+            tx.lock(self._lock)
+            now = tx.now()
+            sessions.require(tx, self._workspace, by)
+            rows = tx.all(_ALL_LIVE, workspace=self._workspace, now=now)
+            broken = [
+                lease
+                for lease in map(_lease, rows)
+                if lease.session_id != by and resources.overlap(lease.resource, resource)
+            ]
+            if not broken:
+                raise LeaseNotFound(f"Nobody else holds {resource!r}; there is nothing to break.")
+            for lease in broken:
+                self._end(tx, lease.token, now, "broken")
+            for session, entry in _news(broken, by, reason):
+                exchanges.append(tx, self._workspace, session, "log", entry, now)
+        return broken
+
+    @contextmanager
+    def hold(
+        self,
+        session_id: str,
+        resource: str,
+        note: str | None = None,
+        *,
+        exclusive: bool = True,
+        ttl: float | None = None,
+        wait: float = 0,
+    ) -> Iterator[Lease]:
+        """Hold a resource for the length of the block, renewed in the background, released at its end.
+
+        LeaseLost at the end of the block when the lease was lost in the meantime, so that nobody believes to have
+        been alone who was not. Use its token with `write(fence=…)` to have every single write checked.
+        """
+        if self._engine.joined:
+            raise InvalidInput("hold cannot be used inside a transaction: its renewals could not be seen.")
+        lease = self.claim(session_id, resource, note, exclusive=exclusive, ttl=ttl, wait=wait)
+        done = threading.Event()
+        renewer = threading.Thread(target=self._keep, args=(lease, done), name="engram-lease", daemon=True)
+        if lease.ttl is not None:
+            renewer.start()
+        try:
+            yield lease
+        except BaseException:
+            self._let_go(lease, done, renewer)
+            raise
+        if not self._let_go(lease, done, renewer):
+            try:
+                self.verify(lease.token)
+            except LeaseLost as lost:
+                if lost.reason not in ("released", "completed"):  # the holder's own doing
+                    raise
+
+    def fence(self, tx: Transaction, token: int) -> None:
+        """Check the token now and again right before the transaction commits."""
+        now = tx.now()
+        if not tx.run(_FENCE, workspace=self._workspace, token=token, now=now):
+            self._require_live(tx, token, now)
+        tx.checks.append(lambda: self._recheck(tx, token))
+
+    def _recheck(self, tx: Transaction, token: int) -> None:
+        self._require_live(tx, token, tx.now())
+
+    @property
+    def _lock(self) -> str:
+        return f"leases/{self._workspace}"
+
+    def _try(self, claim: _Claim, place: int | None = None) -> Lease:
+        """Claim now or raise LeaseHeld; `place` is the caller's number in the queue."""
+        with self._engine.write() as tx:
+            tx.lock(self._lock)
+            now = tx.now()
+            _require_at_work(sessions.require(tx, self._workspace, claim.session_id))
+            for (token,) in tx.all(_EXPIRE, workspace=self._workspace, now=now):
+                tx.note(self._workspace, "lease", token)
+            held = self._overlapping(tx, claim.resource, now)
+            others = [holder for holder in held if holder.session_id != claim.session_id]
+            if claim.exclusive:
+                waiting = self._ahead(tx, claim, place, now)
+                if others or waiting:
+                    raise _held(claim.resource, others, waiting, now)
+            row = self._own(tx, claim.session_id, claim.resource, now)
+            return self._grant(tx, claim, row, now)._replace(conflicts=tuple(others))
+
+    def _grant(self, tx: Transaction, claim: _Claim, row: Row | None, now: str) -> Lease:
+        mine = _lease(row) if row else None
+        exclusive = claim.exclusive or (mine is not None and mine.exclusive)
+        ttl = claim.ttl if claim.ttl is not None else (mine.ttl if mine else None)
+        if ttl is None and exclusive:
+            ttl = self._config.lease_ttl
+        expires = later(now, ttl) if ttl is not None else None
+        values = {"note": claim.note, "exclusive": int(exclusive), "ttl": ttl, "expires": expires}
+        if mine:
+            token = mine.token
+            tx.run(_CLAIM_AGAIN, workspace=self._workspace, token=token, **values)
+        else:
+            made = tx.all(
+                _INSERT,
+                workspace=self._workspace,
+                session=claim.session_id,
+                resource=claim.resource,
+                now=now,
+                **values,
+            )
+            token = made[0][0]
+        tx.note(self._workspace, "lease", token)
+        return Lease(
+            token=token,
+            session_id=claim.session_id,
+            resource=claim.resource,
+            note=claim.note if claim.note is not None or mine is None else mine.note,
+            exclusive=exclusive,
+            ttl=ttl,
+            claimed_at=mine.claimed_at if mine else now,
+            expires_at=expires,
+        )
+
+    def _wait_for(self, claim: _Claim, wait: float) -> Lease:
+        """Stand in the queue until it is our turn or the time is up."""
+        clock = self._engine.clock
+        deadline = clock.monotonic() + wait
+        try:
+            return self._try(claim)
+        except LeaseHeld:
+            place = self._join_queue(claim)
+        seen = clock.monotonic()
+        pause = _SHORTEST_PAUSE
+        try:
+            while True:
+                clock.sleep(max(0.0, min(pause, deadline - clock.monotonic())))
+                pause = min(pause * 1.5, _LONGEST_PAUSE)
+                try:
+                    return self._try(claim, place)
+                except (LeaseHeld, StoreBusy):
+                    if clock.monotonic() >= deadline:
+                        raise
+                if clock.monotonic() - seen > _WAITER_LIFE / 3:
+                    self._stay_in_queue(place)
+                    seen = clock.monotonic()
+        finally:
+            with self._engine.write() as tx:
+                tx.run(_LEAVE_QUEUE, workspace=self._workspace, id=place)
+
+    def _join_queue(self, claim: _Claim) -> int:
+        with self._engine.write() as tx:
+            tx.lock(self._lock)
+            now = tx.now()
+            tx.run(_CLEAR_QUEUE, workspace=self._workspace, now=now)
+            made = tx.all(
+                _JOIN_QUEUE,
+                workspace=self._workspace,
+                session=claim.session_id,
+                resource=claim.resource,
+                alive_until=later(now, _WAITER_LIFE),
+            )
+            place: int = made[0][0]
+            return place
+
+    def _stay_in_queue(self, place: int) -> None:
+        with self._engine.write() as tx:
+            alive_until = later(tx.now(), _WAITER_LIFE)
+            tx.run(_STAY_IN_QUEUE, workspace=self._workspace, id=place, alive_until=alive_until)
+
+    def _ahead(self, tx: Transaction, claim: _Claim, place: int | None, now: str) -> list[str]:
+        """Other sessions that wait for something overlapping and asked before this claim."""
+        queue = tx.all(_QUEUE, workspace=self._workspace, session=claim.session_id, now=now)
+        return [
+            session
+            for id, session, resource in queue
+            if (place is None or id < place) and resources.overlap(resource, claim.resource)
+        ]
+
+    def _overlapping(self, tx: Transaction, resource: str, now: str) -> list[Holder]:
+        stale_before = later(now, -self._config.stale_after)
+        rows = tx.all(LIVE, workspace=self._workspace, now=now)
+        return [holder(row, stale_before, now) for row in rows if resources.overlap(row[5], resource)]
+
+    def _own(self, tx: Transaction, session: str, resource: str, now: str) -> Row | None:
+        return tx.one(_OWN, workspace=self._workspace, session=session, resource=resource, now=now)
+
+    def _end(self, tx: Transaction, token: int, now: str, because: str) -> None:
+        if tx.run(_END, workspace=self._workspace, token=token, now=now, because=because):
+            tx.note(self._workspace, "lease", token)
+
+    def _require_live(self, tx: Transaction, token: int, now: str) -> Lease:
+        row = tx.one(_BY_TOKEN, workspace=self._workspace, token=checks.whole(token, "token", least=1))
+        if row is None:
+            raise LeaseNotFound(f"There is no lease with token {token} in workspace {self._workspace!r}.")
+        lease, ended_at, because = _lease(row[:-2]), row[-2], row[-1]
+        if ended_at is None and lease.expires_at is not None and lease.expires_at <= now:
+            ended_at, because = lease.expires_at, "expired"
+        if ended_at is not None:
+            raise LeaseLost(
+                f"Lease {token} on {lease.resource!r} is no longer held: it was {because} {age(ended_at, now)}. "
+                "Claim the resource anew, and read again what may have changed.",
+                token,
+                because,
+            )
+        return lease
+
+    def _keep(self, lease: Lease, done: threading.Event) -> None:
+        """Renew until told to stop. A store that is briefly unavailable is tried again while the lease lives."""
+        assert lease.ttl is not None
+        while not self._engine.clock.wait(done, lease.ttl / 3):
+            try:
+                self.renew(lease.token)
+            except (StoreBusy, StoreError):
+                continue
+            except (LeaseLost, LeaseNotFound):
+                return
+
+    def _let_go(self, lease: Lease, done: threading.Event, renewer: threading.Thread) -> bool:
+        """Stop renewing and release; False when the lease was no longer ours to release."""
+        done.set()
+        if renewer.is_alive():
+            renewer.join()
+        with self._engine.write() as tx:
+            now = tx.now()
+            ended = tx.run(_END, workspace=self._workspace, token=lease.token, now=now, because="released")
+            if ended:
+                tx.note(self._workspace, "lease", lease.token)
+            return bool(ended)
+
+    # Last, because its name hides the type from annotations that follow it.
+    def list(self, session_id: str | None = None) -> list[Lease]:
+        """Live claims, oldest first; of one session when it is named."""
+        with self._engine.read() as tx:
+            now = tx.now()
+            if session_id is None:
+                rows = tx.all(_ALL_LIVE, workspace=self._workspace, now=now)
+            else:
+                sessions.require(tx, self._workspace, session_id)
+                rows = tx.all(_OF_SESSION, workspace=self._workspace, session=session_id, now=now)
+        return [_lease(row) for row in rows]
+
+
+class _Claim:
+    """What was asked for, checked."""
+
+    __slots__ = ("exclusive", "note", "resource", "session_id", "ttl")
+
+    def __init__(self, session_id: str, resource: str, note: str | None, exclusive: bool, ttl: float | None) -> None:
+        self.session_id = session_id
+        self.resource = resource
+        self.note = note
+        self.exclusive = exclusive
+        self.ttl = ttl
+
+
+def _require_at_work(session: Row) -> None:
+    """A late hook must not leave a claim behind that nobody will ever release."""
+    id, status = session[0], session[4]
+    if status in ("completed", "abandoned"):
+        raise SessionEnded(f"Session {id} is {status} and cannot claim; a heartbeat brings it back first.")
+
+
+def holder(row: Row, stale_before: str, now: str) -> Holder:
+    """A row of `LIVE` as a record."""
+    session_id, type, summary, status, heartbeat, resource, exclusive, note, claimed_at, expires_at = row
+    return Holder(
+        session_id=session_id,
+        session_type=type,
+        summary=summary,
+        stale=status == "active" and heartbeat < stale_before,
+        resource=resource,
+        exclusive=bool(exclusive),
+        note=note,
+        claimed_at=claimed_at,
+        expires_at=expires_at,
+        age=between(claimed_at, now),
+    )
+
+
+def _lease(row: Row) -> Lease:
+    token, session_id, resource, note, exclusive, ttl, claimed_at, expires_at = row
+    return Lease(
+        token=token,
+        session_id=session_id,
+        resource=resource,
+        note=note,
+        exclusive=bool(exclusive),
+        ttl=ttl,
+        claimed_at=claimed_at,
+        expires_at=expires_at,
+    )
+
+
+def _held(resource: str, holders: list[Holder], waiting: list[str], now: str) -> LeaseHeld:
+    parts = [
+        f"{each.session_id} ({each.session_type}{', stale' if each.stale else ''}) holds "
+        f"{each.resource!r} {'exclusively' if each.exclusive else 'as advisory'} since {age(each.claimed_at, now)}"
+        + (f": {each.note}" if each.note else "")
+        for each in holders
+    ]
+    if waiting:
+        parts.append(f"waiting before you: {', '.join(waiting)}")
+    ask = holders[0].session_id if holders else waiting[0]
+    return LeaseHeld(
+        f"{resource!r} is taken. {'; '.join(parts)}. Ask with `engram message send {ask} …`, wait with --wait, or "
+        "work on something else.",
+        resource,
+        holders,
+        waiting,
+    )
+
+
+def _news(broken: list[Lease], by: str, reason: str) -> list[tuple[str, str]]:
+    """Log entries about broken leases, by session in order of id: rows are locked in one order everywhere."""
+    news = {}
+    for lease in broken:
+        news[lease.session_id] = f"Lost the claim on {lease.resource}: broken by {by}: {reason}"
+    taken = ", ".join(f"{lease.resource} from {lease.session_id}" for lease in broken)
+    news[by] = f"Broke the claim on {taken}: {reason}"
+    return sorted(news.items())
+
+
+def _warn(lease: Lease) -> None:
+    import logging
+
+    logging.getLogger("engram.leases").warning(
+        "%s is also claimed by %s",
+        lease.resource,
+        ", ".join(f"{other.session_id} ({other.session_type})" for other in lease.conflicts),
+    )

@@ -1,0 +1,250 @@
+"""The situation report: what an agent should know before it begins, in as few tokens as it is given.
+
+Everything is read in one snapshot with a fixed number of queries, then fitted: each section first gets a share, so
+that a long world state cannot hide who is at work, nor a crowd of sessions the world state; what is left goes to the sections
+in order of importance. A section is cut only between lines, and then says how much is missing and how to see it. Costs
+are counted in quarters of a token, which add up exactly, so the budget always holds.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from .. import checks
+from ..clock import age, later
+from ..memory.blocks import WORLD
+from ..tokens import estimate, weight
+from . import leases, messages, sessions
+from .resources import project_name
+
+if TYPE_CHECKING:
+    from ..scope import Scope
+    from ..storage.engine import Row, Transaction
+
+DEFAULT_BUDGET = 1_000
+#: How far back completed sessions are worth a line.
+RECENT_HOURS = 24
+SUMMARY_LENGTH = 100
+MESSAGE_LENGTH = 500
+
+# Only the head of a summary is shown, so only that is read: a summary may be long.
+_ACTIVE = """
+SELECT id, type, SUBSTR(summary, 1, 400), heartbeat_at, project FROM sessions
+WHERE workspace = :workspace AND status = 'active'
+ORDER BY heartbeat_at DESC, id DESC
+"""
+_COMPLETED = """
+SELECT id, type, SUBSTR(summary, 1, 400), heartbeat_at, project FROM sessions
+WHERE workspace = :workspace AND status = 'completed' AND heartbeat_at >= :since
+ORDER BY heartbeat_at DESC, id DESC
+"""
+_WORLD = """
+SELECT content, version, updated_by, updated_at FROM blocks WHERE workspace = :workspace AND name = :name
+"""
+
+_EMPTY = """\
+Nobody is at work in workspace {workspace!r} yet.
+Begin: `engram session start TYPE "what you are doing"`, then `engram lock claim PATH` before you edit,
+`engram message send` to talk to the others, `engram world set` for what everybody should know."""
+
+
+class Section:
+    """A heading, its lines, and what to say when not all of them fit."""
+
+    def __init__(
+        self, head: str, lines: list[str], rest: str, *, rank: int, share: float, optional: bool = False
+    ) -> None:
+        self.head = head
+        self.lines = lines
+        #: What the lines are and which command shows them: "sessions: `engram session list`".
+        self.rest = rest
+        #: Who gets room first.
+        self.rank = rank
+        #: The part of the budget it may have before the others had theirs.
+        self.share = share
+        #: Left out wholly, without a word, when there is no room.
+        self.optional = optional
+        self.shown = 0
+        self._costs = list(accumulate((_cost(line) for line in lines), initial=0))
+
+    def text(self) -> list[str]:
+        if self.optional and not self.shown:
+            return []
+        note = [self._note(self.shown)] if self.shown < len(self.lines) else []
+        return [self.head, *self.lines[: self.shown], *note]
+
+    def cost(self, shown: int) -> int:
+        """What the section costs, in quarters of a token, with that many lines."""
+        if self.optional and not shown:
+            return 0
+        note = _cost(self._note(shown)) if shown < len(self.lines) else 0
+        return _cost(self.head) + self._costs[shown] + note
+
+    def grow(self, left: int, most: int) -> int:
+        """Show more lines while there is room; the room left after that."""
+        before = self.cost(self.shown)
+        while self.shown < len(self.lines):
+            cost = self.cost(self.shown + 1)
+            if cost > most or cost - before > left:
+                break
+            self.shown += 1
+        return left - (self.cost(self.shown) - before)
+
+    def _note(self, shown: int) -> str:
+        return f"… {len(self.lines) - shown} more {self.rest}"
+
+
+def sitrep(
+    scope: Scope,
+    budget: int | None = DEFAULT_BUDGET,
+    session_id: str | None = None,
+    project: str | None = None,
+) -> str:
+    """The report as markdown, within `budget` tokens (None: uncut), this session's messages and project first."""
+    if budget is not None:
+        checks.whole(budget, "budget", least=1)
+    with scope.engine.read() as tx:
+        now = tx.now()
+        if session_id is not None:
+            you = sessions.require(tx, scope.workspace, session_id)
+            project = project or you[5]
+        sections = _sections(tx, scope, session_id, project or project_name(), now)
+    head = f"# Situation in {scope.workspace}, {now[:10]} {now[11:16]} UTC"
+    if not sections:
+        return _fit_plain(f"{head}\n{_EMPTY.format(workspace=scope.workspace)}", budget)
+    return _fit(head, sections, budget)
+
+
+def _sections(tx: Transaction, scope: Scope, you: str | None, project: str, now: str) -> list[Section]:
+    """The sections that have something to say, in the order they are shown."""
+    workspace = scope.workspace
+    stale_before = later(now, -scope.config.stale_after)
+    since = later(now, -RECENT_HOURS * 3_600)
+    unread = tx.all(messages.UNREAD, workspace=workspace, session=you) if you else []
+    world = tx.one(_WORLD, workspace=workspace, name=WORLD)
+    active = tx.all(_ACTIVE, workspace=workspace)
+    live = tx.all(leases.LIVE, workspace=workspace, now=now)
+    done = tx.all(_COMPLETED, workspace=workspace, since=since)
+    # Sorting is stable: within "this project" and "the others", the latest heartbeat stays first.
+    active.sort(key=lambda row: row[4] != project)
+    sections = [
+        Section(
+            f"**Unread messages ({len(unread)}):**",
+            [_message(row, now) for row in unread],
+            "messages: `engram message inbox`",
+            rank=3,
+            share=0.25,
+        ),
+        _world(world, now),
+        Section(
+            f"**Active sessions ({len(active)}):**",
+            [_session(row, stale_before, now, you) for row in active],
+            "sessions: `engram session list`",
+            rank=1,
+            share=0.35,
+        ),
+        Section(
+            "**Locked resources:**",
+            [_lease(row) for row in live],
+            "locks: `engram lock list`",
+            rank=2,
+            share=0.25,
+        ),
+        Section(
+            "**Recently completed:**",
+            [f"✓ {_what(row)} ({_where(row, now)})" for row in done],
+            "completed sessions: `engram session list --all`",
+            rank=5,
+            share=0.0,
+            optional=True,
+        ),
+    ]
+    return [section for section in sections if section.lines]
+
+
+def _fit(head: str, sections: list[Section], budget: int | None) -> str:
+    if budget is None:
+        for section in sections:
+            section.shown = len(section.lines)
+        return _joined(head, sections)
+    left = budget * 4 - _cost(head) - sum(section.cost(0) for section in sections)
+    if left < 0:
+        counts = ", ".join(f"{len(section.lines)} {section.rest.partition(':')[0]}" for section in sections)
+        return _fit_plain(f"{counts}: `engram sitrep --budget {DEFAULT_BUDGET}`", budget)
+    # First everybody's share, then what is left: who is at work and what is locked before the world state's tail.
+    ranked = sorted(sections, key=lambda section: section.rank)
+    for section in ranked:
+        left = section.grow(left, int(budget * 4 * section.share))
+    for section in ranked:
+        left = section.grow(left, budget * 4)
+    return _joined(head, sections)
+
+
+def _joined(head: str, sections: list[Section]) -> str:
+    return "\n".join([head, *(line for section in sections for line in section.text())])
+
+
+def _fit_plain(text: str, budget: int | None) -> str:
+    """For reports that are one sentence: cut at a character when even that is too long."""
+    if budget is None or estimate(text) <= budget:
+        return text
+    room = budget * 4 - weight("…")
+    while weight(text) > room:
+        text = text[: len(text) - max(1, (weight(text) - room) // 8)]
+    return text + "…"
+
+
+def _world(row: Row | None, now: str) -> Section:
+    content, version, by, at = row or ("", 0, None, now)
+    by_whom = f" by {one_line(by, SUMMARY_LENGTH)}" if by else ""
+    lines = [visible(line) for line in content.splitlines()] if content.strip() else []
+    return Section(
+        f"**World state** (version {version}, {age(at, now)}{by_whom}):",
+        lines,
+        "lines of the world state: `engram world show`",
+        rank=4,
+        share=0.15,
+    )
+
+
+def _session(row: Row, stale_before: str, now: str, you: str | None) -> str:
+    mark = "⚠ stale" if row[3] < stale_before else "●"
+    return f"{mark} {_what(row)} ({_where(row, now)}){' (you)' if row[0] == you else ''}"
+
+
+def _what(row: Row) -> str:
+    return f"{row[0]} {row[1]}: {one_line(row[2], SUMMARY_LENGTH) or '(no summary)'}"
+
+
+def _where(row: Row, now: str) -> str:
+    return f"{age(row[3], now)}, {row[4]}" if row[4] else age(row[3], now)
+
+
+def _lease(row: Row) -> str:
+    session_id, type, _, _, _, resource, exclusive, note, _, _ = row
+    kind = "exclusive" if exclusive else "advisory"
+    return f"- {visible(resource)} by {session_id} ({type}), {kind}" + (
+        f": {one_line(note, SUMMARY_LENGTH)}" if note else ""
+    )
+
+
+def _message(row: Row, now: str) -> str:
+    _, sender, _, text, at = row
+    return f"- from {sender or 'a person'}, {age(at, now)}: {one_line(text, MESSAGE_LENGTH)}"
+
+
+def _cost(line: str) -> int:
+    """A line with its line break."""
+    return weight(line) + 1
+
+
+def one_line(text: str, longest: int) -> str:
+    """The text's first characters on a single line; stored text must not be able to fake lines of the report."""
+    line = visible(" ".join(text.split()))
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def visible(line: str) -> str:
+    """Without control characters, which could drive a terminal that shows the report."""
+    return line if line.isprintable() else "".join(c if c.isprintable() or c == "\t" else "�" for c in line)

@@ -1,0 +1,242 @@
+"""Every error Engram raises, as one tree.
+
+Each class has a stable `code` (for programs), an HTTP status and an exit code (for the interfaces). The first line
+of a class's docstring is its default message; most raisers say more: what was wrong, with which value, what to do.
+
+    EngramError
+    ├── InvalidInput                  a value that can never be right
+    │   └── InvalidURL                a store address that cannot be read
+    ├── NotFound                      something named that does not exist
+    │   ├── SessionNotFound
+    │   ├── LeaseNotFound
+    │   ├── BlockNotFound
+    │   │   └── VersionNotFound
+    │   └── NoRecipient               a message nobody would get
+    ├── Conflict                      right, but not now
+    │   ├── SessionEnded              it must say that it is back first
+    │   ├── LeaseHeld                 carries the holders
+    │   ├── LeaseLost                 the fencing token is stale
+    │   ├── BlockExists
+    │   ├── VersionConflict           carries the current version
+    │   └── StoreBusy                 somebody else is writing; try again
+    ├── LogBroken                     a block's log does not end in its content
+    └── StoreError                    the store cannot be used
+        ├── StoreUnavailable          unreachable, or cannot be opened
+        ├── StoreReadOnly
+        ├── StoreFull
+        ├── NotAStore                 a file that is not an Engram store
+        ├── SchemaTooNew              written by a later Engram
+        ├── MigrationChanged          an applied migration was edited
+        └── MissingExtra              an optional dependency is not installed
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .records import Holder
+
+
+class EngramError(Exception):
+    """Something went wrong in Engram."""
+
+    code: ClassVar[str] = "error"
+    status: ClassVar[int] = 500
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (type(self).__doc__ or "").partition("\n")[0])
+
+    def details(self) -> dict[str, object]:
+        """What a program can act on, beyond the message; goes into every interface's error shape."""
+        return {}
+
+
+class InvalidInput(EngramError):
+    """A value is not acceptable."""
+
+    code = "invalid_input"
+    status = 400
+    exit_code = 2
+
+
+class InvalidURL(InvalidInput):
+    """The store's address cannot be understood."""
+
+    code = "invalid_url"
+
+
+class NotFound(EngramError):
+    """There is no such thing in this workspace."""
+
+    code = "not_found"
+    status = 404
+    exit_code = 3
+
+
+class SessionNotFound(NotFound):
+    """There is no such session in this workspace."""
+
+    code = "session_not_found"
+
+
+class LeaseNotFound(NotFound):
+    """There is no such lease in this workspace."""
+
+    code = "lease_not_found"
+
+
+class BlockNotFound(NotFound):
+    """There is no such block in this workspace."""
+
+    code = "block_not_found"
+
+
+class VersionNotFound(BlockNotFound):
+    """The block never had that version."""
+
+    code = "version_not_found"
+
+
+class NoRecipient(NotFound):
+    """Nobody would receive this message."""
+
+    code = "no_recipient"
+
+
+class Conflict(EngramError):
+    """Somebody else's state stands in the way."""
+
+    code = "conflict"
+    status = 409
+    exit_code = 4
+
+
+class SessionEnded(Conflict):
+    """The session has been completed or abandoned."""
+
+    code = "session_ended"
+
+
+class LeaseHeld(Conflict):
+    """Another session holds an overlapping claim."""
+
+    code = "lease_held"
+
+    def __init__(self, message: str, resource: str, holders: Sequence[Holder], waiting: Sequence[str]) -> None:
+        super().__init__(message)
+        self.resource = resource
+        #: Live overlapping claims of other sessions, oldest first.
+        self.holders = tuple(holders)
+        #: Sessions that asked earlier and are still waiting, in order of arrival.
+        self.waiting = tuple(waiting)
+
+    def details(self) -> dict[str, object]:
+        return {
+            "resource": self.resource,
+            "holders": [holder._asdict() for holder in self.holders],
+            "waiting": list(self.waiting),
+        }
+
+
+class LeaseLost(Conflict):
+    """The lease behind this fencing token is no longer held."""
+
+    code = "lease_lost"
+
+    def __init__(self, message: str, token: int, reason: str) -> None:
+        super().__init__(message)
+        self.token = token
+        #: How it ended: expired, released, broken, completed or abandoned.
+        self.reason = reason
+
+    def details(self) -> dict[str, object]:
+        return {"token": self.token, "reason": self.reason}
+
+
+class BlockExists(Conflict):
+    """A block of that name exists already."""
+
+    code = "block_exists"
+
+
+class VersionConflict(Conflict):
+    """The block was changed by somebody else in the meantime."""
+
+    code = "version_conflict"
+
+    def __init__(self, message: str, name: str, expected: int, current: int) -> None:
+        super().__init__(message)
+        self.name = name
+        self.expected = expected
+        #: The version to read, merge with and name as expected in the next try; 0 when there is no block.
+        self.current = current
+
+    def details(self) -> dict[str, object]:
+        return {"name": self.name, "expected": self.expected, "current": self.current}
+
+
+class StoreBusy(Conflict):
+    """Another process is writing to the store; try again."""
+
+    code = "store_busy"
+    status = 503
+
+
+class LogBroken(EngramError):
+    """A block's log does not end in its current content."""
+
+    code = "log_broken"
+
+
+class StoreError(EngramError):
+    """The store cannot be used."""
+
+    code = "store_error"
+    status = 503
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached or opened."""
+
+    code = "store_unavailable"
+
+
+class StoreReadOnly(StoreError):
+    """The store can be read but not written."""
+
+    code = "store_read_only"
+
+
+class StoreFull(StoreError):
+    """The disk that holds the store is full."""
+
+    code = "store_full"
+    status = 507
+
+
+class NotAStore(StoreError):
+    """The file is not an Engram store."""
+
+    code = "not_a_store"
+
+
+class SchemaTooNew(StoreError):
+    """The store was written by a later version of Engram."""
+
+    code = "schema_too_new"
+
+
+class MigrationChanged(StoreError):
+    """A migration that was applied to this store is not the one this version ships."""
+
+    code = "migration_changed"
+
+
+class MissingExtra(StoreError):
+    """An optional dependency is not installed."""
+
+    code = "missing_extra"

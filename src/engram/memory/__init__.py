@@ -1,0 +1,1 @@
+"""What was said, done and learnt: exchanges and blocks."""

@@ -1,0 +1,359 @@
+"""Blocks: named, versioned texts that agents edit themselves, and the world state, which is one of them.
+
+Every state a block ever had is a row of `block_versions`, the first included; `history` shows the steps between them.
+An edit reads, decides and writes under the block's lock, so that no version is lost and no edit is built on a state
+that is not the latest.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from .. import checks
+from ..errors import BlockExists, BlockNotFound, InvalidInput, LogBroken, VersionConflict, VersionNotFound
+from ..records import Block, BlockEdit
+from ..tokens import CHARACTERS_PER_TOKEN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..scope import Scope
+    from ..storage.engine import Row, Transaction
+
+DEFAULT_TOKENS = 4_096
+WORLD = "world"
+#: The world state is everybody's, so it may be long; the situation report shows what fits.
+WORLD_TOKENS = 32_768
+OVERFLOW = "overflow archived"
+
+_COLUMNS = "id, name, content, version, max_tokens, updated_by, created_at, updated_at"
+_GET = "SELECT " + _COLUMNS + " FROM blocks WHERE workspace = :workspace AND name = :name"
+_LIST = "SELECT " + _COLUMNS + " FROM blocks WHERE workspace = :workspace ORDER BY name"
+_INSERT = """
+INSERT INTO blocks (workspace, name, content, version, max_tokens, updated_by, created_at, updated_at)
+VALUES (:workspace, :name, :content, 1, :max_tokens, :actor, :now, :now)
+RETURNING id
+"""
+_UPDATE = """
+UPDATE blocks SET content = :content, version = :version, updated_by = :actor, updated_at = :now
+WHERE workspace = :workspace AND id = :id
+"""
+_DELETE = "DELETE FROM blocks WHERE workspace = :workspace AND id = :id"
+_INSERT_VERSION = """
+INSERT INTO block_versions (block_id, version, content, reason, actor, created_at)
+VALUES (:id, :version, :content, :reason, :actor, :now)
+"""
+_VERSIONS = """
+SELECT version, content, reason, actor, created_at FROM block_versions
+WHERE block_id = :id ORDER BY version DESC LIMIT :limit
+"""
+_VERSION = "SELECT content FROM block_versions WHERE block_id = :id AND version = :version"
+
+_NO_LIMIT = 9_000_000_000_000_000_000
+
+
+class Blocks:
+    def __init__(self, scope: Scope) -> None:
+        self._engine = scope.engine
+        self._workspace = scope.workspace
+
+    def create(
+        self, name: str, content: str = "", max_tokens: int = DEFAULT_TOKENS, *, actor: str | None = None
+    ) -> Block:
+        """Make a block at version 1. BlockExists when there is one of that name."""
+        _check(name, content, actor)
+        checks.whole(max_tokens, "max_tokens", least=1, most=10_000_000)
+        with self._engine.write() as tx:
+            self._lock(tx, name)
+            if self._row(tx, name):
+                raise BlockExists(f"There is a block {name!r} already; update it, or choose another name.")
+            return self._insert(tx, name, content, max_tokens, "", actor)
+
+    def get(self, name: str) -> Block | None:
+        with self._engine.read() as tx:
+            row = self._row(tx, name)
+        return _block(row) if row else None
+
+    def update(
+        self,
+        name: str,
+        content: str,
+        reason: str = "",
+        *,
+        actor: str | None = None,
+        expected_version: int | None = None,
+    ) -> Block:
+        """Replace the whole content. VersionConflict when the block is no longer at `expected_version`."""
+        _check(name, content, actor)
+        return self._edit(name, lambda _: content, reason, actor, expected_version)
+
+    def append(
+        self,
+        name: str,
+        text: str,
+        reason: str = "",
+        *,
+        separator: str = "",
+        actor: str | None = None,
+        expected_version: int | None = None,
+    ) -> Block:
+        """Add at the end; `separator` goes between, unless the content is empty or ends with it already."""
+        _check(name, text, actor)
+
+        def added(content: str) -> str:
+            between = separator if content and not content.endswith(separator) else ""
+            return content + between + text
+
+        return self._edit(name, added, reason, actor, expected_version)
+
+    def replace(
+        self,
+        name: str,
+        old: str,
+        new: str,
+        reason: str = "",
+        *,
+        actor: str | None = None,
+        expected_version: int | None = None,
+    ) -> Block:
+        """Replace a passage that occurs exactly once."""
+        _check(name, new, actor)
+        if not old:
+            raise InvalidInput("The text to replace is empty.")
+
+        def replaced(content: str) -> str:
+            # Overlapping occurrences count too: which of them was meant would be a guess.
+            first = content.find(old)
+            if first < 0:
+                raise InvalidInput(f"Block {name!r} does not contain {_short(old)}; nothing was replaced.")
+            if content.find(old, first + 1) >= 0:
+                raise InvalidInput(
+                    f"Block {name!r} contains {_short(old)} more than once; give a longer passage that occurs once."
+                )
+            return content[:first] + new + content[first + len(old) :]
+
+        return self._edit(name, replaced, reason, actor, expected_version)
+
+    def delete(self, name: str) -> None:
+        """Remove a block with its history."""
+        with self._engine.write() as tx:
+            self._lock(tx, name)
+            row = self._require(tx, name)
+            tx.run(_DELETE, workspace=self._workspace, id=row[0])
+            tx.note(self._workspace, "block", name)
+
+    def history(self, name: str, limit: int = 0) -> list[BlockEdit]:
+        """The edits, newest first; 0: all. A block that was only created has none."""
+        checks.whole(limit, "limit", least=0)
+        with self._engine.read() as tx:
+            row = self._require(tx, name)
+            versions = tx.all(_VERSIONS, id=row[0], limit=limit + 1 if limit else _NO_LIMIT)
+        return [
+            BlockEdit(version=version, old=before[1], new=content, reason=reason, actor=actor, created_at=time)
+            for (version, content, reason, actor, time), before in pairwise(versions)
+        ]
+
+    def diff(self, name: str, a: int, b: int) -> str:
+        """The unified diff from version a to version b; empty when they are alike."""
+        import difflib
+
+        with self._engine.read() as tx:
+            row = self._require(tx, name)
+            old, new = self._version(tx, row, a), self._version(tx, row, b)
+        lines = difflib.unified_diff(old.splitlines(), new.splitlines(), f"{name} v{a}", f"{name} v{b}", lineterm="")
+        return "\n".join(lines)
+
+    def restore(
+        self,
+        name: str,
+        version: int,
+        *,
+        actor: str | None = None,
+        expected_version: int | None = None,
+    ) -> Block:
+        """Bring back the content of an earlier version, as a new version."""
+        _check(name, "", actor)
+        with self._engine.write() as tx:
+            self._lock(tx, name)
+            row = self._require(tx, name)
+            content = self._version(tx, row, version)
+            _expect(row, expected_version)
+            return self._write(tx, row, content, f"restored version {version}", actor)
+
+    def archive_overflow(self, name: str, *, actor: str | None = None) -> str | None:
+        """Cut what is past the budget off and return it; None, and no write, when everything fits.
+
+        Counted in characters, so that no letter is ever torn. What is cut stays in the history.
+        """
+        _check(name, "", actor)
+        with self._engine.write() as tx:
+            self._lock(tx, name)
+            row = self._require(tx, name)
+            block = _block(row)
+            fits = block.max_tokens * CHARACTERS_PER_TOKEN
+            if len(block.content) <= fits:
+                return None
+            self._write(tx, row, block.content[:fits], OVERFLOW, actor)
+            return block.content[fits:]
+
+    def verify(self, name: str) -> int:
+        """Replay the log and prove that it ends in the current content; how many versions it has."""
+        with self._engine.read() as tx:
+            row = self._require(tx, name)
+            versions = tx.all(_VERSIONS, id=row[0], limit=_NO_LIMIT)
+        block = _block(row)
+        numbers = [version[0] for version in reversed(versions)]
+        if numbers != list(range(1, block.version + 1)):
+            raise LogBroken(f"The log of block {name!r} should have versions 1 to {block.version}, but has {numbers}.")
+        if versions[0][1] != block.content:
+            raise LogBroken(
+                f"The log of block {name!r} ends in other content than the block has at version {block.version}."
+            )
+        return len(versions)
+
+    def put(
+        self,
+        name: str,
+        content: str,
+        reason: str,
+        actor: str | None,
+        expected_version: int | None,
+        max_tokens: int,
+    ) -> Block:
+        """Update the block, or make it when there is none (version 0, for `expected_version`)."""
+        _check(name, content, actor)
+        _check_reason(reason)
+        with self._engine.write() as tx:
+            self._lock(tx, name)
+            row = self._row(tx, name)
+            if row:
+                _expect(row, expected_version)
+                return self._write(tx, row, content, reason, actor)
+            if expected_version:
+                raise _conflict(name, expected_version, 0)
+            return self._insert(tx, name, content, max_tokens, reason, actor)
+
+    def _edit(
+        self,
+        name: str,
+        change: Callable[[str], str],
+        reason: str,
+        actor: str | None,
+        expected_version: int | None,
+    ) -> Block:
+        _check_reason(reason)
+        with self._engine.write() as tx:
+            self._lock(tx, name)
+            row = self._require(tx, name)
+            _expect(row, expected_version)
+            content = checks.text(change(_block(row).content), "content", empty=True)
+            return self._write(tx, row, content, reason, actor)
+
+    def _insert(
+        self, tx: Transaction, name: str, content: str, max_tokens: int, reason: str, actor: str | None
+    ) -> Block:
+        now = tx.now()
+        values = {"content": content, "actor": actor, "now": now}
+        made = tx.all(_INSERT, workspace=self._workspace, name=name, max_tokens=max_tokens, **values)
+        tx.run(_INSERT_VERSION, id=made[0][0], version=1, reason=reason, **values)
+        tx.note(self._workspace, "block", name)
+        return Block(
+            name=name,
+            content=content,
+            version=1,
+            max_tokens=max_tokens,
+            updated_by=actor,
+            created_at=now,
+            updated_at=now,
+        )
+
+    def _write(self, tx: Transaction, row: Row, content: str, reason: str, actor: str | None) -> Block:
+        now = tx.now()
+        block = _block(row)._replace(content=content, updated_by=actor, updated_at=now)
+        block = block._replace(version=block.version + 1)
+        values = {"id": row[0], "version": block.version, "content": content, "actor": actor, "now": now}
+        tx.run(_UPDATE, workspace=self._workspace, **values)
+        tx.run(_INSERT_VERSION, reason=reason, **values)
+        tx.note(self._workspace, "block", block.name)
+        return block
+
+    def _lock(self, tx: Transaction, name: str) -> None:
+        tx.lock(f"block/{self._workspace}/{name}")
+
+    def _row(self, tx: Transaction, name: str) -> Row | None:
+        checks.name(name, "block name")
+        return tx.one(_GET, workspace=self._workspace, name=name)
+
+    def _require(self, tx: Transaction, name: str) -> Row:
+        row = self._row(tx, name)
+        if row is None:
+            raise BlockNotFound(
+                f"There is no block {name!r} in workspace {self._workspace!r}; `engram block list` shows what there is."
+            )
+        return row
+
+    def _version(self, tx: Transaction, row: Row, version: int) -> str:
+        checks.whole(version, "version", least=1)
+        found = tx.one(_VERSION, id=row[0], version=version)
+        if found is None:
+            raise VersionNotFound(f"Block {row[1]!r} has no version {version}; it is at version {row[3]}.")
+        content: str = found[0]
+        return content
+
+    # Last, because its name hides the type from annotations that follow it.
+    def list(self) -> list[Block]:
+        """All blocks, by name."""
+        with self._engine.read() as tx:
+            return [_block(row) for row in tx.all(_LIST, workspace=self._workspace)]
+
+
+class World:
+    """The shared world state: one text that says how things stand, for every agent of the workspace."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self._blocks = blocks
+
+    def get(self) -> str:
+        """The text; empty while nobody has written one."""
+        block = self._blocks.get(WORLD)
+        return block.content if block else ""
+
+    def set(
+        self, text: str, updated_by: str | None = None, expected_version: int | None = None, reason: str = ""
+    ) -> Block:
+        """Write the whole text; the first write makes the block."""
+        return self._blocks.put(WORLD, text, reason, updated_by, expected_version, WORLD_TOKENS)
+
+
+def _check(name: object, content: object, actor: object) -> None:
+    checks.name(name, "block name")
+    checks.text(content, "content", empty=True)
+    checks.optional_name(actor, "actor")
+
+
+def _check_reason(reason: object) -> None:
+    checks.text(reason, "reason", longest=2_000, empty=True)
+
+
+def _expect(row: Row, expected: int | None) -> None:
+    if expected is not None and row[3] != expected:
+        raise _conflict(row[1], expected, row[3])
+
+
+def _conflict(name: str, expected: int, current: int) -> VersionConflict:
+    return VersionConflict(
+        f"Block {name!r} is at version {current}, not {expected}: somebody changed it. Read it again, merge, and "
+        f"try with expected_version={current}.",
+        name,
+        expected,
+        current,
+    )
+
+
+def _block(row: Row) -> Block:
+    return Block(*row[1:])
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:57] + "…")

@@ -1,0 +1,39 @@
+"""What was said and done in a session, in order.
+
+A session's row is updated before its exchange is inserted: that takes the row's lock, so `seq` numbers the exchanges of
+one session in the order of their commits, also on PostgreSQL.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import SessionNotFound
+
+if TYPE_CHECKING:
+    from ..storage.engine import Transaction
+
+# Anything said or done is a sign of life, but only of a session that is alive: a late hook must not revive one.
+_NEXT_SEQ = """
+UPDATE sessions
+SET last_seq = last_seq + 1, heartbeat_at = CASE WHEN status = 'active' THEN :now ELSE heartbeat_at END
+WHERE workspace = :workspace AND id = :session
+RETURNING last_seq
+"""
+_INSERT = """
+INSERT INTO exchanges (workspace, session_id, seq, role, content, created_at)
+VALUES (:workspace, :session, :seq, :role, :content, :now)
+RETURNING id
+"""
+
+
+def append(tx: Transaction, workspace: str, session: str, role: str, content: str, now: str) -> tuple[int, int]:
+    """Add one exchange; its id and its `seq`."""
+    row = tx.one(_NEXT_SEQ, workspace=workspace, session=session, now=now)
+    if row is None:
+        raise SessionNotFound(f"There is no session {session!r} in workspace {workspace!r}.")
+    seq: int = row[0]
+    inserted = tx.all(_INSERT, workspace=workspace, session=session, seq=seq, role=role, content=content, now=now)
+    id: int = inserted[0][0]
+    tx.note(workspace, "exchange", id)
+    return id, seq

@@ -1,0 +1,156 @@
+"""The storage protocol: what a tier may ask of an engine, and what both engines do alike.
+
+A tier opens `engine.write()` or `engine.read()` and runs its own SQL constants on the transaction it is given. The
+engine knows no nouns; the tiers see no driver. SQL is `LiteralString`, so text built at run time fails the type check.
+
+Transactions are joined, not nested: inside `write()` on the same thread, another `write()` becomes a savepoint and a
+`read()` sees the writer's own state. That is what lets `with eng.write():` wrap any number of facade calls into one
+atomic step. The state of a thread is dropped after a fork, because a child must never use its parent's connections.
+
+Changes are noted during a transaction and written to the feed at its very end, so that their numbers follow the order
+of commits on both engines (on PostgreSQL the feed's lock is then held only for the commit itself).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, LiteralString
+
+from ..clock import Clock
+
+Row = tuple[Any, ...]
+
+
+class Transaction(ABC):
+    """One unit of work on one connection."""
+
+    def __init__(self, *, writable: bool) -> None:
+        self.writable = writable
+        #: Feed entries (workspace, what, id) of this transaction, in order, each once.
+        self.notes: dict[tuple[str, str, str], None] = {}
+        #: Run right before the commit; one that raises rolls everything back.
+        self.checks: list[Callable[[], None]] = []
+
+    @abstractmethod
+    def all(self, sql: LiteralString, **values: object) -> list[Row]:
+        """All rows of a statement."""
+
+    @abstractmethod
+    def run(self, sql: LiteralString, **values: object) -> int:
+        """Run a statement that returns no rows; how many rows it changed."""
+
+    @abstractmethod
+    def now(self) -> str:
+        """The engine's time at this moment, not at the transaction's start: it may have waited for a lock since."""
+
+    @abstractmethod
+    def lock(self, name: str) -> None:
+        """Keep others who name the same thing out until this transaction ends."""
+
+    @abstractmethod
+    def savepoint(self) -> AbstractContextManager[None]:
+        """Undo what happens inside, and only that, when it raises."""
+
+    def one(self, sql: LiteralString, **values: object) -> Row | None:
+        """The first row, if any."""
+        rows = self.all(sql, **values)
+        return rows[0] if rows else None
+
+    def note(self, workspace: str, what: str, id: object) -> None:
+        """Enter a change into the feed when this transaction commits."""
+        self.notes[workspace, what, str(id)] = None
+
+
+class Engine(ABC):
+    """A store that hands out transactions. Thread-safe; usable in the child after a fork."""
+
+    #: What to call this engine in messages and tests.
+    name: str
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self._pid = os.getpid()
+        self._local = threading.local()
+
+    @contextmanager
+    def write(self, *, patient: bool = True) -> Iterator[Transaction]:
+        """A write transaction: committed at the end of the block, rolled back when it raises.
+
+        `patient=False` gives up with StoreBusy at once instead of waiting for other writers.
+        """
+        outer = self._joined()
+        if outer is not None:
+            if not outer.writable:
+                raise RuntimeError("a write cannot begin inside a read; this is a mistake in Engram")
+            with self._nested(outer):
+                yield outer
+            return
+        with self._writing(patient) as transaction:
+            self._local.transaction = transaction
+            try:
+                yield transaction
+                self._flush(transaction)
+                for check in transaction.checks:
+                    check()
+            finally:
+                self._local.transaction = None
+
+    @contextmanager
+    def read(self) -> Iterator[Transaction]:
+        """A read transaction: every statement in it sees the same state of the store."""
+        outer = self._joined()
+        if outer is not None:
+            yield outer
+            return
+        with self._reading() as transaction:
+            self._local.transaction = transaction
+            try:
+                yield transaction
+            finally:
+                self._local.transaction = None
+
+    @property
+    def joined(self) -> bool:
+        """Whether this thread is inside a transaction already."""
+        return self._joined() is not None
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close every connection; later use is an error. Closing twice is fine."""
+
+    @abstractmethod
+    def _writing(self, patient: bool) -> AbstractContextManager[Transaction]: ...
+
+    @abstractmethod
+    def _reading(self) -> AbstractContextManager[Transaction]: ...
+
+    @abstractmethod
+    def _flush(self, transaction: Transaction) -> None:
+        """Write the noted changes to the feed, numbered in commit order."""
+
+    @abstractmethod
+    def _after_fork(self) -> None:
+        """In the child: forget the parent's connections and locks without touching them."""
+
+    def _joined(self) -> Transaction | None:
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._local = threading.local()
+            self._after_fork()
+        return getattr(self._local, "transaction", None)
+
+    @contextmanager
+    def _nested(self, outer: Transaction) -> Iterator[None]:
+        notes, checks = len(outer.notes), len(outer.checks)
+        try:
+            with outer.savepoint():
+                yield
+        except BaseException:
+            for late in list(outer.notes)[notes:]:
+                del outer.notes[late]
+            del outer.checks[checks:]
+            raise

@@ -1,0 +1,287 @@
+"""PostgreSQL 14 or newer through `psycopg` 3 and its pool, for a team or several machines.
+
+The tiers' SQL is written once, with `:name` parameters; `driver_sql` turns each constant into the driver's form, once.
+Everything lives in a schema of its own (`engram`, or `?schema=…` in the URL), so a store can share a database.
+
+What SQLite gives for free has to be asked for here: `lock` is an advisory lock, the feed is numbered under one, and
+the time is the server's, because the machines that share a store do not share a clock. To stay free of deadlocks,
+every operation takes rows in the same order: leases, then sessions by id, then the feed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, LiteralString
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from ..clock import Clock, later
+from ..errors import (
+    EngramError,
+    InvalidURL,
+    MissingExtra,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from . import migrate
+from .engine import Engine, Row, Transaction
+
+try:
+    import psycopg
+    import psycopg_pool
+    from psycopg import sql as driver
+except ModuleNotFoundError as missing:
+    raise MissingExtra(
+        f"PostgreSQL needs an optional dependency ({missing.name}): pip install 'engram[postgres]'."
+    ) from missing
+
+if TYPE_CHECKING:
+    Connection = psycopg.Connection[Row]
+
+DEFAULT_SCHEMA = "engram"
+
+_NOW = """SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
+_INSERT_CHANGES = """
+INSERT INTO changes (workspace, what, id)
+SELECT workspace, what, id
+FROM unnest(%s::text[], %s::text[], %s::text[]) WITH ORDINALITY AS noted (workspace, what, id, place)
+ORDER BY place
+"""
+
+_MOST_CONNECTIONS = 16
+#: A client that was stopped in the middle of a transaction must not keep its row locks for ever.
+_IDLE_IN_TRANSACTION = "60s"
+
+
+class PostgresTransaction(Transaction):
+    def __init__(self, connection: Connection, clock: Clock, schema: str, *, writable: bool) -> None:
+        super().__init__(writable=writable)
+        self.connection = connection
+        self._clock = clock
+        self._schema = schema
+
+    def all(self, sql: LiteralString, **values: object) -> list[Row]:
+        return self.connection.execute(driver_sql(sql), values).fetchall()
+
+    def run(self, sql: LiteralString, **values: object) -> int:
+        return self.connection.execute(driver_sql(sql), values).rowcount
+
+    def now(self) -> str:
+        row = self.connection.execute(_NOW).fetchone()
+        assert row is not None
+        time: str = row[0]
+        return later(time, self._clock.shift) if self._clock.shift else time
+
+    def lock(self, name: str) -> None:
+        self.connection.execute(_LOCK, (f"{self._schema}/{name}",))
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        with self.connection.transaction():
+            yield
+
+
+class PostgresEngine(Engine):
+    name = "postgres"
+
+    def __init__(self, url: str, clock: Clock, *, busy_timeout: float = 30.0) -> None:
+        super().__init__(clock)
+        self._url, self._schema = split_schema(url)
+        self._store = masked(url)
+        self._busy_timeout = busy_timeout
+        self._closed = False
+        self._pool = self._new_pool()
+        with (
+            self._translated(),
+            psycopg.connect(self._url, autocommit=True, connect_timeout=10) as connection,
+        ):
+            self._configure(connection)
+            migrate.postgres(connection, self._schema, self._store, clock)
+
+    def close(self) -> None:
+        self._closed = True
+        self._pool.close()
+
+    @contextmanager
+    def _writing(self, patient: bool) -> Iterator[Transaction]:
+        with self._lent("BEGIN") as connection:
+            if not patient:
+                connection.execute("SET LOCAL lock_timeout = '10ms'")
+            yield PostgresTransaction(connection, self.clock, self._schema, writable=True)
+            connection.execute("COMMIT")
+
+    @contextmanager
+    def _reading(self) -> Iterator[Transaction]:
+        with self._lent("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY") as connection:
+            yield PostgresTransaction(connection, self.clock, self._schema, writable=False)
+            connection.execute("COMMIT")
+
+    def _flush(self, transaction: Transaction) -> None:
+        assert isinstance(transaction, PostgresTransaction)
+        if transaction.notes:
+            transaction.lock("changes")
+            columns = [list(column) for column in zip(*transaction.notes, strict=True)]
+            transaction.connection.execute(_INSERT_CHANGES, columns)
+
+    def _after_fork(self) -> None:
+        # The parent's sockets are left to the parent; the child's copies close with the process.
+        self._parent_pool = self._pool
+        self._pool = self._new_pool()
+
+    def _new_pool(self) -> psycopg_pool.ConnectionPool[Connection]:
+        return psycopg_pool.ConnectionPool(
+            self._url,
+            kwargs={"autocommit": True, "connect_timeout": 10},
+            configure=self._configure,
+            min_size=0,
+            max_size=_MOST_CONNECTIONS,
+            open=False,
+            timeout=self._busy_timeout,
+            name="engram",
+        )
+
+    def _configure(self, connection: Connection) -> None:
+        connection.execute(
+            driver.SQL("SET search_path TO {}, public").format(driver.Identifier(self._schema)),
+        )
+        connection.execute(f"SET lock_timeout = {int(self._busy_timeout * 1000)}")
+        connection.execute(f"SET idle_in_transaction_session_timeout = '{_IDLE_IN_TRANSACTION}'")
+
+    @contextmanager
+    def _lent(self, begin: LiteralString) -> Iterator[Connection]:
+        """A connection of one's own with a transaction begun; rolled back unless the block ended it."""
+        with self._translated():
+            if self._closed:
+                raise StoreUnavailable(f"The store {self._store} was closed; open it again.")
+            self._pool.open()
+            connection = self._begun(begin)
+            try:
+                yield connection
+            finally:
+                if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE and not connection.closed:
+                    connection.rollback()
+                self._pool.putconn(connection)
+
+    def _begun(self, begin: LiteralString) -> Connection:
+        # Pooled connections may all have died with a server that was restarted since. Nothing has been written yet,
+        # so trying again is safe; the pool throws broken ones away, and after them comes a new one.
+        for left in range(_MOST_CONNECTIONS, -1, -1):
+            connection = self._pool.getconn()
+            try:
+                connection.execute(begin)
+                return connection
+            except psycopg.OperationalError:
+                self._pool.putconn(connection)
+                if left == 0:
+                    raise
+        raise AssertionError("unreachable")
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (psycopg.Error, psycopg_pool.PoolTimeout) as error:
+            raise translate(error, self._store) from error
+
+
+@functools.cache
+def driver_sql(sql: LiteralString) -> LiteralString:
+    """The same statement with the driver's parameters: `:name` becomes `%(name)s`, `%` becomes `%%`.
+
+    Reads the text token by token, so that what looks like a parameter inside a string, a quoted name, a comment or a
+    cast (`::text`) is left alone.
+    """
+    out: list[str] = []
+    place = 0
+    while place < len(sql):
+        end = _skip(sql, place)
+        if end > place:
+            out.append(sql[place:end].replace("%", "%%"))
+        elif sql[place] == ":" and sql[place + 1 : place + 2].isidentifier():
+            end = place + 1
+            while end < len(sql) and (sql[end].isalnum() or sql[end] == "_"):
+                end += 1
+            out.append(f"%({sql[place + 1 : end]})s")
+        else:
+            end = place + 1
+            out.append("%%" if sql[place] == "%" else sql[place])
+        place = end
+    return "".join(out)
+
+
+def _skip(sql: str, place: int) -> int:
+    """Where the string, quoted name, comment or cast that begins here ends; `place` itself when none does."""
+    if sql[place] in "'\"":
+        quote = sql[place]
+        end = sql.index(quote, place + 1) + 1
+        # A doubled quote is a quote inside the text.
+        while sql[end : end + 1] == quote:
+            end = sql.index(quote, end + 1) + 1
+        return end
+    pair = sql[place : place + 2]
+    if pair == "::":
+        return place + 2
+    if pair == "--":
+        end = sql.find("\n", place)
+        return len(sql) if end < 0 else end
+    if pair == "/*":
+        return sql.index("*/", place) + 2
+    return place
+
+
+def split_schema(url: str) -> tuple[str, str]:
+    """The URL as the driver takes it, and the schema named in it."""
+    parts = urlsplit(url)
+    schema = DEFAULT_SCHEMA
+    query = []
+    for key, value in parse_qsl(parts.query, keep_blank_values=True):
+        if key == "schema":
+            schema = value
+        else:
+            query.append((key, value))
+    if not schema.isidentifier() or not schema.isascii() or len(schema) > 40:
+        raise InvalidURL(f"schema {schema!r} in the store's URL must be up to 40 letters, digits and underscores.")
+    return urlunsplit(parts._replace(query=urlencode(query))), schema
+
+
+def masked(url: str) -> str:
+    """The URL without its password, for messages."""
+    parts = urlsplit(url)
+    netloc = parts.netloc
+    if parts.password is not None:
+        user, _, host = netloc.rpartition("@")
+        netloc = f"{user.partition(':')[0]}:***@{host}"
+    query = [
+        (key, "***" if "password" in key else value) for key, value in parse_qsl(parts.query, keep_blank_values=True)
+    ]
+    return urlunsplit(parts._replace(netloc=netloc, query=urlencode(query, safe="/*")))
+
+
+def translate(error: Exception, store: str) -> EngramError:
+    """What a driver's error means to a user, and what to do about it."""
+    problem = str(error).strip().partition("\n")[0]
+    match error:
+        case psycopg.errors.LockNotAvailable() | psycopg.errors.DeadlockDetected():
+            return StoreBusy(f"Other writers on {store} did not finish in time; try again.")
+        case psycopg.errors.ReadOnlySqlTransaction() | psycopg.errors.InsufficientPrivilege():
+            return StoreReadOnly(
+                f"{store} cannot be written ({problem}). Connect to the primary server, as a user who may write and "
+                "create a schema."
+            )
+        case psycopg.errors.DiskFull():
+            return StoreFull(f"The disk that holds {store} is full; nothing was written. Free some space there.")
+        case psycopg_pool.PoolTimeout():
+            return StoreUnavailable(f"No connection to {store} could be had in time ({problem}).")
+        case psycopg.OperationalError() | psycopg.errors.InterfaceError():
+            return StoreUnavailable(
+                f"{store} cannot be reached ({problem}). Check that the server runs and that the address, user, "
+                "password and database name in the URL are right."
+            )
+        case psycopg.ProgrammingError() if error.sqlstate is None:
+            return InvalidURL(f"{store} is not an address PostgreSQL understands ({problem}).")
+    return StoreError(f"{store}: {type(error).__name__}: {problem}")

