@@ -39,7 +39,7 @@ bench: setup  ## the numbers in docs/benchmarks.md
 	$(BIN)/python bench/startup.py
 
 stress: setup  ## the long kill, stop and contention runs
-	ENGRAM_STRESS=1 $(BIN)/python -m pytest tests/stress -n 0 -s
+	ENGRAM_TEST_STRESS=1 $(BIN)/python -m pytest tests/stress -n 0 -s
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

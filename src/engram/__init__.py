@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from .records import Session as Session
     from .records import Stats as Stats
 
-__version__ = "0.1.0"
+from ._version import VERSION as __version__
 
 _WHERE = {
     "client": ("Engram",),

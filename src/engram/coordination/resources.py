@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 MAX_LENGTH = 4096
+#: Comparing two patterns takes up to the product of their segments, each a search: far above any real path's depth.
+MAX_SLASHES = 256
 
 #: The characters one place of a name may hold: that character, or the ranges of a class.
 Chars: TypeAlias = "str | tuple[tuple[int, int], ...]"
@@ -108,6 +110,8 @@ def _checked(text: str) -> str:
         problem = "is empty"
     elif len(text) > MAX_LENGTH:
         problem = f"is longer than {MAX_LENGTH} characters"
+    elif text.count("/") > MAX_SLASHES:
+        problem = f"has more than {MAX_SLASHES} slashes"
     elif "\0" in text:
         problem = "contains a NUL character"
     elif not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
@@ -247,7 +251,7 @@ def _real(path: str) -> str:
     if "//" in path or "/./" in path or "/../" in path or path.endswith(("/", "/.", "/..")):
         # POSIX leaves the meaning of a leading `//` open and realpath keeps it; here it means `/`.
         return "/" + os.path.realpath(path).lstrip("/")
-    end = 0
+    end = _resolved_length(path)
     try:
         while end != len(path):
             end = path.find("/", end + 1)
@@ -259,6 +263,15 @@ def _real(path: str) -> str:
         # From the first segment that cannot be read on, there is nothing to resolve.
         pass
     return path
+
+
+def _resolved_length(path: str) -> int:
+    """How much of a path is known to be real without asking: the system gives the current folder as such."""
+    try:
+        here = os.getcwd()
+    except OSError:
+        return 0
+    return len(here) if path == here or path.startswith(here + "/") else 0
 
 
 # As in the module `stat`, which is not worth importing for these.
@@ -307,10 +320,10 @@ def _remote_slug(git: str) -> str:
 @lru_cache(maxsize=128)
 def _linked_config(git: str, mtime_ns: int) -> str:
     """The configuration that a `.git` file stands for: a submodule's own, or the one all worktrees share."""
-    marker, _, target = _read(git).partition(" ")
-    if marker != "gitdir:":
+    marker, _, target = _read(git).strip().partition(" ")
+    if marker != "gitdir:" or not target:
         raise ValueError("not a .git file")
-    gitdir = os.path.join(os.path.dirname(git), target.strip())
+    gitdir = os.path.join(os.path.dirname(git), target)
     common = f"{gitdir}/commondir"
     if os.access(common, os.F_OK):
         gitdir = os.path.join(gitdir, _read(common).strip())
@@ -534,6 +547,11 @@ def _names_meet(a: Name, b: Name) -> bool:
     """Whether some name matches both segments."""
     if isinstance(a, str) and isinstance(b, str):
         return a == b
+    if not (_heads_meet(a, b) and _heads_meet(a[::-1], b[::-1])):
+        return False
+    if not isinstance(a, str) and not isinstance(b, str) and None in a and None in b:
+        # What stands between the stars of one can go into a star of the other, so only the ends decide.
+        return True
     state = 0
     for state, _ in _states(a, b, _chars_meet):
         if not state:
@@ -541,18 +559,37 @@ def _names_meet(a: Name, b: Name) -> bool:
     return state >> len(b) & 1 == 1
 
 
+def _heads_meet(a: Name, b: Name) -> bool:
+    """Whether two segments agree up to the first star or end of either."""
+    for x, y in zip(a, b, strict=False):
+        if x is None or y is None:
+            return True
+        if x != y and not _chars_meet(x, y):
+            return False
+    return True
+
+
 def _chars_meet(a: Chars, b: Chars) -> bool:
     """Whether two sets of characters, as ascending ranges, have one in common."""
-    first = ((ord(a), ord(a)),) if isinstance(a, str) else a
-    second = ((ord(b), ord(b)),) if isinstance(b, str) else b
+    if isinstance(a, str):
+        return a == b if isinstance(b, str) else _holds(b, ord(a))
+    if isinstance(b, str):
+        return _holds(a, ord(b))
     i = j = 0
-    while i < len(first) and j < len(second):
-        if first[i][1] < second[j][0]:
+    while i < len(a) and j < len(b):
+        if a[i][1] < b[j][0]:
             i += 1
-        elif second[j][1] < first[i][0]:
+        elif b[j][1] < a[i][0]:
             j += 1
         else:
             return True
+    return False
+
+
+def _holds(ranges: tuple[tuple[int, int], ...], code: int) -> bool:
+    for low, high in ranges:
+        if code <= high:
+            return low <= code
     return False
 
 

@@ -1,9 +1,9 @@
 """The situation report: what an agent should know before it begins, in as few tokens as it is given.
 
 Everything is read in one snapshot with a fixed number of queries, then fitted: each section first gets a share, so
-that a long world state cannot hide who is at work, nor a crowd of sessions the world state; what is left goes to the sections
-in order of importance. A section is cut only between lines, and then says how much is missing and how to see it. Costs
-are counted in quarters of a token, which add up exactly, so the budget always holds.
+that a long world state cannot hide who is at work, nor a crowd of sessions the world state; what is left goes to the
+sections in order of importance. A section is cut only between lines, and then says how much is missing and how to see
+it. Costs are counted in quarters of a token, which add up exactly, so the budget always holds.
 """
 
 from __future__ import annotations

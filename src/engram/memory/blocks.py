@@ -154,6 +154,11 @@ class Blocks:
             for (version, content, reason, actor, time), before in pairwise(versions)
         ]
 
+    def version(self, name: str, version: int) -> str:
+        """The content as it was at a version."""
+        with self._engine.read() as tx:
+            return self._version(tx, self._require(tx, name), version)
+
     def diff(self, name: str, a: int, b: int) -> str:
         """The unified diff from version a to version b; empty when they are alike."""
         import difflib
@@ -278,6 +283,12 @@ class Blocks:
         tx.note(self._workspace, "block", block.name)
         return block
 
+    def missing(self, name: str) -> BlockNotFound:
+        """What to raise when there is no such block."""
+        return BlockNotFound(
+            f"There is no block {name!r} in workspace {self._workspace!r}; `engram block list` shows what there is."
+        )
+
     def _lock(self, tx: Transaction, name: str) -> None:
         tx.lock(f"block/{self._workspace}/{name}")
 
@@ -288,9 +299,7 @@ class Blocks:
     def _require(self, tx: Transaction, name: str) -> Row:
         row = self._row(tx, name)
         if row is None:
-            raise BlockNotFound(
-                f"There is no block {name!r} in workspace {self._workspace!r}; `engram block list` shows what there is."
-            )
+            raise self.missing(name)
         return row
 
     def _version(self, tx: Transaction, row: Row, version: int) -> str:

@@ -14,7 +14,6 @@ import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, LiteralString
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from ..clock import Clock, later
 from ..errors import (
@@ -28,6 +27,7 @@ from ..errors import (
     StoreUnavailable,
 )
 from . import migrate
+from .address import masked, split_schema
 from .engine import Engine, Row, Transaction
 
 try:
@@ -41,8 +41,6 @@ except ModuleNotFoundError as missing:
 
 if TYPE_CHECKING:
     Connection = psycopg.Connection[Row]
-
-DEFAULT_SCHEMA = "engram"
 
 _NOW = """SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
@@ -232,34 +230,6 @@ def _skip(sql: str, place: int) -> int:
     if pair == "/*":
         return sql.index("*/", place) + 2
     return place
-
-
-def split_schema(url: str) -> tuple[str, str]:
-    """The URL as the driver takes it, and the schema named in it."""
-    parts = urlsplit(url)
-    schema = DEFAULT_SCHEMA
-    query = []
-    for key, value in parse_qsl(parts.query, keep_blank_values=True):
-        if key == "schema":
-            schema = value
-        else:
-            query.append((key, value))
-    if not schema.isidentifier() or not schema.isascii() or len(schema) > 40:
-        raise InvalidURL(f"schema {schema!r} in the store's URL must be up to 40 letters, digits and underscores.")
-    return urlunsplit(parts._replace(query=urlencode(query))), schema
-
-
-def masked(url: str) -> str:
-    """The URL without its password, for messages."""
-    parts = urlsplit(url)
-    netloc = parts.netloc
-    if parts.password is not None:
-        user, _, host = netloc.rpartition("@")
-        netloc = f"{user.partition(':')[0]}:***@{host}"
-    query = [
-        (key, "***" if "password" in key else value) for key, value in parse_qsl(parts.query, keep_blank_values=True)
-    ]
-    return urlunsplit(parts._replace(netloc=netloc, query=urlencode(query, safe="/*")))
 
 
 def translate(error: Exception, store: str) -> EngramError:

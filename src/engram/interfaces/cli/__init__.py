@@ -1,0 +1,92 @@
+"""The command line, for people and for agents.
+
+Each group of commands is a module that is imported only when it is used, and imports the library only when it runs:
+`engram --help` must not pay for a database. Everything that goes wrong ends here, in one shape and with an exit code
+that tells a script what kind of thing it was: 0 fine, 1 failed, 2 wrong use, 3 not found, 4 conflict.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from ..._version import VERSION
+from ...errors import EngramError
+from .common import COMMON_OPTIONS, json_wanted, print_json
+
+#: Where each command lives.
+_MODULES = {
+    "block": "blocks",
+    "completion": "setup",
+    "config": "setup",
+    "demo": "demo",
+    "init": "setup",
+    "lock": "locks",
+    "message": "messages",
+    "session": "sessions",
+    "sitrep": "report",
+    "stats": "report",
+    "world": "blocks",
+}
+
+
+class LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module = _MODULES.get(cmd_name)
+        if module is None:
+            return None
+        command: click.Command = getattr(import_module(f".{module}", __package__), cmd_name)
+        return command
+
+
+@click.command("engram", cls=LazyGroup, params=COMMON_OPTIONS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(VERSION, prog_name="engram")
+def cli() -> None:
+    """One memory for all of a person's agents.
+
+    Agents see who is working on what, keep out of each other's way, and share a world state. Begin with
+    `engram sitrep`, or watch `engram demo`.
+    """
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command; its exit code."""
+    try:
+        result = cli.main(arguments, prog_name="engram", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except EngramError as error:
+        _report(arguments, error.code, str(error), error.details())
+        return error.exit_code
+    except click.UsageError as error:
+        if not json_wanted(arguments):
+            error.show()
+        else:
+            _report(arguments, "usage", error.format_message(), {})
+        return 2
+    except click.ClickException as error:
+        _report(arguments, "failed", error.format_message(), {})
+        return 1
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("Stopped.", err=True)
+        return 1
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Python would complain once more when it closes the stream.
+        sys.stderr.close()
+        return 0
+
+
+def _report(arguments: list[str], code: str, message: str, details: dict[str, object]) -> None:
+    """One shape for every failure: a JSON document on standard output if JSON was asked for, else a line for people."""
+    if json_wanted(arguments):
+        print_json({"error": {"code": code, "message": message, "details": details}})
+    else:
+        click.echo(f"{click.style('Error:', fg='red', bold=True)} {message}", err=True)

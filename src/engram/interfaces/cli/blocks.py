@@ -1,0 +1,279 @@
+"""`engram block …` and `engram world …`: texts that agents edit, with every version kept.
+
+The world state is the block `world`, so both groups share one implementation of each verb.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .common import (
+    Group,
+    as_json,
+    coloured_diff,
+    complete_block,
+    edited,
+    fields,
+    one_line,
+    open_store,
+    print_json,
+    print_stored,
+    result,
+    stored,
+    table,
+    text_from,
+)
+
+if TYPE_CHECKING:
+    from ...client import Engram
+    from ...records import Block, BlockEdit
+
+WORLD = "world"
+
+_NAME = click.argument("name", shell_complete=complete_block)
+_TEXT = click.argument("text", required=False)
+_REASON = click.option("--reason", default="", help="Why; kept in the history.")
+_ACTOR = click.option("--session", "actor", envvar="ENGRAM_SESSION", metavar="ID", help="Who edits.")
+_EXPECT = click.option(
+    "--expect", type=click.IntRange(min=0), metavar="VERSION", help="Only if it is still at this version."
+)
+_LIMIT = click.option("-n", "--limit", type=click.IntRange(min=0), default=0, help="At most so many.  [default: all]")
+
+
+@click.group(cls=Group)
+def block() -> None:
+    """Named, versioned texts with a token budget.
+
+    TEXT is an argument, - for standard input, or left out to write it in $EDITOR.
+    """
+
+
+@click.group(cls=Group)
+def world() -> None:
+    """The shared world state: what every agent should know.
+
+    TEXT is an argument, - for standard input, or left out to write it in $EDITOR.
+    """
+
+
+def _both(command: str) -> Callable[[Callable[..., None]], None]:
+    """Offer a verb on any block, and on the world state."""
+
+    def register(verb: Callable[..., None]) -> None:
+        # click collects a function's parameters on the function, in a list that it consumes.
+        parameters: list[click.Parameter] = getattr(verb, "__click_params__", [])
+
+        def on_world(*args: Any, **kwargs: Any) -> None:
+            verb(*args, name=WORLD, **kwargs)
+
+        world.command(command, params=parameters[::-1], help=verb.__doc__)(click.pass_context(on_world))
+        block.command(command)(_NAME(click.pass_context(verb)))
+
+    return register
+
+
+@block.command()
+@_NAME
+@click.argument("text", default="")
+@click.option("--max-tokens", type=click.IntRange(min=1), default=4096, show_default=True, help="Its budget.")
+@_ACTOR
+@click.pass_context
+def create(ctx: click.Context, name: str, text: str, max_tokens: int, actor: str | None) -> None:
+    """Make a block."""
+    made = open_store(ctx).blocks.create(name, text_from(text), max_tokens, actor=actor)
+    result(ctx, made, f"Made {made.name}.")
+
+
+@block.command("list")
+@click.pass_context
+def list_blocks(ctx: click.Context) -> None:
+    """All blocks, by name."""
+    from ...tokens import estimate
+
+    blocks = open_store(ctx).blocks.list()
+    rows = [
+        (each.name, str(each.version), f"{estimate(each.content)}/{each.max_tokens}", one_line(each.content))
+        for each in blocks
+    ]
+    result(ctx, blocks, lambda: table(("name", "version", "tokens", "content"), rows) if rows else "No blocks yet.")
+
+
+@_both("show")
+@click.option("--version", type=click.IntRange(min=1), metavar="N", help="An earlier version.")
+def show(ctx: click.Context, name: str, version: int | None) -> None:
+    """Print the text."""
+    blocks = open_store(ctx).blocks
+    if version is not None:
+        shown: dict[str, object] = {"name": name, "version": version, "content": blocks.version(name, version)}
+    else:
+        found = blocks.get(name)
+        if found is None and name != WORLD:
+            raise blocks.missing(name)
+        shown = found._asdict() if found else {"name": name, "version": 0, "content": ""}
+    _printed(ctx, shown, "content")
+
+
+@_both("set")
+@_TEXT
+@_REASON
+@_EXPECT
+@_ACTOR
+def set_text(
+    ctx: click.Context, name: str, text: str | None, reason: str, expect: int | None, actor: str | None
+) -> None:
+    """Replace the whole text."""
+    eng = open_store(ctx)
+    before = eng.blocks.get(name)
+    content = text_from(text, before.content if before else "")
+    _written(ctx, _put(eng, name, content, reason, expect, actor))
+
+
+@_both("edit")
+@_REASON
+@_ACTOR
+def edit(ctx: click.Context, name: str, reason: str, actor: str | None) -> None:
+    """Edit the text in $EDITOR. Somebody else's change in the meantime is a conflict; your text is then kept."""
+    from ...errors import VersionConflict
+
+    eng = open_store(ctx)
+    before = eng.blocks.get(name)
+    content = edited(before.content if before else "")
+    try:
+        _written(ctx, _put(eng, name, content, reason, before.version if before else 0, actor))
+    except VersionConflict as error:
+        raise VersionConflict(
+            f"{error} Your text is in {_keep(content)}.", error.name, error.expected, error.current
+        ) from error
+
+
+@block.command()
+@_NAME
+@_TEXT
+@_REASON
+@_EXPECT
+@_ACTOR
+@click.pass_context
+def append(ctx: click.Context, name: str, text: str | None, reason: str, expect: int | None, actor: str | None) -> None:
+    """Add TEXT on a new line at the end."""
+    added = text_from(text)
+    blocks = open_store(ctx).blocks
+    _written(ctx, blocks.append(name, added, reason, separator="\n", actor=actor, expected_version=expect))
+
+
+@block.command()
+@_NAME
+@click.argument("old")
+@click.argument("new")
+@_REASON
+@_EXPECT
+@_ACTOR
+@click.pass_context
+def replace(
+    ctx: click.Context, name: str, old: str, new: str, reason: str, expect: int | None, actor: str | None
+) -> None:
+    """Replace OLD, which must occur exactly once, by NEW."""
+    blocks = open_store(ctx).blocks
+    _written(ctx, blocks.replace(name, old, new, reason, actor=actor, expected_version=expect))
+
+
+@_both("history")
+@_LIMIT
+def history(ctx: click.Context, name: str, limit: int) -> None:
+    """Edits, newest first."""
+    edits = open_store(ctx).blocks.history(name, limit)
+    result(ctx, edits, lambda: _history(edits) if edits else "Not edited yet.")
+
+
+@_both("diff")
+@click.argument("a", type=click.IntRange(min=1))
+@click.argument("b", type=click.IntRange(min=1))
+def diff(ctx: click.Context, name: str, a: int, b: int) -> None:
+    """What changed from version A to version B."""
+    text = open_store(ctx).blocks.diff(name, a, b)
+    result(ctx, {"name": name, "a": a, "b": b, "diff": text}, lambda: coloured_diff(stored(text)))
+
+
+@_both("restore")
+@click.argument("version", type=click.IntRange(min=1))
+@_ACTOR
+def restore(ctx: click.Context, name: str, version: int, actor: str | None) -> None:
+    """Make the text of an earlier VERSION the newest one."""
+    _written(ctx, open_store(ctx).blocks.restore(name, version, actor=actor))
+
+
+@block.command()
+@_NAME
+@click.confirmation_option("--yes", prompt="Delete the block with its whole history?", help="Do not ask.")
+@click.pass_context
+def delete(ctx: click.Context, name: str) -> None:
+    """Delete a block with its history."""
+    open_store(ctx).blocks.delete(name)
+    result(ctx, {"deleted": name}, f"Deleted {name}.")
+
+
+@block.command()
+@_NAME
+@_ACTOR
+@click.pass_context
+def archive(ctx: click.Context, name: str, actor: str | None) -> None:
+    """Cut off what is past the block's budget, and print it."""
+    overflow = open_store(ctx).blocks.archive_overflow(name, actor=actor)
+    _printed(ctx, {"name": name, "overflow": overflow}, "overflow")
+    if overflow is None:
+        click.echo("It fits; nothing was cut.", err=True)
+
+
+@block.command()
+@_NAME
+@click.pass_context
+def verify(ctx: click.Context, name: str) -> None:
+    """Replay the block's log and prove that it ends in the current text."""
+    versions = open_store(ctx).blocks.verify(name)
+    result(ctx, {"name": name, "versions": versions}, f"{name}: {versions} versions, the last one is the current text.")
+
+
+def _put(eng: Engram, name: str, content: str, reason: str, expect: int | None, actor: str | None) -> Block:
+    if name == WORLD:
+        return eng.world.set(content, actor, expect, reason)
+    return eng.blocks.update(name, content, reason, actor=actor, expected_version=expect)
+
+
+def _written(ctx: click.Context, written: Block) -> None:
+    result(ctx, written, f"{written.name} is at version {written.version}.")
+
+
+def _printed(ctx: click.Context, values: dict[str, object], text: str) -> None:
+    """One stored text of the values as it is, or all of them as JSON."""
+    if as_json(ctx):
+        print_json(values)
+    else:
+        print_stored(str(values[text] or ""))
+
+
+def _history(edits: list[BlockEdit]) -> str:
+    return "\n".join(
+        fields(
+            {
+                f"version {each.version}": each.created_at[:19].replace("T", " "),
+                "by": each.actor,
+                "reason": one_line(each.reason, 200) or None,
+                "text": one_line(each.new, 100),
+            }
+        )
+        for each in edits
+    )
+
+
+def _keep(content: str) -> str:
+    """Save a text that could not be stored; where."""
+    import tempfile
+
+    handle, path = tempfile.mkstemp(prefix="engram-", suffix=".md")
+    with os.fdopen(handle, "w", encoding=sys.getfilesystemencoding()) as file:
+        file.write(content)
+    return path

@@ -1,0 +1,116 @@
+"""`engram demo`: three scripted agents at work, and the situation report that each of them would see.
+
+The agents use the same calls as real ones, in a store of their own that is gone afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from .common import as_json, command, print_json, say
+
+if TYPE_CHECKING:
+    from ...client import Engram
+    from ...records import Holder
+
+#: Not a real project, so that the demo looks the same wherever it runs.
+_PROJECT = "acme/shop"
+
+
+@command()
+@click.option("--pace", type=click.FloatRange(min=0, max=60), metavar="SECONDS", help="Pause after each step.")
+@click.pass_context
+def demo(ctx: click.Context, pace: float | None) -> None:
+    """Watch three agents share a repository, in a store of its own."""
+    from ...client import Engram
+
+    terminal = sys.stdout.isatty() and not as_json(ctx)
+    pause = (1.5 if terminal else 0.0) if pace is None else pace
+    steps = []
+    with (
+        tempfile.TemporaryDirectory(prefix="engram-demo-") as folder,
+        Engram(os.path.join(folder, "engram.db"), workspace="demo") as eng,
+    ):
+        for step, viewer in script(eng):
+            report = eng.sitrep(session_id=viewer, project=_PROJECT)
+            steps.append({"step": step, "report": report})
+            if not as_json(ctx):
+                _show(step, report, terminal)
+                time.sleep(pause)
+    if as_json(ctx):
+        print_json(steps)
+    else:
+        say(click.style("That store is gone again. Yours begins with `engram sitrep`.", bold=True))
+
+
+def _show(step: str, report: str, terminal: bool) -> None:
+    if terminal:
+        click.clear()
+    say(f"{click.style('▶ ' + step, fg='cyan', bold=True)}\n\n{report}\n")
+
+
+def script(eng: Engram) -> Iterator[tuple[str, str | None]]:
+    """Act out the scene; after each thing that happens, say what it was and who looks at the report."""
+    from ...errors import LeaseHeld, VersionConflict
+
+    yield "Nobody is here yet.", None
+
+    claude = eng.sessions.register("claude-code", "Porting the router to the new framework", project=_PROJECT)
+    eng.world.set("Goal: ship 2.0 on Friday.\nThe old router stays until the new one passes all tests.", claude)
+    yield "Claude Code starts work and writes down how things stand.", claude
+
+    eng.leases.claim(claude, f"{_PROJECT}:src/router.py", "rewriting")
+    codex = eng.sessions.register("codex", "Adding rate limits", project=_PROJECT)
+    eng.sessions.log(codex, "read the middleware; limits belong into the router")
+    yield "Claude Code claims the file it rewrites. Codex joins, and sees both.", codex
+
+    claimed = _quietly(eng, codex, f"{_PROJECT}:src/**")
+    holder = claimed[0].session_id
+    yield f"Codex claims all of src and is told that {holder} works on part of it.", codex
+
+    companion = eng.sessions.register("companion", "Keeping the release notes", project=_PROJECT)
+    eng.leases.claim(companion, f"{_PROJECT}:CHANGELOG.md", "release notes", exclusive=True, ttl=300)
+    yield "A companion joins and takes the changelog for itself alone.", companion
+
+    try:
+        eng.leases.claim(claude, f"{_PROJECT}:*.md", exclusive=True)
+    except LeaseHeld as refused:
+        eng.messages.send(claude, refused.holders[0].session_id, "I need the changelog for a line; when are you done?")
+        yield "Claude Code is refused the Markdown files, and asks the one who holds the changelog.", companion
+
+    for message in eng.messages.inbox(companion):
+        eng.sessions.log(companion, f"was asked: {message.text}")
+        eng.leases.release(companion, f"{_PROJECT}:CHANGELOG.md")
+        eng.messages.send(companion, claude, "It is yours now.")
+    yield "The companion reads the question, lets go, and answers.", claude
+
+    seen = eng.blocks.get("world")
+    assert seen is not None
+    eng.world.set(seen.content + "\nRouter: ported, tests green.", claude, seen.version)
+    try:
+        eng.world.set(seen.content + "\nRate limits: in review.", codex, seen.version)
+    except VersionConflict as conflict:
+        eng.world.set(eng.world.get() + "\nRate limits: in review.", codex, conflict.current)
+    yield "Claude Code and Codex edit the world state at once; neither overwrites the other.", codex
+
+    eng.sessions.complete(claude, "Router ported; all 214 tests pass")
+    yield "Claude Code is done. What it held is free in the same moment.", codex
+
+    eng.sessions.complete(codex, "Rate limits added, 100 requests a minute")
+    eng.sessions.complete(companion, "Release notes written")
+    yield "Everybody is done, and the next one to come can read what happened.", None
+
+
+def _quietly(eng: Engram, session: str, resource: str) -> tuple[Holder, ...]:
+    """Claim without the warning in the log: the report beside it says the same."""
+    import logging
+
+    logging.getLogger("engram.leases").addHandler(logging.NullHandler())
+    return eng.leases.claim(session, resource, "rate limits").conflicts

@@ -1,0 +1,139 @@
+"""`engram lock …`: claim what you are about to change, and see who else did."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from .common import Group, duration_type, one_line, open_store, result, session_option, table
+
+if TYPE_CHECKING:
+    from ...records import Holder, Lease
+
+
+@click.group(cls=Group)
+def lock() -> None:
+    """Claims on files and other resources.
+
+    A RESOURCE is a path, a glob as in .gitignore (quote it: '*.md', 'src/**'), or any name such as staging or
+    port:8080.
+    """
+
+
+@lock.command()
+@click.argument("resource")
+@click.option("--note", help="What you are going to do with it.")
+@click.option("--exclusive", is_flag=True, help="Only if nobody else holds it; keeps others from claiming it so.")
+@click.option("--ttl", metavar="TIME", callback=duration_type, help="Ends by itself after 90, 30s, 15m, 2h, …")
+@click.option(
+    "--wait", metavar="TIME", default="0", callback=duration_type, help="Wait so long for an exclusive claim."
+)
+@session_option()
+@click.pass_context
+def claim(
+    ctx: click.Context,
+    resource: str,
+    note: str | None,
+    exclusive: bool,
+    ttl: float | None,
+    wait: float,
+    session_id: str,
+) -> None:
+    """Claim a resource."""
+    import logging
+
+    # The same news is in the answer; a warning on top of it would say it twice.
+    logging.getLogger("engram.leases").addHandler(logging.NullHandler())
+    lease = open_store(ctx).leases.claim(session_id, resource, note, exclusive=exclusive, ttl=ttl, wait=wait)
+    result(ctx, lease, lambda: _claimed(lease))
+
+
+@lock.command()
+@click.argument("resource", required=False)
+@click.option("--all", "everything", is_flag=True, help="Everything the session holds.")
+@session_option()
+@click.pass_context
+def release(ctx: click.Context, resource: str | None, everything: bool, session_id: str) -> None:
+    """Give a claim back, or all of them."""
+    if everything == (resource is not None):
+        raise click.UsageError("Give a RESOURCE, or --all.")
+    leases = open_store(ctx).leases
+    released = [leases.release(session_id, resource)] if resource is not None else leases.release_all(session_id)
+    result(ctx, released, "\n".join(f"Released {lease.resource}." for lease in released) or "Nothing was held.")
+
+
+@lock.command()
+@click.argument("resource")
+@click.pass_context
+def check(ctx: click.Context, resource: str) -> None:
+    """Who holds a resource, or something that overlaps it."""
+    holders = open_store(ctx).leases.check(resource)
+    result(ctx, holders, lambda: _holders(holders) if holders else "Nobody holds it.")
+
+
+@lock.command("list")
+@click.option("--mine", is_flag=True, help="Only those of --session.")
+@session_option(required=False)
+@click.pass_context
+def list_leases(ctx: click.Context, mine: bool, session_id: str | None) -> None:
+    """Live claims, oldest first."""
+    if mine and session_id is None:
+        raise click.UsageError("--mine needs --session or ENGRAM_SESSION.")
+    leases = open_store(ctx).leases.list(session_id if mine else None)
+    result(ctx, leases, lambda: _leases(leases) if leases else "Nothing is claimed.")
+
+
+@lock.command("break")
+@click.argument("resource")
+@click.option("--reason", required=True, help="Why; both sides find it in their logs.")
+@session_option()
+@click.pass_context
+def break_lease(ctx: click.Context, resource: str, reason: str, session_id: str) -> None:
+    """Take a resource away from whoever else holds it."""
+    broken = open_store(ctx).leases.break_lease(resource, session_id, reason)
+    result(ctx, broken, "\n".join(f"Took {lease.resource} from {lease.session_id}." for lease in broken))
+
+
+def _claimed(lease: Lease) -> str:
+    kind = "exclusively" if lease.exclusive else "as advisory"
+    until = f" until {lease.expires_at[:19].replace('T', ' ')}" if lease.expires_at else ""
+    text = f"Claimed {lease.resource} {kind}{until}; token {lease.token}."
+    if lease.conflicts:
+        warning = click.style("Others claim it too:", fg="yellow")
+        text += f"\n{warning}\n{_holders(list(lease.conflicts))}"
+    return text
+
+
+def _holders(holders: list[Holder]) -> str:
+    return table(
+        ("resource", "kind", "session", "type", "since", "note"),
+        [
+            (
+                each.resource,
+                "exclusive" if each.exclusive else "advisory",
+                each.session_id + (" (stale)" if each.stale else ""),
+                each.session_type,
+                each.claimed_at[:19].replace("T", " "),
+                one_line(each.note),
+            )
+            for each in holders
+        ],
+    )
+
+
+def _leases(leases: list[Lease]) -> str:
+    return table(
+        ("token", "resource", "kind", "session", "expires", "note"),
+        [
+            (
+                str(each.token),
+                each.resource,
+                "exclusive" if each.exclusive else "advisory",
+                each.session_id,
+                (each.expires_at or "")[:19].replace("T", " "),
+                one_line(each.note),
+            )
+            for each in leases
+        ],
+    )

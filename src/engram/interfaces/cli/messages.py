@@ -1,0 +1,41 @@
+"""`engram message …`: talk to the other agents."""
+
+from __future__ import annotations
+
+import click
+
+from .common import Group, complete_session, open_store, result, session_option, stored, text_from
+
+
+@click.group(cls=Group)
+def message() -> None:
+    """Messages between sessions."""
+
+
+@message.command()
+@click.argument("to", shell_complete=complete_session)
+@click.argument("text", required=False)
+@session_option(required=False)
+@click.pass_context
+def send(ctx: click.Context, to: str, text: str | None, session_id: str | None) -> None:
+    """Send TEXT to a session, to the holders of a resource, or to everybody at work ('*').
+
+    Without --session it is from a person.
+    """
+    sent = open_store(ctx).messages.send(session_id, to, text_from(text))
+    result(ctx, sent, f"Sent to {', '.join(sent.recipients)}." if sent.recipients else "Nobody else is at work.")
+
+
+@message.command()
+@click.option("--peek", is_flag=True, help="Leave them unread.")
+@session_option()
+@click.pass_context
+def inbox(ctx: click.Context, peek: bool, session_id: str) -> None:
+    """Unread messages of the session, oldest first; each is shown once."""
+    unread = open_store(ctx).messages.inbox(session_id, peek=peek)
+    lines = [
+        f"{click.style(each.from_session or 'a person', bold=True)}, {each.created_at[:19].replace('T', ' ')}\n"
+        f"{stored(each.text)}"
+        for each in unread
+    ]
+    result(ctx, unread, "\n\n".join(lines) or "No unread messages.")

@@ -1,0 +1,251 @@
+"""Every command, for people and for agents, on both engines."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+
+import pytest
+
+from engram import Engram as Library
+
+from .conftest import Engram
+
+
+@pytest.fixture
+def me(engram: Engram) -> str:
+    """A session of one's own."""
+    id: str = engram("session", "start", "claude-code", "Porting the router", "--json").json["id"]
+    return id
+
+
+@pytest.fixture
+def other(engram: Engram) -> str:
+    id: str = engram("session", "start", "codex", "Adding rate limits", "--json").json["id"]
+    return id
+
+
+@pytest.mark.requirement("CLI-1")
+def test_init_makes_the_store_and_says_where_it_is(engram: Engram) -> None:
+    first, again = engram("init"), engram("init", "--json")
+    assert first.code == again.code == 0
+    assert again.json["workspace"] == "default"
+    assert again.json["store"] in first.out
+
+
+@pytest.mark.requirement("CLI-1", "SITREP-7")
+def test_sitrep_on_an_empty_store_tells_how_to_begin(engram: Engram) -> None:
+    assert "engram session start" in engram("sitrep").out
+
+
+@pytest.mark.requirement("CLI-1", "CLI-3")
+def test_a_session_lives_from_start_to_done(engram: Engram) -> None:
+    started = engram(
+        "session", "start", "claude-code", "Porting", "--name", "Router", "--project", "shop", "--meta", "model=big"
+    )
+    id = started.out.strip()
+    assert engram("session", "beat", "Porting, half done", session=id).code == 0
+    assert engram("session", "log", "read the old router", session=id).code == 0
+    assert engram("session", "log", "wrote the new one", "--session", id).code == 0
+
+    shown = engram("session", "show", id, "--json").json
+    assert (shown["summary"], shown["name"], shown["project"]) == ("Porting, half done", "Router", "shop")
+    assert shown["metadata"] == {"model": "big"}
+    entries = engram("session", "logs", "-n", "1", "--json", session=id).json
+    assert [entry["content"] for entry in entries] == ["wrote the new one"]
+    assert "read the old router" in engram("session", "logs", id).out
+
+    assert engram("session", "done", "Ported", session=id).code == 0
+    assert engram("session", "list", "--json").json == []
+    assert [(each["id"], each["status"]) for each in engram("session", "list", "--all", "--json").json] == [
+        (id, "completed")
+    ]
+    assert "Ported" in engram("session", "list", "--all").out
+
+
+@pytest.mark.requirement("CLI-1", "SESSION-8")
+def test_starting_a_known_external_id_resumes_the_session(engram: Engram, me: str) -> None:
+    arguments = ("session", "start", "codex", "Again", "--external-id", "abc", "--parent", me)
+    assert engram(*arguments).out == engram(*arguments).out
+
+
+@pytest.mark.requirement("CLI-1", "CLI-2")
+def test_locks_are_claimed_checked_listed_released_and_broken(engram: Engram, me: str, other: str) -> None:
+    claimed = engram("lock", "claim", "src/router.py", "--note", "rewriting", session=me)
+    assert claimed.code == 0
+    assert "src/router.py as advisory" in claimed.out
+
+    warned = engram("lock", "claim", "src/**", session=other)
+    assert warned.code == 0
+    assert me in warned.out
+    refused = engram("lock", "claim", "src/router.py", "--exclusive", "--json", session=other)
+    assert refused.code == 4
+    assert refused.json["error"]["code"] == "lease_held"
+    assert [holder["note"] for holder in refused.json["error"]["details"]["holders"]] == ["rewriting"]
+
+    assert {each["session_id"] for each in engram("lock", "check", "src/router.py", "--json").json} == {me, other}
+    assert "rewriting" in engram("lock", "check", "src/router.py").out
+    assert len(engram("lock", "list", "--json").json) == 2
+    assert [each["session_id"] for each in engram("lock", "list", "--mine", "--json", session=me).json] == [me]
+
+    assert engram("lock", "release", "src/router.py", session=me).code == 0
+    assert engram("lock", "release", "src/router.py", session=me).code == 3
+    broken = engram("lock", "break", "src/**", "--reason", "gone for lunch", session=me)
+    assert other in broken.out
+    assert "gone for lunch" in engram("session", "logs", other).out
+    assert engram("lock", "check", "src/router.py").out == "Nobody holds it.\n"
+    assert engram("lock", "release", "--all", session=me).out == "Nothing was held.\n"
+
+
+@pytest.mark.requirement("CLI-1", "LEASE-6")
+def test_an_exclusive_lock_takes_its_time_to_live_as_people_write_it(engram: Engram, me: str) -> None:
+    lease = engram("lock", "claim", "staging", "--exclusive", "--ttl", "2h", "--wait", "1s", "--json", session=me).json
+    assert (lease["ttl"], lease["resource"], lease["exclusive"]) == (7200, "staging", True)
+
+
+@pytest.mark.requirement("CLI-1", "MESSAGE-1", "MESSAGE-2")
+def test_messages_are_sent_peeked_at_and_delivered_once(engram: Engram, me: str, other: str) -> None:
+    assert other in engram("message", "send", other, "may I?", session=me).out
+    assert other in engram("message", "send", "*", "lunch", session=me).out
+    assert engram("message", "send", me, "from the user").code == 0
+    assert [each["text"] for each in engram("message", "inbox", "--peek", "--json", session=other).json] == [
+        "may I?",
+        "lunch",
+    ]
+    assert "may I?" in engram("message", "inbox", session=other).out
+    assert engram("message", "inbox", session=other).out == "No unread messages.\n"
+    assert [each["from_session"] for each in engram("message", "inbox", "--json", session=me).json] == [None]
+    assert engram("message", "send", "nobody/holds/this.py", "hello?", session=me).code == 3
+
+
+@pytest.mark.requirement("CLI-1", "BLOCK-12")
+def test_the_world_state_is_set_shown_compared_and_restored(engram: Engram, me: str) -> None:
+    assert engram("world", "show").out == ""
+    assert engram("world", "set", "Goal: 2.0\nRouter: old", session=me).code == 0
+    assert engram("world", "set", "Goal: 2.0\nRouter: new", "--reason", "ported", "--expect", "1", session=me).code == 0
+    assert engram("world", "set", "too late", "--expect", "1").code == 4
+
+    assert engram("world", "show").out == "Goal: 2.0\nRouter: new\n"
+    assert engram("world", "show", "--version", "1").out == "Goal: 2.0\nRouter: old\n"
+    assert "-Router: old\n+Router: new" in engram("world", "diff", "1", "2").out
+    edits = engram("world", "history", "--json").json
+    assert [(edit["version"], edit["reason"], edit["actor"]) for edit in edits] == [(2, "ported", me)]
+    assert engram("world", "restore", "1", "--json").json["version"] == 3
+    assert engram("world", "show", "--json").json["content"].endswith("Router: old")
+    assert "ported" in engram("world", "history", "-n", "5").out
+
+
+@pytest.mark.requirement("CLI-1", "BLOCK-5", "BLOCK-8", "BLOCK-9", "BLOCK-11")
+def test_a_block_goes_through_every_verb(engram: Engram) -> None:
+    assert engram("block", "create", "plan", "one", "--max-tokens", "2").code == 0
+    assert engram("block", "create", "plan").code == 4
+    assert engram("block", "append", "plan", "two").code == 0
+    assert engram("block", "show", "plan").out == "one\ntwo\n"
+    assert engram("block", "replace", "plan", "two", "three and four").code == 0
+    assert engram("block", "replace", "plan", "e", "x").code == 2
+    assert engram("block", "archive", "plan").out == "e and four\n"
+    again = engram("block", "archive", "plan")
+    assert (again.out, again.err) == ("", "It fits; nothing was cut.\n")
+    assert "4 versions" in engram("block", "verify", "plan").out
+    assert engram("block", "set", "plan", "whole").code == 0
+    assert engram("block", "restore", "plan", "1").code == 0
+    assert engram("block", "restore", "plan", "99").code == 3
+    assert "plan" in engram("block", "list").out
+    assert [each["name"] for each in engram("block", "list", "--json").json] == ["plan"]
+    assert engram("block", "history", "plan", "--json").json[0]["new"] == "one"
+    assert "+whole" in engram("block", "diff", "plan", "1", "5").out
+    assert engram("block", "delete", "plan", "--yes").code == 0
+    assert engram("block", "show", "plan").code == 3
+
+
+@pytest.mark.requirement("CLI-1", "SESSION-10")
+def test_stats_counts_what_is_there(engram: Engram, me: str) -> None:
+    assert engram("stats", "--json").json["active"] == 1
+    assert "active" in engram("stats").out
+
+
+@pytest.mark.requirement("CLI-1")
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_common_options_work_before_and_after_the_command(engram: Engram, me: str, place: str) -> None:
+    options = ("--workspace", "elsewhere", "--json")
+    arguments = (*options, "session", "list") if place == "before" else ("session", "list", *options)
+    assert engram(*arguments).json == []
+    assert [each["id"] for each in engram("session", "list", "--json").json] == [me]
+
+
+@pytest.mark.requirement("CLI-2")
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("session", "show", "20260101-000000-00000000"), 3),
+        (("session", "list", "--nonsense"), 2),
+        (("session", "start", "bad\nname", "x"), 2),
+        (("nonsense",), 2),
+        (("sitrep", "--budget", "0"), 2),
+        (("lock", "release", "--session", "x"), 2),
+        (("--workspace", "Not Valid", "sitrep"), 2),
+        (("lock", "claim", "x", "--ttl", "soon", "--session", "x"), 2),
+        (("session", "start", "a", "b", "--meta", "nonsense"), 2),
+    ],
+)
+def test_failures_end_with_the_promised_code_and_one_json_document(
+    engram: Engram, arguments: tuple[str, ...], code: int
+) -> None:
+    for_people, for_agents = engram(*arguments), engram(*arguments, "--json")
+    assert for_people.code == for_agents.code == code
+    assert (for_people.out, for_agents.err) == ("", "")
+    assert for_people.err
+    error = for_agents.json["error"]
+    assert set(error) == {"code", "message", "details"}
+    assert "Traceback" not in for_people.err
+
+
+@pytest.mark.requirement("CLI-4")
+def test_text_comes_from_standard_input(engram: Engram, me: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for arguments in (("world", "set", "-"), ("session", "log", "-"), ("message", "send", me, "-")):
+        monkeypatch.setattr("sys.stdin", io.StringIO("line one\nline two\n"))
+        assert engram(*arguments, session=me).code == 0
+    assert engram("world", "show", "--json").json["content"] == "line one\nline two\n"
+
+
+@pytest.mark.requirement("CLI-4")
+def test_without_text_and_without_a_terminal_it_says_how_to_give_it(engram: Engram, me: str) -> None:
+    outcome = engram("session", "log", session=me)
+    assert outcome.code == 2
+    assert "standard input" in outcome.err
+
+
+@pytest.mark.requirement("SITREP-3", "SITREP-6", "CLI-1")
+def test_sitrep_keeps_the_budget_it_is_given(engram: Engram, me: str) -> None:
+    engram("world", "set", "\n".join(f"line {number} of a long story" for number in range(400)))
+    small = engram("sitrep", "--budget", "200", "--json", session=me).json
+    assert small["tokens"] <= 200
+    assert "engram world show" in small["report"]
+    assert "line 399" in engram("sitrep", "--full").out
+    assert "(you)" in engram("sitrep", session=me).out
+
+
+@pytest.mark.requirement("CLI-9")
+def test_the_demo_shows_the_report_change(engram: Engram) -> None:
+    steps = engram("demo", "--json").json
+    reports = [step["report"] for step in steps]
+    assert len(set(reports)) == len(reports)
+    assert "**Active sessions (3):**" in json.dumps(reports)
+    assert "Recently completed" in reports[-1]
+    assert "Active sessions" not in reports[-1]
+    assert engram("session", "list", "--all", "--json").json == []
+
+
+@pytest.mark.requirement("CLI-8")
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_printed(engram: Engram, shell: str) -> None:
+    assert "_ENGRAM_COMPLETE" in engram("completion", shell).out
+
+
+@pytest.mark.requirement("STORE-16", "CLI-2")
+def test_a_person_in_another_workspace_sees_nothing_of_this_one(
+    engram: Engram, open_store: Callable[..., Library], me: str
+) -> None:
+    assert engram("session", "show", me, "--workspace", "other").code == 3
+    assert open_store().sessions.get(me).summary == "Porting the router"
