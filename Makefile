@@ -4,15 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test lint fix docs bench stress clean setup
+.PHONY: run test test-icu lint fix docs bench stress clean setup
 .DEFAULT_GOAL := run
 
 setup: $(READY)
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Engram needs Python 3.11 or newer; set PYTHON=/path/to/python3"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "python3 cannot make a virtual environment; on Debian: apt-get install python3-venv"; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' --constraint constraints.txt
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 
@@ -40,6 +40,9 @@ bench: setup  ## the numbers in docs/benchmarks.md
 
 stress: setup  ## the long kill, stop and contention runs
 	ENGRAM_TEST_STRESS=1 $(BIN)/python -m pytest tests/stress -n 0 -s
+
+test-icu: setup  ## the contract suite on a PostgreSQL whose databases sort by an ICU locale
+	$(BIN)/python tests/with_icu.py -n 2 tests/contract -k "postgres or not sqlite"
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -15,7 +15,7 @@ from ..clock import later
 from ..errors import InvalidInput, SessionNotFound, StoreBusy, StoreReadOnly
 from ..memory import exchanges
 from ..records import LogEntry, Session, Stats
-from .resources import project_name
+from .projects import project_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,7 @@ from ..clock import age, later
 from ..memory.blocks import WORLD
 from ..tokens import estimate, weight
 from . import leases, messages, sessions
-from .resources import project_name
+from .projects import project_name
 
 if TYPE_CHECKING:
     from ..scope import Scope

@@ -1,0 +1,296 @@
+"""Patterns with gitignore's meaning, and whether two of them can match the same path.
+
+Both patterns are walked side by side with a set of positions held as the bits of one integer, so that nothing recurses
+and no pattern, however hostile, takes exponential time.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+#: The characters one place of a name may hold: that character, or the ranges of a class.
+_Chars: TypeAlias = "str | tuple[tuple[int, int], ...]"
+#: One segment of a path: literally, or as a pattern whose `None` is a `*`.
+_Name: TypeAlias = "str | tuple[_Chars | None, ...]"
+
+_Item = TypeVar("_Item")
+
+
+def meet(a: str, b: str) -> bool:
+    """Whether some path matches both patterns, or lies below what they match."""
+    first, second = _compiled(a), _compiled(b)
+    return first is not None and second is not None and _paths_meet(first, second)
+
+
+def has_extension(name: str) -> bool:
+    """`README.md` and `*.[ch]`, but not `v1.2`, `.github` or `e.g. this`."""
+    stem, _, extension = name.rpartition(".")
+    begins = extension[:1].isalpha() or extension[:1] in ("*", "?", "[")
+    return bool(stem) and begins and not any(map(str.isspace, extension))
+
+
+def has_magic(text: str) -> bool:
+    return "*" in text or "?" in text or "[" in text or "\\" in text
+
+
+def escaped(text: str) -> str:
+    if has_magic(text):
+        for char in "\\*?[":
+            text = text.replace(char, "\\" + char)
+    return text
+
+
+def canonical(segment: str) -> str:
+    """One spelling for a segment that is literal: with its magic characters escaped, and no others."""
+    if not has_magic(segment):
+        return segment
+    name = parse(segment)
+    return escaped(name) if isinstance(name, str) else segment
+
+
+def parse(segment: str) -> _Name:
+    """Parse a segment; it stays a string when all of it is literal."""
+    if not has_magic(segment):
+        return segment
+    places: list[_Chars | None] = []
+    classes = True
+    at = 0
+    while at < len(segment):
+        char = segment[at]
+        at += 1
+        if char == "*":
+            if places[-1:] != [None]:
+                places.append(None)
+        elif char == "?":
+            places.append(_ANY_CHAR)
+        elif char == "[" and classes and (found := _char_class(segment, at)):
+            ranges, at = found
+            places.append(ranges)
+        else:
+            # Where one `[` is not closed no later one is, and looking again would make parsing quadratic.
+            classes = classes and char != "["
+            char, at = _member(segment, at - 1)
+            places.append(char)
+    literal = [place for place in places if isinstance(place, str)]
+    return "".join(literal) if len(literal) == len(places) else tuple(places)
+
+
+def _char_class(text: str, at: int) -> tuple[tuple[tuple[int, int], ...], int] | None:
+    """The ranges of the class whose `[` stands before `at`, and where it ends; None when it is not closed."""
+    negated = text[at : at + 1] in ("!", "^")
+    start = at = at + negated
+    ranges: list[tuple[int, int]] = []
+    while at < len(text):
+        if text[at] == "]" and at > start:
+            return tuple(_complement(ranges) if negated else _merged(ranges)), at + 1
+        low, at = _member(text, at)
+        high = low
+        if text[at : at + 1] == "-" and text[at + 1 : at + 2] not in ("", "]"):
+            high, at = _member(text, at + 1)
+        # As in git, a range that runs backwards holds its first character.
+        ranges.append((ord(low), max(ord(low), ord(high))))
+    return None
+
+
+def _member(text: str, at: int) -> tuple[str, int]:
+    """The character at a position, where it may be escaped, and the position behind it."""
+    if text[at] == "\\" and at + 1 < len(text):
+        at += 1
+    return text[at], at + 1
+
+
+def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], high))
+        else:
+            merged.append((low, high))
+    return merged
+
+
+def _complement(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """All other characters that a name can have, which excludes NUL and `/`."""
+    gaps: list[tuple[int, int]] = []
+    start = 0
+    for low, high in _merged([*ranges, (0, 0), (ord("/"), ord("/"))]):
+        if start < low:
+            gaps.append((start, low - 1))
+        start = high + 1
+    if start <= 0x10FFFF:
+        gaps.append((start, 0x10FFFF))
+    return gaps
+
+
+_ANY_CHAR = tuple(_complement([]))
+
+
+class _Pattern(NamedTuple):
+    """A path as `overlap` walks it."""
+
+    #: Segment by segment; `None` is a `**`, never the last one.
+    names: tuple[_Name | None, ...]
+    #: Whether anything may lie below what it matches, without the other pattern saying so.
+    is_open: bool
+
+
+@lru_cache(maxsize=512)
+def _compiled(path: str) -> _Pattern | None:
+    """Parse the path of a stored form; None if it can match nothing, having a class without characters."""
+    names: list[_Name | None] = []
+    for segment in filter(None, path.split("/")):
+        if segment != "**":
+            name = parse(segment)
+            if isinstance(name, tuple) and () in name:
+                return None
+            names.append(name)
+        elif names[-1:] != [None]:
+            names.append(None)
+    if names[-1:] == [None]:
+        # A last `**` is all that is inside, so at least one segment; what is below that is covered anyway.
+        names[-1] = (None,)
+    return _Pattern(tuple(names), not has_extension(path.rpartition("/")[2]))
+
+
+def _paths_meet(a: _Pattern, b: _Pattern) -> bool:
+    """Compare name by name, and search only from the first `**` on.
+
+    A pattern that ends where the other goes on covers the rest: the other one says that this is a folder.
+    """
+    for start, (x, y) in enumerate(zip(a.names, b.names, strict=False)):
+        if x is None or y is None:
+            return _trees_meet(a._replace(names=a.names[start:]), b._replace(names=b.names[start:]))
+        if not _names_meet(x, y):
+            return False
+    return True
+
+
+def _trees_meet(a: _Pattern, b: _Pattern) -> bool:
+    """_paths_meet from a `**` on, under which a pattern may end without the other one naming that place."""
+    end = 1 << len(b.names)
+    state = named = 0
+    for state, named in _states(a.names, b.names, _names_meet):
+        if state & end and (b.is_open or named & end):
+            return True
+        if not state:
+            return False
+    return named != 0 or (a.is_open and state != 0)
+
+
+def _names_meet(a: _Name, b: _Name) -> bool:
+    """Whether some name matches both segments."""
+    if isinstance(a, str) and isinstance(b, str):
+        return a == b
+    if not (_heads_meet(a, b) and _heads_meet(a[::-1], b[::-1])):
+        return False
+    if not isinstance(a, str) and not isinstance(b, str) and None in a and None in b:
+        # What stands between the stars of one can go into a star of the other, so only the ends decide.
+        return True
+    state = 0
+    for state, _ in _states(a, b, _chars_meet):
+        if not state:
+            return False
+    return state >> len(b) & 1 == 1
+
+
+def _heads_meet(a: _Name, b: _Name) -> bool:
+    """Whether two segments agree up to the first star or end of either."""
+    for x, y in zip(a, b, strict=False):
+        if x is None or y is None:
+            return True
+        if x != y and not _chars_meet(x, y):
+            return False
+    return True
+
+
+def _chars_meet(a: _Chars, b: _Chars) -> bool:
+    """Whether two sets of characters, as ascending ranges, have one in common."""
+    if isinstance(a, str):
+        return a == b if isinstance(b, str) else _holds(b, ord(a))
+    if isinstance(b, str):
+        return _holds(a, ord(b))
+    i = j = 0
+    while i < len(a) and j < len(b):
+        if a[i][1] < b[j][0]:
+            i += 1
+        elif b[j][1] < a[i][0]:
+            j += 1
+        else:
+            return True
+    return False
+
+
+def _holds(ranges: tuple[tuple[int, int], ...], code: int) -> bool:
+    for low, high in ranges:
+        if code <= high:
+            return low <= code
+    return False
+
+
+def _states(
+    a: Sequence[str | _Item | None],
+    b: Sequence[str | _Item | None],
+    meets: Callable[[str | _Item, str | _Item], bool],
+) -> Iterator[tuple[int, int]]:
+    """Walk two patterns side by side; after each item of `a`, yield how far `b` can have come by then.
+
+    `None` stands for any number of items, so this serves the characters of a name (`*`) and the names of a
+    path (`**`). A set of positions in `b` is one integer with a bit each: a step costs a few operations on it,
+    however many ways lead there, and nothing recurses. The second integer has just the positions to which an
+    item of `b` led, rather than a `None`. Every item must be able to match something.
+    """
+    stars, literals, others = _positions(b)
+    masks: dict[str | _Item, int] = {}
+    everything = (2 << len(b)) - 1
+    state = 1 | (stars & 1) << 1
+    for item in a:
+        named = 0
+        if item is None:
+            # It can take in any items of `b`: all positions from the first one on.
+            state = everything & -(state & -state)
+        else:
+            if item not in masks:
+                masks[item] = _mask(item, literals, others, meets)
+            named = (state & masks[item]) << 1
+            state = named | state & stars
+            state |= (state & stars) << 1
+        yield state, named
+
+
+def _positions(items: Sequence[str | _Item | None]) -> tuple[int, dict[str, int], dict[_Item, int]]:
+    """Where a pattern has its `None`s, each literal and each other item, as one bit a position."""
+    stars = 0
+    literals: dict[str, int] = {}
+    others: dict[_Item, int] = {}
+    for at, item in enumerate(items):
+        if item is None:
+            stars |= 1 << at
+        elif isinstance(item, str):
+            literals[item] = literals.get(item, 0) | 1 << at
+        else:
+            others[item] = others.get(item, 0) | 1 << at
+    return stars, literals, others
+
+
+def _mask(
+    item: str | _Item,
+    literals: dict[str, int],
+    others: dict[_Item, int],
+    meets: Callable[[str | _Item, str | _Item], bool],
+) -> int:
+    """The positions whose item has something in common with this one."""
+    mask = 0
+    if isinstance(item, str):
+        mask = literals.get(item, 0)
+    else:
+        for literal, bits in literals.items():
+            if meets(item, literal):
+                mask |= bits
+    for other, bits in others.items():
+        if meets(item, other):
+            mask |= bits
+    return mask

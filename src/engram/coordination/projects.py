@@ -1,0 +1,188 @@
+"""Projects: which folder tree a path belongs to, and what that tree is called.
+
+A project is the nearest folder upwards with a `.git` or an `.engram.toml`. Its name is the git remote's slug, so that
+all clones of a repository share it; the configuration is read by hand, because starting `git` costs more than a hook
+may take.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import NamedTuple
+
+from ..errors import InvalidInput
+
+# As in the module `stat`, which is not worth importing for these.
+_TYPE_BITS = 0o170000
+_SYMLINK = 0o120000
+
+
+class Project(NamedTuple):
+    """What the paths of a folder tree are counted from."""
+
+    #: The git remote's slug, so that all clones share their leases; without one, the root folder's name.
+    name: str
+    #: Absolute, with symlinks resolved.
+    root: str
+
+
+def find_project(folder: str) -> Project | None:
+    """The nearest folder, from `folder` upwards, that has a `.git` or an `.engram.toml`."""
+    return project_above(real_path(absolute(folder)))
+
+
+def project_name(folder: str | None = None) -> str:
+    """What a session started in `folder` (by default, here) belongs to; empty only for a bare `/`."""
+    real = real_path(absolute(folder))
+    project = project_above(real)
+    return project.name if project else _label(os.path.basename(real))
+
+
+def absolute(folder: str | None) -> str:
+    """`folder`, by default the current one, as an absolute path that the system's calls accept."""
+    folder = folder or ""
+    try:
+        if "\0" in folder:
+            raise ValueError("NUL")
+        os.fsencode(folder)
+        return folder if folder.startswith("/") else os.path.join(os.getcwd(), folder)
+    except ValueError:
+        raise InvalidInput(f"folder {folder[:60]!r} is not a path") from None
+    except FileNotFoundError:
+        raise InvalidInput("the current folder no longer exists") from None
+
+
+def real_path(path: str) -> str:
+    """os.path.realpath, in half its time for the usual path: one that is tidy and has no symlink in it."""
+    if "//" in path or "/./" in path or "/../" in path or path.endswith(("/", "/.", "/..")):
+        # POSIX leaves the meaning of a leading `//` open and realpath keeps it; here it means `/`.
+        return "/" + os.path.realpath(path).lstrip("/")
+    end = _resolved_length(path)
+    try:
+        while end != len(path):
+            end = path.find("/", end + 1)
+            if end < 0:
+                end = len(path)
+            if os.lstat(path[:end]).st_mode & _TYPE_BITS == _SYMLINK:
+                return "/" + os.path.realpath(path).lstrip("/")
+    except OSError:
+        # From the first segment that cannot be read on, there is nothing to resolve.
+        pass
+    return path
+
+
+def _resolved_length(path: str) -> int:
+    """How much of a path is known to be real without asking: the system gives the current folder as such."""
+    try:
+        here = os.getcwd()
+    except OSError:
+        return 0
+    return len(here) if path == here or path.startswith(here + "/") else 0
+
+
+def project_above(real: str) -> Project | None:
+    """Ask the disk each time: a remembered "no project" would outlive somebody's `git init`."""
+    root = real.rstrip("/")
+    while True:
+        if os.access(f"{root}/.git", os.F_OK):
+            return Project(_remote_slug(f"{root}/.git") or _root_label(root), root or "/")
+        if os.access(f"{root}/.engram.toml", os.F_OK):
+            return Project(_root_label(root), root or "/")
+        if not root:
+            return None
+        root = root[: root.rindex("/")]
+
+
+def _root_label(root: str) -> str:
+    # A project needs a name even at `/`, or what it stores would not read as qualified.
+    return _label(os.path.basename(root)) or "root"
+
+
+def _label(name: str) -> str:
+    """Make a name fit to stand before a colon: without colons, blanks, or the `~` that begins a path."""
+    plain = "".join("-" if char == ":" or char.isspace() or not char.isprintable() else char for char in name)
+    return "-" + plain[1:] if plain.startswith("~") else plain
+
+
+def _remote_slug(git: str) -> str:
+    """The slug of a repository's remote, or "" if it has none or its configuration cannot be read."""
+    try:
+        try:
+            config = f"{git}/config"
+            status = os.stat(config)
+        except NotADirectoryError:
+            config = _linked_config(git, os.stat(git).st_mtime_ns)
+            status = os.stat(config)
+        return _configured_slug(config, status.st_mtime_ns, status.st_size)
+    except (OSError, ValueError):
+        return ""
+
+
+@lru_cache(maxsize=128)
+def _linked_config(git: str, mtime_ns: int) -> str:
+    """The configuration that a `.git` file stands for: a submodule's own, or the one all worktrees share."""
+    marker, _, target = _read(git).strip().partition(" ")
+    if marker != "gitdir:" or not target:
+        raise ValueError("not a .git file")
+    gitdir = os.path.join(os.path.dirname(git), target)
+    common = f"{gitdir}/commondir"
+    if os.access(common, os.F_OK):
+        gitdir = os.path.join(gitdir, _read(common).strip())
+    return f"{gitdir}/config"
+
+
+@lru_cache(maxsize=128)
+def _configured_slug(config: str, mtime_ns: int, size: int) -> str:
+    """Parsed once per version of the file; the size tells two versions apart within one tick of the clock."""
+    return _slug(_remote_url(_read(config)))
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read(1 << 20)
+
+
+def _remote_url(config: str) -> str:
+    """The url of `origin`, else of the first remote; by hand, since configparser refuses files that git reads."""
+    first, remote = "", ""
+    for line in config.split("\n"):
+        line = line.strip()
+        if line.startswith("["):
+            header, _, line = line[1:].partition("]")
+            section, _, name = header.partition(" ")
+            remote = name.strip().strip('"') if section.lower() == "remote" else ""
+        key, _, value = line.partition("=")
+        if remote and key.strip().lower() == "url":
+            url = _unquoted(value.strip())
+            if url and remote == "origin":
+                return url
+            first = first or url
+    return first
+
+
+def _unquoted(value: str) -> str:
+    if value.startswith('"'):
+        return value[1:].partition('"')[0]
+    return value.partition("#")[0].partition(";")[0].strip()
+
+
+def _slug(url: str) -> str:
+    """`owner/repo` of a network address, the last name of a local one; nothing from before the host's end.
+
+    What precedes an `@` and what follows a `?` can hold credentials, wherever an odd address has them.
+    """
+    scheme, is_url, rest = url.partition("://")
+    host, is_scp, _ = url.partition(":")
+    wanted = 2
+    if is_url:
+        path = rest.partition("?")[0].partition("#")[0].rpartition("@")[2].partition("/")[2]
+        wanted = 1 if scheme == "file" else 2
+    elif is_scp and "/" not in host:
+        path = url.rpartition("@")[2].partition(":")[2]
+    else:
+        path, wanted = url, 1
+    path = path.rstrip("/").removesuffix("/.git").removesuffix(".git")
+    parts = [part for part in path.split("/") if part not in ("", ".", "..")]
+    slug = _label("/".join(parts[-wanted:]))
+    return slug if len(slug) <= 255 else ""
