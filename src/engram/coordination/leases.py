@@ -208,7 +208,7 @@ class Leases:
             for lease in broken:
                 self._end(tx, lease.token, now, "broken")
             for session, entry in _news(broken, by, reason):
-                exchanges.append(tx, self._workspace, session, "log", entry, now)
+                exchanges.append(tx, self._workspace, session, "log", entry, now, alive=session == by)
         return broken
 
     @contextmanager
@@ -270,11 +270,12 @@ class Leases:
                 tx.note(self._workspace, "lease", token)
             held = self._overlapping(tx, claim.resource, now)
             others = [holder for holder in held if holder.session_id != claim.session_id]
-            if claim.exclusive:
+            row = self._own(tx, claim.session_id, claim.resource, now)
+            # Whoever has it exclusively keeps it, also when others noted their interest or wait for it.
+            if claim.exclusive and not (row and _lease(row).exclusive):
                 waiting = self._ahead(tx, claim, place, now)
                 if others or waiting:
                     raise _held(claim.resource, others, waiting, now)
-            row = self._own(tx, claim.session_id, claim.resource, now)
             return self._grant(tx, claim, row, now)._replace(conflicts=tuple(others))
 
     def _grant(self, tx: Transaction, claim: _Claim, row: Row | None, now: str) -> Lease:
@@ -501,10 +502,11 @@ def _held(resource: str, holders: list[Holder], waiting: list[str], now: str) ->
 
 def _news(broken: list[Lease], by: str, reason: str) -> list[tuple[str, str]]:
     """Log entries about broken leases, by session in order of id: rows are locked in one order everywhere."""
-    news = {}
+    lost: dict[str, list[str]] = {}
     for lease in broken:
-        news[lease.session_id] = f"Lost the claim on {lease.resource}: broken by {by}: {reason}"
-    taken = ", ".join(f"{lease.resource} from {lease.session_id}" for lease in broken)
+        lost.setdefault(lease.session_id, []).append(lease.resource)
+    news = {session: f"Lost the claim on {', '.join(each)}: broken by {by}: {reason}" for session, each in lost.items()}
+    taken = "; ".join(f"{', '.join(each)} from {session}" for session, each in lost.items())
     news[by] = f"Broke the claim on {taken}: {reason}"
     return sorted(news.items())
 

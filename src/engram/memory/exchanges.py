@@ -13,10 +13,11 @@ from ..errors import SessionNotFound
 if TYPE_CHECKING:
     from ..storage.engine import Transaction
 
-# Anything said or done is a sign of life, but only of a session that is alive: a late hook must not revive one.
+# What a session says or does is a sign of life, but only of one that is alive: a late hook must not revive it.
 _NEXT_SEQ = """
 UPDATE sessions
-SET last_seq = last_seq + 1, heartbeat_at = CASE WHEN status = 'active' THEN :now ELSE heartbeat_at END
+SET last_seq = last_seq + 1,
+    heartbeat_at = CASE WHEN status = 'active' AND :alive = 1 THEN :now ELSE heartbeat_at END
 WHERE workspace = :workspace AND id = :session
 RETURNING last_seq
 """
@@ -27,9 +28,11 @@ RETURNING id
 """
 
 
-def append(tx: Transaction, workspace: str, session: str, role: str, content: str, now: str) -> tuple[int, int]:
-    """Add one exchange; its id and its `seq`."""
-    row = tx.one(_NEXT_SEQ, workspace=workspace, session=session, now=now)
+def append(
+    tx: Transaction, workspace: str, session: str, role: str, content: str, now: str, *, alive: bool = True
+) -> tuple[int, int]:
+    """Add one exchange; its id and its `seq`. `alive=False` when somebody else wrote it about the session."""
+    row = tx.one(_NEXT_SEQ, workspace=workspace, session=session, now=now, alive=int(alive))
     if row is None:
         raise SessionNotFound(f"There is no session {session!r} in workspace {workspace!r}.")
     seq: int = row[0]
