@@ -40,9 +40,20 @@ def postgres_server() -> Iterator[str]:
     # Directly under the temporary folder: the path of a Unix socket has to be short.
     folder = tempfile.mkdtemp(prefix="engram-pg-")
     server = get_server(folder, cleanup_mode="stop")
+    _never_mind_power_cuts(server.get_uri())
     yield server.get_uri()
     server.cleanup()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _never_mind_power_cuts(url: str) -> None:
+    """Nothing here outlives the machine, so the server need not wait for the disk."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+            connection.execute(f"ALTER SYSTEM SET {setting} = off".encode())
+        connection.execute("SELECT pg_reload_conf()")
 
 
 @pytest.fixture

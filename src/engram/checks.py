@@ -16,6 +16,11 @@ MAX_TEXT = 1_000_000
 MAX_NAME = 200
 MAX_WORKSPACE = 64
 
+#: What ends a line beside the control characters.
+_LINE_ENDS = "\u2028\u2029"
+#: The largest number both engines can store.
+MAX_WHOLE = 2**63 - 1
+
 _WORKSPACE_FIRST = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 _WORKSPACE_REST = _WORKSPACE_FIRST | frozenset("_-")
 
@@ -45,7 +50,7 @@ def optional_text(value: object, what: str, *, longest: int = MAX_TEXT, empty: b
 def name(value: object, what: str) -> str:
     """A short text of one line."""
     checked = text(value, what, longest=MAX_NAME)
-    if any(character < " " or character == "\x7f" for character in checked):
+    if any(character < " " or "\x7f" <= character <= "\x9f" or character in _LINE_ENDS for character in checked):
         _refuse(what, f"{checked!r} has a control character; it must be one plain line")
     return checked
 
@@ -64,11 +69,17 @@ def workspace(value: object) -> str:
     return checked
 
 
-def whole(value: object, what: str, *, least: int, most: int | None = None) -> int:
+def whole(value: object, what: str, *, least: int, most: int = MAX_WHOLE) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         _refuse(what, f"must be a whole number, not {value!r}")
-    if value < least or (most is not None and value > most):
-        _refuse(what, f"is {value}; it must be at least {least}" + (f" and at most {most}" if most else ""))
+    if not least <= value <= most:
+        _refuse(what, f"is {value}; it must be between {least} and {most}")
+    return value
+
+
+def flag(value: object, what: str) -> bool:
+    if not isinstance(value, bool):
+        _refuse(what, f"must be True or False, not {value!r}")
     return value
 
 

@@ -10,7 +10,7 @@ a resource while the previous holder's last write is still on its way.
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from .. import checks
@@ -129,8 +129,10 @@ class Leases:
         for that many seconds first. Claiming what one holds renews it and keeps the token; an exclusive lease stays
         exclusive until it is released.
         """
+        checks.name(session_id, "session id")
         resource = resources.normalise(resource)
         checks.optional_text(note, "note", longest=2_000)
+        checks.flag(exclusive, "exclusive")
         if ttl is not None:
             checks.seconds(ttl, "ttl", least=0.001)
         checks.seconds(wait, "wait")
@@ -144,8 +146,10 @@ class Leases:
 
     def release(self, session_id: str, resource: str) -> Lease:
         """Give a claim back; LeaseNotFound when the session does not hold it (any more)."""
+        checks.name(session_id, "session id")
         resource = resources.normalise(resource)
         with self._engine.write() as tx:
+            tx.lock(sessions.lease_lock(self._workspace))
             now = tx.now()
             row = self._own(tx, session_id, resource, now)
             if row is None:
@@ -157,7 +161,9 @@ class Leases:
 
     def release_all(self, session_id: str) -> list[Lease]:
         """Give back everything the session holds."""
+        checks.name(session_id, "session id")
         with self._engine.write() as tx:
+            tx.lock(sessions.lease_lock(self._workspace))
             now = tx.now()
             sessions.require(tx, self._workspace, session_id)
             held = tx.all(_OF_SESSION, workspace=self._workspace, session=session_id, now=now)
@@ -166,6 +172,7 @@ class Leases:
 
     def renew(self, token: int, ttl: float | None = None) -> Lease:
         """Begin the lease's time to live anew; LeaseLost when it has ended."""
+        checks.whole(token, "token", least=1)
         if ttl is not None:
             checks.seconds(ttl, "ttl", least=0.001)
         with self._engine.write() as tx:
@@ -180,6 +187,7 @@ class Leases:
 
     def verify(self, token: int) -> Lease:
         """The lease, while its token is good; LeaseLost once it has expired or was released, broken or superseded."""
+        checks.whole(token, "token", least=1)
         with self._engine.read() as tx:
             return self._require_live(tx, token, tx.now())
 
@@ -194,7 +202,7 @@ class Leases:
         resource = resources.normalise(resource)
         checks.text(reason, "reason", longest=2_000)
         with self._engine.write() as tx:
-            tx.lock(self._lock)
+            tx.lock(sessions.lease_lock(self._workspace))
             now = tx.now()
             sessions.require(tx, self._workspace, by)
             rows = tx.all(_ALL_LIVE, workspace=self._workspace, now=now)
@@ -248,6 +256,7 @@ class Leases:
 
     def fence(self, tx: Transaction, token: int) -> None:
         """Check the token now and again right before the transaction commits."""
+        checks.whole(token, "token", least=1)
         now = tx.now()
         if not tx.run(_FENCE, workspace=self._workspace, token=token, now=now):
             self._require_live(tx, token, now)
@@ -256,14 +265,10 @@ class Leases:
     def _recheck(self, tx: Transaction, token: int) -> None:
         self._require_live(tx, token, tx.now())
 
-    @property
-    def _lock(self) -> str:
-        return f"leases/{self._workspace}"
-
     def _try(self, claim: _Claim, place: int | None = None) -> Lease:
         """Claim now or raise LeaseHeld; `place` is the caller's number in the queue."""
         with self._engine.write() as tx:
-            tx.lock(self._lock)
+            tx.lock(sessions.lease_lock(self._workspace))
             now = tx.now()
             _require_at_work(sessions.require(tx, self._workspace, claim.session_id))
             for (token,) in tx.all(_EXPIRE, workspace=self._workspace, now=now):
@@ -276,6 +281,8 @@ class Leases:
                 waiting = self._ahead(tx, claim, place, now)
                 if others or waiting:
                     raise _held(claim.resource, others, waiting, now)
+            if place is not None:
+                tx.run(_LEAVE_QUEUE, workspace=self._workspace, id=place)
             return self._grant(tx, claim, row, now)._replace(conflicts=tuple(others))
 
     def _grant(self, tx: Transaction, claim: _Claim, row: Row | None, now: str) -> Lease:
@@ -317,29 +324,35 @@ class Leases:
         deadline = clock.monotonic() + wait
         try:
             return self._try(claim)
-        except LeaseHeld:
+        except (LeaseHeld, StoreBusy):
             place = self._join_queue(claim)
+        try:
+            return self._await_turn(claim, place, deadline)
+        except BaseException:
+            # Left behind, it would hold up those who came later until it counts as dead.
+            with suppress(StoreBusy, StoreError), self._engine.write() as tx:
+                tx.run(_LEAVE_QUEUE, workspace=self._workspace, id=place)
+            raise
+
+    def _await_turn(self, claim: _Claim, place: int, deadline: float) -> Lease:
+        clock = self._engine.clock
         seen = clock.monotonic()
         pause = _SHORTEST_PAUSE
-        try:
-            while True:
-                clock.sleep(max(0.0, min(pause, deadline - clock.monotonic())))
-                pause = min(pause * 1.5, _LONGEST_PAUSE)
-                try:
-                    return self._try(claim, place)
-                except (LeaseHeld, StoreBusy):
-                    if clock.monotonic() >= deadline:
-                        raise
-                if clock.monotonic() - seen > _WAITER_LIFE / 3:
-                    self._stay_in_queue(place)
-                    seen = clock.monotonic()
-        finally:
-            with self._engine.write() as tx:
-                tx.run(_LEAVE_QUEUE, workspace=self._workspace, id=place)
+        while True:
+            clock.sleep(max(0.0, min(pause, deadline - clock.monotonic())))
+            pause = min(pause * 1.5, _LONGEST_PAUSE)
+            try:
+                return self._try(claim, place)
+            except (LeaseHeld, StoreBusy):
+                if clock.monotonic() >= deadline:
+                    raise
+            if clock.monotonic() - seen > _WAITER_LIFE / 3:
+                self._stay_in_queue(place)
+                seen = clock.monotonic()
 
     def _join_queue(self, claim: _Claim) -> int:
         with self._engine.write() as tx:
-            tx.lock(self._lock)
+            tx.lock(sessions.lease_lock(self._workspace))
             now = tx.now()
             tx.run(_CLEAR_QUEUE, workspace=self._workspace, now=now)
             made = tx.all(
@@ -379,7 +392,7 @@ class Leases:
             tx.note(self._workspace, "lease", token)
 
     def _require_live(self, tx: Transaction, token: int, now: str) -> Lease:
-        row = tx.one(_BY_TOKEN, workspace=self._workspace, token=checks.whole(token, "token", least=1))
+        row = tx.one(_BY_TOKEN, workspace=self._workspace, token=token)
         if row is None:
             raise LeaseNotFound(f"There is no lease with token {token} in workspace {self._workspace!r}.")
         lease, ended_at, because = _lease(row[:-2]), row[-2], row[-1]
@@ -411,6 +424,7 @@ class Leases:
         if renewer.is_alive():
             renewer.join()
         with self._engine.write() as tx:
+            tx.lock(sessions.lease_lock(self._workspace))
             now = tx.now()
             ended = tx.run(_END, workspace=self._workspace, token=lease.token, now=now, because="released")
             if ended:

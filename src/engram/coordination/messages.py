@@ -38,8 +38,7 @@ ORDER BY d.message_id
 """
 _MARK_READ = """
 UPDATE deliveries SET read_at = :now
-WHERE workspace = :workspace AND session_id = :session AND read_at IS NULL AND message_id <= :last
-RETURNING message_id
+WHERE workspace = :workspace AND session_id = :session AND message_id = :message AND read_at IS NULL
 """
 
 
@@ -51,7 +50,7 @@ class Messages:
     def send(self, from_session: str | None, to: str, text: str) -> Message:
         """Send to a session, to the holders of a resource, or to every other active session (`*`).
 
-        `from_session` None means a person. NoRecipient when nobody holds the resource.
+        `from_session` None means a person. NoRecipient when nobody would get it.
         """
         checks.text(to, "recipient", longest=4_096)
         checks.text(text, "message", longest=MAX_MESSAGE)
@@ -76,6 +75,7 @@ class Messages:
 
     def inbox(self, session_id: str, *, peek: bool = False) -> list[Message]:
         """What the session has not read yet, oldest first. Each message comes once, unless only peeked at."""
+        checks.flag(peek, "peek")
         if peek:
             with self._engine.read() as tx:
                 sessions.require(tx, self._workspace, session_id)
@@ -85,19 +85,27 @@ class Messages:
             unread = self._unread(tx, session_id)
             if not unread:
                 return []
-            # Two readers at once may both have seen a message; the one whose update marks it gets it.
-            marked = tx.all(_MARK_READ, workspace=self._workspace, session=session_id, now=tx.now(), last=unread[-1].id)
-            mine = {id for (id,) in marked}
-            for id in mine:
-                tx.note(self._workspace, "message", id)
-            return [message for message in unread if message.id in mine]
+            now = tx.now()
+            # Two readers at once may both have seen a message; the one whose update marks it gets it. One by one,
+            # because ids do not follow commits: an earlier one may come in after we looked, and is not ours to mark.
+            mine = [
+                message
+                for message in unread
+                if tx.run(_MARK_READ, workspace=self._workspace, session=session_id, message=message.id, now=now)
+            ]
+            for message in mine:
+                tx.note(self._workspace, "message", message.id)
+            return mine
 
     def _unread(self, tx: Transaction, session_id: str) -> list[Message]:
         return [Message(*row) for row in tx.all(UNREAD, workspace=self._workspace, session=session_id)]
 
     def _recipients(self, tx: Transaction, sender: str | None, to: str, now: str) -> list[str]:
         if to == EVERYBODY:
-            return [id for (id,) in tx.all(_ACTIVE, workspace=self._workspace) if id != sender]
+            everybody = [id for (id,) in tx.all(_ACTIVE, workspace=self._workspace) if id != sender]
+            if not everybody:
+                raise NoRecipient(f"Nobody else is at work in workspace {self._workspace!r}.")
+            return everybody
         if tx.one(_EXISTS, workspace=self._workspace, id=to):
             return [to]
         resource = resources.normalise(to)

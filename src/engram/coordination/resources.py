@@ -73,8 +73,10 @@ def escape(path: str) -> str:
     return _with_tail(escaped(path))
 
 
-def _checked(text: str) -> str:
+def _checked(text: object) -> str:
     """Refuse what nobody can mean or store; results pass here as well, so that they can be given again."""
+    if not isinstance(text, str):
+        raise InvalidInput(f"resource must be text, not {type(text).__name__}.")
     if not text or text.isspace():
         problem = "is empty"
     elif len(text) > MAX_LENGTH:
@@ -88,7 +90,7 @@ def _checked(text: str) -> str:
     else:
         return text
     shown = repr(text) if len(text) <= 60 else repr(text[:60]) + "…"
-    raise InvalidInput(f"resource {shown} {problem}")
+    raise InvalidInput(f"resource {shown} {problem}.")
 
 
 def _stripped(text: str) -> str:

@@ -101,7 +101,10 @@ SELECT token, ttl FROM leases
 WHERE workspace = :workspace AND session_id = :id AND ended_at IS NULL AND exclusive = 1 AND expires_at > :now
 ORDER BY token
 """
-_RENEW = "UPDATE leases SET expires_at = :expires WHERE token = :token AND ended_at IS NULL AND expires_at > :now"
+_RENEW = """
+UPDATE leases SET expires_at = :expires
+WHERE workspace = :workspace AND token = :token AND ended_at IS NULL AND expires_at > :now
+"""
 _END_LEASES = """
 UPDATE leases SET ended_at = :now, ended_because = :because
 WHERE workspace = :workspace AND session_id = :id AND ended_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
@@ -197,6 +200,7 @@ class Sessions:
 
     def heartbeat(self, id: str, summary: str | None = None) -> Session:
         """Say that the session is at work, and perhaps on what; brings a completed or abandoned one back."""
+        checks.name(id, "session id")
         checks.optional_text(summary, "summary")
         with self._engine.write() as tx:
             now = tx.now()
@@ -209,6 +213,7 @@ class Sessions:
 
     def log(self, id: str, entry: str) -> LogEntry:
         """Note something done. Keeps an active session alive, and never revives one that has ended."""
+        checks.name(id, "session id")
         checks.text(entry, "log entry")
         with self._engine.write() as tx:
             now = tx.now()
@@ -218,8 +223,10 @@ class Sessions:
 
     def complete(self, id: str, summary: str | None = None) -> Session:
         """End a session with what it achieved; its leases are free in the same moment."""
+        checks.name(id, "session id")
         checks.optional_text(summary, "summary")
         with self._engine.write() as tx:
+            tx.lock(lease_lock(self._workspace))
             now = tx.now()
             end_leases(tx, self._workspace, id, now, "completed")
             row = tx.one(_COMPLETE, workspace=self._workspace, id=id, now=now, summary=summary)
@@ -234,6 +241,8 @@ class Sessions:
 
     def find(self, external_id: str, session_type: str | None = None) -> Session | None:
         """The session a harness knows under its own id: the one last heard of, when several types share it."""
+        checks.name(external_id, "external id")
+        checks.optional_name(session_type, "session type")
         with self._engine.read() as tx:
             row = tx.one(_FIND, workspace=self._workspace, external_id=external_id, type=session_type)
             return self._record(row, tx.now()) if row else None
@@ -291,6 +300,7 @@ class Sessions:
                 if not tx.one(_SILENT, workspace=self._workspace, since=since):
                     return 0
             with self._engine.write(patient=False) as tx:
+                tx.lock(lease_lock(self._workspace))
                 now = tx.now()
                 ids = [row[0] for row in tx.all(_ABANDON, workspace=self._workspace, since=since, now=now)]
                 for id in ids:
@@ -348,6 +358,7 @@ def new_id(now: str) -> str:
 
 def require(tx: Transaction, workspace: str, id: str) -> Row:
     """The session's row; an error when there is none."""
+    checks.name(id, "session id")
     row = tx.one(_GET, workspace=workspace, id=id)
     if row is None:
         raise unknown(workspace, id)
@@ -363,8 +374,13 @@ def unknown(workspace: str, id: str) -> SessionNotFound:
 def renew_exclusive(tx: Transaction, workspace: str, id: str, now: str) -> None:
     """A sign of life also renews the session's exclusive leases; one that has expired stays so."""
     for token, ttl in tx.all(_EXCLUSIVE_HELD, workspace=workspace, id=id, now=now):
-        if tx.run(_RENEW, token=token, now=now, expires=later(now, ttl)):
+        if tx.run(_RENEW, workspace=workspace, token=token, now=now, expires=later(now, ttl)):
             tx.note(workspace, "lease", token)
+
+
+def lease_lock(workspace: str) -> str:
+    """What every claim, and every end of one, is decided under."""
+    return f"leases/{workspace}"
 
 
 def end_leases(tx: Transaction, workspace: str, id: str, now: str, because: str) -> list[int]:
@@ -387,7 +403,7 @@ def _dump(metadata: Mapping[str, object] | None) -> str:
 
     try:
         text = json.dumps(dict(metadata), allow_nan=False, sort_keys=True)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"metadata cannot be stored as JSON: {error}.") from error
     return checks.text(text, "metadata")
 

@@ -242,7 +242,7 @@ def _cost(line: str) -> int:
 def one_line(text: str, longest: int) -> str:
     """The text's first characters on a single line; stored text must not be able to fake lines of the report."""
     line = visible(" ".join(text.split()))
-    return line if len(line) <= longest else line[: longest - 1] + "…"
+    return line if len(line) <= longest else line[:longest] + "…"
 
 
 def visible(line: str) -> str:

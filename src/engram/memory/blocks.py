@@ -100,6 +100,7 @@ class Blocks:
     ) -> Block:
         """Add at the end; `separator` goes between, unless the content is empty or ends with it already."""
         _check(name, text, actor)
+        checks.text(separator, "separator", empty=True)
 
         def added(content: str) -> str:
             between = separator if content and not content.endswith(separator) else ""
@@ -119,7 +120,7 @@ class Blocks:
     ) -> Block:
         """Replace a passage that occurs exactly once."""
         _check(name, new, actor)
-        if not old:
+        if not checks.text(old, "text to replace", empty=True):
             raise InvalidInput("The text to replace is empty.")
 
         def replaced(content: str) -> str:
@@ -166,7 +167,8 @@ class Blocks:
         with self._engine.read() as tx:
             row = self._require(tx, name)
             old, new = self._version(tx, row, a), self._version(tx, row, b)
-        lines = difflib.unified_diff(old.splitlines(), new.splitlines(), f"{name} v{a}", f"{name} v{b}", lineterm="")
+        # Cut at line feeds alone, so that a line break at the very end, or one of another kind, is a difference too.
+        lines = difflib.unified_diff(old.split("\n"), new.split("\n"), f"{name} v{a}", f"{name} v{b}", lineterm="")
         return "\n".join(lines)
 
     def restore(
@@ -290,6 +292,7 @@ class Blocks:
         )
 
     def _lock(self, tx: Transaction, name: str) -> None:
+        checks.name(name, "block name")
         tx.lock(f"block/{self._workspace}/{name}")
 
     def _row(self, tx: Transaction, name: str) -> Row | None:

@@ -208,10 +208,12 @@ def _create(path: str) -> None:
 
 def _check_ours(connection: apsw.Connection, path: str) -> None:
     """Refuse a database that another program made, before a single byte of it is changed."""
-    found = connection.pragma("application_id")
+    # In one transaction: another process may be making the store right now.
+    with connection:
+        empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall() == [(0,)]
+        found = connection.pragma("application_id")
     if found == APPLICATION_ID:
         return
-    empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall() == [(0,)]
     if found != 0 or not empty:
         raise NotAStore(
             f"{path} is an SQLite database, but not an Engram store; it was left as it is. "

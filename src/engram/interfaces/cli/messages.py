@@ -23,7 +23,7 @@ def send(ctx: click.Context, to: str, text: str | None, session_id: str | None) 
     Without --session it is from a person.
     """
     sent = open_store(ctx).messages.send(session_id, to, text_from(text))
-    result(ctx, sent, f"Sent to {', '.join(sent.recipients)}." if sent.recipients else "Nobody else is at work.")
+    result(ctx, sent, f"Sent to {', '.join(sent.recipients)}.")
 
 
 @message.command()
