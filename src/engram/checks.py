@@ -18,8 +18,8 @@ MAX_WORKSPACE = 64
 
 #: What ends a line beside the control characters.
 _LINE_ENDS = "\u2028\u2029"
-#: The largest number both engines can store.
-MAX_WHOLE = 2**63 - 1
+#: The largest number both engines can store, with room for adding one to it.
+MAX_WHOLE = 2**63 - 2
 
 _WORKSPACE_FIRST = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 _WORKSPACE_REST = _WORKSPACE_FIRST | frozenset("_-")
@@ -59,11 +59,11 @@ def optional_name(value: object, what: str) -> str | None:
     return None if value is None else name(value, what)
 
 
-def workspace(value: object) -> str:
-    checked = text(value, "workspace")
+def workspace(value: object, what: str = "workspace") -> str:
+    checked = text(value, what)
     if len(checked) > MAX_WORKSPACE or checked[0] not in _WORKSPACE_FIRST or not _WORKSPACE_REST.issuperset(checked):
         _refuse(
-            "workspace",
+            what,
             f"{_short(checked)} is not a valid name: up to 64 of a-z, 0-9, _ and -, beginning with a letter or digit",
         )
     return checked

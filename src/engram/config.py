@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from . import checks
+from .address import masked
 from .errors import InvalidInput, InvalidURL
 
 PROJECT_FILE = ".engram.toml"
@@ -42,7 +43,7 @@ SETTINGS = (
     Setting("synchronous", "normal", "normal: survives a killed process; full: a power cut too (SQLite)"),
 )
 
-#: Settings a project's file may not point at a server, or at a folder outside itself.
+#: Settings that say where the store is, which a project's file may not point at a server.
 _PLACES = frozenset({"url", "data_dir"})
 
 
@@ -68,6 +69,9 @@ class Layer(NamedTuple):
 
 def load(*, folder: str | None = None, environ: Mapping[str, str] | None = None, **arguments: object) -> Config:
     """Every setting, resolved. Arguments that are None count as not given."""
+    unknown = arguments.keys() - {setting.name for setting in SETTINGS}
+    if unknown:
+        raise TypeError(f"unknown settings: {', '.join(sorted(unknown))}")
     layers = [
         Layer("argument", {name: value for name, value in arguments.items() if value is not None}),
         _environment(os.environ if environ is None else environ),
@@ -106,7 +110,7 @@ def normal_url(url: str, data_dir: str) -> str:
             raise InvalidURL(f"{url!r} names no file: write sqlite:///relative.db or sqlite:////absolute.db.")
         url = rest[1:]
     elif colon:
-        raise InvalidURL(f"{url!r}: Engram knows stores that are a path, sqlite:///… or postgresql://…")
+        raise InvalidURL(f"{masked(url)!r}: Engram knows stores that are a path, sqlite:///… or postgresql://…")
     if url == ":memory:" or url.startswith("file:"):
         raise InvalidURL(f"{url!r}: a store is a file that several processes share; give its path.")
     return os.path.abspath(os.path.expanduser(checks.text(url, "store path", longest=4096)))
@@ -195,7 +199,8 @@ def _file(path: str) -> Layer:
     # A relative place in a file means relative to that file, wherever the command runs.
     base = os.path.dirname(path)
     for name in _PLACES & values.keys():
-        values[name] = _anchored(str(values[name]), base)
+        if isinstance(values[name], str):
+            values[name] = _anchored(values[name], base)
     return Layer(path, values)
 
 
@@ -215,7 +220,12 @@ def _value(setting: Setting, layer: Layer | None) -> str | float:
     if isinstance(setting.default, float):
         return duration(value, what)
     if setting.name == "workspace":
-        return checks.workspace(value)
+        return checks.workspace(value, what)
+    if setting.name == "url":
+        try:
+            return checks.text(value, what, longest=4096)
+        except InvalidInput as error:
+            raise InvalidURL(f"{error} A store is a path, sqlite:///… or postgresql://…") from None
     if setting.name == "synchronous" and value not in ("normal", "full"):
         raise InvalidInput(f"{what} is {value!r}; it must be normal or full.")
     return checks.text(value, what, longest=4096)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from .. import checks
 from ..clock import age, later
 from ..memory.blocks import WORLD
+from ..text import one_line, visible
 from ..tokens import estimate, weight
 from . import leases, messages, sessions
 from .projects import project_name
@@ -198,7 +199,8 @@ def _fit_plain(text: str, budget: int | None) -> str:
 def _world(row: Row | None, now: str) -> Section:
     content, version, by, at = row or ("", 0, None, now)
     by_whom = f" by {one_line(by, SUMMARY_LENGTH)}" if by else ""
-    lines = [visible(line) for line in content.splitlines()] if content.strip() else []
+    # Quoted, so that nothing in it can pass for a line of the report itself.
+    lines = [f"> {visible(line)}" for line in content.splitlines()] if content.strip() else []
     return Section(
         f"**World state** (version {version}, {age(at, now)}{by_whom}):",
         lines,
@@ -214,37 +216,26 @@ def _session(row: Row, stale_before: str, now: str, you: str | None) -> str:
 
 
 def _what(row: Row) -> str:
-    return f"{row[0]} {row[1]}: {one_line(row[2], SUMMARY_LENGTH) or '(no summary)'}"
+    return f"{visible(row[0])} {visible(row[1])}: {one_line(row[2], SUMMARY_LENGTH) or '(no summary)'}"
 
 
 def _where(row: Row, now: str) -> str:
-    return f"{age(row[3], now)}, {row[4]}" if row[4] else age(row[3], now)
+    return f"{age(row[3], now)}, {visible(row[4])}" if row[4] else age(row[3], now)
 
 
 def _lease(row: Row) -> str:
     session_id, type, _, _, _, resource, exclusive, note, _, _ = row
     kind = "exclusive" if exclusive else "advisory"
-    return f"- {visible(resource)} by {session_id} ({type}), {kind}" + (
+    return f"- {visible(resource)} by {visible(session_id)} ({visible(type)}), {kind}" + (
         f": {one_line(note, SUMMARY_LENGTH)}" if note else ""
     )
 
 
 def _message(row: Row, now: str) -> str:
     _, sender, _, text, at = row
-    return f"- from {sender or 'a person'}, {age(at, now)}: {one_line(text, MESSAGE_LENGTH)}"
+    return f"- from {visible(sender or 'a person')}, {age(at, now)}: {one_line(text, MESSAGE_LENGTH)}"
 
 
 def _cost(line: str) -> int:
     """A line with its line break."""
     return weight(line) + 1
-
-
-def one_line(text: str, longest: int) -> str:
-    """The text's first characters on a single line; stored text must not be able to fake lines of the report."""
-    line = visible(" ".join(text.split()))
-    return line if len(line) <= longest else line[:longest] + "…"
-
-
-def visible(line: str) -> str:
-    """Without control characters, which could drive a terminal that shows the report."""
-    return line if line.isprintable() else "".join(c if c.isprintable() or c == "\t" else "�" for c in line)

@@ -167,9 +167,16 @@ class Blocks:
         with self._engine.read() as tx:
             row = self._require(tx, name)
             old, new = self._version(tx, row, a), self._version(tx, row, b)
-        # Cut at line feeds alone, so that a line break at the very end, or one of another kind, is a difference too.
-        lines = difflib.unified_diff(old.split("\n"), new.split("\n"), f"{name} v{a}", f"{name} v{b}", lineterm="")
-        return "\n".join(lines)
+        # Texts usually end without a line break; that is worth a word only where the two differ in it.
+        if not old.endswith("\n") and not new.endswith("\n"):
+            old, new = (text and f"{text}\n" for text in (old, new))
+        lines = difflib.unified_diff(_lines(old), _lines(new), f"{name} v{a}", f"{name} v{b}", lineterm="")
+        shown = []
+        for place, line in enumerate(lines):
+            shown.append(line.removesuffix("\n"))
+            if place > 1 and not line.startswith("@@") and not line.endswith("\n"):
+                shown.append("\\ No newline at end of file")
+        return "\n".join(shown)
 
     def restore(
         self,
@@ -361,6 +368,12 @@ def _conflict(name: str, expected: int, current: int) -> VersionConflict:
         expected,
         current,
     )
+
+
+def _lines(text: str) -> list[str]:
+    """Lines with their ends, so that a difference in these alone is one too; only `\\n` ends a line."""
+    *whole, last = text.split("\n")
+    return [line + "\n" for line in whole] + ([last] if last else [])
 
 
 def _block(row: Row) -> Block:

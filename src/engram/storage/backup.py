@@ -49,7 +49,9 @@ def postgres(connection: psycopg.Connection, schema: str, label: str, clock: Clo
     row = exists.fetchone()
     if not (row and row[0]):
         return None
-    copy = f"{schema}_{label}_{_compact(clock.now())}"
+    # PostgreSQL cuts longer names off at their end, which is what tells two backups apart.
+    end = f"_{label}_{_compact(clock.now())}"
+    copy = schema[: 63 - len(end)] + end
     connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(copy)))
     tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
     for (table,) in tables:

@@ -21,6 +21,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, LiteralString
 
 from ..clock import Clock
+from ..errors import StoreUnavailable
 
 Row = tuple[Any, ...]
 
@@ -89,10 +90,15 @@ class Engine(ABC):
             with self._nested(outer):
                 yield outer
             return
+        pid = os.getpid()
         with self._writing(patient) as transaction:
             self._local.transaction = transaction
             try:
                 yield transaction
+                if os.getpid() != pid:
+                    raise StoreUnavailable(
+                        "This process was forked inside a transaction, which is its parent's to end."
+                    )
                 self._flush(transaction)
                 for check in transaction.checks:
                     check()
@@ -104,7 +110,8 @@ class Engine(ABC):
         """A read transaction: every statement in it sees the same state of the store."""
         outer = self._joined()
         if outer is not None:
-            yield outer
+            with self._translated():
+                yield outer
             return
         with self._reading() as transaction:
             self._local.transaction = transaction
@@ -129,6 +136,10 @@ class Engine(ABC):
     def _reading(self) -> AbstractContextManager[Transaction]: ...
 
     @abstractmethod
+    def _translated(self) -> AbstractContextManager[None]:
+        """Turn the driver's errors into Engram's."""
+
+    @abstractmethod
     def _flush(self, transaction: Transaction) -> None:
         """Write the noted changes to the feed, numbered in commit order."""
 
@@ -147,7 +158,7 @@ class Engine(ABC):
     def _nested(self, outer: Transaction) -> Iterator[None]:
         notes, checks = len(outer.notes), len(outer.checks)
         try:
-            with outer.savepoint():
+            with self._translated(), outer.savepoint():
                 yield
         except BaseException:
             for late in list(outer.notes)[notes:]:

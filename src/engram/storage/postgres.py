@@ -11,10 +11,12 @@ every operation takes rows in the same order: leases, then sessions by id, then 
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, LiteralString
 
+from ..address import masked, split_schema
 from ..clock import Clock, later
 from ..errors import (
     EngramError,
@@ -27,14 +29,13 @@ from ..errors import (
     StoreUnavailable,
 )
 from . import migrate
-from .address import masked, split_schema
 from .engine import Engine, Row, Transaction
 
 try:
     import psycopg
     import psycopg_pool
     from psycopg import sql as driver
-except ModuleNotFoundError as missing:
+except ImportError as missing:
     raise MissingExtra(
         f"PostgreSQL needs an optional dependency ({missing.name}): pip install 'engram[postgres]'."
     ) from missing
@@ -52,6 +53,7 @@ ORDER BY place
 """
 
 _MOST_CONNECTIONS = 16
+_CONNECT_TIMEOUT = 10
 #: A client that was stopped in the middle of a transaction must not keep its row locks for ever.
 _IDLE_IN_TRANSACTION = "60s"
 
@@ -96,12 +98,13 @@ class PostgresEngine(Engine):
         self._pool = self._new_pool()
         with (
             self._translated(),
-            psycopg.connect(self._url, autocommit=True, connect_timeout=10) as connection,
+            psycopg.connect(self._url, autocommit=True, connect_timeout=_CONNECT_TIMEOUT) as connection,
         ):
             self._configure(connection)
             migrate.postgres(connection, self._schema, self._store, clock)
 
     def close(self) -> None:
+        self._joined()
         self._closed = True
         self._pool.close()
 
@@ -134,12 +137,12 @@ class PostgresEngine(Engine):
     def _new_pool(self) -> psycopg_pool.ConnectionPool[Connection]:
         return psycopg_pool.ConnectionPool(
             self._url,
-            kwargs={"autocommit": True, "connect_timeout": 10},
+            kwargs={"autocommit": True, "connect_timeout": _CONNECT_TIMEOUT},
             configure=self._configure,
             min_size=0,
             max_size=_MOST_CONNECTIONS,
             open=False,
-            timeout=self._busy_timeout,
+            timeout=max(self._busy_timeout, _CONNECT_TIMEOUT),
             name="engram",
         )
 
@@ -147,7 +150,7 @@ class PostgresEngine(Engine):
         connection.execute(
             driver.SQL("SET search_path TO {}, public").format(driver.Identifier(self._schema)),
         )
-        connection.execute(f"SET lock_timeout = {int(self._busy_timeout * 1000)}")
+        connection.execute(f"SET lock_timeout = {max(1, int(self._busy_timeout * 1000))}")
         connection.execute(f"SET idle_in_transaction_session_timeout = '{_IDLE_IN_TRANSACTION}'")
 
     @contextmanager
@@ -157,13 +160,19 @@ class PostgresEngine(Engine):
             if self._closed:
                 raise StoreUnavailable(f"The store {self._store} was closed; open it again.")
             self._pool.open()
+            pid = os.getpid()
             connection = self._begun(begin)
             try:
                 yield connection
             finally:
-                if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE and not connection.closed:
-                    connection.rollback()
-                self._pool.putconn(connection)
+                # In the child of a fork inside the block, the connection is the parent's to end.
+                if os.getpid() == pid:
+                    if (
+                        connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
+                        and not connection.closed
+                    ):
+                        connection.rollback()
+                    self._pool.putconn(connection)
 
     def _begun(self, begin: LiteralString) -> Connection:
         # Pooled connections may all have died with a server that was restarted since. Nothing has been written yet,
@@ -228,7 +237,7 @@ def _skip(sql: str, place: int) -> int:
         end = sql.find("\n", place)
         return len(sql) if end < 0 else end
     if pair == "/*":
-        return sql.index("*/", place) + 2
+        return sql.index("*/", place + 2) + 2
     return place
 
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import LiteralString
 
 import apsw
@@ -38,8 +39,13 @@ NETWORK_FILE_SYSTEMS = frozenset(
     }
 )
 
-#: Connections inherited through a fork. Using or even closing one in the child could harm the parent's file.
+#: Engines whose idle connections are closed before a fork: SQLite counts locks per file and process, so in a child that
+#: inherits an open connection every later one would believe it holds a lock that only the parent has, and the parent's
+#: last close would delete the write-ahead log under it.
+_ENGINES: weakref.WeakSet[SqliteEngine] = weakref.WeakSet()
+#: Connections that were in use during a fork, and their files: the child may neither use, close nor reopen them.
 _INHERITED: list[object] = []
+_LOST: set[str] = set()
 
 
 class SqliteTransaction(Transaction):
@@ -49,20 +55,29 @@ class SqliteTransaction(Transaction):
         self._clock = clock
 
     def all(self, sql: LiteralString, **values: object) -> list[Row]:
+        self._require_alive()
         return self.connection.execute(sql, values).fetchall()
 
     def run(self, sql: LiteralString, **values: object) -> int:
+        self._require_alive()
         self.connection.execute(sql, values)
         return self.connection.changes()
 
     def now(self) -> str:
         return self._clock.now()
 
+    def _require_alive(self) -> None:
+        # On some errors (a full disk) SQLite undoes the whole transaction by itself; what follows would then be
+        # committed statement by statement.
+        if not self.connection.in_transaction:
+            raise StoreError("SQLite gave this transaction up after an earlier error; nothing of it was written.")
+
     def lock(self, name: str) -> None:
         """Nothing to do: a write transaction keeps every other writer out already."""
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
+        self._require_alive()
         self.connection.execute("SAVEPOINT nested")
         try:
             yield
@@ -85,8 +100,10 @@ class SqliteEngine(Engine):
         self._synchronous = synchronous
         self._closed = False
         self._idle: list[apsw.Connection] = []
+        self._in_use: list[apsw.Connection] = []
         self._writer = threading.Lock()
         _create(path)
+        _ENGINES.add(self)
         with _translated(path):
             connection = self._connect(check=True)
             self._idle.append(connection)
@@ -97,12 +114,14 @@ class SqliteEngine(Engine):
                 raise
 
     def close(self) -> None:
+        self._joined()
         self._closed = True
         while self._idle:
             self._idle.pop().close()
 
     @contextmanager
     def _writing(self, patient: bool) -> Iterator[Transaction]:
+        pid = os.getpid()
         if not self._writer.acquire(timeout=self._busy_timeout if patient else 0):
             raise StoreBusy(f"Another thread of this process is writing to {self.path}; try again.")
         try:
@@ -115,14 +134,18 @@ class SqliteEngine(Engine):
                     if not patient:
                         connection.set_busy_timeout(int(self._busy_timeout * 1000))
                 try:
-                    yield SqliteTransaction(connection, self.clock, writable=True)
+                    transaction = SqliteTransaction(connection, self.clock, writable=True)
+                    yield transaction
+                    transaction._require_alive()
                     connection.execute("COMMIT")
                 except BaseException:
-                    if connection.in_transaction:
+                    # In the child of a fork inside the block, the transaction is the parent's to end.
+                    if os.getpid() == pid and connection.in_transaction:
                         connection.execute("ROLLBACK")
                     raise
         finally:
-            self._writer.release()
+            if os.getpid() == pid:
+                self._writer.release()
 
     @contextmanager
     def _reading(self) -> Iterator[Transaction]:
@@ -140,9 +163,16 @@ class SqliteEngine(Engine):
             transaction.connection.executemany(_INSERT_CHANGE, transaction.notes)
 
     def _after_fork(self) -> None:
-        _INHERITED.append(self._idle)
+        if self._in_use:
+            _INHERITED.append(self._in_use)
+            _LOST.add(os.path.realpath(self.path))
+        self._in_use = []
         self._idle = []
         self._writer = threading.Lock()
+
+    def _before_fork(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
 
     @contextmanager
     def _lent(self) -> Iterator[apsw.Connection]:
@@ -154,15 +184,27 @@ class SqliteEngine(Engine):
                 connection = self._idle.pop()
             except IndexError:
                 connection = self._connect()
+            pid = os.getpid()
+            self._in_use.append(connection)
             try:
                 yield connection
             finally:
-                if self._closed:
-                    connection.close()
-                else:
-                    self._idle.append(connection)
+                if os.getpid() == pid:
+                    self._in_use.remove(connection)
+                    if self._closed:
+                        connection.close()
+                    else:
+                        self._idle.append(connection)
+
+    def _translated(self) -> AbstractContextManager[None]:
+        return _translated(self.path)
 
     def _connect(self, *, check: bool = False) -> apsw.Connection:
+        if _LOST and os.path.realpath(self.path) in _LOST:
+            raise StoreUnavailable(
+                f"This process was forked while {self.path} was in use, so SQLite cannot lock it here. Fork between "
+                "transactions, or start a new process instead."
+            )
         connection = apsw.Connection(
             self.path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX, statementcachesize=256
         )
@@ -193,6 +235,7 @@ def _create(path: str) -> None:
                 "on a local disk, or use PostgreSQL to share it between machines."
             )
         if os.path.exists(path):
+            _unlock(path)
             return
         draft = f"{path}.new-{os.getpid()}-{threading.get_ident()}"
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -206,15 +249,19 @@ def _create(path: str) -> None:
         raise _translate_os(error, path) from error
 
 
+def _unlock(path: str) -> None:
+    """Who read the store while it was read-only left helper files that are; they follow the store's own mode."""
+    for helper in (f"{path}-wal", f"{path}-shm"):
+        if os.access(path, os.W_OK) and os.path.exists(helper) and not os.access(helper, os.W_OK):
+            os.chmod(helper, os.stat(path).st_mode & 0o777)
+
+
 def _check_ours(connection: apsw.Connection, path: str) -> None:
     """Refuse a database that another program made, before a single byte of it is changed."""
-    # In one transaction: another process may be making the store right now.
-    with connection:
-        empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall() == [(0,)]
-        found = connection.pragma("application_id")
-    if found == APPLICATION_ID:
-        return
-    if found != 0 or not empty:
+    # In this order: whoever makes the store writes both at once, perhaps just now.
+    empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall() == [(0,)]
+    found = connection.pragma("application_id")
+    if found != APPLICATION_ID and not (empty and found == 0):
         raise NotAStore(
             f"{path} is an SQLite database, but not an Engram store; it was left as it is. "
             "Give another path with --store or ENGRAM_URL."
@@ -297,3 +344,11 @@ def _translate_os(error: OSError, path: str) -> EngramError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StoreFull(f"The disk that should hold {path} is full. Free some space and try again.")
     return StoreUnavailable(f"{path} cannot be created: {error.strerror} ({error.filename}).")
+
+
+def _before_fork() -> None:
+    for engine in list(_ENGINES):
+        engine._before_fork()
+
+
+os.register_at_fork(before=_before_fork)

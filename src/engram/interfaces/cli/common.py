@@ -136,14 +136,14 @@ def stored(text: str) -> str:
     """Stored text for the screen, where its control characters could drive the terminal."""
     if not sys.stdout.isatty():
         return text
-    from ...coordination.sitrep import visible
+    from ...text import visible
 
     return "\n".join(visible(line) for line in text.split("\n"))
 
 
 def one_line(text: str | None, longest: int = 60) -> str:
     """Stored text as a cell of a table."""
-    from ...coordination.sitrep import one_line as cut
+    from ...text import one_line as cut
 
     return cut(text or "", longest)
 

@@ -86,7 +86,7 @@ def shown_url(found: Config) -> str:
     """The store's address without its password."""
     if not found.url.startswith("postgresql://"):
         return found.url
-    from ...storage.address import masked
+    from ...address import masked
 
     return masked(found.url)
 

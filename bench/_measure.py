@@ -1,0 +1,139 @@
+"""What the benchmarks share: measuring side by side, and saying how it went.
+
+A ratio only means something if both sides saw the same machine, and machines change from second to second. So the
+sides take turns, in an order that turns too, and a ratio is the median of the ratios of the single rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Literal, NamedTuple, TypeAlias
+
+Bound: TypeAlias = Literal["at least", "at most"]
+
+
+class Ratio(NamedTuple):
+    """How many times as much one side takes as the other, and how much it was meant to be."""
+
+    name: str
+    value: float
+    #: The middle half of the rounds lies between these.
+    low: float
+    high: float
+    #: None when it is only for information.
+    bound: Bound | None
+    target: float | None
+
+    @property
+    def met(self) -> bool | None:
+        if self.bound is None or self.target is None:
+            return None
+        return self.value >= self.target if self.bound == "at least" else self.value <= self.target
+
+
+class Table(NamedTuple):
+    """Figures of several sides under each other; the first column names them."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str | float]]
+
+
+class Report:
+    """The results of one benchmark, for people or, with `--json`, for programs."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.notes = [f"Python {platform.python_version()}, {platform.system()}, {os.cpu_count()} cores"]
+        self.tables: list[Table] = []
+        self.ratios: list[Ratio] = []
+
+    def table(self, title: str, head: Sequence[str], rows: Sequence[Sequence[str | float]]) -> None:
+        self.tables.append(Table(title, head, rows))
+
+    def compare(
+        self,
+        name: str,
+        above: Sequence[float],
+        below: Sequence[float],
+        bound: Bound | None = None,
+        target: float | None = None,
+    ) -> None:
+        """Add the ratio of two sides' rounds, with its target if it has one."""
+        rounds = [a / b for a, b in zip(above, below, strict=True)]
+        low, _, high = quantiles(rounds, n=4)
+        self.ratios.append(Ratio(name, median(rounds), low, high, bound, target))
+
+    def show(self, *, as_json: bool) -> None:
+        if as_json:
+            print(json.dumps(self._plain(), ensure_ascii=False))
+            return
+        print("\n  ".join([self.title, *self.notes]))
+        for title, head, rows in self.tables:
+            print(f"\n{title}")
+            for row in (head, *rows):
+                print(f"  {row[0]:<30}" + "".join(map(_cell, row[1:])))
+        print(f"\n{'ratios':<48}{'median':>8}{'middle half':>16}   target")
+        for each in self.ratios:
+            spread = f"{each.low:.2f}–{each.high:.2f}"
+            wanted = f"{each.bound} {each.target:g}: {'PASS' if each.met else 'MISS'}" if each.bound else "(none)"
+            print(f"  {each.name:<46}{each.value:>8.2f}{spread:>16}   {wanted}")
+
+    def _plain(self) -> dict[str, object]:
+        return {
+            "title": self.title,
+            "notes": self.notes,
+            "tables": [table._asdict() for table in self.tables],
+            "ratios": [{**ratio._asdict(), "met": ratio.met} for ratio in self.ratios],
+        }
+
+
+def _cell(value: str | float) -> str:
+    return f"{value:>11}" if isinstance(value, str) else f"{value:>11,.1f}"
+
+
+def alternate(sides: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """Let every side run once a round, each round beginning with another one; what they returned, by side."""
+    names = list(sides)
+    results: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(rounds):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            results[name].append(sides[name]())
+    return results
+
+
+@contextmanager
+def workplace() -> Iterator[str]:
+    """A folder for stores, with a git project in it as the current folder; nothing of the user's own is touched."""
+    for name in [name for name in os.environ if name.startswith("ENGRAM_")]:
+        del os.environ[name]
+    before = os.getcwd()
+    with tempfile.TemporaryDirectory(prefix="engram-bench-") as folder:
+        os.environ["ENGRAM_CONFIG_DIR"] = os.environ["ENGRAM_DATA_DIR"] = folder
+        project = Path(folder, "project")
+        files = {".git/config": '[remote "origin"]\n\turl = https://example.org/acme/router.git\n', "src/router.py": ""}
+        for name, text in files.items():
+            (project / name).parent.mkdir(parents=True)
+            (project / name).write_text(text)
+        os.chdir(project)
+        try:
+            yield folder
+        finally:
+            os.chdir(before)
+
+
+def options(description: str | None) -> argparse.ArgumentParser:
+    """The options that every benchmark has."""
+    parser = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a short run, to see that it works")
+    parser.add_argument("--json", action="store_true", help="results for programs")
+    return parser

@@ -1,0 +1,306 @@
+"""Settings: which of several places a value comes from, and what a value may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+import pytest
+
+from engram import Config, Engram, InvalidInput, InvalidURL
+from engram.config import SETTINGS, duration, find_project_file, load
+
+Load = Callable[..., Config]
+
+LAYERS = ("argument", "environment", "project", "user", "default")
+#: For each setting a value of its own per layer, and what the value reads as.
+VALUES: dict[str, dict[str, tuple[Any, object]]] = {
+    "workspace": {layer: (layer[:3], layer[:3]) for layer in LAYERS[:4]},
+    "stale_after": {
+        "argument": (61, 61.0),
+        "environment": ("2m", 120.0),
+        "project": ("3m", 180.0),
+        "user": (240, 240.0),
+    },
+    "abandon_after": {
+        "argument": (1.5, 1.5),
+        "environment": ("2h", 7_200.0),
+        "project": (3.25, 3.25),
+        "user": ("4d", 345_600.0),
+    },
+    "lease_ttl": {"argument": ("1m", 60.0), "environment": ("2", 2.0), "project": (3, 3.0), "user": (4, 4.0)},
+    "busy_timeout": {"argument": (1, 1.0), "environment": ("0.5", 0.5), "project": ("3s", 3.0), "user": (4, 4.0)},
+    "synchronous": {layer: ("full", "full") for layer in LAYERS[:4]},
+}
+DEFAULTS: dict[str, object] = {
+    "workspace": "default",
+    "stale_after": 30 * 60.0,
+    "abandon_after": 24 * 3_600.0,
+    "lease_ttl": 15 * 60.0,
+    "busy_timeout": 30.0,
+    "synchronous": "normal",
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / "src" / "deep").mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Path:
+    folder = tmp_path / "user"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def resolve(project: Path, user: Path) -> Load:
+    """Load as somebody would who works deep in the project and whose settings are in the user's folder."""
+
+    def resolve(environ: Mapping[str, str] | None = None, **arguments: object) -> Config:
+        given = {"ENGRAM_CONFIG_DIR": str(user), **(environ or {})}
+        return load(folder=str(project / "src" / "deep"), environ=given, **arguments)
+
+    return resolve
+
+
+def toml(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+@pytest.mark.requirement("CONFIG-1")
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("first", range(5), ids=LAYERS)
+def test_the_first_place_that_has_a_value_wins(resolve: Load, project: Path, user: Path, name: str, first: int) -> None:
+    given = {layer: VALUES[name][layer] for layer in LAYERS[first:4]}
+    arguments = {name: given["argument"][0]} if "argument" in given else {}
+    environ = {f"ENGRAM_{name.upper()}": given["environment"][0]} if "environment" in given else {}
+    for layer, file in (("project", project / ".engram.toml"), ("user", user / "config.toml")):
+        if layer in given:
+            file.write_text(f"{name} = {toml(given[layer][0])}\n")
+    config = resolve(environ, **arguments)
+    expected = given[LAYERS[first]][1] if given else DEFAULTS[name]
+    files = {"project": str(project / ".engram.toml"), "user": str(user / "config.toml")}
+    assert getattr(config, name) == expected
+    assert config.origins[name] == files.get(LAYERS[first], LAYERS[first])
+
+
+@pytest.mark.requirement("CONFIG-1")
+def test_places_are_looked_at_for_each_setting_by_itself(resolve: Load, project: Path, user: Path) -> None:
+    (project / ".engram.toml").write_text('workspace = "team"\n')
+    (user / "config.toml").write_text('workspace = "mine"\nlease_ttl = "5m"\n')
+    config = resolve({"ENGRAM_STALE_AFTER": "10m"}, synchronous="full")
+    assert (config.workspace, config.lease_ttl, config.stale_after, config.synchronous) == ("team", 300, 600, "full")
+
+
+@pytest.mark.requirement("CONFIG-1", "STORE-1")
+def test_the_store_is_looked_up_in_the_same_order(resolve: Load, project: Path, user: Path, tmp_path: Path) -> None:
+    assert resolve({"ENGRAM_DATA_DIR": str(tmp_path)}).url == str(tmp_path / "engram.db")
+    (user / "config.toml").write_text('url = "postgresql://db.example.org/mine"\n')
+    assert resolve().url == "postgresql://db.example.org/mine"
+    (project / ".engram.toml").write_text('url = "project.db"\n')
+    assert resolve().url == str(project / "project.db")
+    assert resolve({"ENGRAM_URL": "/env.db"}).url == "/env.db"
+    assert resolve({"ENGRAM_URL": "/env.db"}, url="/argument.db").url == "/argument.db"
+
+
+@pytest.mark.requirement("CONFIG-1", "STORE-1")
+def test_without_any_setting_the_store_is_in_the_platforms_folder_for_user_data(resolve: Load) -> None:
+    config = resolve()
+    assert config.url == str(Path(platformdirs.user_data_dir("engram", appauthor=False)) / "engram.db")
+    assert config.origins["url"] == config.origins["data_dir"] == "default"
+
+
+@pytest.mark.requirement("CONFIG-1")
+def test_an_argument_of_none_and_an_empty_variable_count_as_not_given(resolve: Load) -> None:
+    config = resolve({"ENGRAM_WORKSPACE": "", "ENGRAM_STALE_AFTER": "", "ENGRAM_URL": ""}, workspace=None)
+    assert (config.workspace, config.stale_after) == ("default", 1_800)
+    assert set(config.origins.values()) == {"default"}
+
+
+@pytest.mark.requirement("CONFIG-1")
+def test_every_setting_has_a_variable_a_default_and_a_help_text(resolve: Load) -> None:
+    config = resolve()
+    assert {setting.name for setting in SETTINGS} == set(config._fields) - {"origins"} == set(config.origins)
+    for setting in SETTINGS:
+        assert setting.environment == f"ENGRAM_{setting.name.upper()}"
+        assert setting.help
+
+
+@pytest.mark.requirement("CONFIG-1")
+@pytest.mark.parametrize("url", ["stores/e.db", "sqlite:///stores/e.db", "./stores/../stores/e.db"])
+@pytest.mark.parametrize("where", ["project", "user"])
+def test_a_relative_path_in_a_file_counts_from_that_file(
+    request: pytest.FixtureRequest, resolve: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str, where: str
+) -> None:
+    folder: Path = request.getfixturevalue(where)
+    monkeypatch.chdir(tmp_path)
+    (folder / (".engram.toml" if where == "project" else "config.toml")).write_text(f'url = "{url}"\n')
+    assert resolve().url == str(folder / "stores" / "e.db")
+
+
+@pytest.mark.requirement("CONFIG-1")
+@pytest.mark.parametrize("url", ["/stores/e.db", "sqlite:////stores/e.db"])
+def test_an_absolute_path_in_a_file_is_taken_as_it_is(resolve: Load, user: Path, url: str) -> None:
+    (user / "config.toml").write_text(f'url = "{url}"\n')
+    assert resolve().url == "/stores/e.db"
+
+
+@pytest.mark.requirement("CONFIG-1")
+def test_a_relative_data_folder_in_a_file_counts_from_that_file(resolve: Load, user: Path) -> None:
+    (user / "config.toml").write_text('data_dir = "data"\n')
+    assert resolve().url == str(user / "data" / "engram.db")
+
+
+@pytest.mark.requirement("CONFIG-1")
+@pytest.mark.parametrize("url", ["e.db", "sqlite:///e.db"])
+@pytest.mark.parametrize("layer", ["argument", "environment"])
+def test_a_relative_path_elsewhere_counts_from_the_current_folder(
+    resolve: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str, layer: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = resolve(url=url) if layer == "argument" else resolve({"ENGRAM_URL": url})
+    assert config.url == str(tmp_path / "e.db")
+
+
+@pytest.mark.requirement("CONFIG-1")
+def test_a_tilde_is_the_users_home(resolve: Load, monkeypatch: pytest.MonkeyPatch, user: Path, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (user / "config.toml").write_text('url = "~/e.db"\n')
+    assert resolve().url == resolve(url="~/e.db").url == str(tmp_path / "e.db")
+
+
+@pytest.mark.requirement("CONFIG-1")
+def test_the_nearest_project_file_upwards_counts(project: Path, resolve: Load) -> None:
+    assert find_project_file(str(project)) is None
+    (project / ".engram.toml").write_text('workspace = "outer"\n')
+    assert resolve().workspace == "outer"
+    (project / "src" / ".engram.toml").write_text('workspace = "inner"\n')
+    assert resolve().workspace == "inner"
+    (project / "src" / "deep" / ".engram.toml").mkdir()
+    assert resolve().workspace == "inner"
+
+
+@pytest.mark.requirement("CONFIG-1")
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (90, 90.0),
+        (0.5, 0.5),
+        (0, 0.0),
+        ("90", 90.0),
+        ("30s", 30.0),
+        ("15m", 900.0),
+        ("24h", 86_400.0),
+        ("7d", 604_800.0),
+        ("1.5H", 5_400.0),
+        (" 2 m ", 120.0),
+    ],
+)
+def test_a_length_of_time_is_a_number_or_has_a_unit(value: object, seconds: float) -> None:
+    assert duration(value, "time") == seconds
+
+
+@pytest.mark.requirement("CONFIG-1")
+@pytest.mark.parametrize(
+    "value", ["", "soon", "m", "5 weeks", "-1", "-5m", "nan", "inf", "1e99", -1, float("nan"), True, None, [1]]
+)
+def test_what_is_no_length_of_time_is_refused_by_name(value: object) -> None:
+    with pytest.raises(InvalidInput, match="the pause"):
+        duration(value, "the pause")
+
+
+BROKEN_FILES = {
+    "not TOML": ("workspace =", "cannot be read as TOML"),
+    "not text": ("\x00\x01", "cannot be read as TOML"),
+    "unknown settings": ('workspce = "x"\nlease = 5\n', "unknown settings: lease, workspce. Known are: url, workspace"),
+    "bad workspace": ('workspace = "Not Valid"', "workspace"),
+    "workspace that is no text": ("workspace = 5", "workspace"),
+    "bad time": ('stale_after = "soon"', "stale_after"),
+    "bad choice": ('synchronous = "off"', "normal or full"),
+    "url that is no text": ("url = 5", "url"),
+    "empty url": ('url = ""', "url"),
+}
+
+
+@pytest.mark.requirement("CONFIG-1")
+@pytest.mark.parametrize("broken", BROKEN_FILES)
+@pytest.mark.parametrize("where", ["project", "user"])
+def test_a_file_that_makes_no_sense_is_an_error_that_names_it(
+    resolve: Load, project: Path, user: Path, where: str, broken: str
+) -> None:
+    text, message = BROKEN_FILES[broken]
+    file = project / ".engram.toml" if where == "project" else user / "config.toml"
+    file.write_text(text)
+    with pytest.raises(InvalidInput) as refused:
+        resolve()
+    assert message in str(refused.value)
+    assert str(file) in str(refused.value)
+
+
+@pytest.mark.requirement("CONFIG-1")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("workspace", "../up"),
+        ("stale_after", "soon"),
+        ("synchronous", "OFF"),
+        ("lease_ttl", "-1"),
+        ("url", "ftp://x/y"),
+    ],
+)
+def test_a_variable_that_makes_no_sense_is_an_error_that_names_it(resolve: Load, name: str, value: str) -> None:
+    with pytest.raises(InvalidInput, match=name if name != "url" else "ftp"):
+        resolve({f"ENGRAM_{name.upper()}": value})
+
+
+@pytest.mark.requirement("CONFIG-1")
+def test_a_setting_that_does_not_exist_is_not_taken_for_one(resolve: Load) -> None:
+    with pytest.raises((InvalidInput, TypeError), match="worksapce"):
+        resolve(worksapce="typo")
+
+
+@pytest.mark.requirement("CONFIG-2")
+@pytest.mark.parametrize(
+    "line",
+    [
+        'url = "postgresql://evil.example.org/all"',
+        'url = "postgres://evil.example.org/all"',
+        'url = "POSTGRESQL://evil.example.org/all"',
+        'url = "https://evil.example.org"',
+        'data_dir = "postgresql://evil.example.org/all"',
+    ],
+)
+def test_a_projects_file_cannot_send_memories_to_a_server(resolve: Load, project: Path, line: str) -> None:
+    (project / ".engram.toml").write_text(f"{line}\n")
+    with pytest.raises(InvalidURL, match=r"\.engram\.toml points .* at a server"):
+        resolve()
+
+
+@pytest.mark.requirement("CONFIG-2")
+def test_the_user_may_choose_a_server_in_every_place_of_their_own(resolve: Load, user: Path) -> None:
+    url = "postgresql://db.example.org/mine"
+    assert resolve(url=url).url == resolve({"ENGRAM_URL": url}).url == url
+    (user / "config.toml").write_text(f'url = "{url}"\n')
+    assert resolve().url == url
+
+
+@pytest.mark.requirement("CONFIG-1")
+def test_engram_reads_the_environment_and_the_projects_file(
+    monkeypatch: pytest.MonkeyPatch, project: Path, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(project / "src")
+    (project / ".engram.toml").write_text('url = "memory/e.db"\nworkspace = "team"\n')
+    with Engram() as eng:
+        assert (eng.workspace_name, eng.settings.url) == ("team", str(project / "memory" / "e.db"))
+        assert (project / "memory" / "e.db").is_file()
+    monkeypatch.setenv("ENGRAM_WORKSPACE", "mine")
+    with Engram() as eng:
+        assert eng.workspace_name == "mine"
+    with Engram(str(tmp_path / "other.db"), workspace="given") as eng:
+        assert (eng.workspace_name, eng.settings.url) == ("given", str(tmp_path / "other.db"))

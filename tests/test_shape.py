@@ -1,0 +1,281 @@
+"""The structure that everything hangs on: which module may import which, what is public, and where SQL comes from."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import engram
+from engram import errors
+from engram.errors import Conflict, EngramError, InvalidInput, NotFound
+
+ROOT = Path(engram.__path__[0])
+
+#: From the bottom up; a module imports from its own layer and from those below it.
+LAYERS = (
+    {"_version", "address", "checks", "clock", "config", "errors", "records", "redact", "text", "tokens"},
+    {"embedding", "llm", "scope", "storage"},
+    {"coordination", "dreaming", "memory"},
+    {"", "client", "operations", "remote"},
+    {"compat", "importers", "interfaces"},
+)
+TOP = len(LAYERS) - 1
+TIERS = ("coordination", "dreaming", "memory")
+DRIVERS = {"apsw", "psycopg", "psycopg_pool", "pgvector", "sqlite3"}
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Every module of the package, by its name below `engram`."""
+    found = {}
+    for file in sorted(ROOT.rglob("*.py")):
+        parts = file.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = ast.parse(file.read_text(), str(file))
+    return found
+
+
+def layer(module: str) -> int:
+    top = module.partition(".")[0]
+    return next(number for number, names in enumerate(LAYERS) if top in names)
+
+
+def imports(module: str) -> Iterator[tuple[str, bool]]:
+    """The modules a module imports, ours by their names below `engram`, and whether only for its types."""
+    tree = modules()[module]
+    guarded = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    is_package = (ROOT / module.replace(".", "/") / "__init__.py").is_file()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                yield name.name, id(node) in guarded
+        elif isinstance(node, ast.ImportFrom):
+            here = ["engram", *module.split(".")] if module else ["engram"]
+            base = here[: len(here) - node.level + is_package] if node.level else []
+            target = ".".join([*base, *([node.module] if node.module else [])])
+            for name in node.names:
+                below = f"{target}.{name.name}".removeprefix("engram.")
+                yield (f"engram.{below}" if below in modules() else target), id(node) in guarded
+
+
+def ours(module: str, *, types_too: bool = True) -> Iterator[str]:
+    for target, for_types in imports(module):
+        if (target == "engram" or target.startswith("engram.")) and (types_too or not for_types):
+            yield target.removeprefix("engram").removeprefix(".")
+
+
+@pytest.mark.requirement("SHAPE-1")
+def test_every_module_has_its_layer() -> None:
+    assert {name.partition(".")[0] for name in modules()} <= set().union(*LAYERS)
+    assert {"client", "storage.engine", "coordination.leases", "interfaces.cli"} <= modules().keys()
+
+
+@pytest.mark.requirement("SHAPE-1")
+@pytest.mark.parametrize("module", modules())
+def test_a_module_imports_only_from_its_layer_and_those_below(module: str) -> None:
+    assert [target for target in ours(module) if layer(target) > layer(module)] == []
+
+
+@pytest.mark.requirement("SHAPE-1")
+@pytest.mark.parametrize("module", [name for name in modules() if layer(name) == TOP])
+def test_the_client_is_the_only_door_for_everything_above_it(module: str) -> None:
+    assert [target for target in ours(module) if layer(target) in (1, 2)] == []
+
+
+@pytest.mark.requirement("SHAPE-1")
+@pytest.mark.parametrize("module", [name for name in modules() if not name.startswith("storage")])
+def test_only_the_storage_sees_a_driver(module: str) -> None:
+    assert [target for target, _ in imports(module) if target.partition(".")[0] in DRIVERS] == []
+
+
+@pytest.mark.requirement("SHAPE-1")
+def test_no_two_modules_need_each_other() -> None:
+    graph = {name: set(ours(name, types_too=False)) - {name} for name in modules()}
+    while leaves := [name for name, needs in graph.items() if not needs & graph.keys()]:
+        for name in leaves:
+            del graph[name]
+    assert graph == {}
+
+
+PUBLIC = [
+    *("Block", "BlockEdit", "BlockExists", "BlockNotFound", "Change", "Clock", "Config", "Conflict", "Engram"),
+    *("EngramError", "Holder", "InvalidInput", "InvalidURL", "Lease", "LeaseHeld", "LeaseLost", "LeaseNotFound"),
+    *("LogBroken", "LogEntry", "Message", "MigrationChanged", "MissingExtra", "NoRecipient", "NotAStore"),
+    *("NotFound", "SchemaTooNew", "Session", "SessionEnded", "SessionNotFound", "Stats", "StoreBusy", "StoreError"),
+    *("StoreFull", "StoreReadOnly", "StoreUnavailable", "VersionConflict", "VersionNotFound", "__version__"),
+    "sitrep",
+]
+
+
+@pytest.mark.requirement("SHAPE-2")
+def test_the_public_names_are_these() -> None:
+    assert sorted(engram.__all__) == sorted(PUBLIC)
+
+
+@pytest.mark.requirement("SHAPE-2")
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_name_can_be_imported(name: str) -> None:
+    scope: dict[str, object] = {}
+    exec(f"from engram import {name} as found", scope)
+    assert scope["found"] is getattr(engram, name)
+
+
+@pytest.mark.requirement("SHAPE-2")
+def test_type_checkers_see_the_same_names_as_programs() -> None:
+    (block,) = (node for node in modules()[""].body if isinstance(node, ast.If))
+    declared = {name.asname for node in block.body if isinstance(node, ast.ImportFrom) for name in node.names}
+    assert declared == set(PUBLIC) - {"__version__", "sitrep"}
+
+
+@pytest.mark.requirement("SHAPE-2")
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="nonsense"):
+        engram.nonsense  # noqa: B018
+
+
+def descendants(kind: type[EngramError]) -> list[type[EngramError]]:
+    return [kind, *(each for child in kind.__subclasses__() for each in descendants(child))]
+
+
+ERRORS = [kind for kind in descendants(EngramError) if kind.__module__ == errors.__name__]
+
+
+@pytest.mark.requirement("SHAPE-3")
+def test_every_error_has_a_code_of_its_own() -> None:
+    codes = [kind.code for kind in ERRORS]
+    assert len(set(codes)) == len(codes) == len(ERRORS)
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", code) for code in codes)
+
+
+@pytest.mark.requirement("SHAPE-3")
+@pytest.mark.parametrize("kind", ERRORS)
+def test_an_error_says_how_it_is_to_be_reported(kind: type[EngramError]) -> None:
+    expected: dict[type, int] = {InvalidInput: 2, NotFound: 3, Conflict: 4}
+    assert kind.exit_code == next((code for base, code in expected.items() if base in kind.__mro__), 1)
+    assert 400 <= kind.status < 600
+    assert (kind.__doc__ or "").partition("\n")[0].endswith(".")
+    assert kind.__name__ in engram.__all__
+
+
+@pytest.mark.requirement("SHAPE-3")
+def test_an_error_without_a_message_says_what_its_class_says() -> None:
+    assert str(InvalidInput()) == "A value is not acceptable."
+    assert str(InvalidInput("just so")) == "just so"
+    assert InvalidInput().details() == {}
+
+
+@pytest.mark.requirement("SHAPE-3")
+def test_the_tree_in_the_docstring_is_the_tree_of_the_classes() -> None:
+    drawn: dict[str, str | None] = {}
+    path: list[str] = []
+    for line in (errors.__doc__ or "").splitlines():
+        match = re.match(r"    ((?:│   |    |├── |└── )*)([A-Z]\w+)", line)
+        if match:
+            depth = len(match[1]) // 4
+            path[depth:] = [match[2]]
+            drawn[match[2]] = path[depth - 1] if depth else None
+    bases = {kind.__name__: kind.__bases__[0].__name__ for kind in ERRORS}
+    assert drawn == {**bases, "EngramError": None}
+
+
+#: The methods of a transaction that take SQL.
+RUNS = ("all", "one", "run")
+VERB = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER|DROP)\b")
+
+
+def tier_modules() -> list[str]:
+    return ["storage.changes", *(name for name in modules() if name.partition(".")[0] in TIERS)]
+
+
+def statements(module: str) -> Iterator[ast.expr]:
+    """The first argument of every call that runs SQL on a transaction."""
+    for node in ast.walk(modules()[module]):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in RUNS:
+            assert ast.unparse(node.func.value) == "tx", f"{module}:{node.lineno}: is this a transaction?"
+            yield node.args[0]
+
+
+def constants(module: str) -> dict[str, ast.expr]:
+    """What each upper-case name of a module is assigned, once and at its top."""
+    return {
+        target.id: node.value
+        for node in modules()[module].body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and target.id.isupper()
+    }
+
+
+def is_literal(value: ast.expr, names: dict[str, ast.expr]) -> bool:
+    """Whether an expression is text that stands in the source, or a sum of such texts."""
+    match value:
+        case ast.Constant(value=str()):
+            return True
+        case ast.BinOp(op=ast.Add()):
+            return is_literal(value.left, names) and is_literal(value.right, names)
+        case ast.Name(id=name):
+            return name in names and is_literal(names[name], names)
+    return False
+
+
+def imported_from(module: str, name: str) -> str:
+    """The tier module in which a constant that a module uses is written."""
+    if name in constants(module):
+        return module
+    return next(target for target in ours(module) if target in modules() and name in constants(target))
+
+
+@pytest.mark.requirement("SHAPE-4")
+def test_the_tiers_statements_are_found_by_these_tests() -> None:
+    assert sum(len(list(statements(module))) for module in tier_modules()) > 60
+
+
+@pytest.mark.requirement("SHAPE-4")
+@pytest.mark.parametrize("module", [name for name in tier_modules() if list(statements(name))])
+def test_every_statement_is_a_constant_written_in_a_tier(module: str) -> None:
+    for statement in statements(module):
+        match statement:
+            case ast.Name(id=name):
+                home = imported_from(module, name)
+            case ast.Attribute(value=ast.Name(id=other), attr=name):
+                home = next(target for target in ours(module) if target.rpartition(".")[2] == other)
+            case _:
+                pytest.fail(f"{module}:{statement.lineno} runs {ast.unparse(statement)!r}, which is not a constant")
+        names = constants(home)
+        assert is_literal(names[name], names), f"{home}.{name} is put together at run time"
+
+
+@pytest.mark.requirement("SHAPE-4")
+@pytest.mark.parametrize("module", [name for name in modules() if not name.startswith("storage")])
+def test_nothing_outside_the_storage_builds_sql_or_runs_it_past_the_transaction(module: str) -> None:
+    for node in ast.walk(modules()[module]):
+        where = f"{module}:{getattr(node, 'lineno', 0)}"
+        if isinstance(node, ast.JoinedStr) and node.values and isinstance(node.values[0], ast.Constant):
+            assert not VERB.match(str(node.values[0].value)), f"{where} builds a statement"
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant):
+            assert not VERB.match(str(node.left.value)), f"{where} builds a statement"
+        if isinstance(node, ast.Attribute):
+            assert node.attr not in ("execute", "executemany"), f"{where} runs SQL by itself"
+
+
+@pytest.mark.requirement("SHAPE-4", "STORE-16")
+@pytest.mark.parametrize("module", [name for name in tier_modules() if list(statements(name))])
+def test_every_statement_names_its_workspace(module: str) -> None:
+    # Versions of a block are reached through the block alone, whose number a caller never names.
+    loaded = import_module(f"engram.{module}")
+    sql = {name: getattr(loaded, name) for name in constants(module) if isinstance(getattr(loaded, name), str)}
+    assert [
+        name
+        for name, text in sql.items()
+        if VERB.match(text) and ":workspace" not in text and "block_versions" not in text
+    ] == []
