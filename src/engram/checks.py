@@ -16,8 +16,6 @@ MAX_TEXT = 1_000_000
 MAX_NAME = 200
 MAX_WORKSPACE = 64
 
-#: What ends a line beside the control characters.
-_LINE_ENDS = "\u2028\u2029"
 #: The largest number both engines can store, with room for adding one to it.
 MAX_WHOLE = 2**63 - 2
 
@@ -50,7 +48,8 @@ def optional_text(value: object, what: str, *, longest: int = MAX_TEXT, empty: b
 def name(value: object, what: str) -> str:
     """A short text of one line."""
     checked = text(value, what, longest=MAX_NAME)
-    if any(character < " " or "\x7f" <= character <= "\x9f" or character in _LINE_ENDS for character in checked):
+    # Most names are printable, and asking that is fast; joiners in emoji are not, but harmless.
+    if not checked.isprintable() and any(map(_ends_or_drives, checked)):
         _refuse(what, f"{checked!r} has a control character; it must be one plain line")
     return checked
 
@@ -94,6 +93,11 @@ def seconds(value: object, what: str, *, least: float = 0.0) -> float:
 
 def _refuse(what: str, problem: str) -> NoReturn:
     raise InvalidInput(f"{what} {problem}.")
+
+
+def _ends_or_drives(character: str) -> bool:
+    """Whether it ends a line or could drive a terminal."""
+    return character < " " or "\x7f" <= character <= "\x9f" or character in "\u2028\u2029"
 
 
 def _short(value: str) -> str:

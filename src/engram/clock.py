@@ -8,7 +8,7 @@ also applies to an engine that asks its server for the time, so what decides abo
 from __future__ import annotations
 
 import time
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ class Clock:
     shift: float = 0.0
 
     def now(self) -> str:
-        return stamp(time.time() + self.shift)
+        if self.shift:
+            return stamp(time.time() + self.shift)
+        return datetime.now(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
     def monotonic(self) -> float:
         """For measuring how long something takes; never goes back."""
@@ -43,17 +45,18 @@ def stamp(seconds: float) -> str:
 
 def later(text: str, seconds: float) -> str:
     """The time `seconds` after (or, when negative, before) a stamp."""
+    # Without the Z, here and below: all stamps are UTC, and times without a zone are read and added up much faster.
     # The years before 1000 and after 9999 would break the fixed width; nothing real is there.
     try:
-        moment = datetime.fromisoformat(text) + timedelta(seconds=seconds)
+        moment = datetime.fromisoformat(text[:-1]) + timedelta(seconds=seconds)
     except OverflowError:
         return "9999-12-31T23:59:59.999999Z" if seconds > 0 else "1000-01-01T00:00:00.000000Z"
-    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    return moment.isoformat(timespec="microseconds") + "Z"
 
 
 def between(earlier: str, later_: str) -> float:
     """Seconds from one stamp to another."""
-    return (datetime.fromisoformat(later_) - datetime.fromisoformat(earlier)).total_seconds()
+    return (datetime.fromisoformat(later_[:-1]) - datetime.fromisoformat(earlier[:-1])).total_seconds()
 
 
 def age(since: str, now: str) -> str:

@@ -178,7 +178,10 @@ class Workspace(RuleBasedStateMachine):
     def begin(self) -> MultipleResults[str]:
         self.register("codex", "", None)
         self.register("cursor", "", "h")
-        self.ensure("chat-1")
+        self.eng.sessions.ensure("chat-1")
+        self.model.sessions["chat-1"] = ModelSession("chat-1", "chat", "idle")
+        self.eng.world.set("")
+        self.model.blocks["world"] = [""]
         return multiple(*self.model.sessions)
 
     @rule(target=known, kind=st.sampled_from(["codex", "cursor"]), summary=TEXTS, external=st.sampled_from([None, "h"]))
@@ -192,12 +195,6 @@ class Workspace(RuleBasedStateMachine):
             self.model.sessions[sid] = ModelSession(sid, kind, "active", external_id=external)
         self.model.begin(self.model.sessions[sid], summary)
         self.model.sweep()
-        return sid
-
-    @rule(target=known, sid=st.just("chat-1"))
-    def ensure(self, sid: str) -> str:
-        status = self.eng.sessions.ensure(sid).status
-        assert status == self.model.sessions.setdefault(sid, ModelSession(sid, "chat", "idle")).status
         return sid
 
     @rule(sid=known, summary=st.none() | TEXTS)
@@ -252,22 +249,24 @@ class Workspace(RuleBasedStateMachine):
         mine.ttl = ttl or mine.ttl or (LEASE_TTL if mine.exclusive else None)
         self.model.renew(mine)
 
-    @rule(sid=known, resource=RESOURCES)
-    def release(self, sid: str, resource: str) -> None:
-        mine = self.model.own(sid, resource)
-        if mine is None:
-            with pytest.raises(LeaseNotFound):
-                self.eng.leases.release(sid, resource)
-            return
-        assert self.eng.leases.release(sid, resource).token == mine.token
+    @precondition(lambda self: self.model.live())
+    @rule(number=st.integers(0, 5))
+    def release(self, number: int) -> None:
+        live = self.model.live()
+        mine = live[number % len(live)]
+        assert self.eng.leases.release(mine.session, mine.resource).token == mine.token
         self.model.end([mine])
+        with pytest.raises(LeaseNotFound):
+            self.eng.leases.release(mine.session, mine.resource)
 
+    @precondition(lambda self: self.model.live())
     @rule(sid=known)
     def release_all(self, sid: str) -> None:
         held = self.model.live(sid)
         assert [lease.token for lease in self.eng.leases.release_all(sid)] == [lease.token for lease in held]
         self.model.end(held)
 
+    @precondition(lambda self: self.model.live())
     @rule(sid=known, resource=RESOURCES)
     def break_lease(self, sid: str, resource: str) -> None:
         others = self.model.others(sid, resource)

@@ -16,7 +16,7 @@ from psycopg.sql import SQL, Identifier
 
 from engram import Engram
 from engram.config import load
-from engram.storage.address import split_schema
+from engram.address import split_schema
 from tests.stress._processes import Crew, Parent, Worker, scaled
 
 KILLS = scaled(4, 30)

@@ -380,9 +380,9 @@ class Leases:
         ]
 
     def _overlapping(self, tx: Transaction, resource: str, now: str) -> list[Holder]:
-        stale_before = later(now, -self._config.stale_after)
-        rows = tx.all(LIVE, workspace=self._workspace, now=now)
-        return [holder(row, stale_before, now) for row in rows if resources.overlap(row[5], resource)]
+        rows = [row for row in tx.all(LIVE, workspace=self._workspace, now=now) if resources.overlap(row[5], resource)]
+        stale_before = later(now, -self._config.stale_after) if rows else ""
+        return [holder(row, stale_before, now) for row in rows]
 
     def _own(self, tx: Transaction, session: str, resource: str, now: str) -> Row | None:
         return tx.one(_OWN, workspace=self._workspace, session=session, resource=resource, now=now)

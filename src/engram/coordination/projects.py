@@ -41,14 +41,15 @@ def project_name(folder: str | None = None) -> str:
 
 def absolute(folder: str | None) -> str:
     """`folder`, by default the current one, as an absolute path that the system's calls accept."""
-    folder = folder or ""
     try:
+        if not folder:
+            return os.getcwd()
         if "\0" in folder:
             raise ValueError("NUL")
         os.fsencode(folder)
         return folder if folder.startswith("/") else os.path.join(os.getcwd(), folder)
     except ValueError:
-        raise InvalidInput(f"folder {folder[:60]!r} is not a path") from None
+        raise InvalidInput(f"folder {str(folder)[:60]!r} is not a path") from None
     except FileNotFoundError:
         raise InvalidInput("the current folder no longer exists") from None
 

@@ -169,7 +169,9 @@ class Sessions:
             else:
                 tx.run(_INSERT, workspace=self._workspace, id=id, status="active", now=now, **values)
             tx.note(self._workspace, "session", id)
-        self.sweep()
+            silent = self._silent(tx, now)
+        if silent:
+            self.sweep()
         return id
 
     def ensure(self, id: str, name: str | None = None) -> Session:
@@ -209,7 +211,7 @@ class Sessions:
             if row is None:
                 raise unknown(self._workspace, id)
             tx.note(self._workspace, "session", id)
-        return self._record(row, now)
+        return record(row, stale_before=now)  # just heard of, so not stale
 
     def log(self, id: str, entry: str) -> LogEntry:
         """Note something done. Keeps an active session alive, and never revives one that has ended."""
@@ -233,7 +235,7 @@ class Sessions:
             if row is None:
                 raise unknown(self._workspace, id)
             tx.note(self._workspace, "session", id)
-        return self._record(row, now)
+        return record(row, stale_before=now)  # just heard of, so not stale
 
     def get(self, id: str) -> Session:
         with self._engine.read() as tx:
@@ -296,12 +298,12 @@ class Sessions:
             return 0
         try:
             with self._engine.read() as tx:
-                since = later(tx.now(), -self._config.abandon_after)
-                if not tx.one(_SILENT, workspace=self._workspace, since=since):
+                if not self._silent(tx, tx.now()):
                     return 0
             with self._engine.write(patient=False) as tx:
                 tx.lock(lease_lock(self._workspace))
                 now = tx.now()
+                since = later(now, -self._config.abandon_after)
                 ids = [row[0] for row in tx.all(_ABANDON, workspace=self._workspace, since=since, now=now)]
                 for id in ids:
                     tx.note(self._workspace, "session", id)
@@ -309,6 +311,10 @@ class Sessions:
                 return len(ids)
         except (StoreBusy, StoreReadOnly):
             return 0
+
+    def _silent(self, tx: Transaction, now: str) -> bool:
+        since = later(now, -self._config.abandon_after)
+        return tx.one(_SILENT, workspace=self._workspace, since=since) is not None
 
     def _known(self, tx: Transaction, type: str | None, external_id: str | None) -> str | None:
         if external_id is None:
@@ -373,7 +379,10 @@ def unknown(workspace: str, id: str) -> SessionNotFound:
 
 def renew_exclusive(tx: Transaction, workspace: str, id: str, now: str) -> None:
     """A sign of life also renews the session's exclusive leases; one that has expired stays so."""
-    for token, ttl in tx.all(_EXCLUSIVE_HELD, workspace=workspace, id=id, now=now):
+    held = tx.all(_EXCLUSIVE_HELD, workspace=workspace, id=id, now=now)
+    if held:
+        tx.lock(lease_lock(workspace))
+    for token, ttl in held:
         if tx.run(_RENEW, workspace=workspace, token=token, now=now, expires=later(now, ttl)):
             tx.note(workspace, "lease", token)
 

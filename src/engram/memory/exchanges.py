@@ -19,12 +19,11 @@ UPDATE sessions
 SET last_seq = last_seq + 1,
     heartbeat_at = CASE WHEN status = 'active' AND :alive = 1 THEN :now ELSE heartbeat_at END
 WHERE workspace = :workspace AND id = :session
-RETURNING last_seq
 """
 _INSERT = """
 INSERT INTO exchanges (workspace, session_id, seq, role, content, created_at)
-VALUES (:workspace, :session, :seq, :role, :content, :now)
-RETURNING id
+SELECT workspace, id, last_seq, :role, :content, :now FROM sessions WHERE workspace = :workspace AND id = :session
+RETURNING id, seq
 """
 
 
@@ -32,11 +31,10 @@ def append(
     tx: Transaction, workspace: str, session: str, role: str, content: str, now: str, *, alive: bool = True
 ) -> tuple[int, int]:
     """Add one exchange; its id and its `seq`. `alive=False` when somebody else wrote it about the session."""
-    row = tx.one(_NEXT_SEQ, workspace=workspace, session=session, now=now, alive=int(alive))
-    if row is None:
+    if not tx.run(_NEXT_SEQ, workspace=workspace, session=session, now=now, alive=int(alive)):
         raise SessionNotFound(f"There is no session {session!r} in workspace {workspace!r}.")
-    seq: int = row[0]
-    inserted = tx.all(_INSERT, workspace=workspace, session=session, seq=seq, role=role, content=content, now=now)
-    id: int = inserted[0][0]
+    id: int
+    seq: int
+    ((id, seq),) = tx.all(_INSERT, workspace=workspace, session=session, role=role, content=content, now=now)
     tx.note(workspace, "exchange", id)
     return id, seq

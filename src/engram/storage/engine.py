@@ -1,7 +1,7 @@
 """The storage protocol: what a tier may ask of an engine, and what both engines do alike.
 
 A tier opens `engine.write()` or `engine.read()` and runs its own SQL constants on the transaction it is given. The
-engine knows no nouns; the tiers see no driver. SQL is `LiteralString`, so text built at run time fails the type check.
+engine knows no nouns; the tiers see no driver. SQL is a constant, never text built at run time; a test sees to it.
 
 Transactions are joined, not nested: inside `write()` on the same thread, another `write()` becomes a savepoint and a
 `read()` sees the writer's own state. That is what lets `with eng.write():` wrap any number of facade calls into one

@@ -55,18 +55,18 @@ class SqliteTransaction(Transaction):
         self._clock = clock
 
     def all(self, sql: LiteralString, **values: object) -> list[Row]:
-        self._require_alive()
+        self.require_alive()
         return self.connection.execute(sql, values).fetchall()
 
     def run(self, sql: LiteralString, **values: object) -> int:
-        self._require_alive()
+        self.require_alive()
         self.connection.execute(sql, values)
         return self.connection.changes()
 
     def now(self) -> str:
         return self._clock.now()
 
-    def _require_alive(self) -> None:
+    def require_alive(self) -> None:
         # On some errors (a full disk) SQLite undoes the whole transaction by itself; what follows would then be
         # committed statement by statement.
         if not self.connection.in_transaction:
@@ -77,7 +77,7 @@ class SqliteTransaction(Transaction):
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        self._require_alive()
+        self.require_alive()
         self.connection.execute("SAVEPOINT nested")
         try:
             yield
@@ -121,41 +121,49 @@ class SqliteEngine(Engine):
 
     @contextmanager
     def _writing(self, patient: bool) -> Iterator[Transaction]:
-        pid = os.getpid()
-        if not self._writer.acquire(timeout=self._busy_timeout if patient else 0):
+        writer, pid = self._writer, os.getpid()
+        if not writer.acquire(timeout=self._busy_timeout if patient else 0):
             raise StoreBusy(f"Another thread of this process is writing to {self.path}; try again.")
+        # One generator does it all: on this path another layer would cost as much as a statement.
+        connection = None
         try:
-            with self._lent() as connection:
-                if not patient:
-                    connection.set_busy_timeout(0)
-                try:
-                    connection.execute("BEGIN IMMEDIATE")
-                finally:
-                    if not patient:
-                        connection.set_busy_timeout(int(self._busy_timeout * 1000))
-                try:
-                    transaction = SqliteTransaction(connection, self.clock, writable=True)
-                    yield transaction
-                    transaction._require_alive()
-                    connection.execute("COMMIT")
-                except BaseException:
-                    # In the child of a fork inside the block, the transaction is the parent's to end.
-                    if os.getpid() == pid and connection.in_transaction:
-                        connection.execute("ROLLBACK")
-                    raise
+            connection = self._lend()
+            self._begin(connection, patient)
+            transaction = SqliteTransaction(connection, self.clock, writable=True)
+            yield transaction
+            transaction.require_alive()
+            connection.execute("COMMIT")
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
         finally:
+            # In the child of a fork inside the block, all of this is the parent's.
             if os.getpid() == pid:
-                self._writer.release()
+                self._give_back(connection)
+                writer.release()
 
     @contextmanager
     def _reading(self) -> Iterator[Transaction]:
-        with self._lent() as connection:
+        pid = os.getpid()
+        connection = None
+        try:
+            connection = self._lend()
             connection.execute("BEGIN")
-            try:
-                yield SqliteTransaction(connection, self.clock, writable=False)
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+            yield SqliteTransaction(connection, self.clock, writable=False)
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
+        finally:
+            if os.getpid() == pid:
+                self._give_back(connection)
+
+    def _begin(self, connection: apsw.Connection, patient: bool) -> None:
+        if patient:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        connection.set_busy_timeout(0)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        finally:
+            connection.set_busy_timeout(int(self._busy_timeout * 1000))
 
     def _flush(self, transaction: Transaction) -> None:
         assert isinstance(transaction, SqliteTransaction)
@@ -174,27 +182,28 @@ class SqliteEngine(Engine):
         while self._idle:
             self._idle.pop().close()
 
-    @contextmanager
-    def _lent(self) -> Iterator[apsw.Connection]:
-        """A connection of one's own for the length of the block."""
-        with _translated(self.path):
-            if self._closed:
-                raise StoreUnavailable(f"The store {self.path} was closed; open it again.")
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                connection = self._connect()
-            pid = os.getpid()
-            self._in_use.append(connection)
-            try:
-                yield connection
-            finally:
-                if os.getpid() == pid:
-                    self._in_use.remove(connection)
-                    if self._closed:
-                        connection.close()
-                    else:
-                        self._idle.append(connection)
+    def _lend(self) -> apsw.Connection:
+        """A connection of one's own."""
+        if self._closed:
+            raise StoreUnavailable(f"The store {self.path} was closed; open it again.")
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._connect()
+        self._in_use.append(connection)
+        return connection
+
+    def _give_back(self, connection: apsw.Connection | None) -> None:
+        """End whatever is still open on a lent connection, and keep it for the next one."""
+        if connection is None:
+            return
+        self._in_use.remove(connection)
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        if self._closed:
+            connection.close()
+        else:
+            self._idle.append(connection)
 
     def _translated(self) -> AbstractContextManager[None]:
         return _translated(self.path)
@@ -209,6 +218,9 @@ class SqliteEngine(Engine):
             self.path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX, statementcachesize=256
         )
         try:
+            # Plans do not depend on the values bound; otherwise SQLite prepares every statement that has an ORDER BY
+            # or a join anew at each execution, which takes longer than running it.
+            connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             connection.set_busy_timeout(int(self._busy_timeout * 1000))
             if check:
                 _check_ours(connection, self.path)
