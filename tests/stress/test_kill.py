@@ -15,8 +15,8 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from engram import Engram
-from engram.config import load
 from engram.address import split_schema
+from engram.config import load
 from tests.stress._processes import Crew, Parent, Worker, scaled
 
 KILLS = scaled(4, 30)
