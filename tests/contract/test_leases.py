@@ -11,6 +11,7 @@ import pytest
 
 from engram import Engram, Holder, Lease, LeaseHeld, LeaseLost, LeaseNotFound, SessionEnded, SessionNotFound
 from engram.clock import between
+from engram.config import load
 from tests.conftest import ShiftedClock
 
 MINUTE = 60.0
@@ -303,6 +304,46 @@ def test_no_sign_of_life_revives_an_expired_lease(
     assert eng.leases.list() == []
     with pytest.raises(LeaseNotFound):
         eng.leases.release(a, "notes:a")
+
+
+class WatchedClock(ShiftedClock):
+    """Tells when the store has asked for the time."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self._shift = 0.0
+
+    @property
+    def shift(self) -> float:
+        self.asked.set()
+        return self._shift
+
+    @shift.setter
+    def shift(self, seconds: float) -> None:
+        self._shift = seconds
+
+
+@pytest.mark.requirement("LEASE-7")
+@pytest.mark.parametrize("sign", [heartbeat, log, renew, claim_again])
+def test_a_sign_of_life_that_had_to_wait_too_long_revives_nothing(
+    postgres_url: str, sign: Callable[[Engram, Lease], None]
+) -> None:
+    """Only where a call can wait after it has begun: on SQLite it begins when nobody else writes."""
+    clock = WatchedClock()
+    settings = load(url=postgres_url)
+    with Engram(settings=settings, clock=clock) as eng, Engram(settings=settings, clock=clock) as other:
+        (a,) = sessions(eng, 1)
+        lease = eng.leases.claim(a, "notes:a", exclusive=True, ttl=MINUTE)
+        clock.advance(50)
+        with ThreadPoolExecutor(1) as pool:
+            # A write under that very lease has it for itself until it ends, here because it took too long.
+            with pytest.raises(LeaseLost), other.write(fence=lease.token):
+                clock.asked.clear()
+                late = pool.submit(sign, eng, lease)
+                clock.asked.wait(0.3)  # in vain if it asks only after its wait, which is just as well
+                clock.advance(20)
+            late.exception(10)
+        assert lost_because(eng, lease.token) == "expired"
 
 
 @pytest.mark.requirement("LEASE-7", "LEASE-8", "LEASE-9")

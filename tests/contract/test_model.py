@@ -435,7 +435,7 @@ class Workspace(RuleBasedStateMachine):
 @pytest.mark.requirement("BLOCK-3", "BLOCK-6", "BLOCK-11")
 def test_any_order_of_calls_leaves_the_store_as_the_model_says(store_url: str, clock: ShiftedClock) -> None:
     # Where a call costs less, more of them are made in the same time.
-    examples, steps = (30, 25) if store_url.startswith("postgresql:") else (200, 30)
+    examples, steps = (30, 25) if store_url.startswith("postgresql:") else (80, 30)
     numbers = itertools.count(1)
 
     class Fresh(Workspace):

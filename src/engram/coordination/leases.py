@@ -86,6 +86,12 @@ _RENEW = """
 UPDATE leases SET ttl = :ttl, expires_at = :expires
 WHERE workspace = :workspace AND token = :token AND ended_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
 """
+# These take a row's lock and change nothing: whether it may be renewed is decided by the time after waiting for it.
+_TAKE = "UPDATE leases SET exclusive = exclusive WHERE workspace = :workspace AND token = :token AND ended_at IS NULL"
+_TAKE_OWN = """
+UPDATE leases SET exclusive = exclusive
+WHERE workspace = :workspace AND session_id = :session AND resource = :resource AND ended_at IS NULL
+"""
 # Writing to the row takes its lock until the end of the fenced transaction.
 _FENCE = """
 UPDATE leases SET fenced_at = :now
@@ -176,6 +182,7 @@ class Leases:
         if ttl is not None:
             checks.seconds(ttl, "ttl", least=0.001)
         with self._engine.write() as tx:
+            tx.run(_TAKE, workspace=self._workspace, token=token)
             now = tx.now()
             lease = self._require_live(tx, token, now)
             ttl = lease.ttl if ttl is None else ttl
@@ -269,6 +276,7 @@ class Leases:
         """Claim now or raise LeaseHeld; `place` is the caller's number in the queue."""
         with self._engine.write() as tx:
             tx.lock(sessions.lease_lock(self._workspace))
+            tx.run(_TAKE_OWN, workspace=self._workspace, session=claim.session_id, resource=claim.resource)
             now = tx.now()
             _require_at_work(sessions.require(tx, self._workspace, claim.session_id))
             for (token,) in tx.all(_EXPIRE, workspace=self._workspace, now=now):

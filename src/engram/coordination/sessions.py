@@ -105,6 +105,10 @@ _RENEW = """
 UPDATE leases SET expires_at = :expires
 WHERE workspace = :workspace AND token = :token AND ended_at IS NULL AND expires_at > :now
 """
+# Takes the rows' locks and changes nothing: what may be renewed is decided by the time after waiting for them.
+_TAKE = """
+UPDATE leases SET exclusive = 1 WHERE workspace = :workspace AND session_id = :id AND ended_at IS NULL AND exclusive = 1
+"""
 _END_LEASES = """
 UPDATE leases SET ended_at = :now, ended_because = :because
 WHERE workspace = :workspace AND session_id = :id AND ended_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
@@ -382,6 +386,8 @@ def renew_exclusive(tx: Transaction, workspace: str, id: str, now: str) -> None:
     held = tx.all(_EXCLUSIVE_HELD, workspace=workspace, id=id, now=now)
     if held:
         tx.lock(lease_lock(workspace))
+        tx.run(_TAKE, workspace=workspace, id=id)
+        now = tx.now()
     for token, ttl in held:
         if tx.run(_RENEW, workspace=workspace, token=token, now=now, expires=later(now, ttl)):
             tx.note(workspace, "lease", token)
