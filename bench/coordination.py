@@ -72,12 +72,14 @@ _RELEASE = "UPDATE leases SET ended_at = ?, ended_because = 'released' WHERE tok
 _COMPLETE = """
 UPDATE sessions SET status = 'completed', heartbeat_at = ?, ended_at = ?, summary = ? WHERE workspace = ? AND id = ?
 """
+_BACKLOG = "INSERT INTO backlog (workspace, kind, ref, taken_until) VALUES (?, 'exchange', ?, '0000')"
 _CHANGE = "INSERT INTO changes (workspace, what, id) VALUES (?, ?, ?)"
 
 #: What must be the same in every side's file: all but random ids and times.
 COMPARED = {
     "sessions": "workspace, type, name, summary, status, project, external_id, parent_id, metadata, last_seq",
     "exchanges": "workspace, seq, role, content",
+    "backlog": "workspace, kind, ref, taken_until",
     "leases": "workspace, resource, note, exclusive, ttl, expires_at, fenced_at, ended_because",
     # Sessions' ids are random; the other numbers must agree, so that every entry of the feed names its row.
     "changes": "workspace, what, CASE what WHEN 'session' THEN '' ELSE id END",
@@ -208,6 +210,7 @@ class Statements(Side):
         self.call(
             (_SEQ, (seq, now, WORKSPACE, session)),
             (_EXCHANGE, (WORKSPACE, session, seq, entry, now)),
+            (_BACKLOG, (WORKSPACE, self._exchange)),
             (_CHANGE, (WORKSPACE, "exchange", str(self._exchange))),
         )
 

@@ -111,3 +111,4 @@ def _nothing_of_the_user(tmp_path_factory: pytest.TempPathFactory, monkeypatch: 
         monkeypatch.delenv(name)
     monkeypatch.setenv("ENGRAM_DATA_DIR", str(home / "data"))
     monkeypatch.setenv("ENGRAM_CONFIG_DIR", str(home / "config"))
+    monkeypatch.setenv("ENGRAM_CACHE_DIR", str(home / "cache"))

@@ -21,13 +21,16 @@ if TYPE_CHECKING:
     from .errors import BlockExists as BlockExists
     from .errors import BlockNotFound as BlockNotFound
     from .errors import Conflict as Conflict
+    from .errors import EmbedderFailed as EmbedderFailed
     from .errors import EngramError as EngramError
+    from .errors import ExchangeNotFound as ExchangeNotFound
     from .errors import InvalidInput as InvalidInput
     from .errors import InvalidURL as InvalidURL
     from .errors import LeaseHeld as LeaseHeld
     from .errors import LeaseLost as LeaseLost
     from .errors import LeaseNotFound as LeaseNotFound
     from .errors import LogBroken as LogBroken
+    from .errors import MemoryNotFound as MemoryNotFound
     from .errors import MigrationChanged as MigrationChanged
     from .errors import MissingExtra as MissingExtra
     from .errors import NoRecipient as NoRecipient
@@ -46,9 +49,13 @@ if TYPE_CHECKING:
     from .records import Block as Block
     from .records import BlockEdit as BlockEdit
     from .records import Change as Change
+    from .records import Exchange as Exchange
+    from .records import Hit as Hit
     from .records import Holder as Holder
     from .records import Lease as Lease
     from .records import LogEntry as LogEntry
+    from .records import Memory as Memory
+    from .records import MemoryEdit as MemoryEdit
     from .records import Message as Message
     from .records import Session as Session
     from .records import Stats as Stats
@@ -63,13 +70,16 @@ _WHERE = {
         "BlockExists",
         "BlockNotFound",
         "Conflict",
+        "EmbedderFailed",
         "EngramError",
+        "ExchangeNotFound",
         "InvalidInput",
         "InvalidURL",
         "LeaseHeld",
         "LeaseLost",
         "LeaseNotFound",
         "LogBroken",
+        "MemoryNotFound",
         "MigrationChanged",
         "MissingExtra",
         "NoRecipient",
@@ -86,7 +96,21 @@ _WHERE = {
         "VersionConflict",
         "VersionNotFound",
     ),
-    "records": ("Block", "BlockEdit", "Change", "Holder", "Lease", "LogEntry", "Message", "Session", "Stats"),
+    "records": (
+        "Block",
+        "BlockEdit",
+        "Change",
+        "Exchange",
+        "Hit",
+        "Holder",
+        "Lease",
+        "LogEntry",
+        "Memory",
+        "MemoryEdit",
+        "Message",
+        "Session",
+        "Stats",
+    ),
 }
 _MODULE = {name: module for module, names in _WHERE.items() for name in names}
 

@@ -76,6 +76,28 @@ def whole(value: object, what: str, *, least: int, most: int = MAX_WHOLE) -> int
     return value
 
 
+def share(value: object, what: str) -> float:
+    """A number from 0 to 1."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:  # also refuses NaN
+        _refuse(what, f"is {value!r}; it must be a number from 0 to 1")
+    return float(value)
+
+
+def moment(value: object, what: str) -> str:
+    """A time as the store writes it, from ISO 8601 text; without a zone it is UTC."""
+    from datetime import UTC, datetime
+
+    given = text(value, what, longest=64)
+    try:
+        parsed = datetime.fromisoformat(given)
+        parsed = parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
+    except (ValueError, OverflowError):
+        _refuse(what, f"is {given!r}; write a time such as 2026-11-15T18:36:08Z or a date such as 2026-11-15")
+    if parsed.year < 1000:
+        _refuse(what, f"is {given!r}; years before 1000 are not kept")
+    return parsed.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
 def flag(value: object, what: str) -> bool:
     if not isinstance(value, bool):
         _refuse(what, f"must be True or False, not {value!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import checks, config
 from .clock import Clock
@@ -11,7 +11,10 @@ from .coordination import sitrep as report
 from .coordination.leases import Leases
 from .coordination.messages import Messages
 from .coordination.sessions import Sessions
+from .memory.backlog import Backlog
 from .memory.blocks import Blocks, World
+from .memory.exchanges import Exchanges
+from .memory.memories import Memories
 from .scope import Scope
 from .storage import changes
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .config import Config
-    from .records import Change
+    from .records import Change, Hit
     from .storage.engine import Engine
 
 
@@ -49,6 +52,10 @@ class Engram:
         self.messages = Messages(scope)
         self.blocks = Blocks(scope)
         self.world = World(self.blocks)
+        self.exchanges = Exchanges(scope)
+        self.backlog = Backlog(scope)
+        self.memories = Memories(scope)
+        self.remember = self.memories.remember
 
     def workspace(self, name: str) -> Engram:
         """The same store, another workspace."""
@@ -74,6 +81,13 @@ class Engram:
         text = report.sitrep(self._scope, budget, session_id, project)
         self.sessions.sweep()
         return text
+
+    def recall(self, query: str, k: int = 5, **options: Any) -> list[Hit]:
+        """What fits a question, by words and by meaning; see `engram.memory.recall.Recall.recall` for the options."""
+        # Imported here: the analyser is nothing a situation report needs.
+        from .memory.recall import Recall
+
+        return Recall(self._scope, self.memories).recall(query, k, **options)
 
     @contextmanager
     def write(self, *, fence: int | None = None) -> Iterator[Engram]:

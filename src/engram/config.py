@@ -40,6 +40,7 @@ SETTINGS = (
     Setting("abandon_after", 86_400.0, "a session silent for this long is abandoned, its leases freed"),
     Setting("lease_ttl", 900.0, "how long an exclusive lease lives without being renewed"),
     Setting("busy_timeout", 30.0, "how long a write waits for other writers"),
+    Setting("embedder", "static", "what finds meaning: static, minilm, openai, openai:MODEL, or none (words only)"),
     Setting("synchronous", "normal", "normal: survives a killed process; full: a power cut too (SQLite)"),
 )
 
@@ -55,6 +56,7 @@ class Config(NamedTuple):
     abandon_after: float
     lease_ttl: float
     busy_timeout: float
+    embedder: str
     synchronous: str
     #: For each setting, where its value came from.
     origins: Mapping[str, str]
@@ -93,6 +95,7 @@ def load(*, folder: str | None = None, environ: Mapping[str, str] | None = None,
         abandon_after=float(values["abandon_after"]),
         lease_ttl=float(values["lease_ttl"]),
         busy_timeout=float(values["busy_timeout"]),
+        embedder=str(values["embedder"]),
         synchronous=str(values["synchronous"]),
         origins=origins,
     )
@@ -174,6 +177,11 @@ def _project_file(folder: str) -> Layer:
                 f"{path} points {name} at a server. A project's file may come with a cloned repository, so it may only "
                 f"name a local file; put the server's address into ENGRAM_URL or {USER_FILE} (engram config path)."
             )
+    if str(layer.values.get("embedder", "")).startswith("openai"):
+        raise InvalidInput(
+            f"{path} chooses an embedder that sends texts to a server. A project's file may come with a cloned "
+            f"repository; choose it in ENGRAM_EMBEDDER or {USER_FILE} (engram config path)."
+        )
     return layer
 
 

@@ -9,6 +9,8 @@ of a class's docstring is its default message; most raisers say more: what was w
     ├── NotFound                      something named that does not exist
     │   ├── SessionNotFound
     │   ├── LeaseNotFound
+    │   ├── ExchangeNotFound
+    │   ├── MemoryNotFound
     │   ├── BlockNotFound
     │   │   └── VersionNotFound
     │   └── NoRecipient               a message nobody would get
@@ -19,6 +21,7 @@ of a class's docstring is its default message; most raisers say more: what was w
     │   ├── BlockExists
     │   ├── VersionConflict           carries the current version
     │   └── StoreBusy                 somebody else is writing; try again
+    ├── EmbedderFailed                the model cannot be used; words still can
     ├── LogBroken                     a block's log does not end in its content
     └── StoreError                    the store cannot be used
         ├── StoreUnavailable          unreachable, or cannot be opened
@@ -87,6 +90,18 @@ class LeaseNotFound(NotFound):
     """There is no such lease in this workspace."""
 
     code = "lease_not_found"
+
+
+class ExchangeNotFound(NotFound):
+    """There is no such exchange in this workspace."""
+
+    code = "exchange_not_found"
+
+
+class MemoryNotFound(NotFound):
+    """There is no such memory in this workspace."""
+
+    code = "memory_not_found"
 
 
 class BlockNotFound(NotFound):
@@ -183,6 +198,14 @@ class StoreBusy(Conflict):
     """Another process is writing to the store; try again."""
 
     code = "store_busy"
+    status = 503
+
+
+class EmbedderFailed(EngramError):
+    """The embedder cannot be used."""
+
+    # Not a StoreError: the store is fine, and recall can go on with words alone.
+    code = "embedder_failed"
     status = 503
 
 

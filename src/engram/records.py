@@ -49,6 +49,86 @@ class LogEntry(NamedTuple):
     created_at: str
 
 
+class Exchange(NamedTuple):
+    """One thing said or done in a session."""
+
+    id: int
+    session_id: str
+    #: The place among all exchanges of the session, in commit order.
+    seq: int
+    #: `user`, `assistant`, `system`, `tool` or `log`.
+    role: str
+    content: str
+    #: Whose word it is: `user`, `agent`, `tool` or `import`.
+    trust: str
+    created_at: str
+
+
+class Memory(NamedTuple):
+    """One thing worth knowing."""
+
+    id: int
+    #: `fact`, `preference`, `decision`, `lesson`, `note`, `todo`, `gist`, `era`, `digest`, or the user's own.
+    kind: str
+    #: What it is about, when only one of its kind may be current.
+    key: str | None
+    content: str
+    #: Rises with every edit.
+    version: int
+    tags: tuple[str, ...]
+    importance: float
+    pinned: bool
+    trust: str
+    #: `active`, `superseded` or `archived`.
+    status: str
+    #: The memory that took its place.
+    superseded_by: int | None
+    session_id: str | None
+    project: str | None
+    data: object
+    #: How often the same thing was said again.
+    reinforced: int
+    #: How often recall has returned it.
+    recalled: int
+    recalled_at: str | None
+    expires_at: str | None
+    created_at: str
+    updated_at: str
+
+
+class MemoryEdit(NamedTuple):
+    """One state a memory had."""
+
+    version: int
+    content: str
+    reason: str
+    actor: str | None
+    created_at: str
+
+
+class Hit(NamedTuple):
+    """Something recalled."""
+
+    #: The passage that fits: the whole text, or the best piece of a long one.
+    text: str
+    #: From 0 to 1, comparable within one answer.
+    score: float
+    #: The parts of the score, and the words that matched.
+    why: dict[str, object]
+    exchange_id: int | None
+    memory_id: int | None
+    #: The exchange's role or the memory's kind.
+    label: str
+    session_id: str | None
+    project: str | None
+    created_at: str
+    #: Seconds since then.
+    age: float
+    trust: str
+    #: The turns around it, when they were asked for.
+    neighbours: tuple[Exchange, ...] = ()
+
+
 class Stats(NamedTuple):
     """How much is in a workspace."""
 
@@ -142,6 +222,6 @@ class Change(NamedTuple):
 
     #: Rises in commit order across the store.
     number: int
-    #: `session`, `exchange`, `lease`, `message` or `block`.
+    #: `session`, `exchange`, `lease`, `message`, `block` or `memory`.
     what: str
     id: str

@@ -249,3 +249,46 @@ def test_a_person_in_another_workspace_sees_nothing_of_this_one(
 ) -> None:
     assert engram("session", "show", me, "--workspace", "other").code == 3
     assert open_store().sessions.get(me).summary == "Porting the router"
+
+
+@pytest.mark.requirement("CLI-1", "MEMORY-2", "RECALL-1")
+def test_what_is_remembered_is_recalled_edited_linked_pinned_and_archived(engram: Engram) -> None:
+    first = engram(
+        "remember", "Deploys never happen on Fridays", "--kind", "preference", "--tag", "deploy", "--json"
+    ).json
+    assert (first["kind"], first["tags"], first["trust"]) == ("preference", ["deploy"], "user")
+    assert "said 2 times" in engram("remember", "deploys never happen on fridays", "--kind", "preference").out
+    other = engram("remember", "Releases are cut on Mondays", "--json").json
+
+    hits = engram("recall", "when do we deploy?", "--json").json
+    assert hits[0]["memory_id"] == first["id"]
+    assert "deploy" in hits[0]["why"]["matched"]
+    assert "words" in engram("recall", "deploy", "--explain").out
+    assert engram("recall", "deploy", "--kind", "note", "--mode", "words", "--json").json == []
+
+    assert engram("memory", "edit", str(first["id"]), "No deploys on Fridays", "--reason", "shorter").code == 0
+    assert engram("memory", "link", str(first["id"]), str(other["id"])).code == 0
+    assert engram("memory", "pin", str(first["id"]), "--json").json["pinned"]
+    shown = engram("memory", "show", str(first["id"]), "--json").json
+    assert [edit["reason"] for edit in shown["history"]] == ["shorter", ""]
+    assert shown["links"] == [[first["id"], other["id"], "related"]]
+    assert "Mondays" in engram("memory", "list").out
+    assert engram("memory", "archive", str(first["id"]), "--json").json["status"] == "archived"
+    assert "No deploys" not in engram("recall", "deploy", "--mode", "words").out
+    assert "No deploys" in engram("recall", "deploy", "--archived", "--mode", "words").out
+    assert engram("memory", "archive", str(first["id"]), "--undo", "--json").json["status"] == "active"
+    assert engram("memory", "show", "999").code == 3
+
+
+@pytest.mark.requirement("CLI-1", "EXCHANGE-1", "BACKLOG-1")
+def test_what_is_said_is_in_the_history_and_the_timeline_and_found(engram: Engram, me: str) -> None:
+    assert engram("say", me, "user", "The router lives in src/router.py", "--no-embed").code == 0
+    assert engram("say", me, "assistant", "Noted.", "--at", "2026-11-01T10:00Z").code == 0
+    engram("session", "log", "moved the router", session=me)
+    assert [turn["role"] for turn in engram("history", me, "--json").json] == ["user", "assistant"]
+    assert "src/router.py" in engram("history", session=me).out
+    assert [turn["role"] for turn in engram("timeline", "--since", "2026-11-02", "--json").json] == ["user"]
+    assert engram("recall", "src/router.py", "--mode", "words", "--json").json[0]["label"] == "user"
+    assert engram("recall", "moved", "--role", "log", "--json").json == []
+    assert engram("embed", "--json").json == {"done": 2, "left": 0}
+    assert engram("recall", "moved", "--role", "log", "--json").json[0]["label"] == "log"

@@ -334,7 +334,7 @@ def test_both_engines_have_the_same_tables_columns_and_indexes(sqlite_url: str, 
     for url in (sqlite_url, postgres_url):
         Engram(url).close()
     lite, post = Store(sqlite_url), Store(postgres_url)
-    kinds = {"BIGINT": "INTEGER", "DOUBLE PRECISION": "REAL", "TEXT": "TEXT"}
+    kinds = {"BIGINT": "INTEGER", "DOUBLE PRECISION": "REAL", "TEXT": "TEXT", "BYTEA": "BLOB"}
     assert lite.columns() == {
         table: [(name, kinds[kind], required) for name, kind, required in columns]
         for table, columns in post.columns().items()

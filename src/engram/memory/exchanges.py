@@ -1,40 +1,266 @@
 """What was said and done in a session, in order.
 
 A session's row is updated before its exchange is inserted: that takes the row's lock, so `seq` numbers the exchanges of
-one session in the order of their commits, also on PostgreSQL.
+one session in the order of their commits, also on PostgreSQL. Turns, which are all exchanges but logs, are also
+numbered among themselves, so that a turn's neighbours are found by number however many logs lie between them.
+
+A turn can be found by its words at once. Its vector is made in the same call when this process may load a model, and
+otherwise by whoever works off the backlog; logs, which are many, get their words indexed there too.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import SessionNotFound
+from .. import checks
+from ..clock import later
+from ..errors import ExchangeNotFound, InvalidInput, SessionNotFound
+from ..records import Exchange
+from . import backlog, index
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ..scope import Scope
     from ..storage.engine import Transaction
+
+ROLES = ("user", "assistant", "system", "tool", "log")
+TRUSTS = ("user", "agent", "tool", "import")
+#: What a role's words are worth, unless somebody says otherwise.
+_TRUST = {"user": "user", "assistant": "agent", "system": "agent", "tool": "tool", "log": "agent"}
+#: How many exchanges `add_many` writes in one transaction: few enough to let others in between.
+BATCH = 500
 
 # What a session says or does is a sign of life, but only of one that is alive: a late hook must not revive it.
 _NEXT_SEQ = """
 UPDATE sessions
-SET last_seq = last_seq + 1,
+SET last_seq = last_seq + 1, turns = turns + :turn,
     heartbeat_at = CASE WHEN status = 'active' AND :alive = 1 THEN :now ELSE heartbeat_at END
 WHERE workspace = :workspace AND id = :session
 """
 _INSERT = """
-INSERT INTO exchanges (workspace, session_id, seq, role, content, created_at)
-SELECT workspace, id, last_seq, :role, :content, :now FROM sessions WHERE workspace = :workspace AND id = :session
-RETURNING id, seq
+INSERT INTO exchanges (workspace, session_id, seq, turn, role, content, trust, created_at)
+SELECT workspace, id, last_seq, CASE WHEN :turn = 1 THEN turns ELSE NULL END, :role, :content, :trust, :at
+FROM sessions WHERE workspace = :workspace AND id = :session
+RETURNING id, seq, turn
 """
+_PROJECT = "SELECT project FROM sessions WHERE workspace = :workspace AND id = :session"
+_COLUMNS = "id, session_id, seq, role, content, trust, created_at"
+_GET = "SELECT " + _COLUMNS + " FROM exchanges WHERE workspace = :workspace AND id = :id"
+_TURN_OF = "SELECT session_id, turn FROM exchanges WHERE workspace = :workspace AND id = :id"
+_RECENT = (
+    "SELECT "
+    + _COLUMNS
+    + """ FROM exchanges WHERE workspace = :workspace AND session_id = :session AND role <> 'log'
+ORDER BY seq DESC LIMIT :limit"""
+)
+_HISTORY = (
+    "SELECT "
+    + _COLUMNS
+    + """ FROM exchanges WHERE workspace = :workspace AND session_id = :session AND role <> 'log' ORDER BY seq"""
+)
+_AROUND = (
+    "SELECT "
+    + _COLUMNS
+    + """ FROM exchanges WHERE workspace = :workspace AND session_id = :session AND role <> 'log'
+  AND turn BETWEEN :first AND :last ORDER BY seq"""
+)
+_SINCE = (
+    "SELECT "
+    + _COLUMNS
+    + """ FROM exchanges WHERE workspace = :workspace AND role <> 'log' AND created_at >= :since
+ORDER BY created_at DESC, id DESC LIMIT :limit"""
+)
+_SESSION = "SELECT 1 FROM sessions WHERE workspace = :workspace AND id = :session"
+
+
+class Said(NamedTuple):
+    """An exchange that was checked and is ready to be written."""
+
+    session_id: str
+    role: str
+    content: str
+    trust: str
+    #: None: now.
+    at: str | None
+    #: None for a log, which waits in the backlog.
+    pieces: list[index.Piece] | None
+
+
+class Exchanges:
+    def __init__(self, scope: Scope) -> None:
+        self._engine = scope.engine
+        self._workspace = scope.workspace
+        self._backlog = backlog.Backlog(scope)
+
+    def add(
+        self,
+        session_id: str,
+        role: str,
+        content: str,
+        *,
+        created_at: str | None = None,
+        trust: str | None = None,
+        embed: bool = True,
+    ) -> int:
+        """Add what was said or done; its id. `embed=False` leaves its vector to the backlog."""
+        said = self._checked(session_id, role, content, created_at, trust)
+        vectors = self._backlog.vectors_of(said.pieces) if embed and said.pieces is not None else None
+        with self._engine.write() as tx:
+            id, _ = self._write(tx, said, tx.now(), vectors)
+        return id
+
+    def add_many(
+        self,
+        exchanges: Iterable[Mapping[str, str]],
+        *,
+        embed: bool = True,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Add many, each a mapping of `add`'s arguments, in batches of one transaction each; how many.
+
+        `progress` is called with the number written so far after each batch.
+        """
+        written = 0
+        batch: list[Said] = []
+        for given in exchanges:
+            batch.append(self._checked(**_arguments(given)))
+            if len(batch) == BATCH:
+                written = self._write_batch(batch, embed, written, progress)
+                batch = []
+        return self._write_batch(batch, embed, written, progress) if batch else written
+
+    def get(self, id: int) -> Exchange:
+        with self._engine.read() as tx:
+            row = tx.one(_GET, workspace=self._workspace, id=checks.whole(id, "exchange id", least=1))
+        if row is None:
+            raise self._unknown(id)
+        return Exchange(*row)
+
+    def recent(self, session_id: str, n: int = 10) -> list[Exchange]:
+        """The last turns of a session, oldest first."""
+        checks.whole(n, "n", least=1)
+        with self._engine.read() as tx:
+            self._require(tx, session_id)
+            rows = tx.all(_RECENT, workspace=self._workspace, session=session_id, limit=n)
+        return [Exchange(*row) for row in reversed(rows)]
+
+    def history(self, session_id: str) -> list[Exchange]:
+        """All turns of a session, oldest first."""
+        with self._engine.read() as tx:
+            self._require(tx, session_id)
+            return [Exchange(*row) for row in tx.all(_HISTORY, workspace=self._workspace, session=session_id)]
+
+    def around(self, id: int, n: int = 2) -> list[Exchange]:
+        """A turn with the n turns before and after it."""
+        checks.whole(n, "n", least=0)
+        with self._engine.read() as tx:
+            row = tx.one(_TURN_OF, workspace=self._workspace, id=checks.whole(id, "exchange id", least=1))
+            if row is None:
+                raise self._unknown(id)
+            session, turn = row
+            if turn is None:
+                raise InvalidInput(f"Exchange {id} is a log entry; only turns have turns around them.")
+            rows = tx.all(_AROUND, workspace=self._workspace, session=session, first=turn - n, last=turn + n)
+        return [Exchange(*found) for found in rows]
+
+    def timeline(self, since: str | None = None, limit: int = 50) -> list[Exchange]:
+        """Turns of all sessions, newest first; of the last week unless told otherwise."""
+        checks.whole(limit, "limit", least=1)
+        start = None if since is None else checks.moment(since, "since")
+        with self._engine.read() as tx:
+            start = start or later(tx.now(), -7 * 86_400)
+            return [Exchange(*row) for row in tx.all(_SINCE, workspace=self._workspace, since=start, limit=limit)]
+
+    def _checked(
+        self, session_id: str, role: str, content: str, created_at: str | None = None, trust: str | None = None
+    ) -> Said:
+        if role not in ROLES:
+            raise InvalidInput(f"role is {role!r}; it must be one of {', '.join(ROLES)}.")
+        if trust is not None and trust not in TRUSTS:
+            raise InvalidInput(f"trust is {trust!r}; it must be one of {', '.join(TRUSTS)}.")
+        checks.name(session_id, "session id")
+        checks.text(content, "content")
+        at = None if created_at is None else checks.moment(created_at, "created_at")
+        pieces = None if role == "log" else index.cut(content)
+        return Said(session_id, role, content, trust or _TRUST[role], at, pieces)
+
+    def _write_batch(self, batch: list[Said], embed: bool, written: int, progress: Callable[[int], None] | None) -> int:
+        vectors = self._backlog.vectors([said.pieces or [] for said in batch]) if embed else None
+        with self._engine.write() as tx:
+            now = tx.now()
+            for number, said in enumerate(batch):
+                self._write(tx, said, now, vectors[number] if vectors and said.role != "log" else None)
+        if progress:
+            progress(written + len(batch))
+        return written + len(batch)
+
+    def _write(self, tx: Transaction, said: Said, now: str, vectors: backlog.Vectors | None) -> tuple[int, int]:
+        return append(
+            tx,
+            self._workspace,
+            said.session_id,
+            said.role,
+            said.content,
+            now,
+            trust=said.trust,
+            at=said.at,
+            pieces=said.pieces,
+            vectors=vectors,
+        )
+
+    def _require(self, tx: Transaction, session_id: str) -> None:
+        checks.name(session_id, "session id")
+        if not tx.one(_SESSION, workspace=self._workspace, session=session_id):
+            raise SessionNotFound(f"There is no session {session_id!r} in workspace {self._workspace!r}.")
+
+    def _unknown(self, id: int) -> ExchangeNotFound:
+        return ExchangeNotFound(f"There is no exchange {id} in workspace {self._workspace!r}.")
 
 
 def append(
-    tx: Transaction, workspace: str, session: str, role: str, content: str, now: str, *, alive: bool = True
+    tx: Transaction,
+    workspace: str,
+    session: str,
+    role: str,
+    content: str,
+    now: str,
+    *,
+    alive: bool = True,
+    trust: str | None = None,
+    at: str | None = None,
+    pieces: list[index.Piece] | None = None,
+    vectors: backlog.Vectors | None = None,
 ) -> tuple[int, int]:
     """Add one exchange; its id and its `seq`. `alive=False` when somebody else wrote it about the session."""
-    if not tx.run(_NEXT_SEQ, workspace=workspace, session=session, now=now, alive=int(alive)):
+    is_turn = int(role != "log")
+    if not tx.run(_NEXT_SEQ, workspace=workspace, session=session, now=now, alive=int(alive), turn=is_turn):
         raise SessionNotFound(f"There is no session {session!r} in workspace {workspace!r}.")
-    id: int
-    seq: int
-    ((id, seq),) = tx.all(_INSERT, workspace=workspace, session=session, role=role, content=content, now=now)
+    ((id, seq, turn),) = tx.all(
+        _INSERT,
+        workspace=workspace,
+        session=session,
+        turn=is_turn,
+        role=role,
+        content=content,
+        trust=trust or _TRUST[role],
+        at=at or now,
+    )
     tx.note(workspace, "exchange", id)
+    if pieces is None:
+        backlog.wait(tx, workspace, "exchange", id)
+    else:
+        project = tx.all(_PROJECT, workspace=workspace, session=session)[0][0]
+        entry = index.Entry("turns", "exchange", id, role, session, project, turn, at or now, pieces)
+        backlog.place(tx, workspace, entry, vectors)
     return id, seq
+
+
+def _arguments(given: Mapping[str, str]) -> dict[str, str]:
+    unknown = given.keys() - {"session_id", "role", "content", "created_at", "trust"}
+    if unknown:
+        raise InvalidInput(f"An exchange has no {', '.join(sorted(unknown))}.")
+    missing = {"session_id", "role", "content"} - given.keys()
+    if missing:
+        raise InvalidInput(f"An exchange needs {', '.join(sorted(missing))}.")
+    return dict(given)

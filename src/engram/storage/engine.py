@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, LiteralString
 
@@ -29,12 +29,17 @@ Row = tuple[Any, ...]
 class Transaction(ABC):
     """One unit of work on one connection."""
 
+    #: What this process remembers about the store; see `Engine.memo`.
+    memo: dict[str, Any]
+
     def __init__(self, *, writable: bool) -> None:
         self.writable = writable
         #: Feed entries (workspace, what, id) of this transaction, in order, each once.
         self.notes: dict[tuple[str, str, str], None] = {}
         #: Run right before the commit; one that raises rolls everything back.
         self.checks: list[Callable[[], None]] = []
+        #: Run right after the commit, for what a process remembers about the store; must not fail.
+        self.afterwards: list[Callable[[], None]] = []
 
     @abstractmethod
     def all(self, sql: LiteralString, **values: object) -> list[Row]:
@@ -43,6 +48,10 @@ class Transaction(ABC):
     @abstractmethod
     def run(self, sql: LiteralString, **values: object) -> int:
         """Run a statement that returns no rows; how many rows it changed."""
+
+    @abstractmethod
+    def many(self, sql: LiteralString, values: Sequence[Mapping[str, object]]) -> None:
+        """Run a statement that returns no rows once for each set of values."""
 
     @abstractmethod
     def now(self) -> str:
@@ -74,6 +83,8 @@ class Engine(ABC):
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
+        #: What this process remembers about the store, by who remembers it; a forked child begins anew.
+        self.memo: dict[str, Any] = {}
         self._pid = os.getpid()
         self._local = threading.local()
 
@@ -92,6 +103,7 @@ class Engine(ABC):
             return
         pid = os.getpid()
         with self._writing(patient) as transaction:
+            transaction.memo = self.memo
             self._local.transaction = transaction
             try:
                 yield transaction
@@ -104,6 +116,8 @@ class Engine(ABC):
                     check()
             finally:
                 self._local.transaction = None
+        for afterwards in transaction.afterwards:
+            afterwards()
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
@@ -114,6 +128,7 @@ class Engine(ABC):
                 yield outer
             return
         with self._reading() as transaction:
+            transaction.memo = self.memo
             self._local.transaction = transaction
             try:
                 yield transaction
@@ -151,12 +166,13 @@ class Engine(ABC):
         if self._pid != os.getpid():
             self._pid = os.getpid()
             self._local = threading.local()
+            self.memo = {}
             self._after_fork()
         return getattr(self._local, "transaction", None)
 
     @contextmanager
     def _nested(self, outer: Transaction) -> Iterator[None]:
-        notes, checks = len(outer.notes), len(outer.checks)
+        notes, checks, afterwards = len(outer.notes), len(outer.checks), len(outer.afterwards)
         try:
             with self._translated(), outer.savepoint():
                 yield
@@ -164,4 +180,5 @@ class Engine(ABC):
             for late in list(outer.notes)[notes:]:
                 del outer.notes[late]
             del outer.checks[checks:]
+            del outer.afterwards[afterwards:]
             raise

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, LiteralString
 
@@ -70,6 +70,10 @@ class PostgresTransaction(Transaction):
 
     def run(self, sql: LiteralString, **values: object) -> int:
         return self.connection.execute(driver_sql(sql), values).rowcount
+
+    def many(self, sql: LiteralString, values: Sequence[Mapping[str, object]]) -> None:
+        with self.connection.cursor() as cursor:
+            cursor.executemany(driver_sql(sql), values)
 
     def now(self) -> str:
         row = self.connection.execute(_NOW).fetchone()

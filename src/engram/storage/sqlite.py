@@ -14,7 +14,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import LiteralString
 
@@ -62,6 +62,10 @@ class SqliteTransaction(Transaction):
         self.require_alive()
         self.connection.execute(sql, values)
         return self.connection.changes()
+
+    def many(self, sql: LiteralString, values: Sequence[Mapping[str, object]]) -> None:
+        self.require_alive()
+        self.connection.executemany(sql, values)
 
     def now(self) -> str:
         return self._clock.now()

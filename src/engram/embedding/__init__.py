@@ -1,0 +1,68 @@
+"""Texts to vectors: one protocol, one module per provider.
+
+`load` gives an embedder by the user's choice without loading a model: that happens when it first has to embed
+something. Importing this package imports no numpy, so a hook or a handshake may do it.
+
+A vector is stored with its embedder's name, because vectors of two models have nothing to say to each other. Whatever
+changes the vectors of a provider must therefore change its name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from .. import checks
+from ..errors import InvalidInput
+from .protocol import Embedder, TokenEmbedder, TokenVectors
+
+__all__ = ["Embedder", "TokenEmbedder", "TokenVectors", "load"]
+
+DEFAULT = "static"
+DEFAULT_OPENAI_MODEL = "text-embedding-3-small"
+OPENAI_MODEL_VARIABLE = "ENGRAM_OPENAI_EMBEDDING_MODEL"
+
+
+def load(choice: str = DEFAULT) -> Embedder | None:
+    """The embedder of that name, the same one for the whole process; None for "none", which means words only."""
+    provider, _, model = choice.partition(":")
+    if choice == "none":
+        return None
+    if provider == "openai":
+        model = checks.name(model if ":" in choice else _openai_model(), "the model of the openai embedder")
+        return _once(f"openai:{model}", lambda: _openai(model))
+    if choice == "static":
+        return _once(choice, _static)
+    if choice == "minilm":
+        return _once(choice, _minilm)
+    raise InvalidInput(f"There is no embedder {choice!r}. Known are: static, minilm, openai, openai:<model>, none.")
+
+
+_loaded: dict[str, Embedder] = {}
+
+
+def _once(key: str, make: Callable[[], Embedder]) -> Embedder:
+    # Two threads may both make one, which costs nothing before its model is loaded; setdefault keeps the first.
+    return _loaded.get(key) or _loaded.setdefault(key, make())
+
+
+def _openai_model() -> str:
+    return os.environ.get(OPENAI_MODEL_VARIABLE) or DEFAULT_OPENAI_MODEL
+
+
+def _static() -> Embedder:
+    from .static import StaticEmbedder
+
+    return StaticEmbedder()
+
+
+def _minilm() -> Embedder:
+    from .minilm import MiniLMEmbedder
+
+    return MiniLMEmbedder()
+
+
+def _openai(model: str) -> Embedder:
+    from .openai import OpenAIEmbedder
+
+    return OpenAIEmbedder(model)

@@ -1,0 +1,68 @@
+"""Files that are made once and kept for the next process, in a folder that may be emptied at any time.
+
+A file's name ends in the hash of its content, so a damaged or half-written one is never used. A folder that cannot be
+read or written costs time, nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+
+FOLDER_VARIABLE = "ENGRAM_CACHE_DIR"
+
+
+def folder() -> str:
+    chosen = os.environ.get(FOLDER_VARIABLE)
+    if chosen:
+        return chosen
+    import platformdirs
+
+    return platformdirs.user_cache_dir("engram", appauthor=False)
+
+
+def kept(name: str, make: Callable[[], bytes]) -> bytes:
+    """What was made under this name before, or else what `make` gives now."""
+    content = _read(name)
+    if content is None:
+        content = make()
+        with suppress(OSError):
+            _write(name, content)
+    return content
+
+
+def _read(name: str) -> bytes | None:
+    try:
+        candidates = [file for file in sorted(os.listdir(folder())) if file.startswith(f"{name}-")]
+    except OSError:
+        return None
+    for file in candidates:
+        path = os.path.join(folder(), file)
+        with suppress(OSError):
+            with open(path, "rb") as opened:
+                content = opened.read()
+            if file == _file_name(name, content):
+                return content
+            os.unlink(path)
+    return None
+
+
+def _write(name: str, content: bytes) -> None:
+    place = folder()
+    os.makedirs(place, mode=0o700, exist_ok=True)
+    handle, draft = tempfile.mkstemp(prefix=f".{name}-", dir=place)
+    try:
+        with open(handle, "wb") as opened:
+            opened.write(content)
+        os.replace(draft, os.path.join(place, _file_name(name, content)))
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(draft)
+        raise
+
+
+def _file_name(name: str, content: bytes) -> str:
+    return f"{name}-{hashlib.sha256(content).hexdigest()}"

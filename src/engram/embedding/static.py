@@ -1,0 +1,113 @@
+"""WordLlama's table of word vectors: no network, no transformer, a few hundredths of a millisecond a text.
+
+A text is the mean of its tokens' vectors. That knows neither order nor context, but costs little enough to run on
+every turn that is written. The table comes inside the package `wordllama`, whose own loader looks for its tokenizer
+in a folder it does not ship (0.4.0) and then on the network.
+
+The table is mapped from its file, where it has 16 bits a number. Widening all of it would cost every process a tenth
+of a second and 32 MB, and most processes embed one query; so a row is widened when it is first used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ..errors import EmbedderFailed
+from .lazy import Lazy
+from .packages import folder, need, tensors
+from .protocol import TokenVectors
+from .rows import checked, unit
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from tokenizers import Tokenizer
+
+    from .protocol import Vectors
+
+    Ids = npt.NDArray[np.int32]
+
+_MODEL = "l2_supercat_256"
+_WORDS = 32_000
+_DIMS = 256
+_INSTALL = "pip install 'wordllama>=0.4,<0.5'"
+_TENSOR = "embedding.weight"
+#: Where releases of the package have kept the tokenizer.
+_TOKENIZERS = ("tokenizers", "tokenizer")
+#: `<unk>`, `<s>` and `</s>`; a text can only hold them by spelling them out.
+_SPECIAL = 3
+#: What a mean over more than this could add is lost in it anyway.
+_LONGEST = 100_000
+#: Texts tokenized at once; more would only take memory.
+_BATCH = 256
+
+
+class _Table:
+    """The vectors by token, widened to 32 bits where they have been used."""
+
+    def __init__(self, mapped: npt.NDArray[np.float16]) -> None:
+        self._mapped = mapped
+        # The system gives memory to the rows that are written, not to the others.
+        self._wide = np.empty(mapped.shape, np.float32)
+        self._widened = np.zeros(len(mapped), np.bool_)
+
+    def rows(self, ids: Ids) -> Vectors:
+        new = ids[~self._widened[ids]]
+        if new.size:
+            # Two threads may both do it, with the same result; the mark comes last.
+            self._wide[new] = self._mapped[new]
+            self._widened[new] = True
+        return self._wide[ids]
+
+
+class _Model(NamedTuple):
+    tokenizer: Tokenizer
+    table: _Table
+
+
+class StaticEmbedder:
+    name = f"static:{_MODEL}"
+    dims = _DIMS
+
+    def __init__(self) -> None:
+        need("static", ("wordllama", "tokenizers"), _INSTALL)
+        self._model = Lazy(_load)
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        table = self._model().table
+        rows = np.zeros((len(texts), _DIMS), np.float32)
+        for row, ids in zip(rows, self._ids(texts), strict=True):
+            table.rows(ids).sum(axis=0, out=row)
+        return unit(rows)
+
+    def tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
+        table = self._model().table
+        return [TokenVectors(ids, unit(table.rows(ids))) for ids in self._ids(texts)]
+
+    def _ids(self, texts: Sequence[str]) -> Iterator[Ids]:
+        tokenizer = self._model().tokenizer
+        # A text of spaces has a token for them, but nothing to say.
+        usable = [text if text.strip() else "" for text in checked(texts, _LONGEST)]
+        for start in range(0, len(usable), _BATCH):
+            batch = usable[start : start + _BATCH]
+            for encoding in tokenizer.encode_batch_fast(batch, add_special_tokens=False):
+                ids = np.array(encoding.ids, np.int32)
+                yield ids[ids >= _SPECIAL]
+
+
+def _load() -> _Model:
+    from tokenizers import Tokenizer
+
+    package = folder("wordllama")
+    candidates = [os.path.join(package, name, "l2_supercat_tokenizer_config.json") for name in _TOKENIZERS]
+    tokenizer = next(filter(os.path.isfile, candidates), None)
+    if tokenizer is None:
+        raise EmbedderFailed(f"wordllama has no tokenizer at {candidates[0]}: {_INSTALL}")
+    path = os.path.join(package, "weights", f"{_MODEL}.safetensors")
+    table = tensors(path).get(_TENSOR)
+    if table is None or table.dtype != np.float16 or table.shape != (_WORDS, _DIMS):
+        raise EmbedderFailed(f"{path} does not hold the table that Engram knows: {_INSTALL}")
+    return _Model(Tokenizer.from_file(tokenizer), _Table(table))

@@ -1,0 +1,238 @@
+"""What is still to be indexed, and the vectors that are made at once.
+
+A process that may load a model embeds what it writes in the same call, before its transaction begins: no transaction is
+ever held open during an embedding. What was written by a process that may not (a hook), and all logs, wait in the
+backlog. Any process with a model works it off in bounded steps: it takes some for a while, embeds them, and writes the
+vectors and removes the entries in one transaction. A worker that dies loses what it took after a minute, and nothing is
+lost or done twice, because an entry's removal and its vectors are one step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..clock import later
+from ..errors import EmbedderFailed, MissingExtra
+from . import index
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..embedding import Embedder
+    from ..scope import Scope
+    from ..storage.engine import Row, Transaction
+
+#: How many entries are taken at once: a bounded step, whatever their length.
+STEP = 64
+#: Seconds after which what a worker took is anybody's again.
+_TAKEN_FOR = 60.0
+_FREE = "0000"
+
+_WAIT = """
+INSERT INTO backlog (workspace, kind, ref, taken_until) VALUES (:workspace, :kind, :ref, :free)
+ON CONFLICT (kind, ref) DO NOTHING
+"""
+_TAKE = """
+UPDATE backlog SET taken_until = :until
+WHERE id IN (SELECT id FROM backlog WHERE workspace = :workspace AND taken_until <= :now ORDER BY id LIMIT :limit)
+  AND taken_until <= :now
+RETURNING id, kind, ref
+"""
+_DONE = "DELETE FROM backlog WHERE workspace = :workspace AND id = :id"
+_RELEASE = "UPDATE backlog SET taken_until = :free WHERE workspace = :workspace AND id = :id"
+_FORGET = "DELETE FROM backlog WHERE workspace = :workspace AND kind = :kind AND ref = :ref"
+_COUNT = "SELECT COUNT(*) FROM backlog WHERE workspace = :workspace"
+_EXCHANGE = """
+SELECT e.session_id, e.role, e.content, e.turn, e.created_at, s.project
+FROM exchanges e JOIN sessions s ON s.workspace = e.workspace AND s.id = e.session_id
+WHERE e.workspace = :workspace AND e.id = :id
+"""
+_MEMORY = "SELECT content FROM memories WHERE workspace = :workspace AND id = :id"
+_ITEMS = "SELECT id FROM items WHERE workspace = :workspace AND kind = :kind AND ref = :ref ORDER BY piece"
+_ADD_VECTOR = """
+INSERT INTO vectors (item, model, vector) VALUES (:item, :model, :vector) ON CONFLICT (item, model) DO NOTHING
+"""
+MODEL = "SELECT model FROM models WHERE workspace = :workspace"
+_CHOOSE = "INSERT INTO models (workspace, model) VALUES (:workspace, :model) ON CONFLICT (workspace) DO NOTHING"
+
+
+class Vectors(NamedTuple):
+    """The vectors of one thing's pieces, as they are stored."""
+
+    model: str
+    rows: list[bytes]
+
+
+class _Taken(NamedTuple):
+    id: int
+    kind: str
+    ref: int
+    #: None when it was forgotten in the meantime.
+    entry: index.Entry | None
+
+
+class Backlog:
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._engine = scope.engine
+        self._workspace = scope.workspace
+
+    def embedder(self) -> Embedder | None:
+        """The model this process uses, loaded on first use; None when there is none."""
+        from ..embedding import load
+
+        return load(self._scope.config.embedder)
+
+    def vectors(self, texts: Sequence[list[index.Piece]]) -> list[Vectors] | None:
+        """The vectors of several things' pieces, made in one go; None when that cannot be done now.
+
+        What is written must not be lost because a model cannot be had: it then waits in the backlog.
+        """
+        try:
+            embedder = self.embedder()
+            return None if embedder is None else embed(embedder, texts)
+        except (EmbedderFailed, MissingExtra) as error:
+            import logging
+
+            logging.getLogger("engram.embedding").warning("left to the backlog: %s", error)
+            return None
+
+    def vectors_of(self, pieces: list[index.Piece]) -> Vectors | None:
+        """The vectors of one thing's pieces; None without a model."""
+        made = self.vectors([pieces])
+        return made[0] if made else None
+
+    def size(self) -> int:
+        """How many things wait."""
+        with self._engine.read() as tx:
+            count: int = tx.all(_COUNT, workspace=self._workspace)[0][0]
+        return count
+
+    def work(self, limit: int | None = None, progress: Callable[[int], None] | None = None) -> int:
+        """Work off what waits, at most `limit` things; how many were done.
+
+        Without a model only the words of logs can be indexed; the rest goes on waiting.
+        """
+        done = 0
+        left: list[_Taken] = []
+        try:
+            while limit is None or done + len(left) < limit:
+                taken = self._take(STEP if limit is None else min(STEP, limit - done - len(left)))
+                if not taken:
+                    break
+                vectors = self.vectors([each.entry.pieces if each.entry else [] for each in taken])
+                undone = self._finish(taken, vectors)
+                left += undone
+                done += len(taken) - len(undone)
+                if progress:
+                    progress(done)
+        finally:
+            self._release(left)
+        return done
+
+    def _take(self, limit: int) -> list[_Taken]:
+        with self._engine.write() as tx:
+            now = tx.now()
+            rows = tx.all(_TAKE, workspace=self._workspace, now=now, until=later(now, _TAKEN_FOR), limit=limit)
+        with self._engine.read() as tx:
+            return [_Taken(id, kind, ref, self._entry(tx, kind, ref)) for id, kind, ref in sorted(rows)]
+
+    def _release(self, taken: list[_Taken]) -> None:
+        if taken:
+            with self._engine.write() as tx:
+                for each in taken:
+                    tx.run(_RELEASE, workspace=self._workspace, id=each.id, free=_FREE)
+
+    def _entry(self, tx: Transaction, kind: str, ref: int) -> index.Entry | None:
+        """What waits, as it is now."""
+        if kind == "memory":
+            row = tx.one(_MEMORY, workspace=self._workspace, id=ref)
+            if row is None:
+                return None
+            # A memory is on its shelf already; only its text matters here.
+            return index.Entry("", kind, ref, "", None, None, None, "", index.cut(row[0]))
+        row = tx.one(_EXCHANGE, workspace=self._workspace, id=ref)
+        if row is None:
+            return None
+        session, role, content, turn, at, project = row
+        shelf = "logs" if turn is None else "turns"
+        return index.Entry(shelf, kind, ref, role, session, project, turn, at, index.cut(content))
+
+    def _finish(self, taken: list[_Taken], vectors: list[Vectors] | None) -> list[_Taken]:
+        """Write what was made of each; those that have to go on waiting."""
+        waiting = []
+        with self._engine.write() as tx:
+            for number, each in enumerate(taken):
+                entry = self._entry(tx, each.kind, each.ref)
+                if entry is None:
+                    tx.run(_DONE, workspace=self._workspace, id=each.id)
+                    continue
+                items = self._items(tx, entry)
+                # A text that was changed while it was being embedded waits for its turn again.
+                fits = vectors is not None and entry == each.entry
+                if not fits or not self._complete(tx, each, items, vectors[number]):  # type: ignore[index]
+                    waiting.append(each)
+        return waiting
+
+    def _items(self, tx: Transaction, entry: index.Entry) -> list[int]:
+        """The numbers of a thing's pieces; a log is put on its shelf only now."""
+        rows = tx.all(_ITEMS, workspace=self._workspace, kind=entry.kind, ref=entry.ref)
+        if not rows and entry.shelf:
+            return [item for item, _ in index.add(tx, self._workspace, [entry])]
+        return [row[0] for row in rows]
+
+    def _complete(self, tx: Transaction, each: _Taken, items: list[int], vectors: Vectors) -> bool:
+        """Keep the vectors and take the thing off the backlog; whoever removes its entry writes them."""
+        if _model(tx, self._workspace, vectors.model) != vectors.model:
+            return False
+        if tx.run(_DONE, workspace=self._workspace, id=each.id) and len(items) == len(vectors.rows):
+            _store(tx, self._workspace, items, vectors)
+            tx.note(self._workspace, each.kind, each.ref)
+        return True
+
+
+def embed(embedder: Embedder, texts: Sequence[list[index.Piece]]) -> list[Vectors]:
+    from ..embedding.quantise import to_int8
+
+    flat = [piece.text for pieces in texts for piece in pieces]
+    if not flat:
+        return [Vectors(embedder.name, []) for _ in texts]
+    rows = iter(to_int8(embedder.embed(flat)))
+    return [Vectors(embedder.name, [next(rows).tobytes() for _ in pieces]) for pieces in texts]
+
+
+def wait(tx: Transaction, workspace: str, kind: str, ref: int) -> None:
+    """Leave the rest to whoever works off the backlog."""
+    tx.run(_WAIT, workspace=workspace, kind=kind, ref=ref, free=_FREE)
+
+
+def withdraw(tx: Transaction, workspace: str, kind: str, ref: int) -> None:
+    tx.run(_FORGET, workspace=workspace, kind=kind, ref=ref)
+
+
+def place(tx: Transaction, workspace: str, entry: index.Entry, vectors: Vectors | None) -> None:
+    """Put a thing on its shelf, with its vectors if they fit what the workspace is searched with."""
+    items = [item for item, _ in index.add(tx, workspace, [entry])]
+    if vectors is None or not _store(tx, workspace, items, vectors):
+        wait(tx, workspace, entry.kind, entry.ref)
+
+
+def _store(tx: Transaction, workspace: str, items: list[int], vectors: Vectors) -> bool:
+    """Keep the vectors; False when the workspace is searched with another model's."""
+    if _model(tx, workspace, vectors.model) != vectors.model:
+        return False
+    rows = zip(items, vectors.rows, strict=True)
+    tx.many(_ADD_VECTOR, [{"item": item, "model": vectors.model, "vector": row} for item, row in rows])
+    return True
+
+
+def _model(tx: Transaction, workspace: str, wanted: str) -> str:
+    """The model a workspace is searched with; the first one to write chooses it."""
+    known: dict[str, str] = tx.memo.setdefault("models", {})
+    if workspace in known:
+        return known[workspace]
+    tx.run(_CHOOSE, workspace=workspace, model=wanted)
+    row: Row = tx.all(MODEL, workspace=workspace)[0]
+    model: str = row[0]
+    tx.afterwards.append(lambda: known.update({workspace: model}))
+    return model

@@ -1,0 +1,212 @@
+"""The word index: who is on which shelf, and which words they have.
+
+A shelf is what is searched together: turns, memories, and apart from them logs, gists, eras, digests and the archive,
+so that default recall never pays for what it does not look at. Statistics are per workspace and shelf.
+
+Numbers of terms are remembered by the process, because looking fifteen of them up for every turn would cost more than
+the turn. A number is remembered only once its transaction has committed, and all of a shelf's are dropped when its
+generation has changed, which is what removing a term does.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from .places import CHUNK, padded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..storage.engine import Transaction
+
+#: Longer contents are cut into pieces of about this many characters for the indexes, overlapping a little, so that
+#: a long text is found by its best part.
+PIECE = 800
+OVERLAP = 120
+
+_COUNT_IN = """
+INSERT INTO shelves (workspace, shelf, items, length, generation) VALUES (:workspace, :shelf, :items, :length, 0)
+ON CONFLICT (workspace, shelf) DO UPDATE SET items = shelves.items + :items, length = shelves.length + :length
+RETURNING generation
+"""
+_COUNT_OUT = """
+UPDATE shelves SET items = items - :items, length = length - :length, generation = generation + :gone
+WHERE workspace = :workspace AND shelf = :shelf
+"""
+_FIND_TERMS = "SELECT term, id FROM terms WHERE workspace = :workspace AND shelf = :shelf AND term IN (" + CHUNK + ")"
+_ADD_TERM = """
+INSERT INTO terms (workspace, shelf, term) VALUES (:workspace, :shelf, :term)
+ON CONFLICT (workspace, shelf, term) DO NOTHING
+RETURNING id
+"""
+_ADD_ITEM = """
+INSERT INTO items (workspace, shelf, kind, ref, piece, label, session_id, project, turn, at, length, terms)
+VALUES (:workspace, :shelf, :kind, :ref, :piece, :label, :session_id, :project, :turn, :at, :length, :terms)
+RETURNING id
+"""
+_ADD_POSTING = "INSERT INTO postings (term, item, tf, length) VALUES (:term, :item, :tf, :length)"
+_ITEMS_OF = """
+SELECT id, shelf, length, terms FROM items WHERE workspace = :workspace AND kind = :kind AND ref = :ref
+"""
+_REMOVE_POSTING = "DELETE FROM postings WHERE term = :term AND item = :item"
+_REMOVE_ITEM = "DELETE FROM items WHERE workspace = :workspace AND id = :item"
+_REMOVE_VECTORS = "DELETE FROM vectors WHERE item = :item"
+_REMOVE_UNUSED_TERM = """
+DELETE FROM terms
+WHERE workspace = :workspace AND id = :term AND NOT EXISTS (SELECT 1 FROM postings WHERE postings.term = terms.id)
+"""
+
+
+class Piece(NamedTuple):
+    """A part of a text as the index sees it."""
+
+    start: int
+    text: str
+    #: How often each word occurs.
+    counts: Counter[str]
+
+
+class Entry(NamedTuple):
+    """What is to be indexed, and what recall may filter it by."""
+
+    shelf: str
+    #: `exchange` or `memory`.
+    kind: str
+    ref: int
+    label: str
+    session_id: str | None
+    project: str | None
+    turn: int | None
+    at: str
+    pieces: list[Piece]
+
+
+def cut(text: str) -> list[Piece]:
+    """The pieces of a text with their words; needs no store, so it is done before a transaction begins."""
+    # Imported here: a situation report comes past this module without ever cutting a text.
+    from . import words
+
+    return [Piece(start, part, Counter(words.terms(part))) for start, part in parts(text)]
+
+
+def add(tx: Transaction, workspace: str, entries: Iterable[Entry]) -> list[tuple[int, Piece]]:
+    """Put entries on their shelves; the number of each piece's item."""
+    placed: list[tuple[int, Piece]] = []
+    shelves: dict[str, list[Entry]] = {}
+    for entry in entries:
+        shelves.setdefault(entry.shelf, []).append(entry)
+    # In order of name, as everybody does it: two writers must not wait for each other's shelves crosswise.
+    for shelf, group in sorted(shelves.items()):
+        placed += _add_to_shelf(tx, workspace, shelf, group)
+    return placed
+
+
+def remove(tx: Transaction, workspace: str, kind: str, ref: int) -> None:
+    """Take a thing out of the index: postings, vectors, and words that nothing else has."""
+    for item, shelf, length, packed in tx.all(_ITEMS_OF, workspace=workspace, kind=kind, ref=ref):
+        numbers = unpack(packed)
+        tx.many(_REMOVE_POSTING, [{"term": term, "item": item} for term in numbers])
+        tx.run(_REMOVE_VECTORS, item=item)
+        tx.run(_REMOVE_ITEM, workspace=workspace, item=item)
+        gone = sum(tx.run(_REMOVE_UNUSED_TERM, workspace=workspace, term=term) for term in numbers)
+        tx.run(_COUNT_OUT, workspace=workspace, shelf=shelf, items=1, length=length, gone=min(gone, 1))
+
+
+def pack(numbers: Iterable[int]) -> bytes:
+    return array("q", numbers).tobytes()
+
+
+def unpack(packed: bytes) -> list[int]:
+    numbers = array("q")
+    numbers.frombytes(bytes(packed))
+    return numbers.tolist()
+
+
+def _add_to_shelf(tx: Transaction, workspace: str, shelf: str, entries: list[Entry]) -> list[tuple[int, Piece]]:
+    pieces = [(entry, number, piece) for entry in entries for number, piece in enumerate(entry.pieces)]
+    lengths = [piece.counts.total() for _, _, piece in pieces]
+    counted = tx.all(_COUNT_IN, workspace=workspace, shelf=shelf, items=len(pieces), length=sum(lengths))
+    wanted = sorted({term for _, _, piece in pieces for term in piece.counts})
+    numbers = _numbers(tx, workspace, shelf, counted[0][0], wanted)
+    placed = []
+    postings: list[dict[str, object]] = []
+    for (entry, place, piece), length in zip(pieces, lengths, strict=True):
+        made = tx.all(
+            _ADD_ITEM,
+            workspace=workspace,
+            shelf=shelf,
+            kind=entry.kind,
+            ref=entry.ref,
+            piece=place,
+            label=entry.label,
+            session_id=entry.session_id,
+            project=entry.project,
+            turn=entry.turn,
+            at=entry.at,
+            length=length,
+            terms=pack(numbers[term] for term in piece.counts),
+        )
+        item: int = made[0][0]
+        placed.append((item, piece))
+        postings += [
+            {"term": numbers[term], "item": item, "tf": tf, "length": length} for term, tf in piece.counts.items()
+        ]
+    if postings:
+        tx.many(_ADD_POSTING, postings)
+    return placed
+
+
+def _numbers(tx: Transaction, workspace: str, shelf: str, generation: int, wanted: list[str]) -> dict[str, int]:
+    """The number of each term, made where there is none yet."""
+    known = _remembered(tx, workspace, shelf, generation)
+    found = {term: known[term] for term in wanted if term in known}
+    missing = [term for term in wanted if term not in found]
+    fresh = find(tx, workspace, shelf, missing)
+    for term in missing:
+        if term not in fresh:
+            fresh[term] = _new_number(tx, workspace, shelf, term)
+    if fresh:
+        tx.afterwards.append(lambda: known.update(fresh))
+    return {**found, **fresh}
+
+
+def _remembered(tx: Transaction, workspace: str, shelf: str, generation: int) -> dict[str, int]:
+    """The numbers this process knows of a shelf; an empty dictionary to fill when its generation has changed."""
+    known: dict[tuple[str, str], tuple[int, dict[str, int]]] = tx.memo.setdefault("terms", {})
+    if known.get((workspace, shelf), (None, None))[0] != generation:
+        known[workspace, shelf] = (generation, {})
+    return known[workspace, shelf][1]
+
+
+def find(tx: Transaction, workspace: str, shelf: str, terms: list[str]) -> dict[str, int]:
+    """The numbers of those terms that the shelf has."""
+    found: dict[str, int] = {}
+    for some in padded(terms):
+        found.update(tx.all(_FIND_TERMS, workspace=workspace, shelf=shelf, **some))
+    return found
+
+
+def _new_number(tx: Transaction, workspace: str, shelf: str, term: str) -> int:
+    made = tx.one(_ADD_TERM, workspace=workspace, shelf=shelf, term=term)
+    # Another writer may have been faster; then its row is there to be found now.
+    number: int = made[0] if made else find(tx, workspace, shelf, [term])[term]
+    return number
+
+
+def parts(text: str) -> Iterable[tuple[int, str]]:
+    """A short text whole; a long one in overlapping parts that end at a space where there is one."""
+    if len(text) <= PIECE * 5 // 4:
+        yield 0, text
+        return
+    start = 0
+    while True:
+        end = start + PIECE
+        if end >= len(text):
+            yield start, text[start:]
+            return
+        space = text.rfind(" ", start + PIECE // 2, end)
+        end = space if space > 0 else end
+        yield start, text[start:end]
+        start = end - OVERLAP

@@ -1,0 +1,471 @@
+"""Memories: things worth knowing, said once however often they are said.
+
+The same content again, within a workspace, kind and key, reinforces the memory instead of doubling it. Another content
+under the same kind and key supersedes: the new one takes the old one's place, and the old one stays readable and
+searchable in the archive. Every edit keeps the state before it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from .. import checks
+from ..errors import ExchangeNotFound, InvalidInput, MemoryNotFound, SessionNotFound, StoreBusy, StoreError
+from ..records import Memory, MemoryEdit
+from . import backlog, index
+from .exchanges import TRUSTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..scope import Scope
+    from ..storage.engine import Row, Transaction
+
+#: Kinds with a shelf of their own, which recall looks at only when it is told to.
+SHELVES = {"gist": "gists", "era": "eras", "digest": "digests"}
+_NO_LIMIT = 9_000_000_000_000_000_000
+MAX_TAGS = 50
+
+_COLUMNS = (
+    "id, kind, key, content, version, importance, pinned, trust, status, superseded_by, session_id, project, data, "
+    "reinforced, recalled, recalled_at, expires_at, created_at, updated_at"
+)
+_GET = "SELECT " + _COLUMNS + " FROM memories WHERE workspace = :workspace AND id = :id"
+_SAME = """
+SELECT id FROM memories
+WHERE workspace = :workspace AND kind = :kind AND hash = :hash AND status = 'active'
+  AND COALESCE(key, '') = COALESCE(CAST(:key AS TEXT), '')
+"""
+_SAME_AS = """
+SELECT o.id FROM memories m JOIN memories o
+  ON o.workspace = m.workspace AND o.kind = m.kind AND o.hash = m.hash AND o.status = 'active' AND o.id <> m.id
+WHERE m.workspace = :workspace AND m.id = :id AND m.key IS NULL AND o.key IS NULL
+"""
+_SAME_KEY = """
+SELECT id FROM memories WHERE workspace = :workspace AND kind = :kind AND key = :key AND status = 'active'
+"""
+_INSERT = """
+INSERT INTO memories (workspace, kind, key, content, hash, version, importance, pinned, trust, status, session_id,
+                      project, data, reinforced, recalled, expires_at, created_at, updated_at)
+VALUES (:workspace, :kind, :key, :content, :hash, 1, :importance, :pinned, :trust, 'active', :session_id,
+        :project, :data, 0, 0, :expires_at, :now, :now)
+RETURNING id
+"""
+_REINFORCE = """
+UPDATE memories
+SET reinforced = reinforced + 1, updated_at = :now, expires_at = :expires_at,
+    importance = CASE WHEN importance < :importance THEN :importance ELSE importance END,
+    pinned = CASE WHEN :pinned = 1 THEN 1 ELSE pinned END
+WHERE workspace = :workspace AND id = :id
+"""
+_RETIRE = """
+UPDATE memories SET status = :status, superseded_by = :by, updated_at = :now WHERE workspace = :workspace AND id = :id
+"""
+_REVIVE = """
+UPDATE memories SET status = 'active', superseded_by = NULL, updated_at = :now WHERE workspace = :workspace AND id = :id
+"""
+_EDIT = """
+UPDATE memories
+SET content = :content, hash = :hash, version = :version, importance = :importance, pinned = :pinned,
+    expires_at = :expires_at, updated_at = :now
+WHERE workspace = :workspace AND id = :id
+"""
+_ADD_VERSION = """
+INSERT INTO memory_versions (memory_id, version, content, reason, actor, created_at)
+VALUES (:id, :version, :content, :reason, :actor, :now)
+"""
+_VERSIONS = """
+SELECT version, content, reason, actor, created_at FROM memory_versions WHERE memory_id = :id ORDER BY version DESC
+"""
+_TAGS = "SELECT tag FROM memory_tags WHERE workspace = :workspace AND memory_id = :id ORDER BY tag"
+_ADD_TAG = """
+INSERT INTO memory_tags (workspace, tag, memory_id) VALUES (:workspace, :tag, :id)
+ON CONFLICT (memory_id, tag) DO NOTHING
+"""
+_DROP_TAGS = "DELETE FROM memory_tags WHERE workspace = :workspace AND memory_id = :id"
+_LIST = (
+    "SELECT "
+    + _COLUMNS
+    + """ FROM memories m
+WHERE workspace = :workspace AND status = :status
+  AND (CAST(:kind AS TEXT) IS NULL OR kind = :kind)
+  AND (CAST(:project AS TEXT) IS NULL OR project = :project)
+  AND (CAST(:since AS TEXT) IS NULL OR created_at >= :since)
+  AND (CAST(:until AS TEXT) IS NULL OR created_at < :until)
+  AND importance >= :importance AND (:pinned = 0 OR pinned = 1)
+  AND (expires_at IS NULL OR expires_at > :now)
+  AND (CAST(:tag AS TEXT) IS NULL
+       OR EXISTS (SELECT 1 FROM memory_tags t WHERE t.workspace = :workspace AND t.tag = :tag AND t.memory_id = m.id))
+ORDER BY id DESC LIMIT :limit"""
+)
+_LINK = """
+INSERT INTO memory_links (workspace, from_id, to_id, relation, created_at)
+VALUES (:workspace, :from_id, :to_id, :relation, :now) ON CONFLICT (from_id, to_id, relation) DO NOTHING
+"""
+_LINKS = """
+SELECT from_id, to_id, relation FROM memory_links
+WHERE workspace = :workspace AND (from_id = :id OR to_id = :id) ORDER BY from_id, to_id, relation
+"""
+_ADD_SOURCE = """
+INSERT INTO sources (workspace, derived_kind, derived_id, derived_version, source_kind, source_id)
+VALUES (:workspace, 'memory', :id, :version, :kind, :source) ON CONFLICT DO NOTHING
+"""
+_SOURCES = """
+SELECT source_kind, source_id FROM sources
+WHERE workspace = :workspace AND derived_kind = 'memory' AND derived_id = :id ORDER BY source_kind, source_id
+"""
+_EXCHANGE_TRUST = "SELECT trust FROM exchanges WHERE workspace = :workspace AND id = :id"
+_MEMORY_TRUST = "SELECT trust FROM memories WHERE workspace = :workspace AND id = :id"
+_SESSION_PROJECT = "SELECT project FROM sessions WHERE workspace = :workspace AND id = :id"
+_USED = """
+UPDATE memories SET recalled = recalled + 1, recalled_at = :now WHERE workspace = :workspace AND id = :id
+"""
+
+
+class Memories:
+    def __init__(self, scope: Scope) -> None:
+        self._engine = scope.engine
+        self._workspace = scope.workspace
+        self._backlog = backlog.Backlog(scope)
+
+    def remember(
+        self,
+        content: str,
+        *,
+        kind: str = "note",
+        tags: Iterable[str] = (),
+        importance: float = 0.5,
+        pinned: bool = False,
+        key: str | None = None,
+        session_id: str | None = None,
+        project: str | None = None,
+        sources: Sequence[tuple[str, int]] = (),
+        data: object = None,
+        expires_at: str | None = None,
+        trust: str | None = None,
+        embed: bool = True,
+    ) -> Memory:
+        """Keep something worth knowing.
+
+        `sources` are pairs such as `("exchange", 12)`; without `trust` the memory has the lowest one of them. What is
+        known already is reinforced; another content under the same kind and key supersedes it.
+        """
+        if trust is not None and trust not in TRUSTS:
+            raise InvalidInput(f"trust is {trust!r}; it must be one of {', '.join(TRUSTS)}.")
+        values: dict[str, object] = {
+            "kind": checks.name(kind, "kind"),
+            "key": checks.optional_name(key, "key"),
+            "importance": checks.share(importance, "importance"),
+            "pinned": int(checks.flag(pinned, "pinned")),
+            "expires_at": None if expires_at is None else checks.moment(expires_at, "expires_at"),
+        }
+        pieces = index.cut(checks.text(content, "content"))
+        labels = _checked_tags(tags)
+        stored = _dump(data)
+        checks.optional_name(project, "project")
+        vectors = self._backlog.vectors_of(pieces) if embed else None
+        with self._engine.write() as tx:
+            # One at a time: two who say the same thing at once must not both be the first.
+            tx.lock(f"memories/{self._workspace}")
+            now = tx.now()
+            home = self._project(tx, session_id)
+            lowest = self._trust(tx, sources)
+            hash = fingerprint(content)
+            known = tx.one(_SAME, workspace=self._workspace, kind=kind, key=key, hash=hash)
+            if known:
+                id: int = known[0]
+                again = {name: values[name] for name in ("importance", "pinned", "expires_at")}
+                tx.run(_REINFORCE, workspace=self._workspace, id=id, now=now, **again)
+            else:
+                old = self._retire_key(tx, kind, key, now)
+                made = tx.all(
+                    _INSERT,
+                    workspace=self._workspace,
+                    content=content,
+                    hash=hash,
+                    trust=trust or lowest,
+                    session_id=session_id,
+                    project=project or home,
+                    data=stored,
+                    now=now,
+                    **values,
+                )
+                id = made[0][0]
+                if old is not None:
+                    tx.run(_RETIRE, workspace=self._workspace, id=old, status="superseded", by=id, now=now)
+                tx.run(_ADD_VERSION, id=id, version=1, content=content, reason="", actor=session_id, now=now)
+            self._add_tags(tx, id, labels)
+            self._add_sources(tx, id, sources)
+            if not known:
+                self._shelve(tx, id, pieces, vectors)
+            tx.note(self._workspace, "memory", id)
+            return self._read(tx, id)
+
+    def get(self, id: int) -> Memory:
+        with self._engine.read() as tx:
+            return self._read(tx, checks.whole(id, "memory id", least=1))
+
+    def update(
+        self,
+        id: int,
+        content: str | None = None,
+        *,
+        reason: str = "",
+        actor: str | None = None,
+        tags: Iterable[str] | None = None,
+        importance: float | None = None,
+        pinned: bool | None = None,
+        expires_at: str | None = None,
+    ) -> Memory:
+        """Change what is given and leave the rest; a new content is a new version."""
+        checks.whole(id, "memory id", least=1)
+        checks.text(reason, "reason", longest=2_000, empty=True)
+        checks.optional_name(actor, "actor")
+        labels = None if tags is None else _checked_tags(tags)
+        pieces = None if content is None else index.cut(checks.text(content, "content"))
+        vectors = None if pieces is None else self._backlog.vectors_of(pieces)
+        with self._engine.write() as tx:
+            tx.lock(f"memories/{self._workspace}")
+            now = tx.now()
+            before = self._read(tx, id)
+            text = before.content if content is None else content
+            version = before.version + (content is not None)
+            tx.run(
+                _EDIT,
+                workspace=self._workspace,
+                id=id,
+                content=text,
+                hash=fingerprint(text),
+                version=version,
+                importance=before.importance if importance is None else checks.share(importance, "importance"),
+                pinned=int(before.pinned if pinned is None else checks.flag(pinned, "pinned")),
+                expires_at=before.expires_at if expires_at is None else checks.moment(expires_at, "expires_at"),
+                now=now,
+            )
+            if labels is not None:
+                tx.run(_DROP_TAGS, workspace=self._workspace, id=id)
+                self._add_tags(tx, id, labels)
+            if pieces is not None:
+                tx.run(_ADD_VERSION, id=id, version=version, content=text, reason=reason, actor=actor, now=now)
+                self._unshelve(tx, id)
+                self._shelve(tx, id, pieces, vectors)
+            tx.note(self._workspace, "memory", id)
+            return self._read(tx, id)
+
+    def archive(self, id: int) -> Memory:
+        """Put a memory away: still readable, and found with `include_archived`."""
+        return self._move(id, "archived")
+
+    def unarchive(self, id: int) -> Memory:
+        """Bring an archived memory back."""
+        return self._move(id, "active")
+
+    def history(self, id: int) -> list[MemoryEdit]:
+        """Every state of the memory, newest first."""
+        with self._engine.read() as tx:
+            self._read(tx, checks.whole(id, "memory id", least=1))
+            return [MemoryEdit(*row) for row in tx.all(_VERSIONS, id=id)]
+
+    def link(self, from_id: int, to_id: int, relation: str = "related") -> None:
+        """Say that two memories belong together, and how."""
+        checks.name(relation, "relation")
+        with self._engine.write() as tx:
+            for id in (from_id, to_id):
+                self._read(tx, checks.whole(id, "memory id", least=1))
+            tx.run(_LINK, workspace=self._workspace, from_id=from_id, to_id=to_id, relation=relation, now=tx.now())
+            tx.note(self._workspace, "memory", from_id)
+
+    def links(self, id: int) -> list[tuple[int, int, str]]:
+        """From, to and relation of every link of the memory."""
+        with self._engine.read() as tx:
+            self._read(tx, checks.whole(id, "memory id", least=1))
+            return [(row[0], row[1], row[2]) for row in tx.all(_LINKS, workspace=self._workspace, id=id)]
+
+    def sources(self, id: int) -> list[tuple[str, int]]:
+        """What the memory was made from."""
+        with self._engine.read() as tx:
+            self._read(tx, checks.whole(id, "memory id", least=1))
+            return [(row[0], row[1]) for row in tx.all(_SOURCES, workspace=self._workspace, id=id)]
+
+    def used(self, ids: Sequence[int]) -> None:
+        """Note that recall returned them; never waits and never fails, because the answer is there already."""
+        if not ids or self._engine.joined:
+            return
+        with suppress(StoreBusy, StoreError), self._engine.write(patient=False) as tx:
+            now = tx.now()
+            for id in sorted(ids):
+                tx.run(_USED, workspace=self._workspace, id=id, now=now)
+
+    def _move(self, id: int, status: str) -> Memory:
+        checks.whole(id, "memory id", least=1)
+        with self._engine.write() as tx:
+            tx.lock(f"memories/{self._workspace}")
+            before = self._read(tx, id)
+            if before.status != status:
+                if status == "active":
+                    self._retire_key(tx, before.kind, before.key, tx.now(), by=id)
+                    for (same,) in tx.all(_SAME_AS, workspace=self._workspace, id=id):
+                        self._retire(tx, same, tx.now(), by=id)
+                statement = {"workspace": self._workspace, "id": id, "now": tx.now()}
+                if status == "active":
+                    tx.run(_REVIVE, **statement)
+                else:
+                    tx.run(_RETIRE, status=status, by=None, **statement)
+                self._reshelve(tx, id)
+                tx.note(self._workspace, "memory", id)
+            return self._read(tx, id)
+
+    def _retire_key(self, tx: Transaction, kind: str, key: str | None, now: str, by: int | None = None) -> int | None:
+        """Make room for a new memory of that kind and key; the id of the one that had it."""
+        row = tx.one(_SAME_KEY, workspace=self._workspace, kind=kind, key=key) if key is not None else None
+        if row is None:
+            return None
+        old: int = row[0]
+        self._retire(tx, old, now, by)
+        return old
+
+    def _retire(self, tx: Transaction, id: int, now: str, by: int | None) -> None:
+        tx.run(_RETIRE, workspace=self._workspace, id=id, status="superseded", by=by, now=now)
+        self._reshelve(tx, id)
+        tx.note(self._workspace, "memory", id)
+
+    def _reshelve(self, tx: Transaction, id: int) -> None:
+        """Move a memory to the shelf its status asks for; its vectors are made again from the backlog."""
+        memory = self._read(tx, id)
+        self._unshelve(tx, id)
+        self._shelve(tx, id, index.cut(memory.content), None)
+
+    def _unshelve(self, tx: Transaction, id: int) -> None:
+        # First the backlog: a worker that is computing the old text's vectors must not find its entry any more.
+        backlog.withdraw(tx, self._workspace, "memory", id)
+        index.remove(tx, self._workspace, "memory", id)
+
+    def _shelve(self, tx: Transaction, id: int, pieces: list[index.Piece], vectors: backlog.Vectors | None) -> None:
+        memory = self._read(tx, id)
+        shelf = SHELVES.get(memory.kind, "memories") if memory.status == "active" else "archive"
+        entry = index.Entry(
+            shelf, "memory", id, memory.kind, memory.session_id, memory.project, None, memory.created_at, pieces
+        )
+        backlog.place(tx, self._workspace, entry, vectors)
+
+    def _add_tags(self, tx: Transaction, id: int, tags: list[str]) -> None:
+        for tag in tags:
+            tx.run(_ADD_TAG, workspace=self._workspace, tag=tag, id=id)
+
+    def _add_sources(self, tx: Transaction, id: int, sources: Sequence[tuple[str, int]]) -> None:
+        version = self._read(tx, id).version if sources else 0
+        for kind, source in sources:
+            tx.run(_ADD_SOURCE, workspace=self._workspace, id=id, version=version, kind=kind, source=source)
+
+    def _trust(self, tx: Transaction, sources: Sequence[tuple[str, int]]) -> str:
+        """The lowest trust of the sources; an agent's own word without any."""
+        found = []
+        for kind, id in sources:
+            if kind not in ("exchange", "memory"):
+                raise InvalidInput(f"A source is ('exchange', id) or ('memory', id), not {kind!r}.")
+            checks.whole(id, "source id", least=1)
+            if kind == "exchange":
+                row = tx.one(_EXCHANGE_TRUST, workspace=self._workspace, id=id)
+            else:
+                row = tx.one(_MEMORY_TRUST, workspace=self._workspace, id=id)
+            if row is None:
+                unknown = ExchangeNotFound if kind == "exchange" else MemoryNotFound
+                raise unknown(f"There is no {kind} {id} in workspace {self._workspace!r} to be a source.")
+            found.append(row[0])
+        return max(found, key=TRUSTS.index) if found else "agent"
+
+    def _project(self, tx: Transaction, session_id: str | None) -> str | None:
+        if session_id is None:
+            return None
+        row = tx.one(_SESSION_PROJECT, workspace=self._workspace, id=checks.name(session_id, "session id"))
+        if row is None:
+            raise SessionNotFound(f"There is no session {session_id!r} in workspace {self._workspace!r}.")
+        project: str | None = row[0]
+        return project
+
+    def _read(self, tx: Transaction, id: int) -> Memory:
+        row = tx.one(_GET, workspace=self._workspace, id=id)
+        if row is None:
+            raise MemoryNotFound(f"There is no memory {id} in workspace {self._workspace!r}.")
+        return self._record(tx, row)
+
+    def _record(self, tx: Transaction, row: Row) -> Memory:
+        tags = tuple(tag for (tag,) in tx.all(_TAGS, workspace=self._workspace, id=row[0]))
+        id, kind, key, content, version, importance, pinned, trust, status, by, session, project, data, *rest = row
+        return Memory(
+            id, kind, key, content, version, tags, importance, bool(pinned), trust, status, by, session, project,
+            _load(data), *rest,
+        )  # fmt: skip
+
+    # Last, because its name hides the type from annotations that follow it.
+    def list(
+        self,
+        *,
+        kind: str | None = None,
+        tag: str | None = None,
+        status: str = "active",
+        project: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        importance: float = 0.0,
+        pinned: bool = False,
+        limit: int = 0,
+    ) -> list[Memory]:
+        """Memories that fit all of what is given, newest first; limit 0: all."""
+        if status not in ("active", "superseded", "archived"):
+            raise InvalidInput(f"status is {status!r}; it must be active, superseded or archived.")
+        checks.whole(limit, "limit", least=0)
+        with self._engine.read() as tx:
+            rows = tx.all(
+                _LIST,
+                workspace=self._workspace,
+                status=status,
+                kind=checks.optional_name(kind, "kind"),
+                tag=checks.optional_name(tag, "tag"),
+                project=checks.optional_name(project, "project"),
+                since=None if since is None else checks.moment(since, "since"),
+                until=None if until is None else checks.moment(until, "until"),
+                importance=checks.share(importance, "importance"),
+                pinned=int(checks.flag(pinned, "pinned")),
+                now=tx.now(),
+                limit=limit or _NO_LIMIT,
+            )
+            return [self._record(tx, row) for row in rows]
+
+
+def fingerprint(content: str) -> str:
+    """The same for texts that differ only in case, spaces and how their letters are encoded."""
+    import hashlib
+    import unicodedata
+
+    plain = " ".join(unicodedata.normalize("NFKC", content).casefold().split())
+    return hashlib.sha256(plain.encode()).hexdigest()
+
+
+def _checked_tags(tags: Iterable[str]) -> list[str]:
+    if isinstance(tags, str):
+        raise InvalidInput(f"tags is the text {tags!r}; give a list of tags.")
+    labels = sorted({checks.name(tag, "tag") for tag in tags})
+    if len(labels) > MAX_TAGS:
+        raise InvalidInput(f"A memory has at most {MAX_TAGS} tags, not {len(labels)}.")
+    return labels
+
+
+def _dump(data: object) -> str | None:
+    if data is None:
+        return None
+    import json
+
+    try:
+        return checks.text(json.dumps(data, allow_nan=False), "data")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"data cannot be stored as JSON: {error}.") from error
+
+
+def _load(data: str | None) -> object:
+    if data is None:
+        return None
+    import json
+
+    return json.loads(data)

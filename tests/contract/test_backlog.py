@@ -1,0 +1,284 @@
+"""The backlog: what waits for its vector, or, if it is a log, for its words, on both engines."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from engram import Engram
+from engram.embedding import Embedder
+from engram.memory.backlog import STEP, Backlog
+from tests.conftest import ShiftedClock
+
+OpenStore = Callable[..., Engram]
+
+#: No word in common with the question that it answers.
+ANSWER, QUESTION = "The puppy sleeps beside the fireplace", "where do dogs rest?"
+OTHERS = ["Invoices are due in March", "The compiler rejects unsigned integers", "Bridges need regular inspection"]
+
+
+class InterruptedEmbedder:
+    """Lets something happen once, while a worker computes for a long time."""
+
+    def __init__(self, embedder: Embedder, interruption: Callable[[], object]) -> None:
+        self._embedder = embedder
+        self._interruption: Callable[[], object] | None = interruption
+        self.name, self.dims = embedder.name, embedder.dims
+
+    def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        made = self._embedder.embed(texts)
+        interruption, self._interruption = self._interruption, None
+        if interruption:
+            interruption()
+        return made
+
+
+class InterruptedBacklog(Backlog):
+    model: InterruptedEmbedder
+
+    def embedder(self) -> Embedder:
+        return self.model
+
+
+@pytest.fixture
+def eng(open_store: OpenStore) -> Engram:
+    """A process that may load a model."""
+    return open_store(embedder="static")
+
+
+def backlog(eng: Engram) -> Backlog:
+    return Backlog(eng._scope)
+
+
+def interrupted(eng: Engram, interruption: Callable[[], object]) -> InterruptedBacklog:
+    made = InterruptedBacklog(eng._scope)
+    embedder = backlog(eng).embedder()
+    assert embedder is not None
+    made.model = InterruptedEmbedder(embedder, interruption)
+    return made
+
+
+def say(eng: Engram, *texts: str, embed: bool = True) -> list[int]:
+    eng.sessions.ensure("s")
+    return [eng.exchanges.add("s", "user", text, embed=embed) for text in texts]
+
+
+def fill(eng: Engram, count: int) -> None:
+    eng.sessions.ensure("s")
+    eng.exchanges.add_many(
+        ({"session_id": "s", "role": "user", "content": f"turn {n}"} for n in range(count)), embed=False
+    )
+
+
+def closest(eng: Engram, query: str = QUESTION) -> str | None:
+    """What is found by meaning alone."""
+    hits = eng.recall(query, 1, mode="vectors")
+    return hits[0].text if hits else None
+
+
+def vectors(eng: Engram) -> list[tuple[str, int, str]]:
+    """What has a vector, and by which model, each as often as it has one."""
+    with eng._scope.engine.read() as tx:
+        rows = tx.all("SELECT i.kind, i.ref, v.model FROM vectors v JOIN items i ON i.id = v.item ORDER BY i.id")
+    return [(kind, ref, model) for kind, ref, model in rows]
+
+
+def die_holding(eng: Engram, count: int) -> None:
+    """A worker takes its share and is never heard of again."""
+
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(eng, die).work(count)
+
+
+@pytest.mark.requirement("BACKLOG-1")
+def test_a_turn_without_a_vector_is_found_by_words_at_once_and_by_meaning_later(eng: Engram) -> None:
+    say(eng, *OTHERS)
+    (id,) = say(eng, ANSWER, embed=False)
+    assert [hit.exchange_id for hit in eng.recall("puppy fireplace", 1)] == [id]
+    assert (backlog(eng).size(), closest(eng) == ANSWER) == (1, False)
+    assert backlog(eng).work() == 1
+    assert (backlog(eng).size(), closest(eng)) == (0, ANSWER)
+
+
+@pytest.mark.requirement("BACKLOG-1")
+def test_a_memory_without_a_vector_is_found_by_words_at_once_and_by_meaning_later(eng: Engram) -> None:
+    for other in OTHERS:
+        eng.remember(other)
+    made = eng.remember(ANSWER, embed=False)
+    assert [hit.memory_id for hit in eng.recall("puppy fireplace", 1)] == [made.id]
+    assert (backlog(eng).size(), closest(eng) == ANSWER) == (1, False)
+    assert backlog(eng).work() == 1
+    assert (backlog(eng).size(), closest(eng)) == (0, ANSWER)
+
+
+@pytest.mark.requirement("BACKLOG-1")
+def test_nothing_waits_where_the_model_is_at_hand(eng: Engram) -> None:
+    say(eng, ANSWER, *OTHERS)
+    eng.remember(ANSWER)
+    assert (backlog(eng).size(), backlog(eng).work()) == (0, 0)
+    assert len(vectors(eng)) == 5
+
+
+@pytest.mark.requirement("BACKLOG-1")
+def test_what_a_process_without_a_model_writes_is_embedded_by_one_that_has_it(
+    eng: Engram, open_store: OpenStore
+) -> None:
+    plain = open_store(embedder="none")
+    say(plain, ANSWER, *OTHERS)
+    assert (closest(eng), backlog(eng).size()) == (None, 4)
+    backlog(eng).work()
+    assert closest(eng) == closest(open_store()) == ANSWER
+
+
+@pytest.mark.requirement("BACKLOG-1")
+def test_a_worker_without_a_model_leaves_the_vectors_to_those_who_can_make_them(
+    eng: Engram, open_store: OpenStore
+) -> None:
+    say(eng, *OTHERS)
+    say(eng, ANSWER, embed=False)
+    backlog(open_store(embedder="none")).work()
+    assert backlog(eng).size() == 1
+    assert len(vectors(eng)) == 3
+
+
+@pytest.mark.requirement("BACKLOG-1", "RECALL-8")
+def test_a_worker_with_another_model_leaves_the_vectors_to_those_who_have_the_right_one(
+    eng: Engram, open_store: OpenStore
+) -> None:
+    say(eng, *OTHERS)
+    say(eng, ANSWER, embed=False)
+    with eng._scope.engine.write() as tx:
+        tx.run("UPDATE models SET model = 'another'")
+    other = open_store()
+    backlog(other).work()
+    assert len(vectors(other)) == 3
+    assert backlog(other).size() == 1
+
+
+@pytest.mark.requirement("BACKLOG-2")
+@pytest.mark.parametrize(
+    "limit, steps", [(None, [STEP, STEP + 6]), (10, [10]), (STEP + 1, [STEP, STEP + 1]), (1_000, [STEP, STEP + 6])]
+)
+def test_work_is_done_in_bounded_steps_with_progress(eng: Engram, limit: int | None, steps: list[int]) -> None:
+    fill(eng, STEP + 6)
+    seen: list[int] = []
+    assert backlog(eng).work(limit, seen.append) == steps[-1]
+    assert seen == steps
+    assert backlog(eng).size() == STEP + 6 - steps[-1]
+    assert len(vectors(eng)) == steps[-1]
+
+
+@pytest.mark.requirement("BACKLOG-2")
+def test_no_transaction_is_open_while_a_worker_computes(eng: Engram, open_store: OpenStore) -> None:
+    say(eng, ANSWER, embed=False)
+    other = open_store(embedder="none", busy_timeout=5)
+    assert interrupted(eng, lambda: other.world.set("written meanwhile")).work() == 1
+    assert eng.world.get() == "written meanwhile"
+
+
+@pytest.mark.requirement("BACKLOG-2")
+def test_two_workers_at_once_do_everything_exactly_once(eng: Engram, open_store: OpenStore) -> None:
+    fill(eng, 150)
+    stores, barrier = [eng, open_store()], threading.Barrier(2)
+
+    def work(store: Engram) -> int:
+        return interrupted(store, lambda: barrier.wait(10)).work()
+
+    with ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(work, stores))
+    assert sum(done) == 150
+    assert min(done) > 0
+    assert backlog(eng).size() == 0
+    assert [ref for _, ref, _ in vectors(eng)] == [turn.id for turn in eng.exchanges.history("s")]
+
+
+@pytest.mark.requirement("BACKLOG-2")
+def test_the_share_of_a_dead_worker_is_taken_over_after_its_time(
+    eng: Engram, open_store: OpenStore, clock: ShiftedClock
+) -> None:
+    say(eng, *OTHERS, embed=False)
+    die_holding(eng, 2)
+    other = open_store()
+    assert backlog(other).work() == 1
+    assert backlog(other).size() == 2
+    clock.advance(61)
+    assert backlog(other).work() == 2
+    assert len(set(vectors(eng))) == len(vectors(eng)) == 3
+
+
+@pytest.mark.requirement("BACKLOG-2")
+def test_a_worker_that_comes_back_after_its_time_does_nothing_twice(
+    eng: Engram, open_store: OpenStore, clock: ShiftedClock
+) -> None:
+    say(eng, *OTHERS, embed=False)
+    eng.sessions.log("s", "a zebra was seen")
+    other = open_store()
+
+    def overtake() -> None:
+        clock.advance(61)
+        assert backlog(other).work() == 4
+
+    interrupted(eng, overtake).work()
+    assert len(set(vectors(eng))) == len(vectors(eng)) == 4
+    assert len(eng.recall("zebra", roles=["log"], mode="words")) == 1
+
+
+@pytest.mark.requirement("BACKLOG-2")
+def test_a_failed_step_leaves_everything_to_be_done(eng: Engram, clock: ShiftedClock) -> None:
+    say(eng, ANSWER, *OTHERS, embed=False)
+    eng.sessions.log("s", "a zebra was seen")
+    die_holding(eng, 5)
+    assert (backlog(eng).size(), vectors(eng)) == (5, [])
+    clock.advance(61)
+    assert backlog(eng).work() == 5
+    assert closest(eng) == ANSWER
+
+
+@pytest.mark.requirement("BACKLOG-2")
+def test_a_memory_that_is_edited_while_a_worker_computes_gets_the_vector_of_its_new_text(
+    eng: Engram, open_store: OpenStore, clock: ShiftedClock
+) -> None:
+    plain = open_store(embedder="none")
+    for other in OTHERS:
+        eng.remember(other)
+    made = plain.remember(ANSWER)
+    interrupted(eng, lambda: plain.memories.update(made.id, "Taxes rise again")).work()
+    clock.advance(61)
+    backlog(eng).work()
+    assert closest(eng, "puppies and dogs by the hearth") != "Taxes rise again"
+    assert closest(eng, "levies are going up") == "Taxes rise again"
+
+
+@pytest.mark.requirement("BACKLOG-2")
+def test_each_workspace_has_a_backlog_of_its_own(eng: Engram) -> None:
+    foo, foobar = eng.workspace("foo"), eng.workspace("foobar")
+    say(foo, ANSWER, embed=False)
+    say(foobar, *OTHERS, embed=False)
+    assert (backlog(foo).size(), backlog(foobar).size()) == (1, 3)
+    assert backlog(foo).work() == 1
+    assert (backlog(foo).size(), backlog(foobar).size()) == (0, 3)
+
+
+@pytest.mark.requirement("BACKLOG-3")
+@pytest.mark.parametrize("embedder", ["none", "static"])
+def test_logs_are_found_once_the_backlog_was_worked_off(open_store: OpenStore, embedder: str) -> None:
+    eng = open_store(embedder=embedder)
+    sid = eng.sessions.register("codex", "Working", project="shop")
+    entry = eng.sessions.log(sid, "deployed the zebra service")
+    again = eng.exchanges.add(sid, "log", "the zebra service is up")
+    assert eng.recall("zebra", roles=["log"]) == []
+    assert backlog(eng).size() == 2
+    backlog(eng).work()
+    hits = eng.recall("zebra", roles=["log"], project="shop")
+    assert {hit.exchange_id for hit in hits} == {entry.id, again}
+    assert {(hit.label, hit.session_id, hit.trust) for hit in hits} == {("log", sid, "agent")}
+    assert eng.recall("zebra", mode="words") == []
+    assert backlog(eng).work() == 0
