@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 from .. import checks
 from ..errors import InvalidInput
-from .protocol import Embedder, TokenEmbedder, TokenVectors
+from .protocol import Embedder, TokenEmbedder, TokenVectors, WeightedEmbedder
 
-__all__ = ["Embedder", "TokenEmbedder", "TokenVectors", "load"]
+__all__ = ["Embedder", "TokenEmbedder", "TokenVectors", "WeightedEmbedder", "load"]
 
 DEFAULT = "static"
 DEFAULT_OPENAI_MODEL = "text-embedding-3-small"

@@ -40,3 +40,11 @@ class TokenEmbedder(Protocol):
 
     def tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
         """Each text's tokens, without those the model adds itself; none for a text that says nothing to it."""
+
+
+@runtime_checkable
+class WeightedEmbedder(Protocol):
+    """What an embedder also is if the words of a text can count for more or less."""
+
+    def weighted(self, texts: Sequence[str], weights: Sequence[float]) -> Vectors:
+        """One vector of unit length for all the texts together, each counting by its weight; zeros for nothing."""

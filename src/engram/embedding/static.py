@@ -87,6 +87,14 @@ class StaticEmbedder:
         table = self._model().table
         return [TokenVectors(ids, unit(table.rows(ids))) for ids in self._ids(texts)]
 
+    def weighted(self, texts: Sequence[str], weights: Sequence[float]) -> Vectors:
+        # The vectors as they are in the table, as in `embed`: their lengths say how much a token means.
+        table = self._model().table
+        total = np.zeros(_DIMS, np.float32)
+        for weight, ids in zip(weights, self._ids(texts), strict=True):
+            total += weight * table.rows(ids).sum(axis=0)
+        return unit(total)
+
     def _ids(self, texts: Sequence[str]) -> Iterator[Ids]:
         tokenizer = self._model().tokenizer
         # A text of spaces has a token for them, but nothing to say.

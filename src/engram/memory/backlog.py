@@ -210,11 +210,15 @@ def withdraw(tx: Transaction, workspace: str, kind: str, ref: int) -> None:
     tx.run(_FORGET, workspace=workspace, kind=kind, ref=ref)
 
 
-def place(tx: Transaction, workspace: str, entry: index.Entry, vectors: Vectors | None) -> None:
-    """Put a thing on its shelf, with its vectors if they fit what the workspace is searched with."""
-    items = [item for item, _ in index.add(tx, workspace, [entry])]
+def place(tx: Transaction, workspace: str, entries: Sequence[index.Entry], vectors: Vectors | None) -> None:
+    """Put things on their shelf, with their vectors if they fit what the workspace is searched with.
+
+    All belong on the same shelf; `vectors` are those of all their pieces, in order.
+    """
+    items = [item for item, _ in index.add(tx, workspace, entries)]
     if vectors is None or not _store(tx, workspace, items, vectors):
-        wait(tx, workspace, entry.kind, entry.ref)
+        for entry in entries:
+            wait(tx, workspace, entry.kind, entry.ref)
 
 
 def _store(tx: Transaction, workspace: str, items: list[int], vectors: Vectors) -> bool:

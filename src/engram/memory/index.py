@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from .places import CHUNK, padded
@@ -131,7 +132,7 @@ def _add_to_shelf(tx: Transaction, workspace: str, shelf: str, entries: list[Ent
     wanted = sorted({term for _, _, piece in pieces for term in piece.counts})
     numbers = _numbers(tx, workspace, shelf, counted[0][0], wanted)
     placed = []
-    postings: list[dict[str, object]] = []
+    postings: list[dict[str, int]] = []
     for (entry, place, piece), length in zip(pieces, lengths, strict=True):
         made = tx.all(
             _ADD_ITEM,
@@ -153,6 +154,8 @@ def _add_to_shelf(tx: Transaction, workspace: str, shelf: str, entries: list[Ent
         postings += [
             {"term": numbers[term], "item": item, "tf": tf, "length": length} for term, tf in piece.counts.items()
         ]
+    # In the order of the table: neighbours go to the same page of it.
+    postings.sort(key=itemgetter("term", "item"))
     if postings:
         tx.many(_ADD_POSTING, postings)
     return placed

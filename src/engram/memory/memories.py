@@ -347,7 +347,7 @@ class Memories:
         entry = index.Entry(
             shelf, "memory", id, memory.kind, memory.session_id, memory.project, None, memory.created_at, pieces
         )
-        backlog.place(tx, self._workspace, entry, vectors)
+        backlog.place(tx, self._workspace, [entry], vectors)
 
     def _add_tags(self, tx: Transaction, id: int, tags: list[str]) -> None:
         for tag in tags:

@@ -54,6 +54,7 @@ _COMMON = 0.15
 _MEANING = 60.0
 #: More words than this are a pasted text; its rarest ones say what it is about.
 _MOST_TERMS = 24
+_MOST_TOKENS = 500
 #: Gentle: they settle a tie, and never bury a better match.
 _SAME_PROJECT, _IMPORTANCE = 0.05, 0.1
 
@@ -551,27 +552,21 @@ def _meaning(
     deviations = (cosines - cosines.mean()) / spread
     # With filters the closest may all be of the wrong kind, so more of them are looked at.
     most = CANDIDATES * (20 if wanted.filtered or wanted.kinds or wanted.roles or wanted.tags else 4)
-    closest = np.argsort(-deviations, kind="stable")[:most]
-    return {int(numbers[place]): float(deviations[place]) for place in closest if deviations[place] > 0}
+    least = float(np.partition(deviations, -most)[-most]) if len(deviations) > most else 0.0
+    closest = np.flatnonzero((deviations >= least) & (deviations > 0))
+    return dict(zip(numbers[closest].tolist(), deviations[closest].tolist(), strict=True))
 
 
 def _query_vector(embedder: Embedder, asked: Query, query: str) -> npt.NDArray[np.float32]:
     """The query's meaning, its words weighted by how rare they are: a name that is everywhere says little."""
-    import numpy as np
+    from ..embedding import WeightedEmbedder
 
-    from ..embedding import TokenEmbedder
-
-    if embedder.name.startswith("static:") and isinstance(embedder, TokenEmbedder) and asked.items:
-        texts = words.tokens(query)
+    if isinstance(embedder, WeightedEmbedder) and asked.items:
+        # Each word once, and of a pasted text the first ones: more would not change where it points.
+        texts = list(dict.fromkeys(words.tokens(query)))[:_MOST_TOKENS]
         weights = [max((_rarity(asked, term) for term in words.terms(text)), default=0.0) for text in texts]
-        total = np.zeros(embedder.dims, np.float32)
-        for weight, tokens in zip(weights, embedder.tokens(texts), strict=True):
-            if weight and len(tokens.vectors):
-                total += weight * tokens.vectors.sum(axis=0)
-        norm = float(np.linalg.norm(total))
-        if norm > 0:
-            weighted: npt.NDArray[np.float32] = total / norm
-            return weighted
+        if any(weights):
+            return embedder.weighted(texts, weights)
     plain: npt.NDArray[np.float32] = embedder.embed([query])[0]
     return plain
 

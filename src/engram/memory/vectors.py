@@ -15,12 +15,16 @@ import numpy as np
 from .places import CHUNK, padded
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     import numpy.typing as npt
 
-    from ..storage.engine import Transaction
+    from ..storage.engine import Row, Transaction
 
-#: Rows multiplied at once.
-_BLOCK = 16_384
+#: Rows multiplied at once: as floating point they fit into a processor's cache.
+_BLOCK = 512
+#: Rows fetched at once.
+_PORTION = 16_384
 #: With more changes than this, loading everything anew is faster.
 _TOO_MANY = 20_000
 
@@ -29,9 +33,9 @@ _CHANGED = """
 SELECT number, what, id FROM changes
 WHERE workspace = :workspace AND number > :after AND what IN ('exchange', 'memory') ORDER BY number LIMIT :limit
 """
-_ALL = """
+_NEXT = """
 SELECT i.id, i.kind, i.ref, i.shelf, v.vector FROM items i JOIN vectors v ON v.item = i.id AND v.model = :model
-WHERE i.workspace = :workspace ORDER BY i.id
+WHERE i.workspace = :workspace AND i.id > :after ORDER BY i.id LIMIT :limit
 """
 _SOME = (
     """
@@ -49,56 +53,86 @@ class Resident:
         self.model = model
         self.last = 0
         self._count = 0
-        self._items = np.zeros(1024, np.int64)
-        self._shelves: npt.NDArray[np.str_] = np.zeros(1024, "U8")
-        self._rows = np.zeros((1024, dims), np.int8)
-        self._norms = np.zeros(1024, np.float32)
-        self._places: dict[tuple[str, int], list[int]] = {}
+        self._items = np.zeros(0, np.int64)
+        self._refs = np.zeros(0, np.int64)
+        # Kinds and shelves by their number in `_codes`.
+        self._kinds = np.zeros(0, np.int8)
+        self._shelves = np.zeros(0, np.int8)
+        self._rows = np.zeros((0, dims), np.int8)
+        self._norms = np.zeros(0, np.float32)
+        self._codes: dict[str, int] = {}
+        #: The largest ref of each kind: what is newer is not here yet.
+        self._newest: dict[str, int] = {}
+        self._floats = np.empty((_BLOCK, dims), np.float32)
         #: Threads of a server share it.
         self.lock = threading.Lock()
 
     def scores(self, query: npt.NDArray[np.float32], shelves: list[str]) -> tuple[Any, Any]:
         """Item numbers and cosines of everything on those shelves."""
         with self.lock:
-            return self._scores(query, shelves)
+            count = self._count
+            cosines = np.empty(count, np.float32)
+            for start, floats in self._blocks(0, count):
+                np.dot(floats, query, out=cosines[start : start + len(floats)])
+            wanted = np.isin(self._shelves[:count], [self._codes.get(shelf, -1) for shelf in shelves])
+            chosen = np.flatnonzero(wanted & (self._norms[:count] > 0))
+            return self._items[chosen], cosines[chosen] / self._norms[chosen]
 
-    def _scores(self, query: npt.NDArray[np.float32], shelves: list[str]) -> tuple[Any, Any]:
-        count = self._count
-        wanted = np.isin(self._shelves[:count], shelves) & (self._norms[:count] > 0)
-        cosines = np.zeros(count, np.float32)
-        for start in range(0, count, _BLOCK):
-            end = min(start + _BLOCK, count)
-            cosines[start:end] = self._rows[start:end].astype(np.float32) @ query
-        chosen = np.flatnonzero(wanted)
-        return self._items[chosen], cosines[chosen] / self._norms[chosen]
+    def put(self, rows: Sequence[Row]) -> None:
+        """Take rows of item, kind, ref, shelf and vector."""
+        if not rows:
+            return
+        start, end = self._count, self._count + len(rows)
+        self._make_room(end)
+        items, kinds, refs, shelves, vectors = zip(*rows, strict=True)
+        self._items[start:end] = items
+        self._refs[start:end] = refs
+        self._kinds[start:end] = [self._code(kind) for kind in kinds]
+        self._shelves[start:end] = [self._code(shelf) for shelf in shelves]
+        self._rows[start:end] = np.frombuffer(b"".join(map(bytes, vectors)), np.int8).reshape(len(rows), -1)
+        for kind, ref in zip(kinds, refs, strict=True):
+            if ref > self._newest.get(kind, 0):
+                self._newest[kind] = ref
+        for place, floats in self._blocks(start, end):
+            self._norms[place : place + len(floats)] = np.sqrt(np.einsum("ij,ij->i", floats, floats))
+        self._count = end
 
-    def put(self, rows: list[tuple[int, str, int, str, bytes]]) -> None:
-        for item, kind, ref, shelf, vector in rows:
-            place = self._count
-            if place == len(self._items):
-                self._grow()
-            row = np.frombuffer(bytes(vector), np.int8)
-            self._items[place] = item
-            self._shelves[place] = shelf
-            self._rows[place] = row
-            self._norms[place] = np.linalg.norm(row.astype(np.float32))
-            self._places.setdefault((kind, ref), []).append(place)
-            self._count += 1
-
-    def drop(self, kind: str, ref: int) -> None:
+    def drop(self, kind: str, refs: Sequence[int]) -> None:
         """What is gone, or about to be put anew, keeps its place but can no longer be found."""
-        for place in self._places.pop((kind, ref), ()):
-            self._norms[place] = 0
-            self._rows[place] = 0
+        known = [ref for ref in refs if ref <= self._newest.get(kind, 0)]
+        if known:
+            count = self._count
+            gone = (self._kinds[:count] == self._code(kind)) & np.isin(self._refs[:count], known)
+            self._norms[:count][gone] = 0
+            self._rows[:count][gone] = 0
 
-    def _grow(self) -> None:
-        size = len(self._items) * 2
-        self._items = np.resize(self._items, size)
-        self._shelves = np.resize(self._shelves, size)
-        self._norms = np.resize(self._norms, size)
-        rows = np.zeros((size, self._rows.shape[1]), np.int8)
-        rows[: self._count] = self._rows[: self._count]
-        self._rows = rows
+    def _blocks(self, start: int, end: int) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
+        """The rows from start to end in floating point, some at a time."""
+        for place in range(start, end, _BLOCK):
+            rows = self._rows[place : min(place + _BLOCK, end)]
+            floats = self._floats[: len(rows)]
+            np.copyto(floats, rows)
+            yield place, floats
+
+    def _code(self, name: str) -> int:
+        return self._codes.setdefault(name, len(self._codes))
+
+    def _make_room(self, count: int) -> None:
+        if count <= len(self._items):
+            return
+        size = max(count, len(self._items) * 3 // 2)
+        self._items = _longer(self._items, size)
+        self._refs = _longer(self._refs, size)
+        self._kinds = _longer(self._kinds, size)
+        self._shelves = _longer(self._shelves, size)
+        self._rows = _longer(self._rows, size)
+        self._norms = _longer(self._norms, size)
+
+
+def _longer(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+    made = np.zeros((size, *array.shape[1:]), array.dtype)
+    made[: len(array)] = array
+    return made
 
 
 def resident(tx: Transaction, workspace: str, model: str, dims: int) -> Resident:
@@ -118,7 +152,10 @@ def resident(tx: Transaction, workspace: str, model: str, dims: int) -> Resident
 def _load(tx: Transaction, workspace: str, model: str, dims: int) -> Resident:
     made = Resident(model, dims)
     made.last = tx.all(_LAST_CHANGE, workspace=workspace)[0][0]
-    made.put([tuple(row) for row in tx.all(_ALL, workspace=workspace, model=model)])
+    after = 0
+    while rows := tx.all(_NEXT, workspace=workspace, model=model, after=after, limit=_PORTION):
+        made.put(rows)
+        after = rows[-1][0]
     return made
 
 
@@ -129,11 +166,10 @@ def _catch_up(tx: Transaction, workspace: str, vectors: Resident) -> bool:
         return False
     for kind in ("exchange", "memory"):
         refs = sorted({int(id) for _, what, id in changes if what == kind})
-        for ref in refs:
-            vectors.drop(kind, ref)
+        vectors.drop(kind, refs)
         for some in padded(refs):
             rows = tx.all(_SOME, workspace=workspace, model=vectors.model, kind=kind, **some)
-            vectors.put([tuple(row) for row in rows])
+            vectors.put(rows)
     if changes:
         vectors.last = changes[-1][0]
     return True
