@@ -39,6 +39,8 @@ docs: setup  ## write the generated pages anew
 bench: setup  ## the numbers in docs/benchmarks.md
 	$(BIN)/python bench/coordination.py
 	$(BIN)/python bench/startup.py
+	$(BIN)/python bench/recall_quality.py
+	$(BIN)/python bench/recall_speed.py
 
 stress: setup  ## the long kill, stop and contention runs
 	ENGRAM_TEST_STRESS=1 $(BIN)/python -m pytest tests/stress -n 0 -s

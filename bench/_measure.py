@@ -81,7 +81,8 @@ class Report:
             print(f"\n{title}")
             for row in (head, *rows):
                 print(f"  {row[0]:<30}" + "".join(map(_cell, row[1:])))
-        print(f"\n{'ratios':<48}{'median':>8}{'middle half':>16}   target")
+        if self.ratios:
+            print(f"\n{'ratios':<48}{'median':>8}{'middle half':>16}   target")
         for each in self.ratios:
             spread = f"{each.low:.2f}–{each.high:.2f}"
             wanted = f"{each.bound} {each.target:g}: {'PASS' if each.met else 'MISS'}" if each.bound else "(none)"
