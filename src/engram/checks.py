@@ -16,7 +16,8 @@ MAX_TEXT = 1_000_000
 MAX_NAME = 200
 MAX_WORKSPACE = 64
 
-#: The largest number both engines can store, with room for adding one to it.
+#: The largest number both engines can store, with room for adding one to it; as a LIMIT it means all of them, for
+#: which the engines have no common word.
 MAX_WHOLE = 2**63 - 2
 
 _WORKSPACE_FIRST = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")

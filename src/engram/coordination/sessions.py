@@ -126,9 +126,6 @@ SELECT
   (SELECT COUNT(*) FROM blocks WHERE workspace = :workspace)
 """
 
-#: LIMIT for "all of them": the engines have no common word for it.
-ALL = 9_000_000_000_000_000_000
-
 
 class Sessions:
     def __init__(self, scope: Scope) -> None:
@@ -264,7 +261,7 @@ class Sessions:
         window = checks.seconds(hours, "hours") * 3_600
         with self._engine.read() as tx:
             now = tx.now()
-            rows = tx.all(COMPLETED, workspace=self._workspace, since=later(now, -window), limit=ALL)
+            rows = tx.all(COMPLETED, workspace=self._workspace, since=later(now, -window), limit=checks.MAX_WHOLE)
             return [self._record(row, now) for row in rows]
 
     def logs(self, id: str, limit: int = 20) -> list[LogEntry]:
@@ -272,7 +269,7 @@ class Sessions:
         checks.whole(limit, "limit", least=0)
         with self._engine.read() as tx:
             require(tx, self._workspace, id)
-            rows = tx.all(_LOGS, workspace=self._workspace, id=id, limit=limit or ALL)
+            rows = tx.all(_LOGS, workspace=self._workspace, id=id, limit=limit or checks.MAX_WHOLE)
         return [LogEntry(*row) for row in rows]
 
     def stats(self) -> Stats:
@@ -336,7 +333,7 @@ class Sessions:
         checks.whole(limit, "limit", least=0)
         with self._engine.read() as tx:
             now = tx.now()
-            rows = tx.all(_NEWEST, workspace=self._workspace, limit=limit or ALL)
+            rows = tx.all(_NEWEST, workspace=self._workspace, limit=limit or checks.MAX_WHOLE)
             return [self._record(row, now) for row in rows]
 
 

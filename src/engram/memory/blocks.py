@@ -50,8 +50,6 @@ WHERE block_id = :id ORDER BY version DESC LIMIT :limit
 """
 _VERSION = "SELECT content FROM block_versions WHERE block_id = :id AND version = :version"
 
-_NO_LIMIT = 9_000_000_000_000_000_000
-
 
 class Blocks:
     def __init__(self, scope: Scope) -> None:
@@ -149,7 +147,7 @@ class Blocks:
         checks.whole(limit, "limit", least=0)
         with self._engine.read() as tx:
             row = self._require(tx, name)
-            versions = tx.all(_VERSIONS, id=row[0], limit=limit + 1 if limit else _NO_LIMIT)
+            versions = tx.all(_VERSIONS, id=row[0], limit=limit + 1 if limit else checks.MAX_WHOLE)
         return [
             BlockEdit(version=version, old=before[1], new=content, reason=reason, actor=actor, created_at=time)
             for (version, content, reason, actor, time), before in pairwise(versions)
@@ -215,7 +213,7 @@ class Blocks:
         """Replay the log and prove that it ends in the current content; how many versions it has."""
         with self._engine.read() as tx:
             row = self._require(tx, name)
-            versions = tx.all(_VERSIONS, id=row[0], limit=_NO_LIMIT)
+            versions = tx.all(_VERSIONS, id=row[0], limit=checks.MAX_WHOLE)
         block = _block(row)
         numbers = [version[0] for version in reversed(versions)]
         if numbers != list(range(1, block.version + 1)):

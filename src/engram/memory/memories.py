@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 #: Kinds with a shelf of their own, which recall looks at only when it is told to.
 SHELVES = {"gist": "gists", "era": "eras", "digest": "digests"}
-_NO_LIMIT = 9_000_000_000_000_000_000
 MAX_TAGS = 50
 
 _COLUMNS = (
@@ -429,7 +428,7 @@ class Memories:
                 importance=checks.share(importance, "importance"),
                 pinned=int(checks.flag(pinned, "pinned")),
                 now=tx.now(),
-                limit=limit or _NO_LIMIT,
+                limit=limit or checks.MAX_WHOLE,
             )
             return [self._record(tx, row) for row in rows]
 

@@ -16,7 +16,7 @@ The constants were chosen by cross-validation; `bench/recall_quality.py` measure
 from __future__ import annotations
 
 from math import log
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .. import checks
 from ..clock import between
@@ -29,6 +29,7 @@ from .exchanges import ROLES
 from .index import find
 from .memories import SHELVES, Memories
 from .places import CHUNK, PAIRS, PAIRS_SIZE, padded, weighted
+from .scoring import K1, REACH, B, Item, Query, Scored, Wanted, combine, matches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,18 +41,10 @@ if TYPE_CHECKING:
     from ..scope import Scope
     from ..storage.engine import Row, Transaction
 
-K1, B = 0.9, 0.4
 #: How many of the best by words, and by meaning, are looked at more closely.
 CANDIDATES = 50
-#: What a word in a turn close by is worth, by how many turns it is before (+) or after (-) the one scored.
-_NEAR = {0: 1.0, 1: 0.6, 2: 0.5, 3: 0.4, -1: 0.5, -2: 0.4, -3: 0.3}
-_REACH = 3
-#: A turn beside a good one is worth a little more.
-_SMOOTH = 0.3
 #: How soon a word counts as common when a query's meaning is made of its words.
 _COMMON = 0.15
-#: How many squared standard deviations of meaning weigh as much as a perfect match by words.
-_MEANING = 60.0
 #: More words than this are a pasted text; its rarest ones say what it is about.
 _MOST_TERMS = 24
 _MOST_TOKENS = 500
@@ -105,81 +98,6 @@ _NEIGHBOURS = """
 SELECT id, session_id, seq, role, content, trust, created_at FROM exchanges
 WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND turn BETWEEN :first AND :last ORDER BY seq
 """
-
-
-class Item(NamedTuple):
-    id: int
-    shelf: str
-    kind: str
-    ref: int
-    piece: int
-    label: str
-    session_id: str | None
-    project: str | None
-    turn: int | None
-    at: str
-
-
-class Wanted(NamedTuple):
-    """What recall was asked for, checked."""
-
-    shelves: tuple[str, ...]
-    session_id: str | None
-    exclude_session: str | None
-    kinds: frozenset[str] | None
-    roles: frozenset[str] | None
-    tags: tuple[str, ...]
-    #: Only this project.
-    project: str | None
-    since: str | None
-    until: str | None
-
-    @property
-    def filtered(self) -> bool:
-        return any((self.session_id, self.exclude_session, self.project, self.since, self.until))
-
-    def fits(self, item: Item) -> bool:
-        labels = self.roles if item.kind == "exchange" else self.kinds
-        # On the archive's shelf lie old gists too, which come only when they are named.
-        hidden = labels is None and item.kind == "memory" and item.label in SHELVES
-        return (
-            item.shelf in self.shelves
-            and not hidden
-            and (labels is None or item.label in labels)
-            and (self.session_id is None or item.session_id == self.session_id)
-            and (self.exclude_session is None or item.session_id != self.exclude_session)
-            and (self.project is None or item.project == self.project)
-            and (self.since is None or item.at >= self.since)
-            and (self.until is None or item.at < self.until)
-        )
-
-
-class Query(NamedTuple):
-    """The words of a question, and what each is worth in this workspace."""
-
-    terms: list[str]
-    #: How many items there are, and their mean length.
-    items: int
-    average: float
-    #: For each word: in how many items it occurs, and its weight.
-    found: dict[str, int]
-    weights: dict[str, float]
-    #: Which word a term's number on some shelf stands for.
-    numbers: dict[int, str]
-    #: The same for each shelf by itself.
-    shelves: list[dict[int, str]]
-
-    @property
-    def ideal(self) -> float:
-        return sum(self.weights.values())
-
-
-class Scored(NamedTuple):
-    item: Item
-    score: float
-    words: float
-    meaning: float
-    matched: tuple[str, ...]
 
 
 class Recall:
@@ -266,8 +184,8 @@ class Recall:
         best = self._closest(tx, meaning, wanted, k)
         items = _with_neighbours(tx, self._workspace, _fetch(tx, self._workspace, [*by_words, *best]), set(by_words))
         occurrences = _occurrences(tx, asked, list(items)) if by_words else {}
-        matches = _matches(items, occurrences)
-        return _combine(asked, wanted, items, matches, meaning, hybrid=embedder is not None)
+        found = matches(items, occurrences)
+        return combine(asked, wanted, items, found, meaning, hybrid=embedder is not None)
 
     def _best_by_words(self, tx: Transaction, asked: Query, wanted: Wanted, k: int) -> list[int]:
         """The best by words; more of them while filters and long texts leave fewer than were asked for."""
@@ -483,7 +401,7 @@ def _with_neighbours(tx: Transaction, workspace: str, items: dict[int, Item], by
     spans: dict[str, list[tuple[int, int]]] = {}
     for item in items.values():
         if item.id in by_words and item.turn is not None and item.session_id is not None:
-            spans.setdefault(item.session_id, []).append((item.turn - _REACH, item.turn + _REACH))
+            spans.setdefault(item.session_id, []).append((item.turn - REACH, item.turn + REACH))
     around = dict(items)
     for session, ranges in spans.items():
         for first, last in _joined(sorted(ranges)):
@@ -512,26 +430,6 @@ def _occurrences(tx: Transaction, asked: Query, items: list[int]) -> dict[int, d
                 norm = K1 * (1 - B + B * length / asked.average)
                 found.setdefault(item, {})[term] = asked.weights[term] * tf * (K1 + 1) / (tf + norm)
     return found
-
-
-def _matches(items: dict[int, Item], occurrences: dict[int, dict[str, float]]) -> dict[int, dict[str, float]]:
-    """Each query word at its best: in the item itself, or for less in a turn close by."""
-    turns: dict[tuple[str | None, int], dict[str, float]] = {}
-    for item in items.values():
-        if item.turn is not None:
-            there = turns.setdefault((item.session_id, item.turn), {})
-            for term, value in occurrences.get(item.id, {}).items():
-                there[term] = max(value, there.get(term, 0.0))
-    matches: dict[int, dict[str, float]] = {}
-    for item in items.values():
-        best = dict(occurrences.get(item.id, {}))
-        if item.turn is not None:
-            for distance, share in _NEAR.items():
-                for term, value in turns.get((item.session_id, item.turn - distance), {}).items():
-                    if distance and value * share > best.get(term, 0.0):
-                        best[term] = value * share
-        matches[item.id] = best
-    return matches
 
 
 def _meaning(
@@ -573,54 +471,6 @@ def _query_vector(embedder: Embedder, asked: Query, query: str) -> npt.NDArray[n
 
 def _rarity(asked: Query, term: str) -> float:
     return _COMMON / (_COMMON + asked.found.get(term, 0) / max(asked.items, 1))
-
-
-def _combine(
-    asked: Query,
-    wanted: Wanted,
-    items: dict[int, Item],
-    matches: dict[int, dict[str, float]],
-    meaning: dict[int, float],
-    *,
-    hybrid: bool,
-) -> list[Scored]:
-    by_words = {id: sum(found.values()) for id, found in matches.items()}
-    best = max(by_words.values(), default=0.0)
-    ideal = asked.ideal
-    scores: dict[int, float] = {}
-    for id in items:
-        if hybrid:
-            close = meaning.get(id, 0.0)
-            fit = by_words[id] ** 2 / (best * ideal) if best and ideal else 0.0
-            scores[id] = fit + close * close / _MEANING
-        else:
-            scores[id] = by_words[id] / ideal if ideal else 0.0
-    smooth = _smoothed(items, scores)
-    ranked = [
-        Scored(item, smooth[item.id], by_words[item.id], meaning.get(item.id, 0.0), tuple(sorted(matches[item.id])))
-        for item in items.values()
-        if smooth[item.id] > 0 and wanted.fits(item)
-    ]
-    # Rounded, so that the last bits of a sum cannot decide; ties go to the earlier one.
-    ranked.sort(key=lambda scored: (-round(scored.score, 9), scored.item.id))
-    return ranked
-
-
-def _smoothed(items: dict[int, Item], scores: dict[int, float]) -> dict[int, float]:
-    """A turn beside a good one gains a little of it."""
-    turns: dict[tuple[str | None, int], float] = {}
-    for item in items.values():
-        if item.turn is not None:
-            key = (item.session_id, item.turn)
-            turns[key] = max(turns.get(key, 0.0), scores[item.id])
-    smooth = {}
-    for item in items.values():
-        score = scores[item.id]
-        if item.turn is not None:
-            beside = max(turns.get((item.session_id, item.turn + step), 0.0) for step in (-1, 1))
-            score = (score + _SMOOTH * beside) / (1 + _SMOOTH)
-        smooth[item.id] = score
-    return smooth
 
 
 def _usable(tx: Transaction, workspace: str, model: str) -> bool:

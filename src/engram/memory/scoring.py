@@ -1,0 +1,160 @@
+"""Scoring: what a match by words and by meaning is worth together. Knows no store; `recall` brings what it needs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .memories import SHELVES
+
+K1, B = 0.9, 0.4
+#: What a word in a turn close by is worth, by how many turns it is before (+) or after (-) the one scored.
+_NEAR = {0: 1.0, 1: 0.6, 2: 0.5, 3: 0.4, -1: 0.5, -2: 0.4, -3: 0.3}
+REACH = 3
+#: A turn beside a good one is worth a little more.
+_SMOOTH = 0.3
+#: How many squared standard deviations of meaning weigh as much as a perfect match by words.
+_MEANING = 60.0
+
+
+class Item(NamedTuple):
+    id: int
+    shelf: str
+    kind: str
+    ref: int
+    piece: int
+    label: str
+    session_id: str | None
+    project: str | None
+    turn: int | None
+    at: str
+
+
+class Wanted(NamedTuple):
+    """What recall was asked for, checked."""
+
+    shelves: tuple[str, ...]
+    session_id: str | None
+    exclude_session: str | None
+    kinds: frozenset[str] | None
+    roles: frozenset[str] | None
+    tags: tuple[str, ...]
+    #: Only this project.
+    project: str | None
+    since: str | None
+    until: str | None
+
+    @property
+    def filtered(self) -> bool:
+        return any((self.session_id, self.exclude_session, self.project, self.since, self.until))
+
+    def fits(self, item: Item) -> bool:
+        labels = self.roles if item.kind == "exchange" else self.kinds
+        # On the archive's shelf lie old gists too, which come only when they are named.
+        hidden = labels is None and item.kind == "memory" and item.label in SHELVES
+        return (
+            item.shelf in self.shelves
+            and not hidden
+            and (labels is None or item.label in labels)
+            and (self.session_id is None or item.session_id == self.session_id)
+            and (self.exclude_session is None or item.session_id != self.exclude_session)
+            and (self.project is None or item.project == self.project)
+            and (self.since is None or item.at >= self.since)
+            and (self.until is None or item.at < self.until)
+        )
+
+
+class Query(NamedTuple):
+    """The words of a question, and what each is worth in this workspace."""
+
+    terms: list[str]
+    #: How many items there are, and their mean length.
+    items: int
+    average: float
+    #: For each word: in how many items it occurs, and its weight.
+    found: dict[str, int]
+    weights: dict[str, float]
+    #: Which word a term's number on some shelf stands for.
+    numbers: dict[int, str]
+    #: The same for each shelf by itself.
+    shelves: list[dict[int, str]]
+
+    @property
+    def ideal(self) -> float:
+        return sum(self.weights.values())
+
+
+class Scored(NamedTuple):
+    item: Item
+    score: float
+    words: float
+    meaning: float
+    matched: tuple[str, ...]
+
+
+def matches(items: dict[int, Item], occurrences: dict[int, dict[str, float]]) -> dict[int, dict[str, float]]:
+    """Each query word at its best: in the item itself, or for less in a turn close by."""
+    turns: dict[tuple[str | None, int], dict[str, float]] = {}
+    for item in items.values():
+        if item.turn is not None:
+            there = turns.setdefault((item.session_id, item.turn), {})
+            for term, value in occurrences.get(item.id, {}).items():
+                there[term] = max(value, there.get(term, 0.0))
+    found: dict[int, dict[str, float]] = {}
+    for item in items.values():
+        best = dict(occurrences.get(item.id, {}))
+        if item.turn is not None:
+            for distance, share in _NEAR.items():
+                for term, value in turns.get((item.session_id, item.turn - distance), {}).items():
+                    if distance and value * share > best.get(term, 0.0):
+                        best[term] = value * share
+        found[item.id] = best
+    return found
+
+
+def combine(
+    asked: Query,
+    wanted: Wanted,
+    items: dict[int, Item],
+    matches: dict[int, dict[str, float]],
+    meaning: dict[int, float],
+    *,
+    hybrid: bool,
+) -> list[Scored]:
+    """Words and meaning as one order, best first; only what was wanted."""
+    by_words = {id: sum(found.values()) for id, found in matches.items()}
+    best = max(by_words.values(), default=0.0)
+    ideal = asked.ideal
+    scores: dict[int, float] = {}
+    for id in items:
+        if hybrid:
+            close = meaning.get(id, 0.0)
+            fit = by_words[id] ** 2 / (best * ideal) if best and ideal else 0.0
+            scores[id] = fit + close * close / _MEANING
+        else:
+            scores[id] = by_words[id] / ideal if ideal else 0.0
+    smooth = _smoothed(items, scores)
+    ranked = [
+        Scored(item, smooth[item.id], by_words[item.id], meaning.get(item.id, 0.0), tuple(sorted(matches[item.id])))
+        for item in items.values()
+        if smooth[item.id] > 0 and wanted.fits(item)
+    ]
+    # Rounded, so that the last bits of a sum cannot decide; ties go to the earlier one.
+    ranked.sort(key=lambda scored: (-round(scored.score, 9), scored.item.id))
+    return ranked
+
+
+def _smoothed(items: dict[int, Item], scores: dict[int, float]) -> dict[int, float]:
+    """A turn beside a good one gains a little of it."""
+    turns: dict[tuple[str | None, int], float] = {}
+    for item in items.values():
+        if item.turn is not None:
+            key = (item.session_id, item.turn)
+            turns[key] = max(turns.get(key, 0.0), scores[item.id])
+    smooth = {}
+    for item in items.values():
+        score = scores[item.id]
+        if item.turn is not None:
+            beside = max(turns.get((item.session_id, item.turn + step), 0.0) for step in (-1, 1))
+            score = (score + _SMOOTH * beside) / (1 + _SMOOTH)
+        smooth[item.id] = score
+    return smooth
