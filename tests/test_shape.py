@@ -112,7 +112,17 @@ PUBLIC = [
     *("Block", "BlockEdit", "BlockExists", "BlockNotFound", "Change", "Clock", "Config", "Conflict", "Engram"),
     *("EngramError", "Holder", "InvalidInput", "InvalidURL", "Lease", "LeaseHeld", "LeaseLost", "LeaseNotFound"),
     *("LogBroken", "LogEntry", "Message", "MigrationChanged", "MissingExtra", "NoRecipient", "NotAStore"),
-    *("NotFound", "SchemaTooNew", "Session", "SessionEnded", "SessionNotFound", "Stats", "StoreBusy", "StoreError"),
+    *(
+        "NotFound",
+        "Receipt",
+        "SchemaTooNew",
+        "Session",
+        "SessionEnded",
+        "SessionNotFound",
+        "Stats",
+        "StoreBusy",
+        "StoreError",
+    ),
     *("StoreFull", "StoreReadOnly", "StoreUnavailable", "VersionConflict", "VersionNotFound", "__version__"),
     "sitrep",
 ]

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from .records import Memory as Memory
     from .records import MemoryEdit as MemoryEdit
     from .records import Message as Message
+    from .records import Receipt as Receipt
     from .records import Session as Session
     from .records import Stats as Stats
 
@@ -108,6 +109,7 @@ _WHERE = {
         "Memory",
         "MemoryEdit",
         "Message",
+        "Receipt",
         "Session",
         "Stats",
     ),

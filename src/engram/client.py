@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .config import Config
-    from .records import Change, Hit
+    from .records import Change, Hit, Receipt
     from .storage.engine import Engine
 
 
@@ -88,6 +88,33 @@ class Engram:
         from .memory.recall import Recall
 
         return Recall(self._scope, self.memories).recall(query, k, **options)
+
+    def forget(
+        self,
+        *,
+        exchange: int | None = None,
+        memory: int | None = None,
+        session: str | None = None,
+        block: str | None = None,
+        before: str | None = None,
+        source: str | None = None,
+        dry_run: bool = False,
+    ) -> Receipt:
+        """Make something gone everywhere, with what was derived from it alone; a receipt says what went.
+
+        Exactly one is given: an exchange, memory, session or block by its id or name; everything `before` a time; or
+        everything from a `source`, which is a type of session (`claude-code`, `import`, …). `dry_run` changes nothing.
+        """
+        from .memory.forget import Forget, asked
+
+        chosen = asked(exchange=exchange, memory=memory, session=session, block=block, before=before, source=source)
+        return Forget(self._scope).forget(chosen, dry_run=checks.flag(dry_run, "dry_run"))
+
+    def receipts(self, limit: int = 20) -> list[Receipt]:
+        """What was forgotten, the latest first; limit 0: all."""
+        from .memory.forget import Forget
+
+        return Forget(self._scope).receipts(limit)
 
     @contextmanager
     def write(self, *, fence: int | None = None) -> Iterator[Engram]:

@@ -36,6 +36,8 @@ class Session(NamedTuple):
     heartbeat_at: str
     #: When it was completed or abandoned.
     ended_at: str | None
+    #: How many turns it has.
+    turns: int = 0
 
 
 class LogEntry(NamedTuple):
@@ -103,6 +105,23 @@ class MemoryEdit(NamedTuple):
     content: str
     reason: str
     actor: str | None
+    created_at: str
+    #: The receipt of what was forgotten, if this state lost text that way.
+    receipt: int | None = None
+
+
+class Receipt(NamedTuple):
+    """What was forgotten: ids and counts, not a word of it."""
+
+    #: None for a dry run.
+    id: int | None
+    #: `memory 12`, `before 2026-01-01T00:00:00.000000Z`, …
+    asked: str
+    #: How many of each kind went; those "to rebuild" stay, without what came from what went.
+    counts: dict[str, int]
+    ids: dict[str, list[int | str]]
+    #: Copies of the store made before that still have it; only their owner can say whether they may go.
+    backups: tuple[str, ...]
     created_at: str
 
 
@@ -215,6 +234,8 @@ class BlockEdit(NamedTuple):
     reason: str
     actor: str | None
     created_at: str
+    #: The receipt of what was forgotten, if this state lost text that way.
+    receipt: int | None = None
 
 
 class Change(NamedTuple):
@@ -222,6 +243,6 @@ class Change(NamedTuple):
 
     #: Rises in commit order across the store.
     number: int
-    #: `session`, `exchange`, `lease`, `message`, `block` or `memory`.
+    #: `session`, `exchange`, `lease`, `message`, `block`, `memory` or `receipt`.
     what: str
     id: str

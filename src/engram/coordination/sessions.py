@@ -20,6 +20,7 @@ from .projects import project_name
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..records import Receipt
     from ..scope import Scope
     from ..storage.engine import Row, Transaction
 
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 UNNAMED_TYPE = "chat"
 
 _COLUMNS = (
-    "id, type, name, summary, status, project, external_id, parent_id, metadata, created_at, heartbeat_at, ended_at"
+    "id, type, name, summary, status, project, external_id, parent_id, metadata, created_at, heartbeat_at, ended_at, "
+    "turns - turns_gone"
 )
 _INSERT = """
 INSERT INTO sessions (workspace, id, type, name, summary, status, project, external_id, parent_id, metadata,
@@ -129,6 +131,7 @@ SELECT
 
 class Sessions:
     def __init__(self, scope: Scope) -> None:
+        self._scope = scope
         self._engine = scope.engine
         self._workspace = scope.workspace
         self._config = scope.config
@@ -238,6 +241,13 @@ class Sessions:
             tx.note(self._workspace, "session", id)
         return record(row, stale_before=now)  # just heard of, so not stale
 
+    def delete(self, id: str) -> Receipt:
+        """Forget a session with everything said, noted and learnt in it; see `Engram.forget`."""
+        # Imported here: a hook never forgets anything.
+        from ..memory.forget import Forget, asked
+
+        return Forget(self._scope).forget(asked(session=id))
+
     def get(self, id: str) -> Session:
         with self._engine.read() as tx:
             return self._record(require(tx, self._workspace, id), tx.now())
@@ -339,7 +349,7 @@ class Sessions:
 
 def record(row: Row, stale_before: str) -> Session:
     """A row of `_COLUMNS` as a record."""
-    id, type, name, summary, status, project, external_id, parent_id, metadata, created, heartbeat, ended = row
+    id, type, name, summary, status, project, external_id, parent_id, metadata, created, heartbeat, ended, turns = row
     return Session(
         id=id,
         type=type,
@@ -354,6 +364,7 @@ def record(row: Row, stale_before: str) -> Session:
         created_at=created,
         heartbeat_at=heartbeat,
         ended_at=ended,
+        turns=turns,
     )
 
 

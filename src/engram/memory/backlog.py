@@ -162,6 +162,7 @@ class Backlog:
         """Write what was made of each; those that have to go on waiting."""
         waiting = []
         with self._engine.write() as tx:
+            tx.lock(lock_name(self._workspace))
             for number, each in enumerate(taken):
                 entry = self._entry(tx, each.kind, each.ref)
                 if entry is None:
@@ -199,6 +200,11 @@ def embed(embedder: Embedder, texts: Sequence[list[index.Piece]]) -> list[Vector
         return [Vectors(embedder.name, []) for _ in texts]
     rows = iter(to_int8(embedder.embed(flat)))
     return [Vectors(embedder.name, [next(rows).tobytes() for _ in pieces]) for pieces in texts]
+
+
+def lock_name(workspace: str) -> str:
+    """What a worker finishes under, so that nothing is forgotten half-way through it."""
+    return f"backlog/{workspace}"
 
 
 def wait(tx: Transaction, workspace: str, kind: str, ref: int) -> None:

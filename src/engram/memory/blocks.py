@@ -45,10 +45,10 @@ INSERT INTO block_versions (block_id, version, content, reason, actor, created_a
 VALUES (:id, :version, :content, :reason, :actor, :now)
 """
 _VERSIONS = """
-SELECT version, content, reason, actor, created_at FROM block_versions
+SELECT version, content, reason, actor, created_at, receipt FROM block_versions
 WHERE block_id = :id ORDER BY version DESC LIMIT :limit
 """
-_VERSION = "SELECT content FROM block_versions WHERE block_id = :id AND version = :version"
+_VERSION = "SELECT content, receipt FROM block_versions WHERE block_id = :id AND version = :version"
 
 
 class Blocks:
@@ -149,8 +149,8 @@ class Blocks:
             row = self._require(tx, name)
             versions = tx.all(_VERSIONS, id=row[0], limit=limit + 1 if limit else checks.MAX_WHOLE)
         return [
-            BlockEdit(version=version, old=before[1], new=content, reason=reason, actor=actor, created_at=time)
-            for (version, content, reason, actor, time), before in pairwise(versions)
+            BlockEdit(version, before[1], content, reason, actor, time, receipt)
+            for (version, content, reason, actor, time, receipt), before in pairwise(versions)
         ]
 
     def version(self, name: str, version: int) -> str:
@@ -189,7 +189,7 @@ class Blocks:
         with self._engine.write() as tx:
             self._lock(tx, name)
             row = self._require(tx, name)
-            content = self._version(tx, row, version)
+            content = self._version(tx, row, version, whole=True)
             _expect(row, expected_version)
             return self._write(tx, row, content, f"restored version {version}", actor)
 
@@ -310,12 +310,14 @@ class Blocks:
             raise self.missing(name)
         return row
 
-    def _version(self, tx: Transaction, row: Row, version: int) -> str:
+    def _version(self, tx: Transaction, row: Row, version: int, *, whole: bool = False) -> str:
         checks.whole(version, "version", least=1)
         found = tx.one(_VERSION, id=row[0], version=version)
         if found is None:
             raise VersionNotFound(f"Block {row[1]!r} has no version {version}; it is at version {row[3]}.")
         content: str = found[0]
+        if whole and found[1] is not None:
+            raise VersionNotFound(f"Version {version} of block {row[1]!r} was forgotten (receipt {found[1]}).")
         return content
 
     # Last, because its name hides the type from annotations that follow it.

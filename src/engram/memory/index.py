@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from .places import CHUNK, padded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from ..storage.engine import Transaction
+    from ..storage.engine import Row, Transaction
 
 #: Longer contents are cut into pieces of about this many characters for the indexes, overlapping a little, so that
 #: a long text is found by its best part.
@@ -33,9 +33,9 @@ ON CONFLICT (workspace, shelf) DO UPDATE SET items = shelves.items + :items, len
 RETURNING generation
 """
 _COUNT_OUT = """
-UPDATE shelves SET items = items - :items, length = length - :length, generation = generation + :gone
-WHERE workspace = :workspace AND shelf = :shelf
+UPDATE shelves SET items = items - :items, length = length - :length WHERE workspace = :workspace AND shelf = :shelf
 """
+_NEW_GENERATION = "UPDATE shelves SET generation = generation + 1 WHERE workspace = :workspace AND shelf = :shelf"
 _FIND_TERMS = "SELECT term, id FROM terms WHERE workspace = :workspace AND shelf = :shelf AND term IN (" + CHUNK + ")"
 _ADD_TERM = """
 INSERT INTO terms (workspace, shelf, term) VALUES (:workspace, :shelf, :term)
@@ -48,9 +48,11 @@ VALUES (:workspace, :shelf, :kind, :ref, :piece, :label, :session_id, :project, 
 RETURNING id
 """
 _ADD_POSTING = "INSERT INTO postings (term, item, tf, length) VALUES (:term, :item, :tf, :length)"
-_ITEMS_OF = """
-SELECT id, shelf, length, terms FROM items WHERE workspace = :workspace AND kind = :kind AND ref = :ref
-"""
+_ITEMS_OF = (
+    "SELECT id, shelf, length, terms FROM items WHERE workspace = :workspace AND kind = :kind AND ref IN ("
+    + CHUNK
+    + ") ORDER BY id"
+)
 _REMOVE_POSTING = "DELETE FROM postings WHERE term = :term AND item = :item"
 _REMOVE_ITEM = "DELETE FROM items WHERE workspace = :workspace AND id = :item"
 _REMOVE_VECTORS = "DELETE FROM vectors WHERE item = :item"
@@ -104,15 +106,29 @@ def add(tx: Transaction, workspace: str, entries: Iterable[Entry]) -> list[tuple
     return placed
 
 
-def remove(tx: Transaction, workspace: str, kind: str, ref: int) -> None:
-    """Take a thing out of the index: postings, vectors, and words that nothing else has."""
-    for item, shelf, length, packed in tx.all(_ITEMS_OF, workspace=workspace, kind=kind, ref=ref):
-        numbers = unpack(packed)
-        tx.many(_REMOVE_POSTING, [{"term": term, "item": item} for term in numbers])
+def remove(tx: Transaction, workspace: str, kind: str, refs: Sequence[int]) -> None:
+    """Take things out of the index: postings, vectors, and words that nothing else has."""
+    shelves: dict[str, list[Row]] = {}
+    for some in padded(refs):
+        for row in tx.all(_ITEMS_OF, workspace=workspace, kind=kind, **some):
+            shelves.setdefault(row[1], []).append(row)
+    for shelf, rows in sorted(shelves.items()):
+        _remove_from_shelf(tx, workspace, shelf, rows)
+
+
+def _remove_from_shelf(tx: Transaction, workspace: str, shelf: str, rows: list[Row]) -> None:
+    # First the shelf's row, as whoever adds to it does: a word must not vanish while somebody is about to use it.
+    lengths = sum(length for _, _, length, _ in rows)
+    tx.run(_COUNT_OUT, workspace=workspace, shelf=shelf, items=len(rows), length=lengths)
+    numbers: set[int] = set()
+    for item, _, _, packed in rows:
+        terms = unpack(packed)
+        numbers.update(terms)
+        tx.many(_REMOVE_POSTING, [{"term": term, "item": item} for term in terms])
         tx.run(_REMOVE_VECTORS, item=item)
         tx.run(_REMOVE_ITEM, workspace=workspace, item=item)
-        gone = sum(tx.run(_REMOVE_UNUSED_TERM, workspace=workspace, term=term) for term in numbers)
-        tx.run(_COUNT_OUT, workspace=workspace, shelf=shelf, items=1, length=length, gone=min(gone, 1))
+    if any([tx.run(_REMOVE_UNUSED_TERM, workspace=workspace, term=term) for term in sorted(numbers)]):
+        tx.run(_NEW_GENERATION, workspace=workspace, shelf=shelf)
 
 
 def pack(numbers: Iterable[int]) -> bytes:

@@ -75,7 +75,8 @@ INSERT INTO memory_versions (memory_id, version, content, reason, actor, created
 VALUES (:id, :version, :content, :reason, :actor, :now)
 """
 _VERSIONS = """
-SELECT version, content, reason, actor, created_at FROM memory_versions WHERE memory_id = :id ORDER BY version DESC
+SELECT version, content, reason, actor, created_at, receipt FROM memory_versions
+WHERE memory_id = :id ORDER BY version DESC
 """
 _TAGS = "SELECT tag FROM memory_tags WHERE workspace = :workspace AND memory_id = :id ORDER BY tag"
 _ADD_TAG = """
@@ -311,7 +312,7 @@ class Memories:
                     tx.run(_REVIVE, **statement)
                 else:
                     tx.run(_RETIRE, status=status, by=None, **statement)
-                self._reshelve(tx, id)
+                self.reshelve(tx, id)
                 tx.note(self._workspace, "memory", id)
             return self._read(tx, id)
 
@@ -326,19 +327,20 @@ class Memories:
 
     def _retire(self, tx: Transaction, id: int, now: str, by: int | None) -> None:
         tx.run(_RETIRE, workspace=self._workspace, id=id, status="superseded", by=by, now=now)
-        self._reshelve(tx, id)
+        self.reshelve(tx, id)
         tx.note(self._workspace, "memory", id)
 
-    def _reshelve(self, tx: Transaction, id: int) -> None:
+    def reshelve(self, tx: Transaction, id: int) -> None:
         """Move a memory to the shelf its status asks for; its vectors are made again from the backlog."""
         memory = self._read(tx, id)
         self._unshelve(tx, id)
-        self._shelve(tx, id, index.cut(memory.content), None)
+        if memory.content:  # a forgotten text leaves nothing to be found
+            self._shelve(tx, id, index.cut(memory.content), None)
 
     def _unshelve(self, tx: Transaction, id: int) -> None:
         # First the backlog: a worker that is computing the old text's vectors must not find its entry any more.
         backlog.withdraw(tx, self._workspace, "memory", id)
-        index.remove(tx, self._workspace, "memory", id)
+        index.remove(tx, self._workspace, "memory", [id])
 
     def _shelve(self, tx: Transaction, id: int, pieces: list[index.Piece], vectors: backlog.Vectors | None) -> None:
         memory = self._read(tx, id)

@@ -6,6 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import psycopg
 
     from ..clock import Clock
@@ -59,6 +61,12 @@ def postgres(connection: psycopg.Connection, schema: str, label: str, clock: Clo
             sql.SQL("CREATE TABLE {} AS TABLE {}").format(sql.Identifier(copy, table), sql.Identifier(schema, table))
         )
     return copy
+
+
+def older(names: Iterable[str], before: str) -> tuple[str, ...]:
+    """Those of the backups that were made before a time, oldest first; each name ends in its own."""
+    limit = _compact(before)
+    return tuple(sorted(name for name in names if name[-len(limit) :] < limit))
 
 
 def _compact(stamp: str) -> str:

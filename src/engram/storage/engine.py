@@ -141,6 +141,14 @@ class Engine(ABC):
         return self._joined() is not None
 
     @abstractmethod
+    def scrub(self) -> None:
+        """Remove what the store's files still hold of deleted rows, as far as this engine can; never fails."""
+
+    @abstractmethod
+    def backups(self, before: str) -> tuple[str, ...]:
+        """Copies of the store, made before that time, which still have what was deleted since."""
+
+    @abstractmethod
     def close(self) -> None:
         """Close every connection; later use is an error. Closing twice is fine."""
 

@@ -28,7 +28,7 @@ from ..errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from . import migrate
+from . import backup, migrate
 from .engine import Engine, Row, Transaction
 
 try:
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     Connection = psycopg.Connection[Row]
 
 _NOW = """SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
+_BACKUPS = "SELECT nspname FROM pg_namespace WHERE starts_with(nspname, %s)"
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
 _INSERT_CHANGES = """
 INSERT INTO changes (workspace, what, id)
@@ -111,6 +112,14 @@ class PostgresEngine(Engine):
         self._joined()
         self._closed = True
         self._pool.close()
+
+    def scrub(self) -> None:
+        """The server's own vacuum and log recycling do that; how soon is its administrator's decision."""
+
+    def backups(self, before: str) -> tuple[str, ...]:
+        with self._translated(), self._pool.connection() as connection:
+            names = connection.execute(_BACKUPS, (f"{self._schema}_before_",)).fetchall()
+        return backup.older((name for (name,) in names), before)
 
     @contextmanager
     def _writing(self, patient: bool) -> Iterator[Transaction]:

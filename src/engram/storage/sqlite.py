@@ -22,7 +22,7 @@ import apsw
 
 from ..clock import Clock
 from ..errors import EngramError, NotAStore, StoreBusy, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
-from . import migrate
+from . import backup, migrate
 from .engine import Engine, Row, Transaction
 
 #: Written into the file's header ("Engr"), so that a foreign database is never mistaken for a store.
@@ -122,6 +122,32 @@ class SqliteEngine(Engine):
         self._closed = True
         while self._idle:
             self._idle.pop().close()
+
+    def scrub(self) -> None:
+        from .scrub import scrub
+
+        try:
+            with self._writer, _translated(self.path):
+                # One of its own: a used connection may hold pages as they were before.
+                connection = self._connect()
+                try:
+                    clean = scrub(connection, self.path, self._busy_timeout)
+                finally:
+                    connection.close()
+        except EngramError:
+            clean = False
+        if not clean:
+            import logging
+
+            logging.getLogger("engram.storage").warning(
+                "%s may still have bytes of what was forgotten, because others kept it busy; the next forgetting "
+                "removes them",
+                self.path,
+            )
+
+    def backups(self, before: str) -> tuple[str, ...]:
+        folder, name = os.path.split(self.path)
+        return backup.older((file for file in os.listdir(folder) if file.startswith(f"{name}.before-")), before)
 
     @contextmanager
     def _writing(self, patient: bool) -> Iterator[Transaction]:

@@ -40,6 +40,8 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_by_status ON sessions (workspace, status, heartbeat_at);
 CREATE UNIQUE INDEX sessions_by_external_id ON sessions (workspace, external_id, type) WHERE external_id IS NOT NULL;
 
+-- No foreign key to sessions: neither index below could answer it, so removing a session would read all exchanges. Whoever
+-- adds one updates the session's row first, and whoever removes a session removes these before it.
 CREATE TABLE exchanges (
   id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   workspace TEXT COLLATE "C" NOT NULL,
@@ -47,8 +49,7 @@ CREATE TABLE exchanges (
   seq BIGINT NOT NULL,
   role TEXT COLLATE "C" NOT NULL CHECK (role IN ('user', 'assistant', 'system', 'tool', 'log')),
   content TEXT COLLATE "C" NOT NULL,
-  created_at TEXT COLLATE "C" NOT NULL,
-  FOREIGN KEY (workspace, session_id) REFERENCES sessions (workspace, id)
+  created_at TEXT COLLATE "C" NOT NULL
 );
 -- Each row is in exactly one of the two, so that neither turns nor logs pay for the other's number.
 CREATE UNIQUE INDEX exchanges_turns ON exchanges (workspace, session_id, seq) WHERE role <> 'log';

@@ -41,6 +41,8 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_by_status ON sessions (workspace, status, heartbeat_at);
 CREATE UNIQUE INDEX sessions_by_external_id ON sessions (workspace, external_id, type) WHERE external_id IS NOT NULL;
 
+-- No foreign key to sessions: neither index below could answer it, so removing a session would read all exchanges. Whoever
+-- adds one updates the session's row first, and whoever removes a session removes these before it.
 CREATE TABLE exchanges (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   workspace TEXT NOT NULL,
@@ -48,8 +50,7 @@ CREATE TABLE exchanges (
   seq INTEGER NOT NULL,
   role TEXT NOT NULL CHECK (role IN ('user', 'assistant', 'system', 'tool', 'log')),
   content TEXT NOT NULL,
-  created_at TEXT NOT NULL,
-  FOREIGN KEY (workspace, session_id) REFERENCES sessions (workspace, id)
+  created_at TEXT NOT NULL
 ) STRICT;
 -- Each row is in exactly one of the two, so that neither turns nor logs pay for the other's number.
 CREATE UNIQUE INDEX exchanges_turns ON exchanges (workspace, session_id, seq) WHERE role <> 'log';

@@ -1,0 +1,90 @@
+"""Which sentence of a derived text came from where.
+
+A line of a derived block names its sources at its end, `[e12, m7]`: exchange 12, memory 7. Where lines name none, a
+sentence is traced by its words: it came from a text that has it, whatever its case and spacing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Set
+
+_HANDLES = re.compile(r"[ \t]*\[([a-z]\d+(?:, ?[a-z]\d+)*)\][ \t]*$")
+_SENTENCE_END = re.compile(r"(?<=[.!?…。！？])\s+|\n+")
+#: A text at least this long says something that is recognised again; "ok" is in everything.
+_TELLING = 20
+_LETTERS = {"exchange": "e", "memory": "m", "block": "b"}
+
+
+def handle(thing: tuple[str, int]) -> str:
+    """How a line names its source: `e12`."""
+    return f"{_LETTERS[thing[0]]}{thing[1]}"
+
+
+def cited(line: str, handles: Iterable[str]) -> str:
+    """The line with its sources at its end."""
+    named = ", ".join(handles)
+    return f"{line} [{named}]" if named else line
+
+
+def handles(line: str) -> list[str]:
+    """The sources a line names."""
+    found = _HANDLES.search(line)
+    return [each.strip() for each in found[1].split(",")] if found else []
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences and lines of a text, without what separates them."""
+    return [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
+
+
+class Sieve:
+    """Lets through what the lost texts do not have, or what the kept ones have as well."""
+
+    def __init__(self, lost: Iterable[str], kept: Iterable[str]) -> None:
+        self._lost = [_plain(text) for text in lost]
+        self._kept = [_plain(text) for text in kept]
+
+    def holds(self, sentence: str) -> bool:
+        """Whether the sentence may have come from a lost text, and from nowhere else."""
+        plain = _plain(sentence)
+        if not plain or any(_within(plain, text) for text in self._kept):
+            return False
+        # Either way round: a derived sentence may also be a source's whole text with something around it.
+        return any(_within(plain, text) or (len(text) >= _TELLING and _within(text, plain)) for text in self._lost)
+
+    def rest(self, text: str) -> str:
+        """The text without the sentences that are held back; unchanged when none is."""
+        parts = sentences(text)
+        left = [part for part in parts if not self.holds(part)]
+        return text if len(left) == len(parts) else "\n".join(left)
+
+
+def without(text: str, lost: Set[str], sieve: Sieve) -> str:
+    """A block's text without what came from the lost sources; nothing of it when no line says where it came from."""
+    lines = text.split("\n")
+    if not any(map(handles, lines)):
+        return ""
+    kept = []
+    for line in lines:
+        named = handles(line)
+        left = [each for each in named if each not in lost]
+        if len(left) == len(named):
+            # A heading is nobody's; a whole sentence without a source may still be a lost one.
+            if named or len(line) < _TELLING or not sieve.holds(line):
+                kept.append(line)
+        elif left and not sieve.holds(_HANDLES.sub("", line)):
+            kept.append(cited(_HANDLES.sub("", line), left))
+    return "\n".join(kept)
+
+
+def _within(words: str, text: str) -> bool:
+    return f" {words} " in f" {text} "
+
+
+def _plain(text: str) -> str:
+    # Punctuation and who said it may differ between a text and a sentence made of it; the words do not.
+    return " ".join(re.findall(r"\w+", text.casefold()))
