@@ -232,6 +232,29 @@ def test_a_worker_that_comes_back_after_its_time_does_nothing_twice(
 
 
 @pytest.mark.requirement("BACKLOG-2")
+def test_a_worker_that_comes_back_after_its_time_does_not_free_what_another_has_taken_over(
+    eng: Engram, open_store: OpenStore, clock: ShiftedClock
+) -> None:
+    say(eng, *OTHERS)
+    say(eng, ANSWER, embed=False)
+    with eng._scope.engine.write() as tx:
+        tx.run("UPDATE models SET model = 'another'")
+    other = open_store()
+
+    def overtake() -> None:
+        clock.advance(61)
+        die_holding(other, 1)
+
+    # With the wrong model it can only give back what it took.
+    assert interrupted(eng, overtake).work() == 0
+    with eng._scope.engine.write() as tx:
+        tx.run("UPDATE models SET model = :model", model=vectors(eng)[0][2])
+    assert backlog(eng).work() == 0
+    clock.advance(61)
+    assert backlog(eng).work() == 1
+
+
+@pytest.mark.requirement("BACKLOG-2")
 def test_a_failed_step_leaves_everything_to_be_done(eng: Engram, clock: ShiftedClock) -> None:
     say(eng, ANSWER, *OTHERS, embed=False)
     eng.sessions.log("s", "a zebra was seen")

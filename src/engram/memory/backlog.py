@@ -39,7 +39,9 @@ WHERE id IN (SELECT id FROM backlog WHERE workspace = :workspace AND taken_until
 RETURNING id, kind, ref
 """
 _DONE = "DELETE FROM backlog WHERE workspace = :workspace AND id = :id"
-_RELEASE = "UPDATE backlog SET taken_until = :free WHERE workspace = :workspace AND id = :id"
+_RELEASE = """
+UPDATE backlog SET taken_until = :free WHERE workspace = :workspace AND id = :id AND taken_until = :until
+"""
 _FORGET = "DELETE FROM backlog WHERE workspace = :workspace AND kind = :kind AND ref = :ref"
 _COUNT = "SELECT COUNT(*) FROM backlog WHERE workspace = :workspace"
 _EXCHANGE = """
@@ -67,6 +69,8 @@ class _Taken(NamedTuple):
     id: int
     kind: str
     ref: int
+    #: Its own until then; who takes it over afterwards has it until later.
+    until: str
     #: None when it was forgotten in the meantime.
     entry: index.Entry | None
 
@@ -133,15 +137,17 @@ class Backlog:
     def _take(self, limit: int) -> list[_Taken]:
         with self._engine.write() as tx:
             now = tx.now()
-            rows = tx.all(_TAKE, workspace=self._workspace, now=now, until=later(now, _TAKEN_FOR), limit=limit)
+            until = later(now, _TAKEN_FOR)
+            rows = tx.all(_TAKE, workspace=self._workspace, now=now, until=until, limit=limit)
         with self._engine.read() as tx:
-            return [_Taken(id, kind, ref, self._entry(tx, kind, ref)) for id, kind, ref in sorted(rows)]
+            return [_Taken(id, kind, ref, until, self._entry(tx, kind, ref)) for id, kind, ref in sorted(rows)]
 
     def _release(self, taken: list[_Taken]) -> None:
+        """Give back what is still ours; another worker may have taken it over since."""
         if taken:
             with self._engine.write() as tx:
                 for each in taken:
-                    tx.run(_RELEASE, workspace=self._workspace, id=each.id, free=_FREE)
+                    tx.run(_RELEASE, workspace=self._workspace, id=each.id, until=each.until, free=_FREE)
 
     def _entry(self, tx: Transaction, kind: str, ref: int) -> index.Entry | None:
         """What waits, as it is now."""
