@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..clock import later
 from ..errors import EmbedderFailed, MissingExtra
 from . import index
+from .models import choose, keep_indexed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..embedding import Embedder
     from ..scope import Scope
-    from ..storage.engine import Row, Transaction
+    from ..storage.engine import Transaction
 
 #: How many entries are taken at once: a bounded step, whatever their length.
 STEP = 64
@@ -54,8 +55,6 @@ _ITEMS = "SELECT id FROM items WHERE workspace = :workspace AND kind = :kind AND
 _ADD_VECTOR = """
 INSERT INTO vectors (item, model, vector) VALUES (:item, :model, :vector) ON CONFLICT (item, model) DO NOTHING
 """
-MODEL = "SELECT model FROM models WHERE workspace = :workspace"
-_CHOOSE = "INSERT INTO models (workspace, model) VALUES (:workspace, :model) ON CONFLICT (workspace) DO NOTHING"
 
 
 class Vectors(NamedTuple):
@@ -132,6 +131,8 @@ class Backlog:
                     progress(done)
         finally:
             self._release(left)
+        if done:
+            keep_indexed(self._engine, self._workspace)
         return done
 
     def _take(self, limit: int) -> list[_Taken]:
@@ -190,22 +191,26 @@ class Backlog:
 
     def _complete(self, tx: Transaction, each: _Taken, items: list[int], vectors: Vectors) -> bool:
         """Keep the vectors and take the thing off the backlog; whoever removes its entry writes them."""
-        if _model(tx, self._workspace, vectors.model) != vectors.model:
+        if choose(tx, self._workspace, vectors.model) != vectors.model:
             return False
         if tx.run(_DONE, workspace=self._workspace, id=each.id) and len(items) == len(vectors.rows):
-            _store(tx, self._workspace, items, vectors)
+            keep(tx, items, vectors)
             tx.note(self._workspace, each.kind, each.ref)
         return True
 
 
 def embed(embedder: Embedder, texts: Sequence[list[index.Piece]]) -> list[Vectors]:
+    rows = iter(quantised(embedder, [piece.text for pieces in texts for piece in pieces]))
+    return [Vectors(embedder.name, [next(rows) for _ in pieces]) for pieces in texts]
+
+
+def quantised(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
+    """Each text's vector as it is stored."""
+    if not texts:
+        return []
     from ..embedding.quantise import to_int8
 
-    flat = [piece.text for pieces in texts for piece in pieces]
-    if not flat:
-        return [Vectors(embedder.name, []) for _ in texts]
-    rows = iter(to_int8(embedder.embed(flat)))
-    return [Vectors(embedder.name, [next(rows).tobytes() for _ in pieces]) for pieces in texts]
+    return [row.tobytes() for row in to_int8(embedder.embed(texts))]
 
 
 def lock_name(workspace: str) -> str:
@@ -228,27 +233,14 @@ def place(tx: Transaction, workspace: str, entries: Sequence[index.Entry], vecto
     All belong on the same shelf; `vectors` are those of all their pieces, in order.
     """
     items = [item for item, _ in index.add(tx, workspace, entries)]
-    if vectors is None or not _store(tx, workspace, items, vectors):
+    if vectors is not None and choose(tx, workspace, vectors.model) == vectors.model:
+        keep(tx, items, vectors)
+    else:
         for entry in entries:
             wait(tx, workspace, entry.kind, entry.ref)
 
 
-def _store(tx: Transaction, workspace: str, items: list[int], vectors: Vectors) -> bool:
-    """Keep the vectors; False when the workspace is searched with another model's."""
-    if _model(tx, workspace, vectors.model) != vectors.model:
-        return False
+def keep(tx: Transaction, items: Sequence[int], vectors: Vectors) -> None:
+    """Store the vectors of items that are there."""
     rows = zip(items, vectors.rows, strict=True)
     tx.many(_ADD_VECTOR, [{"item": item, "model": vectors.model, "vector": row} for item, row in rows])
-    return True
-
-
-def _model(tx: Transaction, workspace: str, wanted: str) -> str:
-    """The model a workspace is searched with; the first one to write chooses it."""
-    known: dict[str, str] = tx.memo.setdefault("models", {})
-    if workspace in known:
-        return known[workspace]
-    tx.run(_CHOOSE, workspace=workspace, model=wanted)
-    row: Row = tx.all(MODEL, workspace=workspace)[0]
-    model: str = row[0]
-    tx.afterwards.append(lambda: known.update({workspace: model}))
-    return model

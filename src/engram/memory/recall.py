@@ -24,10 +24,11 @@ from ..errors import EmbedderFailed, InvalidInput, MissingExtra
 from ..records import Exchange, Hit
 from ..tokens import estimate
 from . import words
-from .backlog import MODEL, Backlog
+from .backlog import Backlog
 from .exchanges import ROLES
 from .index import find
 from .memories import SHELVES, Memories
+from .models import model_of
 from .places import CHUNK, PAIRS, PAIRS_SIZE, padded, weighted
 from .scoring import K1, REACH, B, Item, Query, Scored, Wanted, combine, matches
 
@@ -436,23 +437,12 @@ def _meaning(
     tx: Transaction, workspace: str, asked: Query, wanted: Wanted, query: str, embedder: Embedder
 ) -> dict[int, float]:
     """Standard deviations above the mean, for what is closest in meaning."""
-    import numpy as np
-
-    from .vectors import resident
+    from .vectors import closest
 
     vector = _query_vector(embedder, asked, query)
-    numbers, cosines = resident(tx, workspace, embedder.name, embedder.dims).scores(vector, list(wanted.shelves))
-    if len(numbers) == 0:
-        return {}
-    spread = float(cosines.std())
-    if spread == 0.0:
-        return {}
-    deviations = (cosines - cosines.mean()) / spread
     # With filters the closest may all be of the wrong kind, so more of them are looked at.
     most = CANDIDATES * (20 if wanted.filtered or wanted.kinds or wanted.roles or wanted.tags else 4)
-    least = float(np.partition(deviations, -most)[-most]) if len(deviations) > most else 0.0
-    closest = np.flatnonzero((deviations >= least) & (deviations > 0))
-    return dict(zip(numbers[closest].tolist(), deviations[closest].tolist(), strict=True))
+    return closest(tx, workspace, embedder.name, vector, wanted.shelves, asked.items, most)
 
 
 def _query_vector(embedder: Embedder, asked: Query, query: str) -> npt.NDArray[np.float32]:
@@ -475,12 +465,12 @@ def _rarity(asked: Query, term: str) -> float:
 
 def _usable(tx: Transaction, workspace: str, model: str) -> bool:
     """Whether the workspace's vectors are this model's; if they are another's, words alone answer, and say so."""
-    row = tx.one(MODEL, workspace=workspace)
-    if row is None:
-        return False
-    if row[0] != model:
-        _warn("%s was embedded with %s, not %s; recall goes by words alone", workspace, row[0], model)
-    return bool(row[0] == model)
+    used = model_of(tx, workspace)
+    if used is not None and used != model:
+        _warn("%s was embedded with %s, not %s; recall goes by words alone", workspace, used, model)
+        # What this process had in memory is of no more use.
+        tx.memo.get("vectors", {}).pop(workspace, None)
+    return used == model
 
 
 def _warn(message: str, *values: object) -> None:

@@ -1,4 +1,7 @@
-"""Meaning: the workspace's vectors, resident in a long-lived process and kept up with the store by the change feed.
+"""Meaning: which vectors are closest to a query's.
+
+Where the engine can compare vectors, it is asked. Elsewhere (SQLite, a PostgreSQL without pgvector) the workspace's
+vectors are resident in a long-lived process and kept up with the store by the change feed.
 
 Vectors are eight bits a dimension and compared by cosine, block by block in floating point, which needs no more memory
 than one block. The first recall of a process loads them all; later ones ask the feed what has changed since, and fetch
@@ -12,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..storage.engine import Closest
+from .models import EXACT_BELOW
 from .places import CHUNK, padded
 
 if TYPE_CHECKING:
@@ -27,11 +32,14 @@ _BLOCK = 512
 _PORTION = 16_384
 #: With more changes than this, loading everything anew is faster.
 _TOO_MANY = 20_000
+#: All are equally far from the query, but for rounding; then nothing is close.
+_NO_SPREAD = 1e-6
 
 _LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
 _CHANGED = """
 SELECT number, what, id FROM changes
-WHERE workspace = :workspace AND number > :after AND what IN ('exchange', 'memory') ORDER BY number LIMIT :limit
+WHERE workspace = :workspace AND number > :after AND what IN ('exchange', 'memory', 'model')
+ORDER BY number LIMIT :limit
 """
 _NEXT = """
 SELECT i.id, i.kind, i.ref, i.shelf, v.vector FROM items i JOIN vectors v ON v.item = i.id AND v.model = :model
@@ -67,7 +75,19 @@ class Resident:
         #: Threads of a server share it.
         self.lock = threading.Lock()
 
-    def scores(self, query: npt.NDArray[np.float32], shelves: list[str]) -> tuple[Any, Any]:
+    def closest(self, query: npt.NDArray[np.float32], shelves: Sequence[str], most: int) -> Closest:
+        """The most similar of what is on those shelves, with mean and spread of it all."""
+        items, cosines = self._compared(query, shelves)
+        if len(items) == 0:
+            return Closest([], 0.0, 0.0)
+        if len(items) > most:
+            best = np.flatnonzero(cosines >= np.partition(cosines, -most)[-most])
+        else:
+            best = np.arange(len(items))
+        found = list(zip(items[best].tolist(), cosines[best].tolist(), strict=True))
+        return Closest(found, float(cosines.mean()), float(cosines.std()))
+
+    def _compared(self, query: npt.NDArray[np.float32], shelves: Sequence[str]) -> tuple[Any, Any]:
         """Item numbers and cosines of everything on those shelves."""
         with self.lock:
             count = self._count
@@ -135,6 +155,27 @@ def _longer(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
     return made
 
 
+def closest(
+    tx: Transaction,
+    workspace: str,
+    model: str,
+    query: npt.NDArray[np.float32],
+    shelves: Sequence[str],
+    size: int,
+    most: int,
+) -> dict[int, float]:
+    """The items closest in meaning, in standard deviations above the mean of those shelves, which have `size` items.
+
+    The engine compares if it can; otherwise this process does, with the vectors it keeps.
+    """
+    found = tx.closest(workspace, model, query.tolist(), shelves, most, size if size >= EXACT_BELOW else None)
+    if found is None:
+        found = resident(tx, workspace, model, len(query)).closest(query, shelves, most)
+    if found.spread < _NO_SPREAD:
+        return {}
+    return {item: (cosine - found.mean) / found.spread for item, cosine in found.items if cosine > found.mean}
+
+
 def resident(tx: Transaction, workspace: str, model: str, dims: int) -> Resident:
     """The workspace's vectors as of this transaction."""
     if tx.writable:  # what it has written may yet be undone, and must not be remembered
@@ -160,9 +201,9 @@ def _load(tx: Transaction, workspace: str, model: str, dims: int) -> Resident:
 
 
 def _catch_up(tx: Transaction, workspace: str, vectors: Resident) -> bool:
-    """Follow the feed; False when there is too much of it."""
+    """Follow the feed; False when there is too much of it, or all vectors were made anew."""
     changes = tx.all(_CHANGED, workspace=workspace, after=vectors.last, limit=_TOO_MANY + 1)
-    if len(changes) > _TOO_MANY:
+    if len(changes) > _TOO_MANY or any(what == "model" for _, what, _ in changes):
         return False
     for kind in ("exchange", "memory"):
         refs = sorted({int(id) for _, what, id in changes if what == kind})

@@ -18,12 +18,21 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, LiteralString
+from typing import Any, LiteralString, NamedTuple
 
 from ..clock import Clock
 from ..errors import StoreUnavailable
 
 Row = tuple[Any, ...]
+
+
+class Closest(NamedTuple):
+    """The vectors most similar to a query, and how similar all of them are on the whole."""
+
+    #: Items and their cosines.
+    items: list[tuple[int, float]]
+    mean: float
+    spread: float
 
 
 class Transaction(ABC):
@@ -64,6 +73,15 @@ class Transaction(ABC):
     @abstractmethod
     def savepoint(self) -> AbstractContextManager[None]:
         """Undo what happens inside, and only that, when it raises."""
+
+    def closest(
+        self, workspace: str, model: str, query: Sequence[float], shelves: Sequence[str], most: int, size: int | None
+    ) -> Closest | None:
+        """The `most` vectors of some shelves that are closest to a query; None when the engine cannot compare them.
+
+        With the shelves' `size` an index may answer, with some of what is closest and an estimate of the rest.
+        """
+        return None
 
     def one(self, sql: LiteralString, **values: object) -> Row | None:
         """The first row, if any."""
@@ -139,6 +157,13 @@ class Engine(ABC):
     def joined(self) -> bool:
         """Whether this thread is inside a transaction already."""
         return self._joined() is not None
+
+    def index_vectors(self, workspace: str, models: Sequence[str]) -> None:
+        """Have an index of the workspace's vectors by each of these models, and by no other, if the engine knows any.
+
+        May take long; must not be called inside a transaction.
+        """
+        return None
 
     @abstractmethod
     def scrub(self) -> None:
