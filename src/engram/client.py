@@ -19,7 +19,7 @@ from .scope import Scope
 from .storage import changes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from .config import Config
     from .records import Change, Hit, Receipt
@@ -115,6 +115,16 @@ class Engram:
         from .memory.forget import Forget
 
         return Forget(self._scope).receipts(limit)
+
+    def reindex(self, model: str | None = None, *, progress: Callable[[int, int], None] | None = None) -> int:
+        """Embed everything anew with a model, the configured one unless told otherwise; how many this call made.
+
+        Until all is done the old vectors serve. A run that was killed goes on where it was when it is started again.
+        `progress` is called with how many are done and how many there are.
+        """
+        from .memory.reindex import reindex
+
+        return reindex(self._scope, model, progress)
 
     @contextmanager
     def write(self, *, fence: int | None = None) -> Iterator[Engram]:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 #: a long text is found by its best part.
 PIECE = 800
 OVERLAP = 120
+#: Every shelf there is, in the order in which they are locked.
+SHELVES = ("archive", "digests", "eras", "gists", "logs", "memories", "turns")
 
 _COUNT_IN = """
 INSERT INTO shelves (workspace, shelf, items, length, generation) VALUES (:workspace, :shelf, :items, :length, 0)
@@ -108,6 +110,7 @@ def add(tx: Transaction, workspace: str, entries: Iterable[Entry]) -> list[tuple
 
 def remove(tx: Transaction, workspace: str, kind: str, refs: Sequence[int]) -> None:
     """Take things out of the index: postings, vectors, and words that nothing else has."""
+    keep_items(tx, workspace)
     shelves: dict[str, list[Row]] = {}
     for some in padded(refs):
         for row in tx.all(_ITEMS_OF, workspace=workspace, kind=kind, **some):
@@ -129,6 +132,17 @@ def _remove_from_shelf(tx: Transaction, workspace: str, shelf: str, rows: list[R
         tx.run(_REMOVE_ITEM, workspace=workspace, item=item)
     if any([tx.run(_REMOVE_UNUSED_TERM, workspace=workspace, term=term) for term in sorted(numbers)]):
         tx.run(_NEW_GENERATION, workspace=workspace, shelf=shelf)
+
+
+def keep_items(tx: Transaction, workspace: str) -> None:
+    """Nothing but this transaction takes items away until it ends: who gives one its vector must find it there."""
+    tx.lock(f"items/{workspace}")
+
+
+def hold_shelves(tx: Transaction, workspace: str) -> None:
+    """Wait for everybody who is putting something on a shelf, and let nobody else do so until this transaction ends."""
+    for shelf in SHELVES:
+        tx.all(_COUNT_IN, workspace=workspace, shelf=shelf, items=0, length=0)
 
 
 def pack(numbers: Iterable[int]) -> bytes:

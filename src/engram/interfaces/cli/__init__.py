@@ -31,6 +31,7 @@ _MODULES = {
     "message": "messages",
     "recall": "memory",
     "receipts": "forget",
+    "reindex": "reindex",
     "remember": "memory",
     "say": "memory",
     "session": "sessions",

@@ -142,14 +142,16 @@ CREATE INDEX backlog_by_workspace ON backlog (workspace, id);
 
 -- Eight bits a dimension; a model's vectors are never compared with another's.
 CREATE TABLE vectors (
-  item BIGINT NOT NULL REFERENCES items (id),
+  item BIGINT NOT NULL REFERENCES items (id) ON DELETE CASCADE,
   model TEXT COLLATE "C" NOT NULL,
   vector BYTEA NOT NULL,
   PRIMARY KEY (item, model)
 );
 
--- The model whose vectors a workspace is searched with.
+-- The model whose vectors a workspace is searched with, and the one that is to take its place: while vectors of that
+-- one are being made, the old ones go on serving.
 CREATE TABLE models (
   workspace TEXT COLLATE "C" PRIMARY KEY,
-  model TEXT COLLATE "C" NOT NULL
+  model TEXT COLLATE "C" NOT NULL,
+  next TEXT COLLATE "C"
 );

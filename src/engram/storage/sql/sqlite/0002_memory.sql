@@ -142,14 +142,16 @@ CREATE INDEX backlog_by_workspace ON backlog (workspace, id);
 
 -- Eight bits a dimension; a model's vectors are never compared with another's.
 CREATE TABLE vectors (
-  item INTEGER NOT NULL REFERENCES items (id),
+  item INTEGER NOT NULL REFERENCES items (id) ON DELETE CASCADE,
   model TEXT NOT NULL,
   vector BLOB NOT NULL,
   PRIMARY KEY (item, model)
 ) STRICT;
 
--- The model whose vectors a workspace is searched with.
+-- The model whose vectors a workspace is searched with, and the one that is to take its place: while vectors of that
+-- one are being made, the old ones go on serving.
 CREATE TABLE models (
   workspace TEXT PRIMARY KEY,
-  model TEXT NOT NULL
+  model TEXT NOT NULL,
+  next TEXT
 ) STRICT;
