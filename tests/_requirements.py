@@ -157,9 +157,12 @@ REQUIREMENTS = {
     "SHAPE-2": "The public names are pinned.",
     "SHAPE-3": "Every error has a code of its own, a status and an exit code.",
     "SHAPE-4": "No text built at run time reaches the engine as SQL.",
-    # Reindexing
+    # Reindexing and the engine's own vector search
     "REINDEX-1": "reindex gives everything in the workspace vectors of the configured or named model, with progress; the old ones go.",
     "REINDEX-2": "The old vectors serve until the new ones are complete; a run that was killed goes on where it was.",
     "REINDEX-3": "What others write, edit or take away meanwhile is right at the end, in every process.",
     "REINDEX-4": "Two runs at once share the work; of two models the later wins, and the other run says so.",
+    "VECTORS-1": "Where PostgreSQL has pgvector it compares vectors itself, with the same hits as a process does by itself.",
+    "VECTORS-2": "A large workspace is searched with an index on PostgreSQL, built outside of transactions.",
+    "VECTORS-3": "Without pgvector, or without the right to it, each process compares by itself, and nothing else changes.",
 }

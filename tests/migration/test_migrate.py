@@ -338,12 +338,13 @@ def test_both_engines_have_the_same_tables_columns_and_indexes(sqlite_url: str, 
     assert lite.columns() == {
         table: [(name, kinds[kind], required) for name, kind, required in columns]
         for table, columns in post.columns().items()
+        if table != "closeness"  # pgvector's own copy of the vectors
     }
     indexes = lite.all("SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL ORDER BY name")
     assert indexes == post.all(
         "SELECT c.relname FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid"
         " LEFT JOIN pg_constraint k ON k.conindid = c.oid AND k.contype IN ('p', 'u')"
-        " WHERE c.relnamespace = current_schema::regnamespace AND k.oid IS NULL"
+        " WHERE c.relnamespace = current_schema::regnamespace AND k.oid IS NULL AND c.relname <> 'closeness_of_shelf'"
         ' ORDER BY c.relname COLLATE "C"'
     )
 

@@ -29,7 +29,7 @@ from ..errors import (
     StoreUnavailable,
 )
 from . import backup, migrate
-from .engine import Engine, Row, Transaction
+from .engine import Closest, Engine, Row, Transaction
 
 try:
     import psycopg
@@ -39,6 +39,7 @@ except ImportError as missing:
     raise MissingExtra(
         f"PostgreSQL needs an optional dependency ({missing.name}): pip install 'engram[postgres]'."
     ) from missing
+from . import pgvector
 
 if TYPE_CHECKING:
     Connection = psycopg.Connection[Row]
@@ -60,11 +61,15 @@ _IDLE_IN_TRANSACTION = "60s"
 
 
 class PostgresTransaction(Transaction):
-    def __init__(self, connection: Connection, clock: Clock, schema: str, *, writable: bool) -> None:
+    def __init__(
+        self, connection: Connection, clock: Clock, schema: str, *, writable: bool, compares: bool = False
+    ) -> None:
         super().__init__(writable=writable)
         self.connection = connection
         self._clock = clock
         self._schema = schema
+        #: Whether the server can compare vectors.
+        self._compares = compares
 
     def all(self, sql: LiteralString, **values: object) -> list[Row]:
         return self.connection.execute(driver_sql(sql), values).fetchall()
@@ -85,6 +90,13 @@ class PostgresTransaction(Transaction):
     def lock(self, name: str) -> None:
         self.connection.execute(_LOCK, (f"{self._schema}/{name}",))
 
+    def closest(
+        self, workspace: str, model: str, query: Sequence[float], shelves: Sequence[str], most: int, size: int | None
+    ) -> Closest | None:
+        if not self._compares:
+            return None
+        return pgvector.closest(self.connection, workspace, model, query, shelves, most, size)
+
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         with self.connection.transaction():
@@ -100,13 +112,12 @@ class PostgresEngine(Engine):
         self._store = masked(url)
         self._busy_timeout = busy_timeout
         self._closed = False
+        #: Where the server's pgvector lives; None without one.
+        self._vectors: str | None = None
         self._pool = self._new_pool()
-        with (
-            self._translated(),
-            psycopg.connect(self._url, autocommit=True, connect_timeout=_CONNECT_TIMEOUT) as connection,
-        ):
-            self._configure(connection)
+        with self._translated(), self._connected() as connection:
             migrate.postgres(connection, self._schema, self._store, clock)
+            self._vectors = pgvector.prepare(connection)
 
     def close(self) -> None:
         self._joined()
@@ -121,19 +132,28 @@ class PostgresEngine(Engine):
             names = connection.execute(_BACKUPS, (f"{self._schema}_before_",)).fetchall()
         return backup.older((name for (name,) in names), before)
 
+    def index_vectors(self, workspace: str, models: Sequence[str]) -> None:
+        if self._vectors is not None:
+            with self._translated(), self._connected() as connection:
+                pgvector.index(connection, workspace, models)
+
     @contextmanager
     def _writing(self, patient: bool) -> Iterator[Transaction]:
         with self._lent("BEGIN") as connection:
             if not patient:
                 connection.execute("SET LOCAL lock_timeout = '10ms'")
-            yield PostgresTransaction(connection, self.clock, self._schema, writable=True)
+            yield self._transaction(connection, writable=True)
             connection.execute("COMMIT")
 
     @contextmanager
     def _reading(self) -> Iterator[Transaction]:
         with self._lent("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY") as connection:
-            yield PostgresTransaction(connection, self.clock, self._schema, writable=False)
+            yield self._transaction(connection, writable=False)
             connection.execute("COMMIT")
+
+    def _transaction(self, connection: Connection, *, writable: bool) -> PostgresTransaction:
+        compares = self._vectors is not None
+        return PostgresTransaction(connection, self.clock, self._schema, writable=writable, compares=compares)
 
     def _flush(self, transaction: Transaction) -> None:
         assert isinstance(transaction, PostgresTransaction)
@@ -159,10 +179,17 @@ class PostgresEngine(Engine):
             name="engram",
         )
 
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        """A connection beside the pool, for what takes long or comes before everything else."""
+        with psycopg.connect(self._url, autocommit=True, connect_timeout=_CONNECT_TIMEOUT) as connection:
+            self._configure(connection)
+            yield connection
+
     def _configure(self, connection: Connection) -> None:
-        connection.execute(
-            driver.SQL("SET search_path TO {}, public").format(driver.Identifier(self._schema)),
-        )
+        homes = dict.fromkeys([self._schema, "public", self._vectors or "public"])
+        path = driver.SQL(", ").join(map(driver.Identifier, homes))
+        connection.execute(driver.SQL("SET search_path TO {}").format(path))
         connection.execute(f"SET lock_timeout = {max(1, int(self._busy_timeout * 1000))}")
         connection.execute(f"SET idle_in_transaction_session_timeout = '{_IDLE_IN_TRANSACTION}'")
 
