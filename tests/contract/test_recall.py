@@ -180,7 +180,7 @@ def test_every_filter_leaves_exactly_what_it_names(open_store: OpenStore, clock:
         ({"include_archived": True}, TURNS | MEMORIES | {"zebra note old"}),
         ({"include_archived": True, "kinds": ["gist"], "what": ["memories"]}, {"zebra gist a", "zebra gist old"}),
         ({"session_id": blue, "roles": ["user"], "since": later(start, 3_000), "project": "depot"}, {turn[2]}),
-        ({"session_id": "nobody"}, set()),
+        ({"exclude_session": "nobody"}, TURNS | MEMORIES),
     ]
     for options, expected in table:
         hits = found(eng, "zebra", mode=mode, **options)

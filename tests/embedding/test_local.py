@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engram import InvalidInput
-from engram.embedding import Embedder, TokenEmbedder
+from engram.embedding import Embedder, Part, TokenEmbedder, WeightedEmbedder
 
 
 class Local(Embedder, TokenEmbedder, Protocol):
@@ -124,3 +124,39 @@ def test_tokens_find_the_sentence_that_answers(embedder: Local) -> None:
     )
     best = [(question.vectors @ answer.vectors.T).max(axis=1).sum() for answer in answers]
     assert best[0] > best[1]
+
+
+class Weighing(Local, WeightedEmbedder, Protocol):
+    """A local model also weighs words."""
+
+
+@pytest.mark.requirement("EMBED-17")
+def test_a_word_that_counts_for_more_pulls_the_vector_towards_it(embedder: Weighing) -> None:
+    text = "kitten and invoice"
+    kitten, invoice = embedder.embed(["A small cat.", "A bill to be paid."])
+
+    def lean(first: float, last: float) -> float:
+        made = embedder.weighted(text, [Part(0, 6, first), Part(11, 18, last)])
+        assert np.linalg.norm(made.vector) == pytest.approx(1, abs=1e-5)
+        assert made.tokens.shape == (len(made.weights), embedder.dims)
+        assert np.allclose(np.linalg.norm(made.tokens, axis=1), 1, atol=1e-5)
+        assert set(made.weights.tolist()) == {first, last, 0.0}
+        return float(made.vector @ kitten - made.vector @ invoice)
+
+    assert lean(1, 0.125) > lean(0.5, 0.5) > lean(0.125, 1)
+
+
+@pytest.mark.requirement("EMBED-17")
+def test_where_nothing_would_count_everything_does(embedder: Weighing) -> None:
+    for parts in ([], [Part(0, 6, 0.0)], [Part(500, 600, 1.0)]):
+        made = embedder.weighted("kitten and invoice", parts)
+        assert set(made.weights.tolist()) == {1.0}
+        assert made.vector @ embedder.embed(["kitten and invoice"])[0] > 0.9
+
+
+@pytest.mark.requirement("EMBED-2", "EMBED-17")
+@pytest.mark.parametrize("text", ["", " ", "\U0001f600", "\u6771\u4eac", "storm " * 20_000])
+def test_any_text_can_be_weighed(embedder: Weighing, text: str) -> None:
+    made = embedder.weighted(text, [Part(0, len(text), 0.5)])
+    assert not np.isnan(made.vector).any()
+    assert len(made.tokens) == len(made.weights)

@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 from .. import checks
 from ..errors import InvalidInput
-from .protocol import Embedder, TokenEmbedder, TokenVectors, WeightedEmbedder
+from .protocol import Embedder, Part, TokenEmbedder, TokenVectors, WeightedEmbedder, WeightedText
 
-__all__ = ["Embedder", "TokenEmbedder", "TokenVectors", "WeightedEmbedder", "load"]
+__all__ = ["Embedder", "Part", "TokenEmbedder", "TokenVectors", "WeightedEmbedder", "WeightedText", "load"]
 
 DEFAULT = "static"
 DEFAULT_OPENAI_MODEL = "text-embedding-3-small"

@@ -22,14 +22,14 @@ from ..errors import EmbedderFailed
 from . import cache
 from .lazy import Lazy
 from .packages import folder, need, tensors
-from .protocol import TokenVectors
-from .rows import checked, unit
+from .protocol import TokenVectors, WeightedText
+from .rows import checked, counting, unit
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     from tokenizers import Tokenizer
 
-    from .protocol import Vectors
+    from .protocol import Part, Vectors
 
     Ids = npt.NDArray[np.int64]
 
@@ -90,6 +90,20 @@ class MiniLMEmbedder:
 
     def tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
         return self._map(texts, self._tokens)
+
+    def weighted(self, text: str, parts: Sequence[Part]) -> WeightedText:
+        model = self._model()
+        (usable,) = checked([text], _LONGEST)
+        encoding = model.tokenizer.encode(usable)
+        ids = np.array(encoding.ids, np.int64)
+        known = _known(ids)
+        if not known.any():
+            return WeightedText(np.zeros(_DIMS, np.float32), np.zeros((0, _DIMS), np.float32), np.zeros(0, np.float32))
+        states = model.hidden(ids)[known]
+        weights = counting(encoding.offsets, parts)[known]
+        if not weights.any():
+            weights[:] = 1
+        return WeightedText(unit(weights @ states), unit(states), weights)
 
     def _tokens(self, ids: Ids) -> TokenVectors:
         known = _known(ids)

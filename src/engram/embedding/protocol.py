@@ -21,6 +21,24 @@ class TokenVectors(NamedTuple):
     vectors: Vectors
 
 
+class Part(NamedTuple):
+    """A stretch of a text, and how much what is said there counts."""
+
+    start: int
+    end: int
+    weight: float
+
+
+class WeightedText(NamedTuple):
+    """A text whose words count for more or less."""
+
+    #: Its vector, of unit length; zeros for a text that says nothing.
+    vector: Vectors
+    #: Its tokens' vectors, one row each, of unit length, and what each counts.
+    tokens: Vectors
+    weights: Vectors
+
+
 class Embedder(Protocol):
     @property
     def name(self) -> str:
@@ -46,5 +64,8 @@ class TokenEmbedder(Protocol):
 class WeightedEmbedder(Protocol):
     """What an embedder also is if the words of a text can count for more or less."""
 
-    def weighted(self, texts: Sequence[str], weights: Sequence[float]) -> Vectors:
-        """One vector of unit length for all the texts together, each counting by its weight; zeros for nothing."""
+    def weighted(self, text: str, parts: Sequence[Part]) -> WeightedText:
+        """The text read as a whole, its tokens counting as the part they are in does; outside of all parts nothing.
+
+        Parts are in order and do not overlap. If nothing would count, everything does.
+        """

@@ -11,7 +11,7 @@ from .. import checks
 from ..errors import InvalidInput
 
 if TYPE_CHECKING:
-    from .protocol import Vectors
+    from .protocol import Part, Vectors
 
 
 def checked(texts: Sequence[str], longest: int) -> list[str]:
@@ -26,3 +26,15 @@ def unit(rows: Vectors) -> Vectors:
     lengths: Vectors = np.linalg.norm(rows, axis=-1, keepdims=True)
     lengths[lengths == 0] = 1
     return np.divide(rows, lengths, dtype=np.float32)
+
+
+def counting(places: Sequence[tuple[int, int]], parts: Sequence[Part]) -> Vectors:
+    """What each token counts, by the part its last character is in: some tokenizers add the space before a word."""
+    weights = np.zeros(len(places), np.float32)
+    if places and parts:
+        starts, ends, given = (np.array(column) for column in zip(*parts, strict=True))
+        first, last = np.array(places).T[0], np.array(places).T[1] - 1
+        part = np.searchsorted(starts, last, "right") - 1
+        inside = (part >= 0) & (last >= first) & (last < ends[part])
+        weights[inside] = given[part[inside]]
+    return weights

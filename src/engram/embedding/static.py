@@ -19,14 +19,14 @@ import numpy as np
 from ..errors import EmbedderFailed
 from .lazy import Lazy
 from .packages import folder, need, tensors
-from .protocol import TokenVectors
-from .rows import checked, unit
+from .protocol import TokenVectors, WeightedText
+from .rows import checked, counting, unit
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     from tokenizers import Tokenizer
 
-    from .protocol import Vectors
+    from .protocol import Part, Vectors
 
     Ids = npt.NDArray[np.int32]
 
@@ -87,13 +87,18 @@ class StaticEmbedder:
         table = self._model().table
         return [TokenVectors(ids, unit(table.rows(ids))) for ids in self._ids(texts)]
 
-    def weighted(self, texts: Sequence[str], weights: Sequence[float]) -> Vectors:
+    def weighted(self, text: str, parts: Sequence[Part]) -> WeightedText:
+        model = self._model()
+        (usable,) = checked([text], _LONGEST)
+        encoding = model.tokenizer.encode(usable, add_special_tokens=False)
+        ids = np.array(encoding.ids, np.int32)
+        known = ids >= _SPECIAL
+        rows = model.table.rows(ids[known])
+        weights = counting(encoding.offsets, parts)[known]
+        if not weights.any():
+            weights[:] = 1
         # The vectors as they are in the table, as in `embed`: their lengths say how much a token means.
-        table = self._model().table
-        total = np.zeros(_DIMS, np.float32)
-        for weight, ids in zip(weights, self._ids(texts), strict=True):
-            total += weight * table.rows(ids).sum(axis=0)
-        return unit(total)
+        return WeightedText(unit(weights @ rows), unit(rows), weights)
 
     def _ids(self, texts: Sequence[str]) -> Iterator[Ids]:
         tokenizer = self._model().tokenizer

@@ -6,87 +6,70 @@ the one sentence that answers it, but mostly around it. The engines add floating
 what SQL chose is scored again here, from the same postings, and both engines give the same order.
 
 **Meaning.** Cosines against the workspace's vectors, counted in standard deviations above the mean, so that a model
-that finds everything alike does not drown the words. The query's words weigh by how rare they are. Both parts are
-squared before they are added: a good match by either beats a middling one by both, and a paraphrase without a common
-word is still found.
+that finds everything alike does not drown the words. The query's words weigh by how rare they are, and what all turns
+have in common is taken off. Both parts are squared before they are added: a good match by either beats a middling one
+by both, and a paraphrase without a common word is still found.
 
-The constants were chosen by cross-validation; `bench/recall_quality.py` measures them.
+**Tokens.** Where the model is one for which it pays, the best fifty are compared once more, token by token (`rerank`).
+
+**Preferences.** A time that the question names, recency, importance and the project tip the balance between what fits
+about equally well.
+
+No transaction is open while a model works. How rare the query's words are is read first; then the query is embedded;
+then everything is ranked in one snapshot, from which all hits come. Reranking needs the candidates' texts, so it ranks,
+leaves, embeds the texts, and ranks again: in the new snapshot, with what was learnt about texts that are still there.
+
+The constants are in `scoring.Weights`; `bench/recall_quality.py` chooses and measures them.
 """
 
 from __future__ import annotations
 
-from math import log
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks
 from ..clock import between
+from ..coordination.sessions import require
 from ..errors import EmbedderFailed, InvalidInput, MissingExtra
 from ..records import Exchange, Hit
 from ..tokens import estimate
-from . import words
+from . import dates, lookup, meaning, words
 from .backlog import Backlog
 from .exchanges import ROLES
-from .index import find
-from .memories import SHELVES, Memories
+from .memories import SHELVES
 from .models import model_of
-from .places import CHUNK, PAIRS, PAIRS_SIZE, padded, weighted
-from .scoring import K1, REACH, B, Item, Query, Scored, Wanted, combine, matches
+from .places import CHUNK, padded
+from .scoring import (
+    Item,
+    Preferences,
+    Query,
+    Scored,
+    Wanted,
+    Weights,
+    combine,
+    matches,
+    weights_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    import numpy as np
-    import numpy.typing as npt
-
-    from ..embedding import Embedder
+    from ..embedding import Embedder, TokenVectors, WeightedText
+    from ..embedding.protocol import Vectors
     from ..scope import Scope
     from ..storage.engine import Row, Transaction
+    from .memories import Memories
 
 #: How many of the best by words, and by meaning, are looked at more closely.
 CANDIDATES = 50
-#: How soon a word counts as common when a query's meaning is made of its words.
-_COMMON = 0.15
-#: More words than this are a pasted text; its rarest ones say what it is about.
-_MOST_TERMS = 24
-_MOST_TOKENS = 500
-#: Gentle: they settle a tie, and never bury a better match.
-_SAME_PROJECT, _IMPORTANCE = 0.05, 0.1
+#: Gentle, like `scoring.Preferences`.
+_IMPORTANCE = 0.1
+#: So often the candidates' texts may have changed while they were being compared; then their tokens do not count.
+_ATTEMPTS = 3
 
 MODES = ("hybrid", "words", "vectors")
+RERANK = ("auto", "always", "never")
 
-_SHELF = "SELECT items, length FROM shelves WHERE workspace = :workspace AND shelf = :shelf"
-_COUNTS = "SELECT term, COUNT(*) FROM postings WHERE term IN (" + CHUNK + ") GROUP BY term"
-_BEST = (
-    "WITH q (term, weight) AS (VALUES "
-    + PAIRS
-    + """)
-SELECT p.item,
-       SUM(CAST(q.weight AS DOUBLE PRECISION) * p.tf * 1.9 / (p.tf + 0.9 * (0.6 + 0.4 * p.length / :average))) AS score
-FROM q JOIN postings p ON p.term = CAST(q.term AS BIGINT)
-GROUP BY p.item ORDER BY score DESC, p.item LIMIT :limit"""
-)
-_BEST_FILTERED = (
-    "WITH q (term, weight) AS (VALUES "
-    + PAIRS
-    + """)
-SELECT p.item,
-       SUM(CAST(q.weight AS DOUBLE PRECISION) * p.tf * 1.9 / (p.tf + 0.9 * (0.6 + 0.4 * p.length / :average))) AS score
-FROM q JOIN postings p ON p.term = CAST(q.term AS BIGINT) JOIN items i ON i.id = p.item
-WHERE (CAST(:session AS TEXT) IS NULL OR i.session_id = :session)
-  AND (CAST(:exclude AS TEXT) IS NULL OR i.session_id IS NULL OR i.session_id <> :exclude)
-  AND (CAST(:project AS TEXT) IS NULL OR i.project = :project)
-  AND (CAST(:since AS TEXT) IS NULL OR i.at >= :since) AND (CAST(:until AS TEXT) IS NULL OR i.at < :until)
-GROUP BY p.item ORDER BY score DESC, p.item LIMIT :limit"""
-)
-_ITEM_COLUMNS = "id, shelf, kind, ref, piece, label, session_id, project, turn, at"
-_ITEMS = "SELECT " + _ITEM_COLUMNS + " FROM items WHERE workspace = :workspace AND id IN (" + CHUNK + ")"
-_AROUND = (
-    "SELECT "
-    + _ITEM_COLUMNS
-    + """ FROM items
-WHERE workspace = :workspace AND session_id = :session AND turn BETWEEN :first AND :last"""
-)
-_POSTINGS = "SELECT item, term, tf, length FROM postings WHERE term = :term AND item IN (" + CHUNK + ")"
+_LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
 _EXCHANGE = "SELECT content, trust FROM exchanges WHERE workspace = :workspace AND id = :id"
 _MEMORY = "SELECT content, trust, importance, expires_at FROM memories WHERE workspace = :workspace AND id = :id"
 _CURRENT = (
@@ -99,6 +82,37 @@ _NEIGHBOURS = """
 SELECT id, session_id, seq, role, content, trust, created_at FROM exchanges
 WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND turn BETWEEN :first AND :last ORDER BY seq
 """
+
+
+class _Request(NamedTuple):
+    """One call of recall, checked."""
+
+    query: str
+    k: int
+    wanted: Wanted
+    mode: str
+    rerank: bool
+    neighbours: int
+    weights: Weights
+    preferences: Preferences
+
+
+class _Candidates(NamedTuple):
+    """What is looked at closely, and how it fits."""
+
+    items: dict[int, Item]
+    matches: dict[int, dict[str, float]]
+    meaning: dict[int, float]
+
+
+class _Question(NamedTuple):
+    """A query as its words and the model understand it, and the change of the store that this goes by."""
+
+    asked: Query
+    change: int
+    #: None when words alone answer.
+    model: Embedder | None
+    meant: WeightedText | None
 
 
 class Recall:
@@ -125,14 +139,17 @@ class Recall:
         budget: int | None = None,
         include_archived: bool = False,
         mode: str = "hybrid",
+        rerank: str = "auto",
         neighbours: int = 0,
         prefer_project: str | None = None,
+        weights: Weights | None = None,
     ) -> list[Hit]:
+        """What fits a question best; `weights` is for measuring, everything else is for use."""
         checks.text(query, "query")
         checks.whole(k, "k", least=1, most=1_000)
         checks.whole(neighbours, "neighbours", least=0, most=100)
-        if mode not in MODES:
-            raise InvalidInput(f"mode is {mode!r}; it must be one of {', '.join(MODES)}.")
+        _expect(mode, MODES, "mode")
+        _expect(rerank, RERANK, "rerank")
         wanted = Wanted(
             shelves=_shelves(what, kinds, roles, include_archived),
             session_id=checks.optional_name(session_id, "session id"),
@@ -144,15 +161,23 @@ class Recall:
             since=None if since is None else checks.moment(since, "since"),
             until=None if until is None else checks.moment(until, "until"),
         )
+        budget = None if budget is None else checks.whole(budget, "budget", least=1)
         embedder = None if mode == "words" else self._embedder()
-        with self._engine.read() as tx:
-            asked = _weigh(tx, self._workspace, wanted.shelves, _distinct(query))
-            if embedder is not None and not _usable(tx, self._workspace, embedder.name):
-                embedder = None
-            ranked = self._rank(tx, asked, wanted, query, embedder, mode if embedder else "words", k)
-            hits = self._hits(tx, ranked, wanted, query, k, neighbours, prefer_project)
+        weights = weights or weights_of(None if embedder is None else embedder.name)
+        question, now = self._question(query, wanted, weights, embedder)
+        request = _Request(
+            query,
+            k,
+            wanted,
+            mode,
+            rerank == "always" or (rerank == "auto" and weights.reranks),
+            neighbours,
+            weights,
+            Preferences(now, prefer_project, dates.spans(query, now)),
+        )
+        hits = self._answer(request, question)
         if budget is not None:
-            hits = _within(hits, checks.whole(budget, "budget", least=1))
+            hits = _within(hits, budget)
         self._memories.used([hit.memory_id for hit in hits if hit.memory_id is not None])
         return hits
 
@@ -164,35 +189,101 @@ class Recall:
             _warn("%s; recall goes by words alone", error)
             return None
 
-    def _rank(
-        self,
-        tx: Transaction,
-        asked: Query,
-        wanted: Wanted,
-        query: str,
-        embedder: Embedder | None,
-        mode: str,
-        k: int,
-    ) -> list[Scored]:
-        by_words = self._best_by_words(tx, asked, wanted, k) if mode != "vectors" else []
-        meaning: dict[int, float] = {}
-        if embedder is not None:
+    def _question(
+        self, query: str, wanted: Wanted, weights: Weights, embedder: Embedder | None
+    ) -> tuple[_Question, str]:
+        """The query understood, and what time it is in the store."""
+        with self._engine.read() as tx:
+            now = tx.now()
+            if wanted.session_id is not None:
+                require(tx, self._workspace, wanted.session_id)
+            question = self._read(tx, query, wanted, embedder)
+            background = meaning.background(tx, self._workspace, question.model, weights)
+        if question.model is None:
+            return question, now
+        try:
+            meant = meaning.understand(question.model, question.asked, query, weights, background)
+        except EmbedderFailed as error:
+            _warn("%s; recall goes by words alone", error)
+            return question._replace(model=None), now
+        return question._replace(meant=meant), now
+
+    def _read(self, tx: Transaction, query: str, wanted: Wanted, embedder: Embedder | None) -> _Question:
+        """The query's words, and whether the model is the one whose vectors are there."""
+        change: int = tx.all(_LAST_CHANGE, workspace=self._workspace)[0][0]
+        usable = embedder is not None and _usable(tx, self._workspace, embedder.name)
+        asked = lookup.weigh(tx, self._workspace, wanted.shelves, _distinct(query))
+        return _Question(asked, change, embedder if usable else None, None)
+
+    def _answer(self, request: _Request, question: _Question) -> list[Hit]:
+        """The hits, all from one snapshot; texts whose tokens are wanted are embedded between two of them."""
+        tokens: dict[str, Vectors] = {}
+        attempts = _ATTEMPTS if request.rerank else 0
+        while True:
+            with self._engine.read() as tx:
+                now = self._now(tx, request, question)
+                candidates = self._candidates(tx, request, now)
+                ranked = _ranked(request, now, candidates, {})
+                texts = self._texts(tx, ranked) if attempts and _tokens_of(now.model) else {}
+                unknown = [text for text in dict.fromkeys(texts.values()) if text not in tokens]
+                if not unknown:
+                    if texts:
+                        ranked = _ranked(request, now, candidates, _closer(now, ranked, texts, tokens))
+                    return self._hits(tx, ranked, request)
+            attempts -= 1
+            compare = _tokens_of(question.model)
             try:
-                meaning = _meaning(tx, self._workspace, asked, wanted, query, embedder)
+                tokens.update(zip(unknown, (each.vectors for each in compare(unknown)), strict=True) if compare else ())
             except EmbedderFailed as error:
-                _warn("%s; recall goes by words alone", error)
-                embedder = None
+                _warn("%s; recall goes without comparing tokens", error)
+                attempts = 0
+
+    def _now(self, tx: Transaction, request: _Request, question: _Question) -> _Question:
+        """The question as this snapshot has it: as it was, unless something has changed since."""
+        if tx.all(_LAST_CHANGE, workspace=self._workspace)[0][0] == question.change:
+            return question
+        fresh = self._read(tx, request.query, request.wanted, question.model)
+        return fresh._replace(meant=question.meant if fresh.model is not None else None)
+
+    def _candidates(self, tx: Transaction, request: _Request, question: _Question) -> _Candidates:
+        asked, wanted, k = question.asked, request.wanted, request.k
+        by_words = [] if request.mode == "vectors" and question.model else self._best_by_words(tx, asked, wanted, k)
+        meaning: dict[int, float] = {}
+        if question.model is not None and question.meant is not None:
+            meaning = _meaning(tx, self._workspace, asked, wanted, question.model, question.meant.vector)
         best = self._closest(tx, meaning, wanted, k)
-        items = _with_neighbours(tx, self._workspace, _fetch(tx, self._workspace, [*by_words, *best]), set(by_words))
-        occurrences = _occurrences(tx, asked, list(items)) if by_words else {}
-        found = matches(items, occurrences)
-        return combine(asked, wanted, items, found, meaning, hybrid=embedder is not None)
+        items = lookup.with_neighbours(
+            tx, self._workspace, lookup.fetch(tx, self._workspace, [*by_words, *best]), set(by_words)
+        )
+        occurrences = lookup.occurrences(tx, asked, list(items)) if by_words else {}
+        return _Candidates(items, matches(items, occurrences), meaning)
+
+    def _texts(self, tx: Transaction, ranked: list[Scored]) -> dict[int, str]:
+        """The texts of the best, by item; as many as may be compared."""
+        from .rerank import MOST, MOST_CHARACTERS
+
+        texts: dict[int, str] = {}
+        left = MOST_CHARACTERS
+        for item, *_ in ranked[:MOST]:
+            row = self._row(tx, item)
+            text = _piece(row[0], item.piece) if row else ""
+            left -= len(text)
+            if left < 0:
+                break
+            texts[item.id] = text
+        return texts
+
+    def _row(self, tx: Transaction, item: Item) -> Row | None:
+        """Content and trust of what an item is a piece of; of a memory also importance and expiry."""
+        if item.kind == "memory":
+            return tx.one(_MEMORY, workspace=self._workspace, id=item.ref)
+        return tx.one(_EXCHANGE, workspace=self._workspace, id=item.ref)
 
     def _best_by_words(self, tx: Transaction, asked: Query, wanted: Wanted, k: int) -> list[int]:
         """The best by words; more of them while filters and long texts leave fewer than were asked for."""
         limit = max(CANDIDATES, k)
         while True:
-            best = _best_by_words(tx, asked, wanted, limit)
+            best = lookup.best_by_words(tx, asked, wanted, limit)
             if len(best) < limit or len(self._usable(tx, best, wanted)) >= k:
                 return best
             limit *= 4
@@ -207,7 +298,7 @@ class Recall:
 
     def _usable(self, tx: Transaction, ids: list[int], wanted: Wanted) -> set[tuple[str, int]]:
         """What of it may be returned, each thing once however many pieces it has."""
-        items = _fetch(tx, self._workspace, ids).values()
+        items = lookup.fetch(tx, self._workspace, ids).values()
         fitting = {(item.kind, item.ref) for item in items if wanted.fits(item)}
         memories = [ref for kind, ref in sorted(fitting) if kind == "memory"]
         now = tx.now() if memories else ""
@@ -220,62 +311,46 @@ class Recall:
             if (not wanted.tags if kind == "exchange" else ref in current and self._tagged(tx, ref, wanted.tags))
         }
 
-    def _hits(
-        self,
-        tx: Transaction,
-        ranked: list[Scored],
-        wanted: Wanted,
-        query: str,
-        k: int,
-        neighbours: int,
-        prefer_project: str | None,
-    ) -> list[Hit]:
+    def _hits(self, tx: Transaction, ranked: list[Scored], request: _Request) -> list[Hit]:
         now = tx.now()
         hits: list[Hit] = []
         seen: set[tuple[str, int]] = set()
-        # Somewhat more than asked for, because gentle preferences may still exchange neighbours in the order.
+        # Somewhat more than asked for, because importance may still exchange neighbours in the order.
         for scored in ranked:
             key = (scored.item.kind, scored.item.ref)
-            if key in seen or len(hits) >= k + 10:
+            if key in seen or len(hits) >= request.k + 10:
                 continue
             seen.add(key)
-            hit = self._hit(tx, scored, wanted, now, neighbours, prefer_project)
+            hit = self._hit(tx, scored, request, now)
             if hit is not None:
                 hits.append(hit)
         hits.sort(key=lambda hit: -hit.score)
-        return hits[:k]
+        return hits[: request.k]
 
-    def _hit(
-        self,
-        tx: Transaction,
-        scored: Scored,
-        wanted: Wanted,
-        now: str,
-        neighbours: int,
-        prefer_project: str | None,
-    ) -> Hit | None:
-        item = scored.item
-        preference = 1.0
+    def _hit(self, tx: Transaction, scored: Scored, request: _Request, now: str) -> Hit | None:
+        item, tags = scored.item, request.wanted.tags
+        row = self._row(tx, item)
+        if row is None:
+            return None
+        importance = 1.0
         if item.kind == "memory":
-            row = tx.one(_MEMORY, workspace=self._workspace, id=item.ref)
-            if row is None or (row[3] is not None and row[3] <= now) or not self._tagged(tx, item.ref, wanted.tags):
+            expires_at = row[3]
+            if (expires_at is not None and expires_at <= now) or not self._tagged(tx, item.ref, tags):
                 return None
-            preference += _IMPORTANCE * (row[2] - 0.5)
-        else:
-            row = tx.one(_EXCHANGE, workspace=self._workspace, id=item.ref)
-            if row is None or wanted.tags:
-                return None
-        if prefer_project is not None and item.project == prefer_project:
-            preference += _SAME_PROJECT
-        score = scored.score * preference
+            importance += _IMPORTANCE * (row[2] - 0.5)
+        elif tags:
+            return None
+        score = scored.score * importance
         return Hit(
             text=_piece(row[0], item.piece),
             score=round(score / (1 + score), 6),
             why={
                 "words": round(scored.words, 4),
                 "meaning": round(scored.meaning, 4),
-                "preference": round(preference, 4),
+                "tokens": round(scored.tokens, 4),
+                "preference": round(scored.preference * importance, 4),
                 "matched": list(scored.matched),
+                "dates": [span.phrase for span in request.preferences.spans],
             },
             exchange_id=item.ref if item.kind == "exchange" else None,
             memory_id=item.ref if item.kind == "memory" else None,
@@ -285,7 +360,7 @@ class Recall:
             created_at=item.at,
             age=between(item.at, now),
             trust=row[1],
-            neighbours=self._neighbours(tx, item, neighbours),
+            neighbours=self._neighbours(tx, item, request.neighbours),
         )
 
     def _tagged(self, tx: Transaction, id: int, tags: tuple[str, ...]) -> bool:
@@ -302,6 +377,21 @@ class Recall:
             last=item.turn + n,
         )
         return tuple(Exchange(*row) for row in rows if row[0] != item.ref)
+
+
+def recall_gists(recall: Recall, query: str, k: int = 3, exclude_session: str | None = None) -> list[Hit]:
+    """What sessions were about, as dreaming has put it."""
+    return recall.recall(query, k, what=("memories",), kinds=("gist",), exclude_session=exclude_session)
+
+
+def recall_eras(recall: Recall, query: str, k: int = 2) -> list[Hit]:
+    """What longer times were about, as dreaming has put it."""
+    return recall.recall(query, k, what=("memories",), kinds=("era",))
+
+
+def _expect(value: object, known: tuple[str, ...], what: str) -> None:
+    if value not in known:
+        raise InvalidInput(f"{what} is {value!r}; it must be one of {', '.join(known)}.")
 
 
 def _names(given: Sequence[str], what: str) -> list[str]:
@@ -339,128 +429,49 @@ def _distinct(query: str) -> list[str]:
     return list(dict.fromkeys(words.terms(query)))
 
 
-def _weigh(tx: Transaction, workspace: str, shelves: Sequence[str], terms: list[str]) -> Query:
-    """What each word of the query is worth, by how many items have it."""
-    items, length = 0, 0
-    numbers: dict[int, str] = {}
-    by_shelf: list[dict[int, str]] = []
-    for shelf in shelves:
-        row = tx.one(_SHELF, workspace=workspace, shelf=shelf)
-        items, length = (items + row[0], length + row[1]) if row else (items, length)
-        by_shelf.append({number: term for term, number in find(tx, workspace, shelf, terms).items()})
-        numbers.update(by_shelf[-1])
-    found = dict.fromkeys(terms, 0)
-    for some in padded(list(numbers)):
-        for number, count in tx.all(_COUNTS, **some):
-            found[numbers[number]] += count
-    weights = {term: log(1 + (items - count + 0.5) / (count + 0.5)) for term, count in found.items()}
-    if len(terms) > _MOST_TERMS:
-        kept = set(sorted((term for term in terms if found[term]), key=lambda term: found[term])[:_MOST_TERMS])
-        numbers = {number: term for number, term in numbers.items() if term in kept}
-        by_shelf = [{number: term for number, term in shelf.items() if term in kept} for shelf in by_shelf]
-        weights = {term: weights[term] for term in terms if term in kept}
-    return Query(terms, items, length / items if items else 1.0, found, weights, numbers, by_shelf)
-
-
-def _best_by_words(tx: Transaction, asked: Query, wanted: Wanted, limit: int) -> list[int]:
-    """Two shelves at a time, whose words fit the statement's places; an item's words are all on its own shelf."""
-    best: list[Row] = []
-    for first in range(0, len(asked.shelves), 2):
-        known = [word for shelf in asked.shelves[first : first + 2] for word in shelf.items()]
-        if known:
-            best += _best_of(tx, asked, wanted, known, limit)
-    best.sort(key=lambda row: (-row[1], row[0]))
-    return [row[0] for row in best[:limit]]
-
-
-def _best_of(tx: Transaction, asked: Query, wanted: Wanted, known: list[tuple[int, str]], limit: int) -> list[Row]:
-    places = weighted([(number, asked.weights.get(term, 0.0)) for number, term in known][:PAIRS_SIZE])
-    if not wanted.filtered:
-        return tx.all(_BEST, average=asked.average, limit=limit, **places)
-    return tx.all(
-        _BEST_FILTERED,
-        average=asked.average,
-        limit=limit,
-        session=wanted.session_id,
-        exclude=wanted.exclude_session,
-        project=wanted.project,
-        since=wanted.since,
-        until=wanted.until,
-        **places,
+def _ranked(request: _Request, question: _Question, candidates: _Candidates, closer: dict[int, float]) -> list[Scored]:
+    return combine(
+        question.asked,
+        request.wanted,
+        candidates.items,
+        candidates.matches,
+        candidates.meaning,
+        request.preferences,
+        request.weights,
+        closer,
+        hybrid=question.meant is not None,
     )
 
 
-def _fetch(tx: Transaction, workspace: str, ids: list[int]) -> dict[int, Item]:
-    items: dict[int, Item] = {}
-    for some in padded(list(dict.fromkeys(ids))):
-        items.update({row[0]: Item(*row) for row in tx.all(_ITEMS, workspace=workspace, **some)})
-    return items
+def _tokens_of(model: Embedder | None) -> Callable[[Sequence[str]], list[TokenVectors]] | None:
+    """How to ask a model for the tokens of texts, if it has them."""
+    from ..embedding import TokenEmbedder
+
+    if isinstance(model, TokenEmbedder):
+        return model.tokens
+    return None
 
 
-def _with_neighbours(tx: Transaction, workspace: str, items: dict[int, Item], by_words: set[int]) -> dict[int, Item]:
-    """The items, and the turns around those that were found by words."""
-    spans: dict[str, list[tuple[int, int]]] = {}
-    for item in items.values():
-        if item.id in by_words and item.turn is not None and item.session_id is not None:
-            spans.setdefault(item.session_id, []).append((item.turn - REACH, item.turn + REACH))
-    around = dict(items)
-    for session, ranges in spans.items():
-        for first, last in _joined(sorted(ranges)):
-            rows: list[Row] = tx.all(_AROUND, workspace=workspace, session=session, first=first, last=last)
-            around.update({row[0]: Item(*row) for row in rows})
-    return around
+def _closer(
+    question: _Question, ranked: list[Scored], texts: dict[int, str], tokens: dict[str, Vectors]
+) -> dict[int, float]:
+    """How close the best are token by token."""
+    from .rerank import closeness
 
-
-def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ranges that touch, as one."""
-    joined: list[tuple[int, int]] = []
-    for first, last in ranges:
-        if joined and first <= joined[-1][1] + 1:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], last))
-        else:
-            joined.append((first, last))
-    return joined
-
-
-def _occurrences(tx: Transaction, asked: Query, items: list[int]) -> dict[int, dict[str, float]]:
-    """For each item, what each query word is worth in it."""
-    found: dict[int, dict[str, float]] = {}
-    for number, term in asked.numbers.items():
-        for some in padded(items):
-            for item, _, tf, length in tx.all(_POSTINGS, term=number, **some):
-                norm = K1 * (1 - B + B * length / asked.average)
-                found.setdefault(item, {})[term] = asked.weights[term] * tf * (K1 + 1) / (tf + norm)
-    return found
+    assert question.meant is not None
+    items = [scored.item for scored in ranked if scored.item.id in texts]
+    return closeness(question.meant, items, {id: tokens[text] for id, text in texts.items()})
 
 
 def _meaning(
-    tx: Transaction, workspace: str, asked: Query, wanted: Wanted, query: str, embedder: Embedder
+    tx: Transaction, workspace: str, asked: Query, wanted: Wanted, embedder: Embedder, vector: Vectors
 ) -> dict[int, float]:
     """Standard deviations above the mean, for what is closest in meaning."""
     from .vectors import closest
 
-    vector = _query_vector(embedder, asked, query)
     # With filters the closest may all be of the wrong kind, so more of them are looked at.
     most = CANDIDATES * (20 if wanted.filtered or wanted.kinds or wanted.roles or wanted.tags else 4)
     return closest(tx, workspace, embedder.name, vector, wanted.shelves, asked.items, most)
-
-
-def _query_vector(embedder: Embedder, asked: Query, query: str) -> npt.NDArray[np.float32]:
-    """The query's meaning, its words weighted by how rare they are: a name that is everywhere says little."""
-    from ..embedding import WeightedEmbedder
-
-    if isinstance(embedder, WeightedEmbedder) and asked.items:
-        # Each word once, and of a pasted text the first ones: more would not change where it points.
-        texts = list(dict.fromkeys(words.tokens(query)))[:_MOST_TOKENS]
-        weights = [max((_rarity(asked, term) for term in words.terms(text)), default=0.0) for text in texts]
-        if any(weights):
-            return embedder.weighted(texts, weights)
-    plain: npt.NDArray[np.float32] = embedder.embed([query])[0]
-    return plain
-
-
-def _rarity(asked: Query, term: str) -> float:
-    return _COMMON / (_COMMON + asked.found.get(term, 0) / max(asked.items, 1))
 
 
 def _usable(tx: Transaction, workspace: str, model: str) -> bool:

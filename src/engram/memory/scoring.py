@@ -2,18 +2,51 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from .dates import Span, day
 from .memories import SHELVES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 K1, B = 0.9, 0.4
 #: What a word in a turn close by is worth, by how many turns it is before (+) or after (-) the one scored.
 _NEAR = {0: 1.0, 1: 0.6, 2: 0.5, 3: 0.4, -1: 0.5, -2: 0.4, -3: 0.3}
 REACH = 3
-#: A turn beside a good one is worth a little more.
-_SMOOTH = 0.3
-#: How many squared standard deviations of meaning weigh as much as a perfect match by words.
-_MEANING = 60.0
+#: Gentle: they settle what is otherwise much alike, and never bury a better match.
+_SAME_PROJECT, _RECENT, _DATED = 0.05, 0.05, 0.25
+#: After so many days recency counts half, and so does being beside the time that a question names.
+_RECENT_DAYS, _DATED_DAYS = 30, 7
+
+
+class Weights(NamedTuple):
+    """What may differ from one model to the next. `bench/recall_quality.py` shows how flat the choice is."""
+
+    #: What a turn gains from a good one beside it.
+    smooth: float = 0.3
+    #: How soon a word counts as common when a query's meaning is made of its words: the share of items that have it.
+    common: float = 0.1
+    #: How many squared standard deviations of meaning weigh as much as a perfect match by words.
+    meaning: float = 30.0
+    #: How much of what all turns have in common is taken off a query's meaning; otherwise small talk is close to all.
+    background: float = 0.5
+    #: What the best match token by token is worth beside a perfect match by words.
+    rerank: float = 0.5
+    #: Whether that pays without being asked for.
+    reranks: bool = True
+
+
+#: By provider. With `static`, comparing tokens helps questions in the answer's own words and costs paraphrases.
+_WEIGHTS = {
+    "static": Weights(common=0.15, meaning=60.0, background=0.0, rerank=0.2, reranks=False),
+    "minilm": Weights(),
+}
+
+
+def weights_of(model: str | None) -> Weights:
+    """The weights for a model; one that was not measured is taken to be like MiniLM."""
+    return _WEIGHTS.get((model or "").partition(":")[0], Weights())
 
 
 class Item(NamedTuple):
@@ -83,11 +116,34 @@ class Query(NamedTuple):
         return sum(self.weights.values())
 
 
+class Preferences(NamedTuple):
+    """What tips the balance between items that fit about equally well."""
+
+    now: str
+    #: The project that is being worked on.
+    project: str | None
+    #: The times that the question names.
+    spans: tuple[Span, ...]
+
+    def of_project(self, item: Item) -> float:
+        return _SAME_PROJECT if self.project is not None and item.project == self.project else 0.0
+
+    def of_day(self, at: str) -> float:
+        """By whole days, so that the same question has the same answer in every process and on every engine."""
+        said = day(at)
+        preference: float = _RECENT * 0.5 ** (max((day(self.now) - said).days, 0) / _RECENT_DAYS)
+        if self.spans:
+            preference += _DATED * 0.5 ** (min(span.days_from(said) for span in self.spans) / _DATED_DAYS)
+        return preference
+
+
 class Scored(NamedTuple):
     item: Item
     score: float
     words: float
     meaning: float
+    tokens: float
+    preference: float
     matched: tuple[str, ...]
 
 
@@ -117,10 +173,13 @@ def combine(
     items: dict[int, Item],
     matches: dict[int, dict[str, float]],
     meaning: dict[int, float],
+    preferences: Preferences,
+    weights: Weights,
+    closer: Mapping[int, float],
     *,
     hybrid: bool,
 ) -> list[Scored]:
-    """Words and meaning as one order, best first; only what was wanted."""
+    """Words, meaning and, where they were compared, tokens as one order, best first; only what was wanted."""
     by_words = {id: sum(found.values()) for id, found in matches.items()}
     best = max(by_words.values(), default=0.0)
     ideal = asked.ideal
@@ -129,21 +188,35 @@ def combine(
         if hybrid:
             close = meaning.get(id, 0.0)
             fit = by_words[id] ** 2 / (best * ideal) if best and ideal else 0.0
-            scores[id] = fit + close * close / _MEANING
+            scores[id] = fit + close * close / weights.meaning + weights.rerank * closer.get(id, 0.0)
         else:
             scores[id] = by_words[id] / ideal if ideal else 0.0
-    smooth = _smoothed(items, scores)
-    ranked = [
-        Scored(item, smooth[item.id], by_words[item.id], meaning.get(item.id, 0.0), tuple(sorted(matches[item.id])))
-        for item in items.values()
-        if smooth[item.id] > 0 and wanted.fits(item)
-    ]
+    smooth = _smoothed(items, scores, weights.smooth)
+    ranked = []
+    days: dict[str, float] = {}
+    for id, item in items.items():
+        if smooth[id] > 0 and wanted.fits(item):
+            date = item.at[:10]
+            if date not in days:
+                days[date] = preferences.of_day(item.at)
+            preference = 1 + days[date] + preferences.of_project(item)
+            ranked.append(
+                Scored(
+                    item,
+                    smooth[id] * preference,
+                    by_words[id],
+                    meaning.get(id, 0.0),
+                    closer.get(id, 0.0),
+                    preference,
+                    tuple(sorted(matches[id])),
+                )
+            )
     # Rounded, so that the last bits of a sum cannot decide; ties go to the earlier one.
     ranked.sort(key=lambda scored: (-round(scored.score, 9), scored.item.id))
     return ranked
 
 
-def _smoothed(items: dict[int, Item], scores: dict[int, float]) -> dict[int, float]:
+def _smoothed(items: dict[int, Item], scores: dict[int, float], share: float) -> dict[int, float]:
     """A turn beside a good one gains a little of it."""
     turns: dict[tuple[str | None, int], float] = {}
     for item in items.values():
@@ -155,6 +228,6 @@ def _smoothed(items: dict[int, Item], scores: dict[int, float]) -> dict[int, flo
         score = scores[item.id]
         if item.turn is not None:
             beside = max(turns.get((item.session_id, item.turn + step), 0.0) for step in (-1, 1))
-            score = (score + _SMOOTH * beside) / (1 + _SMOOTH)
+            score = (score + share * beside) / (1 + share)
         smooth[item.id] = score
     return smooth

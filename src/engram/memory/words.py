@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
+from collections.abc import Iterator
 from typing import Final
 
 import Stemmer
@@ -102,6 +103,12 @@ _KNOWN_MAX: Final = 50_000
 def tokens(text: str) -> list[str]:
     """The words of a text as they are written, compounds whole."""
     return _ASCII_TOKEN.findall(text) if text.isascii() else _TOKEN.findall(_fold(text))
+
+
+def places(text: str) -> Iterator[tuple[int, int]]:
+    """Where the words of a text stand in it, compounds whole."""
+    for word in (_ASCII_TOKEN if text.isascii() else _TOKEN).finditer(text):
+        yield word.span()
 
 
 def terms(text: str) -> list[str]:

@@ -65,6 +65,13 @@ def remember(ctx: click.Context, /, text: str | None, no_embed: bool, session_id
 @click.option("--until", metavar="TIME", help="Not newer.")
 @click.option("--archived", "include_archived", is_flag=True, help="Also what was archived or superseded.")
 @click.option("--mode", type=click.Choice(["hybrid", "words", "vectors"]), default="hybrid", show_default=True)
+@click.option(
+    "--rerank",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="Compare the best once more, token by token; auto where the model makes that pay.",
+)
 @click.option("--budget", type=click.IntRange(min=1), help="At most so many tokens together.")
 @click.option("--explain", is_flag=True, help="Show why.")
 @click.pass_context
