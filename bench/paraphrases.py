@@ -1,7 +1,8 @@
 """Questions and memories that mean the same and share no content word: what only meaning can find.
 
-Half are from the working life of a software engineer, half from everyday life. `PAIRS` is checked when it is used: no
-term of the analyser may be in both halves of a pair.
+A memory says in other words what is asked about, and answers it; a person would take it for the answer at once. Half
+are from the working life of a software engineer, half from everyday life. `PAIRS` is checked when it is used: no term
+of the analyser may be in both halves of a pair.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ class Pair(NamedTuple):
 
 
 _AT_WORK = """
-Why did the website crash yesterday evening? | The outage came from an expired TLS certificate on the load balancer
+Why did the website crash? | The outage came from an expired TLS certificate on the load balancer
 Which database engine are we using? | Customer records live in Postgres 16
 How do we publish a new version? | Releases are cut by tagging main; the pipeline uploads the wheel
 Who has to sign off on a pull request? | Every merge needs approval from two reviewers
@@ -26,7 +27,7 @@ How often are backups taken? | A snapshot of the disk gets copied off-site each 
 What is the deadline for the project? | The client expects delivery by the end of March
 Why did the memory usage keep growing? | We leaked listeners: every reconnect allocated another handler
 Which tool formats our source files? | Ruff takes care of code style before anything is committed
-Who gets paged during the night? | The on-call rotation hands the phone to a different engineer weekly
+Who gets paged during the night? | Alerts after midnight wake the engineer on call
 What caused the duplicated payments? | Retrying without an idempotency token charged cards twice
 How can I reproduce the failure? | To trigger the bug, start two workers and kill one halfway
 Where do application errors get reported? | Exceptions and stack traces are collected in Sentry
@@ -42,29 +43,29 @@ Why is the homepage sluggish on phones? | Mobile visitors wait since the hero pi
 Which library draws the charts? | Graphs in the dashboard are rendered by D3
 How long do we keep the logs? | Retention of trace output is ninety days, then it is purged
 Who maintains the billing service? | Invoicing belongs to the payments squad in Lisbon
-What should newcomers read first? | Onboarding starts with the architecture handbook
+What should newcomers read first? | New hires begin with the architecture handbook
 What protocol do the microservices speak? | Internal components talk gRPC to each other
 Which vulnerability was found by the audit? | The security review discovered an SQL injection in the search form
 How do I restart the worker safely? | Drain the queue, then send SIGTERM and wait until the consumer exits
-Why do we avoid global variables? | Shared mutable state made concurrent requests step on one another
+Why do we avoid global variables? | Module-level state is banned because it made concurrent requests interfere
 What is the salary range for the opening? | The vacancy pays between 70 and 85 thousand a year
 Which operating system runs in production? | Live machines boot Debian 12
 How large may an upload be? | Attachments are limited to 25 MB per file
-What broke the build on Friday? | Compilation stopped because somebody deleted a header
+What broke the build? | Compilation stopped because somebody deleted a header
 How do we measure whether customers are satisfied? | Happiness is tracked with a quarterly NPS survey
 Which colour scheme do I prefer in my editor? | VS Code should use the dark Solarized theme
-What was decided about remote work? | People may stay at home three days weekly under the updated policy
+What was decided about remote work? | The updated policy lets staff do their jobs from home three days weekly
 Who found the race condition? | The intern spotted that two threads wrote the counter simultaneously
 How do we roll out risky features? | Dangerous functionality hides behind flags and reaches few accounts initially
 Why was the contractor let go? | The freelancer's agreement ended early as the budget had dried up
 What is our uptime promise? | The SLA guarantees 99.9 % availability
 Which shell do I use? | My terminal is configured for fish
-Where can I find the design mockups? | Figma holds the wireframes
+Where can I find the design mockups? | Figma holds the wireframes and drafts of every screen
 What did the performance profile reveal? | Flame graphs showed half the CPU going into JSON parsing
 How are translations handled? | Localised strings come from Crowdin
 Why did the nightly job not run? | Cron was disabled after the timezone switch, so the batch never started
 What font does the brand require? | Corporate typography is Inter
-Which licence covers our code? | The repository is published under Apache 2.0
+Which licence covers our code? | The repository is open source under the terms of Apache 2.0
 """
 
 _AT_HOME = """
