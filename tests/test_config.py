@@ -304,3 +304,46 @@ def test_engram_reads_the_environment_and_the_projects_file(
         assert eng.workspace_name == "mine"
     with Engram(str(tmp_path / "other.db"), workspace="given") as eng:
         assert (eng.workspace_name, eng.settings.url) == ("given", str(tmp_path / "other.db"))
+
+
+@pytest.mark.requirement("CONFIG-1", "LLM-1")
+def test_nobody_but_the_texts_themselves_thinks_unless_the_user_says_so(resolve: Load, user: Path) -> None:
+    assert (resolve().llm, resolve().llm_base_url, resolve().llm_timeout) == ("extractive", "", 120.0)
+    (user / "config.toml").write_text('llm = "openai:qwen3:8b"\nllm_base_url = "http://localhost:11434/v1"\n')
+    config = resolve({"ENGRAM_LLM_TIMEOUT": "5m"})
+    assert (config.llm, config.llm_base_url) == ("openai:qwen3:8b", "http://localhost:11434/v1")
+    assert config.llm_timeout == 300.0
+    assert resolve({"ENGRAM_LLM": "agent"}).llm == "agent"
+
+
+@pytest.mark.requirement("LLM-17", "CONFIG-2")
+@pytest.mark.parametrize(
+    "line",
+    [
+        'llm = "openai"',
+        'llm = "openai:gpt"',
+        'llm = "anthropic:claude"',
+        'llm_base_url = "https://evil.example.org/v1"',
+        'llm_base_url = "http://localhost/v1"',
+        'embedder = "openai"',
+    ],
+)
+def test_a_projects_file_cannot_have_texts_sent_to_a_model(resolve: Load, project: Path, line: str) -> None:
+    (project / ".engram.toml").write_text(f"{line}\n")
+    with pytest.raises(InvalidInput, match=r"\.engram\.toml sets .* may be sent to a server"):
+        resolve()
+
+
+@pytest.mark.requirement("LLM-17", "CONFIG-2")
+@pytest.mark.parametrize("choice", ["extractive", "agent"])
+def test_a_projects_file_may_choose_who_thinks_here(resolve: Load, project: Path, choice: str) -> None:
+    (project / ".engram.toml").write_text(f'llm = "{choice}"\n')
+    assert resolve().llm == choice
+
+
+@pytest.mark.requirement("CONFIG-1")
+@pytest.mark.parametrize("address", ["localhost:11434", "ftp://x/y", "https://api.example.org/v1?key=sk-secret"])
+def test_a_models_address_that_makes_no_sense_is_refused_without_quoting_it(resolve: Load, address: str) -> None:
+    with pytest.raises(InvalidInput, match=r"llm_base_url .*must be an http or https address") as refused:
+        resolve({"ENGRAM_LLM_BASE_URL": address})
+    assert "sk-secret" not in str(refused.value)

@@ -111,6 +111,7 @@ PUBLIC = [
     *("EmbedderFailed", "Exchange", "ExchangeNotFound", "Hit", "Memory", "MemoryEdit", "MemoryNotFound"),
     *("Block", "BlockEdit", "BlockExists", "BlockNotFound", "Change", "Clock", "Config", "Conflict", "Engram"),
     *("EngramError", "Holder", "InvalidInput", "InvalidURL", "Lease", "LeaseHeld", "LeaseLost", "LeaseNotFound"),
+    *("LLMFailed", "LLMMalformed", "LLMRefused", "LLMTruncated", "LLMUnavailable"),
     *("LogBroken", "LogEntry", "Message", "MigrationChanged", "MissingExtra", "NoRecipient", "NotAStore"),
     *(
         "NotFound",

@@ -29,6 +29,11 @@ if TYPE_CHECKING:
     from .errors import LeaseHeld as LeaseHeld
     from .errors import LeaseLost as LeaseLost
     from .errors import LeaseNotFound as LeaseNotFound
+    from .errors import LLMFailed as LLMFailed
+    from .errors import LLMMalformed as LLMMalformed
+    from .errors import LLMRefused as LLMRefused
+    from .errors import LLMTruncated as LLMTruncated
+    from .errors import LLMUnavailable as LLMUnavailable
     from .errors import LogBroken as LogBroken
     from .errors import MemoryNotFound as MemoryNotFound
     from .errors import MigrationChanged as MigrationChanged
@@ -76,6 +81,11 @@ _WHERE = {
         "ExchangeNotFound",
         "InvalidInput",
         "InvalidURL",
+        "LLMFailed",
+        "LLMMalformed",
+        "LLMRefused",
+        "LLMTruncated",
+        "LLMUnavailable",
         "LeaseHeld",
         "LeaseLost",
         "LeaseNotFound",

@@ -41,11 +41,17 @@ SETTINGS = (
     Setting("lease_ttl", 900.0, "how long an exclusive lease lives without being renewed"),
     Setting("busy_timeout", 30.0, "how long a write waits for other writers"),
     Setting("embedder", "static", "what finds meaning: static, minilm, openai, openai:MODEL, or none (words only)"),
+    Setting("llm", "extractive", "who thinks while dreaming: extractive, openai[:MODEL], anthropic[:MODEL] or agent"),
+    Setting("llm_base_url", "", "the model's server, such as http://localhost:11434/v1; empty: the provider's own"),
+    Setting("llm_timeout", 120.0, "how long one answer of a model may take"),
     Setting("synchronous", "normal", "normal: survives a killed process; full: a power cut too (SQLite)"),
 )
 
 #: Settings that say where the store is, which a project's file may not point at a server.
 _PLACES = frozenset({"url", "data_dir"})
+
+#: Settings by which texts leave the machine, and how such values begin; a project's file may not choose these either.
+_SENDING = {"embedder": ("openai",), "llm": ("openai", "anthropic"), "llm_base_url": ("",)}
 
 
 class Config(NamedTuple):
@@ -57,6 +63,9 @@ class Config(NamedTuple):
     lease_ttl: float
     busy_timeout: float
     embedder: str
+    llm: str
+    llm_base_url: str
+    llm_timeout: float
     synchronous: str
     #: For each setting, where its value came from.
     origins: Mapping[str, str]
@@ -96,6 +105,9 @@ def load(*, folder: str | None = None, environ: Mapping[str, str] | None = None,
         lease_ttl=float(values["lease_ttl"]),
         busy_timeout=float(values["busy_timeout"]),
         embedder=str(values["embedder"]),
+        llm=str(values["llm"]),
+        llm_base_url=str(values["llm_base_url"]),
+        llm_timeout=float(values["llm_timeout"]),
         synchronous=str(values["synchronous"]),
         origins=origins,
     )
@@ -177,11 +189,12 @@ def _project_file(folder: str) -> Layer:
                 f"{path} points {name} at a server. A project's file may come with a cloned repository, so it may only "
                 f"name a local file; put the server's address into ENGRAM_URL or {USER_FILE} (engram config path)."
             )
-    if str(layer.values.get("embedder", "")).startswith("openai"):
-        raise InvalidInput(
-            f"{path} chooses an embedder that sends texts to a server. A project's file may come with a cloned "
-            f"repository; choose it in ENGRAM_EMBEDDER or {USER_FILE} (engram config path)."
-        )
+    for name, beginnings in _SENDING.items():
+        if str(layer.values.get(name, "")).startswith(beginnings) and name in layer.values:
+            raise InvalidInput(
+                f"{path} sets {name} so that texts may be sent to a server. A project's file may come with a cloned "
+                f"repository; choose it in ENGRAM_{name.upper()} or {USER_FILE} (engram config path)."
+            )
     return layer
 
 
@@ -234,6 +247,11 @@ def _value(setting: Setting, layer: Layer | None) -> str | float:
             return checks.text(value, what, longest=4096)
         except InvalidInput as error:
             raise InvalidURL(f"{error} A store is a path, sqlite:///… or postgresql://…") from None
+    if setting.name == "llm_base_url" and not (
+        str(value).startswith(("http://", "https://")) and "?" not in str(value)
+    ):
+        # The value is not quoted: what is wrong with it may be that somebody put a key there.
+        raise InvalidInput(f"{what} must be an http or https address without a query, like http://localhost:11434/v1.")
     if setting.name == "synchronous" and value not in ("normal", "full"):
         raise InvalidInput(f"{what} is {value!r}; it must be normal or full.")
     return checks.text(value, what, longest=4096)

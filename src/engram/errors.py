@@ -22,6 +22,11 @@ of a class's docstring is its default message; most raisers say more: what was w
     │   ├── VersionConflict           carries the current version
     │   └── StoreBusy                 somebody else is writing; try again
     ├── EmbedderFailed                the model cannot be used; words still can
+    ├── LLMFailed                     whoever thinks gave no answer that can be used
+    │   ├── LLMUnavailable            unreachable, busy, too slow, or it refused the key or the request
+    │   ├── LLMRefused                the model will not answer this
+    │   ├── LLMTruncated              the answer did not fit into max_tokens
+    │   └── LLMMalformed              the answer has not the form that was asked for
     ├── LogBroken                     a block's log does not end in its content
     └── StoreError                    the store cannot be used
         ├── StoreUnavailable          unreachable, or cannot be opened
@@ -207,6 +212,38 @@ class EmbedderFailed(EngramError):
     # Not a StoreError: the store is fine, and recall can go on with words alone.
     code = "embedder_failed"
     status = 503
+
+
+class LLMFailed(EngramError):
+    """The language model gave no answer that can be used."""
+
+    code = "llm_failed"
+    status = 502
+
+
+class LLMUnavailable(LLMFailed):
+    """The language model cannot be used now."""
+
+    code = "llm_unavailable"
+    status = 503
+
+
+class LLMRefused(LLMFailed):
+    """The language model refused to answer."""
+
+    code = "llm_refused"
+
+
+class LLMTruncated(LLMFailed):
+    """The language model's answer was cut off."""
+
+    code = "llm_truncated"
+
+
+class LLMMalformed(LLMFailed):
+    """The language model's answer has not the form that was asked for."""
+
+    code = "llm_malformed"
 
 
 class LogBroken(EngramError):

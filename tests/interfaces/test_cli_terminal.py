@@ -143,6 +143,7 @@ def test_config_show_prints_values_and_origins_with_secrets_masked(tmp_path: Pat
     (tmp_path / "config" / "config.toml").write_text('lease_ttl = "5m"\n')
     environment = {
         "ENGRAM_URL": "postgresql://user:hunter2@localhost/db?sslpassword=hunter2",
+        "ENGRAM_LLM_BASE_URL": "https://me:hunter2@models.example.org/v1",
         "ENGRAM_CONFIG_DIR": str(tmp_path / "config"),
     }
     shown = piped("config", "show", "--workspace", "mine", store=environment).stdout
@@ -152,6 +153,7 @@ def test_config_show_prints_values_and_origins_with_secrets_masked(tmp_path: Pat
     assert rows["lease_ttl"] == ["300s", str(tmp_path / "config" / "config.toml")]
     assert rows["stale_after"] == ["1800s", "default"]
     assert rows["url"][1] == "environment"
+    assert rows["llm_base_url"] == ["https://me:***@models.example.org/v1", "environment"]
     assert str(tmp_path / "config" / "config.toml") in piped("config", "path", store=environment).stdout
 
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 _TYPES = {"F16": "<f2", "F32": "<f4", "I64": "<i8"}
 
 
-def need(embedder: str, packages: tuple[str, ...], command: str) -> None:
+def need(name: str, packages: tuple[str, ...], command: str, *, what: str = "embedder") -> None:
     """MissingExtra with the command to type, unless all the packages are there."""
     missing = [package for package in packages if importlib.util.find_spec(package) is None]
     if missing:
-        raise MissingExtra(f"The {embedder} embedder needs what is not installed ({', '.join(missing)}): {command}")
+        raise MissingExtra(f"The {name} {what} needs what is not installed ({', '.join(missing)}): {command}")
 
 
 def folder(package: str) -> str:

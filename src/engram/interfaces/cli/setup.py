@@ -40,9 +40,10 @@ def config() -> None:
 def show(ctx: click.Context) -> None:
     """Every setting, its value and its origin; secrets are masked."""
     from ... import config as settings
+    from ...address import masked
 
     found = load_settings(ctx)
-    values = {**found._asdict(), "url": shown_url(found)}
+    values = {**found._asdict(), "url": shown_url(found), "llm_base_url": masked(found.llm_base_url)}
     rows = [
         {"name": each.name, "value": values[each.name], "origin": found.origins[each.name], "help": each.help}
         for each in settings.SETTINGS

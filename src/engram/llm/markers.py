@@ -1,0 +1,132 @@
+"""The turns of phrase by which a sentence shows what it is: a decision, a preference, something left to do, and so on.
+
+English only. A sentence is tried against the kinds in order, and the first that fits names it; what fits none is
+nothing that stands. Each carries how far it is to be believed: "remember that" is said to be remembered, while
+"I have a" may be over tomorrow.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+
+class Marker(NamedTuple):
+    kind: str
+    confidence: float
+    pattern: re.Pattern[str]
+    #: Speaks of the speaker: only somebody's own words say this about them.
+    own: bool
+
+
+def _marker(kind: str, confidence: float, *patterns: str, own: bool = False) -> Marker:
+    return Marker(kind, confidence, _any(*patterns), own)
+
+
+def _any(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(patterns), re.IGNORECASE)
+
+
+#: Where a sentence begins: after the name of who speaks, or a word that only joins it to the last one.
+_START = r"^(?:[\w ]{1,30}: )?(?:(?:and|so|but|also|please|yes|okay|ok)[, ]+)*"
+#: What may stand between "I" and its verb.
+_HOW = r"(?:(?:so|just|really|very|too|not|still|also|now|always|usually|actually|currently|definitely) )*"
+_MY = (
+    r"\bmy (?:\w+ )?(?:name|wife|husband|partner|girlfriend|boyfriend|fianc[eé]e?|sons?|daughters?|kids?|children"
+    r"|mother|father|mom|mum|dad|parents|sisters?|brothers?|family|dogs?|cats?|pets?|job|boss|team|company|manager"
+    r"|birthday|address|phone|e-?mail|home|house|car|hobby|hobbies|degree|diet|time ?zone|laptop|editor|stack)"
+)
+MARKERS: Final = (
+    _marker("todo", 0.8, rf"{_START}(?:todo|fixme|to do|remind me)\b", r"\btodo:"),
+    _marker("fact", 0.9, rf"{_START}(?:remember|note|keep in mind)(?: that\b|:)"),
+    _marker(
+        *("decision", 0.8),
+        r"\b(?:we|i|they|team)(?:'ve| have| had|'d)? (?:\w+ )?(?:decided|agreed|chosen|chose|settled on)\b",
+        r"\b(?:we|i)(?:'re| are|'m| am|'ll| will) (?:going|go) with\b",
+        rf"{_START}(?:decision|decided)\b",
+        r"\bfrom now on\b",
+    ),
+    _marker(
+        *("lesson", 0.7),
+        r"\b(?:i|we)(?:'ve| have)? (?:\w+ )?(?:learned|learnt|realised|realized|found out)\b",
+        rf"{_START}(?:it )?turns out\b",
+        r"\bthe (?:lesson|root cause|trick)\b",
+        rf"{_START}lesson\b",
+        r"\bnote to self\b",
+    ),
+    _marker(
+        *("preference", 0.8),
+        rf"\bi(?:'d| would| do)? {_HOW}(?:prefer|hate|dislike|can't stand|cannot stand|would rather|rather)\b",
+        r"\bi (?:always|never|usually)\b",
+        r"\bmy favou?rite\b",
+        r"\bplease (?:always|never|don't|do not|use)\b",
+        own=True,
+    ),
+    _marker(
+        *("preference", 0.6),
+        rf"\bi(?: do)? {_HOW}(?:like|love|enjoy|adore)\b(?! to (?:see|hear|know)| that\b| it\b| how\b)",
+        rf"\bi(?:'m| am) {_HOW}(?:into|a fan of|fond of|allergic to)\b",
+        own=True,
+    ),
+    _marker("preference", 0.6, rf"{_START}(?:always|never)\b", r"\b(?:must|should) (?:always|never)\b"),
+    _marker(
+        *("fact", 0.7),
+        rf"{_MY}(?:'s name)? (?:is|are|was|has|have|lives?|works?)\b",
+        rf"{_MY}'s (?:called|named)\b",
+        r"\bcall me\b",
+        r"\bi (?:live|lived|work|worked|grew up|was born|study|studied|speak|own|teach|volunteer) \w",
+        own=True,
+    ),
+    _marker(
+        *("fact", 0.6),
+        rf"\bi(?:'m| am) {_HOW}an? (?!bit|little|lot)\w",
+        rf"\bi(?:'m| am) {_HOW}(?:from|based|married|engaged|single|divorced|vegan|vegetarian|retired|\d+ years)\b",
+        r"\bi(?:'ve got| have|'ve) (?:an? (?!lot|feeling|question|plan)|two |three |four |five |no |my own )\w",
+        r"\bi(?:'ve| have) been \w+ing\b.*\b(?:for|since)\b",
+        own=True,
+    ),
+    _marker(
+        *("todo", 0.6),
+        rf"{_START}(?:i|we) (?:still )?(?:need to|have to|must)\b",
+        r"\bnext steps?\b",
+        r"\bstill open\b",
+    ),
+)
+#: What is only supposed, wished or asked says nothing that stands.
+_SUPPOSED: Final = _any(
+    r"""[?？]['"”)\]]*$""", r"^(?:if|imagine|suppose|maybe|perhaps)\b", r"\b(?:if i|as if|would have)\b"
+)
+_DONE: Final = _any(r"\b(?:done|fixed|finished|resolved|shipped|closed|merged|solved|completed|sorted out)\b")
+_TROUBLE: Final = _any(
+    r"\b(?:errors?|fail(?:s|ed|ing|ure)?|broken?|bugs?|stuck|crash(?:ed|es)?|problems?|wrong|worried|sad|upset|tired)\b",
+    r"\b(?:stress(?:ed|ful)?|difficult|lost|sorry|unfortunately)\b",
+)
+_WELL: Final = _any(
+    r"\b(?:done|fixed|finished|works|passe[sd]|shipped|solved|merged|great|thanks?|happy|glad|excited|love|proud)\b",
+    r"\b(?:awesome|wonderful|won|success(?:ful)?)\b",
+)
+
+
+def marker(sentence: str) -> Marker | None:
+    """What kind of standing statement a sentence is, if it is one."""
+    sentence = sentence.replace("’", "'")
+    if _SUPPOSED.search(sentence):
+        return None
+    return next((each for each in MARKERS if each.pattern.search(sentence)), None)
+
+
+def is_open(sentence: str) -> bool:
+    """Whether it asks for an answer or for something to be done."""
+    if sentence.rstrip("'\"”)] ").endswith(("?", "？")):
+        return True
+    found = marker(sentence)
+    return found is not None and found.kind == "todo"
+
+
+def is_done(sentence: str) -> bool:
+    return _DONE.search(sentence) is not None
+
+
+def tone(sentences: list[str]) -> tuple[int, int]:
+    """How many sentences speak of things going well, and of trouble."""
+    return sum(bool(_WELL.search(each)) for each in sentences), sum(bool(_TROUBLE.search(each)) for each in sentences)
