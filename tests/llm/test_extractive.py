@@ -312,6 +312,15 @@ def test_only_the_user_speaks_of_themselves_and_tools_state_nothing() -> None:
 
 
 @pytest.mark.requirement("LLM-15")
+def test_the_lines_of_a_gist_state_what_their_speakers_did() -> None:
+    gist = ask(
+        "gist", said(("user", "I live in Lisbon near the river."), ("tool", "I live in Nowhere near the swamp."))
+    ).text
+    data: Any = ask("extract", [Passage("m3", "session 2023-05-07", gist)], schema=FACTS).data
+    assert [(each["text"], each["source"]) for each in data["facts"]] == [("I live in Lisbon near the river.", "m3")]
+
+
+@pytest.mark.requirement("LLM-15")
 def test_what_is_known_or_said_twice_is_not_said_again() -> None:
     assert facts(("user", "I live in Lisbon near the river."), known="- I live in Lisbon near the river. (2023)") == []
     found = facts(("user", "I live in Lisbon now."), ("user", "Yes. I live in Lisbon now!"))
@@ -373,6 +382,14 @@ def test_a_narrative_is_carried_on_and_what_is_done_is_no_longer_open() -> None:
     assert [line[:10] for line in data["arc"]] == ["2023-05-01", "2023-05-02", "2023-05-03", "2023-05-09"]
     assert data["open_threads"] == ["2023-05-01 user: Who sells firebricks?"]
     assert data["trends"][0] == "kiln (3 sessions)"
+
+
+@pytest.mark.requirement("LLM-16")
+def test_a_question_that_somebody_else_took_up_is_not_open() -> None:
+    lines = ("user: Who fires the kiln?", "user: Who pays Anna?", "assistant: Bob fires the kiln.")
+    text = "\n".join(f"2023-05-01 {line}" for line in lines)
+    data: Any = ask("narrative", [Passage("m1", "session 2023-05-01", text)], schema=NARRATIVE).data
+    assert data["open_threads"] == ["2023-05-01 user: Who pays Anna?"]
 
 
 @pytest.mark.requirement("LLM-16")

@@ -49,8 +49,8 @@ class OpenAIModel:
         self._timeout = timeout
         self._client = Lazy(self._connect)
         #: The ways of asking that the server is not known to refuse, the preferred one first.
-        self._forms = list(_FORMS)
-        self._limits = list(_LIMITS if not self._address() else reversed(_LIMITS))
+        self._forms: tuple[str, ...] = _FORMS
+        self._limits: tuple[str, ...] = _LIMITS[::-1] if self._address() else _LIMITS
 
     def where(self) -> str:
         address = urlsplit(str(self._client().base_url))
@@ -125,10 +125,12 @@ class OpenAIModel:
         if error.status_code not in (400, 422, 501):
             return
         said = str(error)
-        if len(self._limits) > 1 and _ABOUT_LIMITS.search(said):
-            del self._limits[0]
-        elif with_form and len(self._forms) > 1 and _ABOUT_FORMS.search(said):
-            del self._forms[0]
+        # Read once: another thread may learn the same at the same time, and the last way must stay.
+        limits, forms = self._limits, self._forms
+        if len(limits) > 1 and _ABOUT_LIMITS.search(said):
+            self._limits = limits[1:]
+        elif with_form and len(forms) > 1 and _ABOUT_FORMS.search(said):
+            self._forms = forms[1:]
         else:
             return
         raise AskOtherwise from None

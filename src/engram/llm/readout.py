@@ -38,6 +38,19 @@ class Topic(NamedTuple):
     last: str
 
 
+class Thread(NamedTuple):
+    """Something open: its words, and where and by whom it was said."""
+
+    terms: set[str]
+    source: str
+    role: str
+
+    def ends_with(self, line: Line, terms: set[str]) -> bool:
+        common = len(self.terms & terms)
+        taken_up = line.source == self.source and line.role != self.role and common > 0
+        return taken_up or (markers.is_done(line.text) and 2 * common >= len(self.terms))
+
+
 def narrative(passages: Sequence[Passage], known: Sequence[Passage]) -> dict[str, list[str]]:
     """The sections of a narrative, each a list of lines."""
     analyser = Analyser()
@@ -130,14 +143,13 @@ def _trends(before: Sequence[str], topics: Sequence[Topic]) -> list[str]:
 
 
 def _open(before: Sequence[str], lines: Sequence[Line], analyser: Analyser) -> list[str]:
-    """Questions and tasks that nothing said later calls done."""
-    threads = {text: {word.term for word in analyser.words(text)} for text in before}
+    """Questions and tasks, without those that somebody else took up or that something said later calls done."""
+    threads = {text: Thread({word.term for word in analyser.words(text)}, "", "") for text in before}
     for line in lines:
         terms = {word.term for word in line.words}
-        if markers.is_done(line.text):
-            threads = {text: theirs for text, theirs in threads.items() if 2 * len(theirs & terms) < len(theirs)}
-        elif markers.is_open(line.text) and len(terms) > 1:
-            threads[line.whole] = terms
+        threads = {text: thread for text, thread in threads.items() if not thread.ends_with(line, terms)}
+        if markers.is_open(line.text) and not markers.is_done(line.text) and len(terms) > 1:
+            threads[line.whole] = Thread(terms, line.source, line.role)
     return list(threads)
 
 

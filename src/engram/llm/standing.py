@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from . import markers, sentences
+from . import markers
+from .gists import Line, read
 from .protocol import Passage, check
 from .terms import Analyser
 
@@ -35,9 +36,10 @@ def statements(
     analyser = Analyser()
     old = [terms for passage in known for line in passage.text.splitlines() if (terms := _terms(line, analyser))]
     kept: list[tuple[Statement, frozenset[str]]] = []
-    for statement in (each for passage in passages for each in _stated(passage)):
-        terms = _terms(statement.text, analyser)
-        if len(terms) < _FEWEST_WORDS or any(_contains(line, terms) for line in old):
+    for line in read(passages, analyser).lines:
+        statement = _stated(line)
+        terms = frozenset(word.term for word in line.words)
+        if statement is None or len(terms) < _FEWEST_WORDS or any(_contains(each, terms) for each in old):
             continue
         if schema is not None and check(statement._asdict(), schema):
             continue
@@ -47,17 +49,14 @@ def statements(
     return [kept[place][0] for place in sorted(surest)]
 
 
-def _stated(passage: Passage) -> list[Statement]:
-    if passage.role not in ("user", "assistant", ""):
-        return []
-    found = []
-    for sentence in sentences.split(passage.text):
-        marker = markers.marker(sentence)
-        if marker is None or (marker.own and passage.role != "user"):
-            continue
-        belief = marker.confidence * (1 if passage.role == "user" else _BY_AN_AGENT)
-        found.append(Statement(sentence, marker.kind, passage.id, round(belief, 2)))
-    return found
+def _stated(line: Line) -> Statement | None:
+    if line.role not in ("user", "assistant", ""):
+        return None
+    marker = markers.marker(line.text)
+    if marker is None or (marker.own and line.role != "user"):
+        return None
+    belief = marker.confidence * (1 if line.role == "user" else _BY_AN_AGENT)
+    return Statement(line.text, marker.kind, line.source, round(belief, 2))
 
 
 def _terms(text: str, analyser: Analyser) -> frozenset[str]:

@@ -78,7 +78,7 @@ class Analyser:
             if plain.partition("'")[0] in _STOP or len(written) > _LONGEST:
                 continue
             term: str = self._stem(plain)
-            name = written[0].isupper() and match.start() > 0 and sentence[match.start() - 2] not in ".!?:"
+            name = written[0].isupper() and match.start() > 1 and sentence[match.start() - 2] not in ".!?:"
             found.append(Word(term, written, term not in self._fillers, name or written[0].isdigit()))
         return found
 
