@@ -18,8 +18,9 @@ from .. import checks
 from ..coordination import erase as coordination
 from ..errors import BlockNotFound, ExchangeNotFound, InvalidInput, MemoryNotFound, SessionNotFound
 from ..records import Receipt
-from . import backlog, index, passages
-from .memories import SHELVES, Memories, fingerprint
+from . import backlog, index
+from .cleaning import REWRITE_BLOCK_VERSION, Cleaning, Thing, sources
+from .memories import Memories
 from .places import CHUNK, padded
 
 if TYPE_CHECKING:
@@ -38,15 +39,15 @@ TEXTS = {
     "memory_tags": {"tag": "memory"},
     "memory_links": {"relation": "memory"},
     "terms": {"term": "exchange, memory"},
-    "blocks": {"content": "block", "name": "block"},
+    "blocks": {"content": "block"},
     "block_versions": {"content": "block", "reason": "block"},
 }
 
 _LOCK_SESSION = "UPDATE sessions SET last_seq = last_seq WHERE workspace = :workspace AND id = :session"
 _EXCHANGE = "SELECT session_id FROM exchanges WHERE workspace = :workspace AND id = :id"
-_MEMORY = "SELECT kind, content, version FROM memories WHERE workspace = :workspace AND id = :id"
+_MEMORY = "SELECT 1 FROM memories WHERE workspace = :workspace AND id = :id"
 _BLOCK = "SELECT id FROM blocks WHERE workspace = :workspace AND name = :name"
-_BLOCK_BY_ID = "SELECT name, version FROM blocks WHERE workspace = :workspace AND id = :id"
+_BLOCK_BY_ID = "SELECT name FROM blocks WHERE workspace = :workspace AND id = :id"
 _SESSION = "SELECT id FROM sessions WHERE workspace = :workspace AND id = :id"
 _SESSIONS_OF_TYPE = "SELECT id FROM sessions WHERE workspace = :workspace AND type = :type ORDER BY id"
 # Turns and logs have an index each, so they are asked for one by one.
@@ -55,6 +56,8 @@ SELECT id FROM exchanges WHERE workspace = :workspace AND session_id = :session 
 UNION ALL SELECT id FROM exchanges WHERE workspace = :workspace AND session_id = :session AND role = 'log'
 """
 _MEMORIES_OF = "SELECT id FROM memories WHERE workspace = :workspace AND session_id = :session ORDER BY id"
+_CHILDREN = "SELECT id FROM sessions WHERE workspace = :workspace AND parent_id = :session"
+_SESSIONS_BEFORE = "SELECT DISTINCT session_id FROM exchanges WHERE workspace = :workspace AND created_at < :before"
 _EXCHANGES_BEFORE = """
 SELECT id, session_id FROM exchanges WHERE workspace = :workspace AND created_at < :before ORDER BY id
 """
@@ -70,7 +73,8 @@ ORDER BY id
 """
 _OLD_VERSIONS = """
 SELECT v.block_id, v.version FROM block_versions v JOIN blocks b ON b.id = v.block_id
-WHERE b.workspace = :workspace AND v.created_at < :before AND v.version < b.version AND v.content <> ''
+WHERE b.workspace = :workspace AND v.created_at < :before AND v.version < b.version
+  AND (v.content <> '' OR v.reason <> '')
 ORDER BY v.block_id, v.version
 """
 
@@ -81,26 +85,12 @@ WHERE workspace = :workspace AND source_kind = :kind AND source_id IN ("""
     + CHUNK
     + ") GROUP BY derived_kind, derived_id ORDER BY derived_kind, derived_id"
 )
-_SOURCES = """
-SELECT DISTINCT source_kind, source_id FROM sources
-WHERE workspace = :workspace AND derived_kind = :kind AND derived_id = :id ORDER BY source_kind, source_id
-"""
 _DROP_SOURCES = (
     "DELETE FROM sources WHERE workspace = :workspace AND source_kind = :kind AND source_id IN (" + CHUNK + ")"
 )
 _DROP_DERIVED = (
     "DELETE FROM sources WHERE workspace = :workspace AND derived_kind = :kind AND derived_id IN (" + CHUNK + ")"
 )
-_EXCHANGE_TEXT = "SELECT content FROM exchanges WHERE workspace = :workspace AND id = :id"
-_MEMORY_TEXTS = """
-SELECT v.content FROM memory_versions v JOIN memories m ON m.id = v.memory_id
-WHERE m.workspace = :workspace AND m.id = :id
-"""
-_BLOCK_TEXTS = """
-SELECT v.content FROM block_versions v JOIN blocks b ON b.id = v.block_id
-WHERE b.workspace = :workspace AND b.id = :id
-"""
-
 _DELETE_EXCHANGES = "DELETE FROM exchanges WHERE workspace = :workspace AND id IN (" + CHUNK + ")"
 _TURNS_OF = (
     "SELECT session_id, COUNT(*) FROM exchanges WHERE workspace = :workspace AND turn IS NOT NULL AND id IN ("
@@ -120,27 +110,6 @@ UPDATE items SET session_id = NULL WHERE workspace = :workspace AND kind = 'memo
 """
 _DELETE_BLOCK = "DELETE FROM blocks WHERE workspace = :workspace AND id = :id"
 
-_MEMORY_VERSIONS = """
-SELECT version, content FROM memory_versions WHERE memory_id = :id AND version >= :first ORDER BY version
-"""
-_BLOCK_VERSIONS = """
-SELECT version, content FROM block_versions WHERE block_id = :id AND version >= :first ORDER BY version
-"""
-_REWRITE_MEMORY_VERSION = """
-UPDATE memory_versions SET content = :content, reason = '', receipt = :receipt
-WHERE memory_id = :id AND version = :version
-"""
-_REWRITE_BLOCK_VERSION = """
-UPDATE block_versions SET content = :content, reason = '', receipt = :receipt
-WHERE block_id = :id AND version = :version
-"""
-_REWRITE_MEMORY = """
-UPDATE memories SET content = :content, hash = :hash, data = NULL, updated_at = :now
-WHERE workspace = :workspace AND id = :id
-"""
-_REWRITE_BLOCK = """
-UPDATE blocks SET content = :content, updated_at = :now WHERE workspace = :workspace AND id = :id
-"""
 _REBUILD = """
 INSERT INTO rebuilds (workspace, kind, ref, receipt) VALUES (:workspace, :kind, :ref, :receipt)
 ON CONFLICT (workspace, kind, ref) DO UPDATE SET receipt = :receipt
@@ -154,9 +123,6 @@ _FILL_RECEIPT = "UPDATE receipts SET went = :went WHERE workspace = :workspace A
 _RECEIPTS = """
 SELECT id, asked, went, created_at FROM receipts WHERE workspace = :workspace ORDER BY id DESC LIMIT :limit
 """
-
-#: A kind and a number: `("exchange", 12)`, `("memory", 7)`, `("block", 3)`.
-Thing = tuple[str, int]
 
 
 class _DryRun(Exception):
@@ -180,8 +146,8 @@ class _Gone:
         self.things: set[Thing] = set()
         self.sessions: list[str] = []
         self.messages: list[int] = []
-        #: Where text was lost though the thing stays, with the first version that may hold some of it.
-        self.touched: dict[Thing, int] = {}
+        #: What stays, without what came from what goes.
+        self.touched: list[Thing] = []
         #: Block versions blanked for their age.
         self.versions = 0
 
@@ -216,15 +182,19 @@ class Forget:
         return [_receipt(row, self._engine.backups(before=row[3])) for row in rows]
 
     def _forget(self, tx: Transaction, asked: Asked) -> Receipt:
-        # Everybody takes these in this order: leases, sessions, memories, the backlog.
+        # Everybody takes these in this order: leases, sessions, memories, the backlog, blocks.
         tx.lock(f"leases/{self._workspace}")
-        gone = self._named(tx, asked)
+        held = self._hold_sessions(tx, asked)
         tx.lock(f"memories/{self._workspace}")
         tx.lock(backlog.lock_name(self._workspace))
-        self._follow(tx, gone)
+        gone = self._named(tx, asked, held)
+        cleaning = self._follow(tx, gone)
         now = tx.now()
         receipt: int = tx.all(_ADD_RECEIPT, workspace=self._workspace, asked=str(asked), now=now)[0][0]
-        self._clean(tx, gone, receipt, now)
+        cleaning.write(self._memories, receipt, now)
+        gone.touched = cleaning.touched
+        for kind, ref in gone.touched:
+            tx.run(_REBUILD, workspace=self._workspace, kind=kind, ref=ref, receipt=receipt)
         if asked.by == "before":
             gone.messages = coordination.before(tx, self._workspace, str(asked.value))
             gone.versions = self._blank_old_versions(tx, str(asked.value), receipt)
@@ -234,75 +204,106 @@ class Forget:
         tx.note(self._workspace, "receipt", receipt)
         return _receipt((receipt, str(asked), went, now), self._engine.backups(before=now))
 
-    def _named(self, tx: Transaction, asked: Asked) -> _Gone:
-        """What was asked for itself."""
+    def _hold_sessions(self, tx: Transaction, asked: Asked) -> set[str]:
+        """The sessions that lose something. Whoever adds to one waits, and afterwards finds what is left of it."""
+        ending = [row[0] for row in self._sessions(tx, asked)]
+        held = set(ending)
+        for session in ending:
+            held.update(row[0] for row in tx.all(_CHILDREN, workspace=self._workspace, session=session))
+        if asked.by == "exchange":
+            held.update(row[0] for row in tx.all(_EXCHANGE, workspace=self._workspace, id=asked.value))
+        elif asked.by == "before":
+            held.update(row[0] for row in tx.all(_SESSIONS_BEFORE, workspace=self._workspace, before=asked.value))
+        # In order of name, as everybody does it.
+        for session in sorted(held):
+            tx.run(_LOCK_SESSION, workspace=self._workspace, session=session)
+        return held
+
+    def _sessions(self, tx: Transaction, asked: Asked) -> list[Row]:
+        """The sessions that go as a whole."""
+        if asked.by == "session":
+            return tx.all(_SESSION, workspace=self._workspace, id=asked.value)
+        if asked.by == "source":
+            return tx.all(_SESSIONS_OF_TYPE, workspace=self._workspace, type=asked.value)
+        if asked.by == "before":
+            return tx.all(_OVER_BEFORE, workspace=self._workspace, before=asked.value)
+        return []
+
+    def _named(self, tx: Transaction, asked: Asked, held: set[str]) -> _Gone:
+        """What was asked for itself, read only now that nobody can add to it."""
         gone = _Gone()
         by, value = asked
         if by == "exchange":
-            (session,) = self._require(tx.one(_EXCHANGE, workspace=self._workspace, id=value), asked, ExchangeNotFound)
-            self._lock_sessions(tx, [session])
+            self._require(tx.one(_EXCHANGE, workspace=self._workspace, id=value), asked, ExchangeNotFound)
             gone.things.add((by, int(value)))
         elif by == "memory":
             self._require(tx.one(_MEMORY, workspace=self._workspace, id=value), asked, MemoryNotFound)
             gone.things.add((by, int(value)))
         elif by == "block":
-            row = self._require(tx.one(_BLOCK, workspace=self._workspace, name=value), asked, BlockNotFound)
             tx.lock(f"block/{self._workspace}/{value}")
+            row = self._require(tx.one(_BLOCK, workspace=self._workspace, name=value), asked, BlockNotFound)
             gone.things.add((by, row[0]))
-        elif by == "before":
-            self._before(tx, gone, str(value))
         else:
-            self._sessions(tx, gone, asked)
+            # One that appeared meanwhile is not held.
+            gone.sessions = [id for (id,) in self._sessions(tx, asked) if id in held]
+            if by == "before":
+                self._add_older(tx, gone, str(value), held)
+            else:
+                self._require((gone.sessions,) if gone.sessions else None, asked, SessionNotFound)
+                self._add_said(tx, gone)
         return gone
 
-    def _sessions(self, tx: Transaction, gone: _Gone, asked: Asked) -> None:
-        """One session, or all of a type; what was remembered there has it as its source."""
-        if asked.by == "session":
-            rows = tx.all(_SESSION, workspace=self._workspace, id=asked.value)
-        else:
-            rows = tx.all(_SESSIONS_OF_TYPE, workspace=self._workspace, type=asked.value)
-        self._require(rows[0] if rows else None, asked, SessionNotFound)
-        gone.sessions = [row[0] for row in rows]
-        self._lock_sessions(tx, gone.sessions)
+    def _add_said(self, tx: Transaction, gone: _Gone) -> None:
+        """What was said in the sessions; and what was remembered there, which has its session as a source."""
         for session in gone.sessions:
             of_it = {"workspace": self._workspace, "session": session}
             gone.things.update(("exchange", row[0]) for row in tx.all(_EXCHANGES_OF, **of_it))
         for session in gone.sessions:
             for (id,) in tx.all(_MEMORIES_OF, workspace=self._workspace, session=session):
-                if self._sources(tx, ("memory", id)) <= gone.things:
+                if sources(tx, self._workspace, ("memory", id)) <= gone.things:
                     gone.things.add(("memory", id))
 
-    def _before(self, tx: Transaction, gone: _Gone, time: str) -> None:
-        rows = tx.all(_EXCHANGES_BEFORE, workspace=self._workspace, before=time)
-        gone.sessions = [row[0] for row in tx.all(_OVER_BEFORE, workspace=self._workspace, before=time)]
-        self._lock_sessions(tx, sorted({*gone.sessions, *(row[1] for row in rows)}))
-        gone.things.update(("exchange", row[0]) for row in rows)
+    def _add_older(self, tx: Transaction, gone: _Gone, time: str, held: set[str]) -> None:
+        exchanges = tx.all(_EXCHANGES_BEFORE, workspace=self._workspace, before=time)
+        gone.things.update(("exchange", id) for id, session in exchanges if session in held)
         memories = tx.all(_MEMORIES_BEFORE, workspace=self._workspace, before=time)
         gone.things.update(("memory", row[0]) for row in memories)
 
-    def _lock_sessions(self, tx: Transaction, ids: Iterable[str]) -> None:
-        # Whoever adds to a session waits here, and afterwards finds what is left of it.
-        for session in ids:
-            tx.run(_LOCK_SESSION, workspace=self._workspace, session=session)
+    def _follow(self, tx: Transaction, gone: _Gone) -> Cleaning:
+        """Find out what else goes, and clean what is made of it and stays; nothing is written yet."""
+        while True:
+            touched = self._touched(tx, gone.things)
+            alone = self._alone(tx, touched, gone.things)
+            gone.things |= alone
+            rest = {thing: first for thing, first in touched.items() if thing not in alone}
+            cleaning = Cleaning(tx, self._workspace, gone.things, rest)
+            # Of what lost all its text nothing is left to be kept; then what was made of that alone goes as well.
+            if not cleaning.emptied:
+                return cleaning
+            gone.things |= cleaning.emptied
 
-    def _follow(self, tx: Transaction, gone: _Gone) -> None:
-        """What was made of what goes: alone, it goes too; with others, it is touched, and so is what was made of it."""
-        new = set(gone.things)
+    def _touched(self, tx: Transaction, gone: set[Thing]) -> dict[Thing, int]:
+        """All that was made of what goes, however far down, with the first version that may hold some of it."""
+        touched: dict[Thing, int] = {}
+        new = self._made_of(tx, gone)
         while new:
-            made = self._made_of(tx, new)
-            new = {thing for thing in made if self._goes(tx, thing, gone)} - gone.things
-            gone.things |= new
-        touched = self._made_of(tx, gone.things)
-        while touched:
-            new_ones = {}
-            for thing, first in touched.items():
-                if thing not in gone.things and gone.touched.get(thing, first + 1) > first:
-                    gone.touched[thing] = new_ones[thing] = first
-            touched = self._made_of(tx, new_ones)
+            lower = {
+                thing: first
+                for thing, first in new.items()
+                if thing not in gone and touched.get(thing, first + 1) > first
+            }
+            touched |= lower
+            new = self._made_of(tx, lower)
+        return touched
 
-    def _goes(self, tx: Transaction, thing: Thing, gone: _Gone) -> bool:
+    def _alone(self, tx: Transaction, touched: Iterable[Thing], gone: set[Thing]) -> set[Thing]:
+        """Memories that have no source outside of what goes; two may have each other."""
         # A block stays when its last source goes: it has a name that others know, and is only emptied.
-        return thing[0] == "memory" and self._sources(tx, thing) <= gone.things
+        made_of = {thing: sources(tx, self._workspace, thing) for thing in touched if thing[0] == "memory"}
+        alone = set(made_of)
+        while others := {thing for thing in alone if not made_of[thing] <= gone | alone}:
+            alone -= others
+        return alone
 
     def _made_of(self, tx: Transaction, things: Iterable[Thing]) -> dict[Thing, int]:
         """What has one of these as a source, with its first version that has."""
@@ -313,80 +314,10 @@ class Forget:
                     made[what, id] = min(first, made.get((what, id), first))
         return made
 
-    def _sources(self, tx: Transaction, thing: Thing) -> set[Thing]:
-        rows = tx.all(_SOURCES, workspace=self._workspace, kind=thing[0], id=thing[1])
-        return {(kind, id) for kind, id in rows}
-
-    def _clean(self, tx: Transaction, gone: _Gone, receipt: int, now: str) -> None:
-        """Take out of what stays whatever may have come from what goes."""
-        for thing, first in sorted(gone.touched.items()):
-            sources = self._sources(tx, thing)
-            lost = sources & (gone.things | gone.touched.keys())
-            if thing[0] == "block":
-                self._clean_block(tx, thing[1], first, lost, receipt, now)
-            elif not self._clean_memory(tx, thing[1], first, lost, sources - lost, receipt, now):
-                gone.things.add(thing)
-        for thing in gone.touched.keys() & gone.things:
-            del gone.touched[thing]
-        for kind, ref in sorted(gone.touched):
-            tx.run(_REBUILD, workspace=self._workspace, kind=kind, ref=ref, receipt=receipt)
-
-    def _clean_memory(
-        self,
-        tx: Transaction,
-        id: int,
-        first: int,
-        lost: set[Thing],
-        kept: set[Thing],
-        receipt: int,
-        now: str,
-    ) -> bool:
-        """Whether anything is left of it."""
-        kind, content, version = tx.all(_MEMORY, workspace=self._workspace, id=id)[0]
-        if kind in SHELVES:
-            texts = {number: "" for number, _ in tx.all(_MEMORY_VERSIONS, id=id, first=first)}
-        else:
-            sieve = passages.Sieve(self._texts(tx, lost), self._texts(tx, kept))
-            texts = {number: sieve.rest(text) for number, text in tx.all(_MEMORY_VERSIONS, id=id, first=first)}
-            if not texts.get(version, content):
-                return False
-        for number, text in texts.items():
-            tx.run(_REWRITE_MEMORY_VERSION, id=id, version=number, content=text, receipt=receipt)
-        if version in texts and texts[version] != content:
-            rest = texts[version]
-            rewritten = {"workspace": self._workspace, "id": id, "content": rest, "now": now}
-            tx.run(_REWRITE_MEMORY, hash=fingerprint(rest), **rewritten)
-            self._memories.reshelve(tx, id)
-            tx.note(self._workspace, "memory", id)
-        return True
-
-    def _clean_block(self, tx: Transaction, id: int, first: int, lost: set[Thing], receipt: int, now: str) -> None:
-        name, version = tx.all(_BLOCK_BY_ID, workspace=self._workspace, id=id)[0]
-        sieve = passages.Sieve(self._texts(tx, lost), [])
-        for number, text in tx.all(_BLOCK_VERSIONS, id=id, first=first):
-            rest = passages.without(text, {passages.handle(thing) for thing in lost}, sieve)
-            if rest == text:
-                continue
-            tx.run(_REWRITE_BLOCK_VERSION, id=id, version=number, content=rest, receipt=receipt)
-            if number == version:
-                tx.run(_REWRITE_BLOCK, workspace=self._workspace, id=id, content=rest, now=now)
-                tx.note(self._workspace, "block", name)
-
-    def _texts(self, tx: Transaction, things: Iterable[Thing]) -> list[str]:
-        texts: list[Row] = []
-        for kind, id in sorted(things):
-            if kind == "exchange":
-                texts += tx.all(_EXCHANGE_TEXT, workspace=self._workspace, id=id)
-            elif kind == "memory":
-                texts += tx.all(_MEMORY_TEXTS, workspace=self._workspace, id=id)
-            else:
-                texts += tx.all(_BLOCK_TEXTS, workspace=self._workspace, id=id)
-        return [row[0] for row in texts]
-
     def _blank_old_versions(self, tx: Transaction, time: str, receipt: int) -> int:
         rows = tx.all(_OLD_VERSIONS, workspace=self._workspace, before=time)
         for id, version in rows:
-            tx.run(_REWRITE_BLOCK_VERSION, id=id, version=version, content="", receipt=receipt)
+            tx.run(REWRITE_BLOCK_VERSION, id=id, version=version, content="", reason="", receipt=receipt)
         return len(rows)
 
     def _erase(self, tx: Transaction, gone: _Gone) -> None:

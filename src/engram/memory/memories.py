@@ -271,6 +271,8 @@ class Memories:
         """Say that two memories belong together, and how."""
         checks.name(relation, "relation")
         with self._engine.write() as tx:
+            # Neither of them may be forgotten in between.
+            tx.lock(f"memories/{self._workspace}")
             for id in (from_id, to_id):
                 self._read(tx, checks.whole(id, "memory id", least=1))
             tx.run(_LINK, workspace=self._workspace, from_id=from_id, to_id=to_id, relation=relation, now=tx.now())

@@ -10,12 +10,12 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Set
+    from collections.abc import Iterable, Sequence, Set
 
 _HANDLES = re.compile(r"[ \t]*\[([a-z]\d+(?:, ?[a-z]\d+)*)\][ \t]*$")
 _SENTENCE_END = re.compile(r"(?<=[.!?…。！？])\s+|\n+")
-#: A text at least this long says something that is recognised again; "ok" is in everything.
-_TELLING = 20
+#: A sentence at least this long says something that is recognised again; "ok" is in everything.
+_TELLING = 12
 _LETTERS = {"exchange": "e", "memory": "m", "block": "b"}
 
 
@@ -44,8 +44,9 @@ def sentences(text: str) -> list[str]:
 class Sieve:
     """Lets through what the lost texts do not have, or what the kept ones have as well."""
 
-    def __init__(self, lost: Iterable[str], kept: Iterable[str]) -> None:
+    def __init__(self, lost: Sequence[str], kept: Iterable[str]) -> None:
         self._lost = [_plain(text) for text in lost]
+        self._telling = [plain for text in lost for plain in map(_plain, sentences(text)) if len(plain) >= _TELLING]
         self._kept = [_plain(text) for text in kept]
 
     def holds(self, sentence: str) -> bool:
@@ -53,8 +54,8 @@ class Sieve:
         plain = _plain(sentence)
         if not plain or any(_within(plain, text) for text in self._kept):
             return False
-        # Either way round: a derived sentence may also be a source's whole text with something around it.
-        return any(_within(plain, text) or (len(text) >= _TELLING and _within(text, plain)) for text in self._lost)
+        # Either way round: a derived sentence may also be one of a source's with something around it.
+        return any(_within(plain, text) for text in self._lost) or any(_within(text, plain) for text in self._telling)
 
     def rest(self, text: str) -> str:
         """The text without the sentences that are held back; unchanged when none is."""

@@ -1,0 +1,213 @@
+"""Takes out of things that stay whatever may have come from things that are forgotten.
+
+A thing may be derived from something that is itself only being cleaned, and two memories may even be each other's
+source, so everything that is touched is cleaned together, in memory, until nothing more is lost: what one thing loses
+counts as lost for those made of it, and what is left of it as kept. Only then is anything written.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from . import passages
+from .memories import SHELVES, Memories, fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Set
+
+    from ..storage.engine import Row, Transaction
+
+#: A kind and a number: `("exchange", 12)`, `("memory", 7)`, `("block", 3)`.
+Thing = tuple[str, int]
+
+_SOURCES = """
+SELECT DISTINCT source_kind, source_id FROM sources
+WHERE workspace = :workspace AND derived_kind = :kind AND derived_id = :id ORDER BY source_kind, source_id
+"""
+_MEMORY = "SELECT kind, version FROM memories WHERE workspace = :workspace AND id = :id"
+_BLOCK = "SELECT name, version FROM blocks WHERE workspace = :workspace AND id = :id"
+_EXCHANGE_TEXT = "SELECT content FROM exchanges WHERE workspace = :workspace AND id = :id"
+_MEMORY_TEXTS = "SELECT content, version, reason FROM memory_versions WHERE memory_id = :id ORDER BY version"
+_BLOCK_TEXTS = "SELECT content, version, reason FROM block_versions WHERE block_id = :id ORDER BY version"
+_REWRITE_MEMORY_VERSION = """
+UPDATE memory_versions SET content = :content, reason = :reason, receipt = :receipt
+WHERE memory_id = :id AND version = :version
+"""
+REWRITE_BLOCK_VERSION = """
+UPDATE block_versions SET content = :content, reason = :reason, receipt = :receipt
+WHERE block_id = :id AND version = :version
+"""
+_REWRITE_MEMORY = """
+UPDATE memories SET content = :content, hash = :hash, data = NULL, updated_at = :now
+WHERE workspace = :workspace AND id = :id
+"""
+_DROP_TAGS = "DELETE FROM memory_tags WHERE workspace = :workspace AND memory_id = :id"
+_REWRITE_BLOCK = """
+UPDATE blocks SET content = :content, updated_at = :now WHERE workspace = :workspace AND id = :id
+"""
+
+
+class Version(NamedTuple):
+    number: int
+    content: str
+    reason: str
+
+
+class _Text:
+    """A thing's versions while it is being cleaned."""
+
+    def __init__(self, label: str, current: int, first: int, rows: list[Row], sources: set[Thing]) -> None:
+        #: A memory's kind, a block's name.
+        self.label = label
+        self.current = current
+        #: Earlier versions had no forgotten source yet.
+        self.first = first
+        self.was = [Version(number, content, reason) for content, number, reason in rows]
+        self.now = list(self.was)
+        self.sources = sources
+        self.lost: list[str] = []
+
+    @property
+    def content(self) -> str:
+        return next(version.content for version in self.now if version.number == self.current)
+
+    def replace(self, place: int, content: str, reason: str) -> bool:
+        """Whether that changed the version."""
+        old = self.now[place]
+        self.now[place] = Version(old.number, content, reason)
+        if content != old.content:
+            left = set(passages.sentences(content))
+            self.lost += [sentence for sentence in passages.sentences(old.content) if sentence not in left]
+        return self.now[place] != old
+
+
+class Cleaning:
+    """What is left of the things that are touched when others go."""
+
+    def __init__(self, tx: Transaction, workspace: str, gone: Set[Thing], touched: Mapping[Thing, int]) -> None:
+        self._tx = tx
+        self._workspace = workspace
+        self._gone = gone
+        self._texts: dict[Thing, _Text] = {}
+        for thing, first in sorted(touched.items()):
+            text = self._load(thing, first)
+            if text is not None:
+                self._texts[thing] = text
+        # Each round only shortens, so there is a last one.
+        while any([self._clean(thing, text) for thing, text in self._texts.items()]):
+            pass
+
+    @property
+    def touched(self) -> list[Thing]:
+        """What was to be cleaned and is there."""
+        return list(self._texts)
+
+    @property
+    def emptied(self) -> set[Thing]:
+        """Memories of which nothing is left. A block has a name that others know, and a gist is made anew."""
+        return {
+            thing
+            for thing, text in self._texts.items()
+            if thing[0] == "memory" and text.label not in SHELVES and not text.content
+        }
+
+    def write(self, memories: Memories, receipt: int, now: str) -> None:
+        tx = self._tx
+        for (kind, id), text in self._texts.items():
+            changed = [new for old, new in zip(text.was, text.now, strict=True) if old != new]
+            for version, content, reason in changed:
+                values = {"id": id, "version": version, "content": content, "reason": reason, "receipt": receipt}
+                if kind == "block":
+                    tx.run(REWRITE_BLOCK_VERSION, **values)
+                else:
+                    tx.run(_REWRITE_MEMORY_VERSION, **values)
+            if any(version.number == text.current for version in changed):
+                self._write_current((kind, id), text, memories, now)
+
+    def _write_current(self, thing: Thing, text: _Text, memories: Memories, now: str) -> None:
+        tx, (kind, id) = self._tx, thing
+        current = {"workspace": self._workspace, "id": id, "content": text.content, "now": now}
+        if kind == "block":
+            tx.run(_REWRITE_BLOCK, **current)
+            tx.note(self._workspace, kind, text.label)
+            return
+        tx.run(_REWRITE_MEMORY, hash=fingerprint(text.content), **current)
+        if text.label in SHELVES:
+            tx.run(_DROP_TAGS, workspace=self._workspace, id=id)
+        memories.reshelve(tx, id)
+        tx.note(self._workspace, kind, id)
+
+    def _load(self, thing: Thing, first: int) -> _Text | None:
+        row = self._head(thing)
+        if row is not None and thing[0] == "block":
+            # Whoever is about to edit it must not write back what it has read.
+            self._tx.lock(f"block/{self._workspace}/{row[0]}")
+            row = self._head(thing)
+        if row is None:  # a block that was deleted since
+            return None
+        return _Text(row[0], row[1], first, self._versions(thing), sources(self._tx, self._workspace, thing))
+
+    def _head(self, thing: Thing) -> Row | None:
+        """A memory's kind or a block's name, and the version it is at."""
+        tx, (kind, id) = self._tx, thing
+        if kind == "block":
+            return tx.one(_BLOCK, workspace=self._workspace, id=id)
+        return tx.one(_MEMORY, workspace=self._workspace, id=id)
+
+    def _versions(self, thing: Thing) -> list[Row]:
+        tx, (kind, id) = self._tx, thing
+        return tx.all(_BLOCK_TEXTS, id=id) if kind == "block" else tx.all(_MEMORY_TEXTS, id=id)
+
+    def _clean(self, thing: Thing, text: _Text) -> bool:
+        """One round; whether anything changed."""
+        if thing[0] == "memory" and text.label in SHELVES:
+            cleaned = [("", "") for _ in text.now]
+        else:
+            sieve = passages.Sieve(self._lost(text.sources), self._kept(text.sources))
+            cleaned = [self._rest(thing, text, version, sieve) for version in text.now]
+        changed = False
+        for place, version in enumerate(text.now):
+            if version.number >= text.first:
+                changed |= text.replace(place, *cleaned[place])
+        return changed
+
+    def _rest(self, thing: Thing, text: _Text, version: Version, sieve: passages.Sieve) -> tuple[str, str]:
+        if thing[0] == "block":
+            named = {passages.handle(source) for source in text.sources if self._is_lost(source)}
+            content = passages.without(version.content, named, sieve)
+        else:
+            content = sieve.rest(version.content)
+        return content, sieve.rest(version.reason) if content == version.content else ""
+
+    def _is_lost(self, source: Thing) -> bool:
+        """A line that names something which was itself touched may be about the part that it lost."""
+        return source in self._gone or source in self._texts
+
+    def _lost(self, sources: Iterable[Thing]) -> list[str]:
+        lost: list[str] = []
+        for source in sorted(sources):
+            if source in self._gone:
+                lost += self._contents(source)
+            elif source in self._texts:
+                lost += self._texts[source].lost
+        return lost
+
+    def _kept(self, sources: Iterable[Thing]) -> list[str]:
+        kept: list[str] = []
+        for source in sorted(sources):
+            if source in self._texts:
+                kept += [version.content for version in self._texts[source].now]
+            elif source not in self._gone:
+                kept += self._contents(source)
+        return kept
+
+    def _contents(self, thing: Thing) -> list[str]:
+        tx, (kind, id) = self._tx, thing
+        if kind == "exchange":
+            return [row[0] for row in tx.all(_EXCHANGE_TEXT, workspace=self._workspace, id=id)]
+        return [row[0] for row in self._versions(thing)]
+
+
+def sources(tx: Transaction, workspace: str, thing: Thing) -> set[Thing]:
+    """What a thing was made of, in any of its versions."""
+    return {(kind, id) for kind, id in tx.all(_SOURCES, workspace=workspace, kind=thing[0], id=thing[1])}

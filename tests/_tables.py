@@ -1,0 +1,70 @@
+"""What a store holds, read past Engram: to see that nothing was changed, or that nothing was left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from engram.address import split_schema
+
+#: What tables and columns there are, with their types in lower case.
+Columns = dict[str, dict[str, str]]
+Ask = Callable[[str], list[Any]]
+
+
+_POSTGRES_COLUMNS = """
+SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = current_schema()
+"""
+_SQLITE_COLUMNS = """
+SELECT t.name, c.name, c.type FROM sqlite_schema t JOIN pragma_table_info(t.name) c
+WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite%'
+"""
+
+
+def columns(url: str) -> Columns:
+    with _asking(url) as ask:
+        return _columns(url, ask)
+
+
+def dump(url: str) -> dict[str, list[tuple[Any, ...]]]:
+    """Every row of every table, in an order of its own."""
+    with _asking(url) as ask:
+        tables = {table: ask(f'SELECT * FROM "{table}"') for table in _columns(url, ask)}
+    return {table: sorted((tuple(map(_plain, row)) for row in rows), key=repr) for table, rows in tables.items()}
+
+
+def holds(url: str, word: str) -> dict[str, int]:
+    """The tables that have the word in one of their values, and how many rows do."""
+    found = {table: sum(word in repr(row) for row in rows) for table, rows in dump(url).items()}
+    return {table: count for table, count in found.items() if count}
+
+
+def _columns(url: str, ask: Ask) -> Columns:
+    found: Columns = {}
+    for table, column, kind in ask(_POSTGRES_COLUMNS if url.startswith("postgresql:") else _SQLITE_COLUMNS):
+        found.setdefault(table, {})[column] = kind.lower()
+    return found
+
+
+def _plain(value: object) -> object:
+    return bytes(value) if isinstance(value, memoryview) else value
+
+
+@contextmanager
+def _asking(url: str) -> Iterator[Ask]:
+    if url.startswith("postgresql:"):
+        import psycopg
+
+        address, schema = split_schema(url)
+        with psycopg.connect(address) as server:
+            server.execute(f"SET search_path TO {schema}".encode())
+            yield lambda sql: server.execute(sql.encode()).fetchall()
+        return
+    import apsw
+
+    file = apsw.Connection(url, flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        yield lambda sql: file.execute(sql).fetchall()
+    finally:
+        file.close()

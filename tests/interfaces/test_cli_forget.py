@@ -1,0 +1,110 @@
+"""`engram forget` and `engram receipts`, for people and for agents, on both engines."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from engram import Engram as Library
+
+from .conftest import Engram
+
+TEXT = "The vault code is quixadrol"
+
+
+@pytest.fixture
+def said(store_url: str) -> int:
+    """An exchange with a memory made of it."""
+    with Library(store_url) as eng:
+        eng.sessions.ensure("s")
+        id = eng.exchanges.add("s", "user", TEXT, embed=False)
+        eng.remember(f"{TEXT} seven", sources=[("exchange", id)], embed=False)
+    return id
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+
+
+@pytest.mark.requirement("FORGET-12")
+def test_forget_shows_what_would_go_asks_and_does_it(
+    engram: Engram, said: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer(monkeypatch, "n\n")
+    refused = engram("forget", "--exchange", str(said))
+    assert refused.code != 0
+    assert "Would go: 1 exchanges, 1 memories." in refused.err
+    assert "cannot be undone" in refused.err
+    assert engram("receipts").out.strip() == "Nothing was forgotten."
+
+    answer(monkeypatch, "y\n")
+    done = engram("forget", "--exchange", str(said))
+    assert done.code == 0
+    assert ": 1 exchanges, 1 memories." in done.out and done.out.startswith("Receipt ")
+    assert TEXT not in engram("history", "s").out
+    listed = engram("receipts")
+    assert f"exchange {said}" in listed.out and "1 exchanges, 1 memories" in listed.out
+    assert "quixadrol" not in listed.out + done.out + done.err
+
+
+@pytest.mark.requirement("FORGET-12")
+def test_a_dry_run_changes_nothing_and_yes_does_not_ask(engram: Engram, said: int) -> None:
+    shown = engram("forget", "--session", "s", "--dry-run", "--json")
+    assert shown.code == 0
+    assert shown.json["id"] is None
+    assert shown.json["counts"] == {"exchanges": 1, "memories": 1, "sessions": 1}
+    assert TEXT in engram("history", "s").out
+    done = engram("forget", "--session", "s", "--yes", "--json")
+    assert (done.code, done.json["counts"], done.json["asked"]) == (0, shown.json["counts"], "session s")
+    assert engram("history", "s").code == 3
+    assert [each["id"] for each in engram("receipts", "--json").json] == [done.json["id"]]
+
+
+@pytest.mark.requirement("FORGET-12")
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ((), 2),
+        (("--exchange", "1", "--memory", "1"), 2),
+        (("--exchange", "0"), 2),
+        (("--before", "soon"), 2),
+        (("--exchange", "99"), 3),
+        (("--memory", "99"), 3),
+        (("--session", "nobody"), 3),
+        (("--source", "nobody"), 3),
+        (("--block", "nothing"), 3),
+    ],
+)
+def test_what_cannot_be_meant_has_its_exit_code_and_changes_nothing(
+    engram: Engram, said: int, arguments: tuple[str, ...], code: int
+) -> None:
+    assert engram("forget", *arguments, "--yes").code == code
+    assert engram("forget", *arguments, "--dry-run", "--json").code == code
+    assert engram("receipts", "--json").json == []
+    assert TEXT in engram("history", "s").out
+
+
+@pytest.mark.requirement("FORGET-12")
+def test_json_needs_to_be_told_because_nobody_can_be_asked(engram: Engram, said: int) -> None:
+    assert engram("forget", "--exchange", str(said), "--json").code == 2
+    assert TEXT in engram("history", "s").out
+
+
+@pytest.mark.requirement("FORGET-12")
+def test_every_way_of_naming_what_is_to_go_works(engram: Engram, store_url: str) -> None:
+    with Library(store_url) as eng:
+        memory = eng.remember(TEXT, embed=False).id
+        eng.blocks.create("plan", TEXT)
+        eng.sessions.register("import", TEXT)
+        eng.exchanges.add(eng.sessions.register("codex", "work"), "user", TEXT, embed=False)
+    for chosen in (
+        ("--memory", str(memory)),
+        ("--block", "plan"),
+        ("--source", "import"),
+        ("--before", "2999-01-01T00:00"),
+    ):
+        done = engram("forget", *chosen, "--yes", "--json")
+        assert done.code == 0 and sum(done.json["counts"].values()) == 1, chosen
+    assert len(engram("receipts", "--json", "-n", "2").json) == 2
+    assert len(engram("receipts", "--json", "-n", "0").json) == 4
