@@ -19,10 +19,14 @@ from .scope import Scope
 from .storage import changes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    import threading
+    from collections.abc import Callable, Iterator, Sequence
 
     from .config import Config
-    from .records import Change, Hit, Receipt
+    from .dreaming.cycle import Dreams
+    from .dreaming.scheduler import Scheduler
+    from .dreaming.work import Work
+    from .records import Change, DreamReport, Hit, Receipt, Spent
     from .storage.engine import Engine
 
 
@@ -125,6 +129,66 @@ class Engram:
         from .memory.reindex import reindex
 
         return reindex(self._scope, model, progress)
+
+    @property
+    def dreams(self) -> Dreams:
+        """Passes of dreaming: what waits, what was done."""
+        from .dreaming.cycle import Dreams
+
+        return Dreams(self._scope)
+
+    @property
+    def work(self) -> Work:
+        """Thinking that is left to agents: take a piece, hand it in."""
+        from .dreaming.work import Work
+
+        return Work(self._scope)
+
+    def dream(
+        self,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+        stages: Sequence[str] | None = None,
+        all_workspaces: bool = False,
+        stop: threading.Event | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> list[DreamReport]:
+        """One pass: sessions into gists, months into eras, all into a portrait. A report for each workspace.
+
+        A drive acts when it presses enough, with `force` always; `dry_run` only says what would be done. `stop` ends
+        the pass after its current step; `progress` is called with a stage, what is done of it, and how much there is.
+        """
+        options: dict[str, Any] = {
+            "force": force,
+            "dry_run": dry_run,
+            "stages": stages,
+            "stop": stop,
+            "progress": progress,
+        }
+        if all_workspaces:
+            from .dreaming.scheduler import dream_all
+
+            return dream_all(self._scope, **options)
+        return [self.dreams.run(**options)]
+
+    def scheduler(self, every: float = 21_600.0, **options: Any) -> Scheduler:
+        """Dreaming by itself, every so many seconds; see `engram.dreaming.scheduler.Scheduler`."""
+        from .dreaming.scheduler import Scheduler
+
+        return Scheduler(self._scope, every, **options)
+
+    def context(self, query: str | None = None, session_id: str | None = None, budget: int = 2_000) -> str:
+        """What an agent should read now, within `budget` tokens: self, profile, narrative, what fits the query."""
+        from .dreaming.context import context
+
+        return context(self._scope, query, session_id, budget)
+
+    def usage(self, days: int = 30) -> list[Spent]:
+        """What was spent on models, by day and stage, the latest first."""
+        from .dreaming.usage import spent
+
+        return spent(self._scope, days)
 
     @contextmanager
     def write(self, *, fence: int | None = None) -> Iterator[Engram]:

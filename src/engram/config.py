@@ -24,7 +24,8 @@ STORE_FILE = "engram.db"
 
 class Setting(NamedTuple):
     name: str
-    default: str | float
+    #: A float is a duration, an int a number.
+    default: str | float | int
     help: str
 
     @property
@@ -44,6 +45,10 @@ SETTINGS = (
     Setting("llm", "extractive", "who thinks while dreaming: extractive, openai[:MODEL], anthropic[:MODEL] or agent"),
     Setting("llm_base_url", "", "the model's server, such as http://localhost:11434/v1; empty: the provider's own"),
     Setting("llm_timeout", 120.0, "how long one answer of a model may take"),
+    Setting("dream_pass_calls", 200, "how many calls to a model one pass of dreaming may make"),
+    Setting("dream_pass_tokens", 400_000, "how many tokens one pass of dreaming may take"),
+    Setting("dream_day_calls", 1_000, "how many calls to a model a day's dreaming may make"),
+    Setting("dream_day_tokens", 2_000_000, "how many tokens a day's dreaming may take"),
     Setting("synchronous", "normal", "normal: survives a killed process; full: a power cut too (SQLite)"),
 )
 
@@ -66,6 +71,10 @@ class Config(NamedTuple):
     llm: str
     llm_base_url: str
     llm_timeout: float
+    dream_pass_calls: int
+    dream_pass_tokens: int
+    dream_day_calls: int
+    dream_day_tokens: int
     synchronous: str
     #: For each setting, where its value came from.
     origins: Mapping[str, str]
@@ -108,6 +117,10 @@ def load(*, folder: str | None = None, environ: Mapping[str, str] | None = None,
         llm=str(values["llm"]),
         llm_base_url=str(values["llm_base_url"]),
         llm_timeout=float(values["llm_timeout"]),
+        dream_pass_calls=int(values["dream_pass_calls"]),
+        dream_pass_tokens=int(values["dream_pass_tokens"]),
+        dream_day_calls=int(values["dream_day_calls"]),
+        dream_day_tokens=int(values["dream_day_tokens"]),
         synchronous=str(values["synchronous"]),
         origins=origins,
     )
@@ -233,6 +246,13 @@ def _anchored(place: str, base: str) -> str:
     return os.path.join(base, os.path.expanduser(place))
 
 
+def _whole(value: object, what: str) -> int:
+    try:
+        return checks.whole(int(str(value)), what, least=0)
+    except ValueError:
+        raise InvalidInput(f"{what} is {value!r}; it must be a whole number.") from None
+
+
 def _value(setting: Setting, layer: Layer | None) -> str | float:
     if layer is None:
         return setting.default
@@ -240,6 +260,8 @@ def _value(setting: Setting, layer: Layer | None) -> str | float:
     what = f"{setting.name} (from {layer.origin})"
     if isinstance(setting.default, float):
         return duration(value, what)
+    if isinstance(setting.default, int):
+        return _whole(value, what)
     if setting.name == "workspace":
         return checks.workspace(value, what)
     if setting.name == "url":

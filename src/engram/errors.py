@@ -13,7 +13,9 @@ of a class's docstring is its default message; most raisers say more: what was w
     │   ├── MemoryNotFound
     │   ├── BlockNotFound
     │   │   └── VersionNotFound
-    │   └── NoRecipient               a message nobody would get
+    │   ├── NoRecipient               a message nobody would get
+    │   ├── DreamNotFound
+    │   └── WorkNotFound              a piece of thinking that nobody left
     ├── Conflict                      right, but not now
     │   ├── SessionEnded              it must say that it is back first
     │   ├── LeaseHeld                 carries the holders
@@ -22,6 +24,7 @@ of a class's docstring is its default message; most raisers say more: what was w
     │   ├── VersionConflict           carries the current version
     │   └── StoreBusy                 somebody else is writing; try again
     ├── EmbedderFailed                the model cannot be used; words still can
+    ├── CapReached                    no more may be spent on models now
     ├── LLMFailed                     whoever thinks gave no answer that can be used
     │   ├── LLMUnavailable            unreachable, busy, too slow, or it refused the key or the request
     │   ├── LLMRefused                the model will not answer this
@@ -121,6 +124,18 @@ class VersionNotFound(BlockNotFound):
     code = "version_not_found"
 
 
+class DreamNotFound(NotFound):
+    """There is no such dream in this workspace."""
+
+    code = "dream_not_found"
+
+
+class WorkNotFound(NotFound):
+    """There is no such work item in this workspace."""
+
+    code = "work_not_found"
+
+
 class NoRecipient(NotFound):
     """Nobody would receive this message."""
 
@@ -212,6 +227,13 @@ class EmbedderFailed(EngramError):
     # Not a StoreError: the store is fine, and recall can go on with words alone.
     code = "embedder_failed"
     status = 503
+
+
+class CapReached(EngramError):
+    """No more may be spent on models now."""
+
+    code = "cap_reached"
+    status = 429
 
 
 class LLMFailed(EngramError):

@@ -98,6 +98,17 @@ class Memory(NamedTuple):
     updated_at: str
 
 
+class Gist(NamedTuple):
+    """What a session was about."""
+
+    session_id: str
+    memory_id: int
+    #: When the session's earliest turn was said.
+    at: str
+    text: str
+    trust: str
+
+
 class MemoryEdit(NamedTuple):
     """One state a memory had."""
 
@@ -146,6 +157,95 @@ class Hit(NamedTuple):
     trust: str
     #: The turns around it, when they were asked for.
     neighbours: tuple[Exchange, ...] = ()
+
+
+class DreamBacklog(NamedTuple):
+    """What waits to be distilled."""
+
+    #: Sessions that have turns.
+    sessions: int
+    #: Those with turns that no gist covers.
+    dirty: int
+    #: Of these, those never summarised or with many new turns.
+    ripe: int
+    #: Turns that no gist covers.
+    turns: int
+    #: Gists that are new to an era or to the portrait.
+    unfolded: int
+    #: The latest turn's id.
+    mark: int
+
+
+class Drives(NamedTuple):
+    """How much there is to do presses, each from 0 to 1."""
+
+    #: Sessions want to be summarised.
+    continuity: float
+    #: Gists want to be folded in.
+    coherence: float
+    #: It wants to reflect.
+    curiosity: float
+    #: How caught-up everything is.
+    stability: float
+    updated_at: str
+
+
+class Spent(NamedTuple):
+    """What models were paid for on a day, by a stage."""
+
+    day: str
+    stage: str
+    calls: int
+    input_tokens: int
+    output_tokens: int
+
+
+class WorkItem(NamedTuple):
+    """A piece of thinking that an agent has taken."""
+
+    id: int
+    stage: str
+    #: What it is about: a session, a month, a block.
+    subject: str
+    prompt: str
+    #: JSON Schema of the answer; None: plain text.
+    form: dict[str, object] | None
+    #: After this it goes to the next taker.
+    deadline: str
+
+
+class DreamReport(NamedTuple):
+    """One pass over one workspace."""
+
+    #: None for a dry run, and for a pass that could not begin.
+    id: int | None
+    workspace: str
+    #: The session the pass ran as.
+    session_id: str | None
+    dry_run: bool
+    started_at: str
+    ended_at: str | None
+    #: Who thought.
+    provider: str
+    before: DreamBacklog
+    after: DreamBacklog
+    #: As sensed at the beginning, and as they ended.
+    drives_before: Drives
+    drives: Drives
+    #: Sessions with a new gist, months with a new era.
+    gists: list[str]
+    eras: list[str]
+    #: Blocks that were written, with their new versions: `profile`, `narrative`, `self`.
+    blocks: dict[str, int]
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    #: Pieces of thinking left to agents.
+    waiting: int
+    #: Seconds by stage.
+    seconds: dict[str, float]
+    #: What went wrong or was left undone, in words.
+    errors: list[str]
 
 
 class Stats(NamedTuple):

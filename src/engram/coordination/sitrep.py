@@ -32,12 +32,12 @@ MESSAGE_LENGTH = 500
 # Only the head of a summary is shown, so only that is read: a summary may be long.
 _ACTIVE = """
 SELECT id, type, SUBSTR(summary, 1, 400), heartbeat_at, project FROM sessions
-WHERE workspace = :workspace AND status = 'active'
+WHERE workspace = :workspace AND status = 'active' AND type <> 'dream'
 ORDER BY heartbeat_at DESC, id DESC
 """
 _COMPLETED = """
 SELECT id, type, SUBSTR(summary, 1, 400), heartbeat_at, project FROM sessions
-WHERE workspace = :workspace AND status = 'completed' AND heartbeat_at >= :since
+WHERE workspace = :workspace AND status = 'completed' AND heartbeat_at >= :since AND type <> 'dream'
 ORDER BY heartbeat_at DESC, id DESC
 """
 _WORLD = """
@@ -125,7 +125,8 @@ def _sections(tx: Transaction, scope: Scope, you: str | None, project: str, now:
     unread = tx.all(messages.UNREAD, workspace=workspace, session=you) if you else []
     world = tx.one(_WORLD, workspace=workspace, name=WORLD)
     active = tx.all(_ACTIVE, workspace=workspace)
-    live = tx.all(leases.LIVE, workspace=workspace, now=now)
+    # Dreaming is nobody's concern: it waits for no one, and no one for it.
+    live = [row for row in tx.all(leases.LIVE, workspace=workspace, now=now) if row[1] != "dream"]
     done = tx.all(_COMPLETED, workspace=workspace, since=since)
     # Sorting is stable: within "this project" and "the others", the latest heartbeat stays first.
     active.sort(key=lambda row: row[4] != project)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from . import passages
+from . import gists, passages
 from .memories import SHELVES, Memories, fingerprint
 
 if TYPE_CHECKING:
@@ -134,6 +134,8 @@ class Cleaning:
         tx.run(_REWRITE_MEMORY, hash=fingerprint(text.content), **current)
         if text.label in SHELVES:
             tx.run(_DROP_TAGS, workspace=self._workspace, id=id)
+        if text.label == gists.KIND:
+            gists.uncover(tx, self._workspace, id)
         memories.reshelve(tx, id)
         tx.note(self._workspace, kind, id)
 

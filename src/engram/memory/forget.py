@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks
 from ..coordination import erase as coordination
+from ..dreaming import erase as dreaming
 from ..errors import BlockNotFound, ExchangeNotFound, InvalidInput, MemoryNotFound, SessionNotFound
 from ..records import Receipt
-from . import backlog, index
+from . import backlog, gists, index
 from .cleaning import REWRITE_BLOCK_VERSION, Cleaning, Thing, sources
 from .memories import Memories
 from .places import CHUNK, padded
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 #: the schema of both engines, so that a new column cannot be overlooked.
 TEXTS = {
     **coordination.TEXTS,
+    **dreaming.TEXTS,
     "exchanges": {"content": "exchange"},
     "memories": {"content": "memory", "key": "memory", "data": "memory", "hash": "memory"},
     "memory_versions": {"content": "memory", "reason": "memory"},
@@ -199,6 +201,7 @@ class Forget:
             gone.messages = coordination.before(tx, self._workspace, str(asked.value))
             gone.versions = self._blank_old_versions(tx, str(asked.value), receipt)
         self._erase(tx, gone)
+        dreaming.anything(tx, self._workspace)
         went = _went(gone)
         tx.run(_FILL_RECEIPT, workspace=self._workspace, id=receipt, went=went)
         tx.note(self._workspace, "receipt", receipt)
@@ -322,6 +325,7 @@ class Forget:
 
     def _erase(self, tx: Transaction, gone: _Gone) -> None:
         self._erase_exchanges(tx, gone.of("exchange"), set(gone.sessions))
+        gists.erase(tx, self._workspace, gone.of("memory"))
         for id in gone.of("memory"):
             self._erase_memory(tx, id)
         for id in gone.of("block"):

@@ -8,7 +8,7 @@ searchable in the archive. Every edit keeps the state before it.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks
 from ..errors import ExchangeNotFound, InvalidInput, MemoryNotFound, SessionNotFound, StoreBusy, StoreError
@@ -19,8 +19,10 @@ from .exchanges import TRUSTS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from ..records import Exchange, Gist
     from ..scope import Scope
     from ..storage.engine import Row, Transaction
+    from .gists import Gists
 
 #: Kinds with a shelf of their own, which recall looks at only when it is told to.
 SHELVES = {"gist": "gists", "era": "eras", "digest": "digests"}
@@ -66,8 +68,8 @@ UPDATE memories SET status = 'active', superseded_by = NULL, updated_at = :now W
 """
 _EDIT = """
 UPDATE memories
-SET content = :content, hash = :hash, version = :version, importance = :importance, pinned = :pinned,
-    expires_at = :expires_at, updated_at = :now
+SET content = :content, hash = :hash, version = :version, trust = :trust, data = :data, importance = :importance,
+    pinned = :pinned, expires_at = :expires_at, updated_at = :now
 WHERE workspace = :workspace AND id = :id
 """
 _ADD_VERSION = """
@@ -99,6 +101,11 @@ WHERE workspace = :workspace AND status = :status
        OR EXISTS (SELECT 1 FROM memory_tags t WHERE t.workspace = :workspace AND t.tag = :tag AND t.memory_id = m.id))
 ORDER BY id DESC LIMIT :limit"""
 )
+_EXPIRED = """
+SELECT id FROM memories
+WHERE workspace = :workspace AND status = 'active' AND expires_at IS NOT NULL AND expires_at <= :now
+ORDER BY expires_at LIMIT :limit
+"""
 _LINK = """
 INSERT INTO memory_links (workspace, from_id, to_id, relation, created_at)
 VALUES (:workspace, :from_id, :to_id, :relation, :now) ON CONFLICT (from_id, to_id, relation) DO NOTHING
@@ -123,8 +130,17 @@ UPDATE memories SET recalled = recalled + 1, recalled_at = :now WHERE workspace 
 """
 
 
+class Prepared(NamedTuple):
+    """A content as the indexes will have it."""
+
+    pieces: list[index.Piece]
+    #: None: left to the backlog.
+    vectors: backlog.Vectors | None
+
+
 class Memories:
     def __init__(self, scope: Scope) -> None:
+        self._scope = scope
         self._engine = scope.engine
         self._workspace = scope.workspace
         self._backlog = backlog.Backlog(scope)
@@ -145,6 +161,7 @@ class Memories:
         expires_at: str | None = None,
         trust: str | None = None,
         embed: bool = True,
+        prepared: Prepared | None = None,
     ) -> Memory:
         """Keep something worth knowing.
 
@@ -160,14 +177,12 @@ class Memories:
             "pinned": int(checks.flag(pinned, "pinned")),
             "expires_at": None if expires_at is None else checks.moment(expires_at, "expires_at"),
         }
-        pieces = index.cut(checks.text(content, "content"))
         labels = _checked_tags(tags)
         stored = _dump(data)
         checks.optional_name(project, "project")
-        vectors = self._backlog.vectors_of(pieces) if embed else None
+        pieces, vectors = prepared or self.prepare(content, embed=embed)
         with self._engine.write() as tx:
-            # One at a time: two who say the same thing at once must not both be the first.
-            tx.lock(f"memories/{self._workspace}")
+            self.lock(tx)
             now = tx.now()
             home = self._project(tx, session_id)
             lowest = self._trust(tx, sources)
@@ -202,6 +217,15 @@ class Memories:
             tx.note(self._workspace, "memory", id)
             return self._read(tx, id)
 
+    def prepare(self, content: str, *, embed: bool = True) -> Prepared:
+        """What indexing a content needs, made before a transaction begins; `remember` and `update` take it."""
+        pieces = index.cut(checks.text(content, "content"))
+        return Prepared(pieces, self._backlog.vectors_of(pieces) if embed else None)
+
+    def lock(self, tx: Transaction) -> None:
+        """One at a time: two who say the same thing at once must not both be the first."""
+        tx.lock(f"memories/{self._workspace}")
+
     def get(self, id: int) -> Memory:
         with self._engine.read() as tx:
             return self._read(tx, checks.whole(id, "memory id", least=1))
@@ -217,18 +241,25 @@ class Memories:
         importance: float | None = None,
         pinned: bool | None = None,
         expires_at: str | None = None,
+        data: object = None,
+        sources: Sequence[tuple[str, int]] = (),
+        prepared: Prepared | None = None,
     ) -> Memory:
-        """Change what is given and leave the rest; a new content is a new version."""
+        """Change what is given and leave the rest; a new content is a new version.
+
+        More `sources` are added to those it has; less trusted ones lower its trust.
+        """
         checks.whole(id, "memory id", least=1)
         checks.text(reason, "reason", longest=2_000, empty=True)
         checks.optional_name(actor, "actor")
         labels = None if tags is None else _checked_tags(tags)
-        pieces = None if content is None else index.cut(checks.text(content, "content"))
-        vectors = None if pieces is None else self._backlog.vectors_of(pieces)
+        if content is not None and prepared is None:
+            prepared = self.prepare(content)
         with self._engine.write() as tx:
-            tx.lock(f"memories/{self._workspace}")
+            self.lock(tx)
             now = tx.now()
             before = self._read(tx, id)
+            trust = max(before.trust, self._trust(tx, sources), key=TRUSTS.index) if sources else before.trust
             text = before.content if content is None else content
             version = before.version + (content is not None)
             tx.run(
@@ -238,6 +269,8 @@ class Memories:
                 content=text,
                 hash=fingerprint(text),
                 version=version,
+                trust=trust,
+                data=_dump(before.data if data is None else data),
                 importance=before.importance if importance is None else checks.share(importance, "importance"),
                 pinned=int(before.pinned if pinned is None else checks.flag(pinned, "pinned")),
                 expires_at=before.expires_at if expires_at is None else checks.moment(expires_at, "expires_at"),
@@ -246,10 +279,11 @@ class Memories:
             if labels is not None:
                 tx.run(_DROP_TAGS, workspace=self._workspace, id=id)
                 self._add_tags(tx, id, labels)
-            if pieces is not None:
+            if content is not None and prepared is not None:
                 tx.run(_ADD_VERSION, id=id, version=version, content=text, reason=reason, actor=actor, now=now)
                 self._unshelve(tx, id)
-                self._shelve(tx, id, pieces, vectors)
+                self._shelve(tx, id, prepared.pieces, prepared.vectors)
+            self._add_sources(tx, id, sources)
             tx.note(self._workspace, "memory", id)
             return self._read(tx, id)
 
@@ -299,10 +333,39 @@ class Memories:
             for id in sorted(ids):
                 tx.run(_USED, workspace=self._workspace, id=id, now=now)
 
+    def sweep(self, limit: int = 1_000) -> int:
+        """Archive what has expired, at most so many; how many. Nobody finds them any more, so nothing is lost."""
+        with self._engine.read() as tx:
+            rows = tx.all(_EXPIRED, workspace=self._workspace, now=tx.now(), limit=limit)
+        for (id,) in rows:
+            self._move(id, "archived")
+        return len(rows)
+
+    def gist(self, session_id: str) -> Memory | None:
+        """The gist of a session, if it has one."""
+        return self._gists().current(session_id)
+
+    def store_gist(self, session_id: str, text: str, seq: int, *, sources: Sequence[int] = ()) -> Memory:
+        """Keep a gist that covers a session up to `seq`, made of these exchanges."""
+        return self._gists().store(session_id, text, seq, sources=sources)
+
+    def unsummarised(self, session_id: str) -> list[Exchange]:
+        """The turns of a session that its gist does not cover, oldest first."""
+        return self._gists().unsummarised(session_id)
+
+    def gists_by_month(self) -> dict[str, list[Gist]]:
+        """Current gists by the month of their session's earliest turn, UTC."""
+        return self._gists().by_month()
+
+    def _gists(self) -> Gists:
+        from .gists import Gists
+
+        return Gists(self._scope, self)
+
     def _move(self, id: int, status: str) -> Memory:
         checks.whole(id, "memory id", least=1)
         with self._engine.write() as tx:
-            tx.lock(f"memories/{self._workspace}")
+            self.lock(tx)
             before = self._read(tx, id)
             if before.status != status:
                 if status == "active":

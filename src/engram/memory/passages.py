@@ -36,6 +36,11 @@ def handles(line: str) -> list[str]:
     return [each.strip() for each in found[1].split(",")] if found else []
 
 
+def bare(line: str) -> str:
+    """The line without its sources."""
+    return _HANDLES.sub("", line)
+
+
 def sentences(text: str) -> list[str]:
     """The sentences and lines of a text, without what separates them."""
     return [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
@@ -77,8 +82,8 @@ def without(text: str, lost: Set[str], sieve: Sieve) -> str:
             # A heading is nobody's; a whole sentence without a source may still be a lost one.
             if named or len(line) < _TELLING or not sieve.holds(line):
                 kept.append(line)
-        elif left and not sieve.holds(_HANDLES.sub("", line)):
-            kept.append(cited(_HANDLES.sub("", line), left))
+        elif left and not sieve.holds(bare(line)):
+            kept.append(cited(bare(line), left))
     return "\n".join(kept)
 
 

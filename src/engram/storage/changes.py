@@ -12,10 +12,24 @@ from ..records import Change
 
 if TYPE_CHECKING:
     from ..scope import Scope
+    from .engine import Engine
 
 _SINCE = """
 SELECT number, what, id FROM changes WHERE workspace = :workspace AND number > :after ORDER BY number LIMIT :limit
 """
+
+
+# The only question that is asked across workspaces: which there are. Each answer is one look into the index.
+_NEXT_WORKSPACE = "SELECT MIN(workspace) FROM changes WHERE workspace > :workspace"
+
+
+def workspaces(engine: Engine) -> list[str]:
+    """Every workspace in which something was ever written, by name."""
+    found: list[str] = []
+    with engine.read() as tx:
+        while (name := tx.all(_NEXT_WORKSPACE, workspace=found[-1] if found else "")[0][0]) is not None:
+            found.append(name)
+    return found
 
 
 def since(scope: Scope, after: int, limit: int) -> list[Change]:

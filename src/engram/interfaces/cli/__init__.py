@@ -21,7 +21,9 @@ _MODULES = {
     "block": "blocks",
     "completion": "setup",
     "config": "setup",
+    "context": "dream",
     "demo": "demo",
+    "dream": "dream",
     "embed": "memory",
     "forget": "forget",
     "history": "memory",
@@ -38,6 +40,7 @@ _MODULES = {
     "sitrep": "report",
     "stats": "report",
     "timeline": "memory",
+    "usage": "dream",
     "world": "blocks",
 }
 

@@ -1,0 +1,1 @@
+"""Dreaming: while nobody talks, what happened becomes what is known."""

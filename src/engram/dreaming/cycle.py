@@ -1,0 +1,300 @@
+"""One pass: sense what there is to do, do what presses, and say what was done.
+
+Only one pass runs in a workspace at a time, anywhere: it holds the exclusive lease `dream`, and every write is checked
+against it. A stage that fails is reported and does not stop the others, except where nothing more may be spent.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from .. import checks
+from ..clock import age
+from ..coordination.leases import Leases
+from ..coordination.sessions import Sessions
+from ..errors import CapReached, DreamNotFound, EngramError, InvalidInput, LeaseHeld, LeaseLost
+from ..memory.backlog import Backlog
+from ..records import DreamBacklog, DreamReport, Drives
+from . import drives, eras, gists, portrait
+from .night import Night, Progress, Stopped
+from .thinking import Thinker
+
+if TYPE_CHECKING:
+    from ..records import Lease
+    from ..scope import Scope
+    from ..storage.engine import Row, Transaction
+
+SESSION_TYPE = "dream"
+RESOURCE = "dream"
+#: How long the lease lives without being renewed.
+TTL = 300.0
+
+_BEGIN = """
+INSERT INTO dreams (workspace, session_id, started_at, report) VALUES (:workspace, :session, :now, '{}') RETURNING id
+"""
+_END = "UPDATE dreams SET ended_at = :now, report = :report WHERE workspace = :workspace AND id = :id"
+_GET = "SELECT id, session_id, started_at, ended_at, report FROM dreams WHERE workspace = :workspace AND id = :id"
+_LIST = """
+SELECT id, session_id, started_at, ended_at, report FROM dreams
+WHERE workspace = :workspace ORDER BY id DESC LIMIT :limit
+"""
+
+
+class Stage(NamedTuple):
+    name: str
+    #: The drive that makes it act.
+    drive: str
+    run: Callable[[Night], None]
+
+
+STAGES = (
+    Stage("gists", "continuity", gists.run),
+    Stage("eras", "coherence", eras.run),
+    Stage("profile", "coherence", portrait.profile),
+    Stage("narrative", "coherence", portrait.narrative),
+    Stage("reflect", "curiosity", portrait.reflect),
+)
+
+
+class Dreams:
+    """Passes over one workspace."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._engine = scope.engine
+        self._workspace = scope.workspace
+        self._leases = Leases(scope)
+        self._sessions = Sessions(scope)
+
+    def run(
+        self,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+        stages: Sequence[str] | None = None,
+        stop: threading.Event | None = None,
+        progress: Progress | None = None,
+    ) -> DreamReport:
+        """One pass. `stop` ends it after the current step; `progress` is called with a stage, what is done of it,
+        and how much there is."""
+        chosen = _chosen(stages)
+        if dry_run:
+            return self._look(chosen, force)
+        session = self._sessions.register(SESSION_TYPE, "dreaming")
+        try:
+            with self._leases.hold(session, RESOURCE, "a pass of dreaming", ttl=TTL) as lease:
+                return self._pass(session, lease, chosen, force, stop or threading.Event(), progress)
+        except LeaseHeld as held:
+            return self._refused(session, held)
+        finally:
+            self._sessions.complete(session, "dreamt")
+
+    def backlog(self, ripe: int = drives.RIPE) -> DreamBacklog:
+        """What waits to be distilled; `ripe` is how many new turns make a session worth another look."""
+        checks.whole(ripe, "ripe", least=1)
+        with self._engine.read() as tx:
+            return drives.backlog(tx, self._workspace, ripe)
+
+    def drives(self) -> Drives | None:
+        """How much pressed when it was last sensed; None before the first pass."""
+        with self._engine.read() as tx:
+            return drives.known(tx, self._workspace)
+
+    def show(self, id: int) -> DreamReport:
+        checks.whole(id, "dream", least=1)
+        with self._engine.read() as tx:
+            row = tx.one(_GET, workspace=self._workspace, id=id)
+        if row is None:
+            raise DreamNotFound(f"There is no dream {id} in workspace {self._workspace!r}.")
+        return self._record(row)
+
+    def _look(self, chosen: Sequence[Stage], force: bool) -> DreamReport:
+        """What a pass would do, without doing any of it."""
+        with self._engine.read() as tx:
+            waiting = drives.backlog(tx, self._workspace)
+            felt = drives.sense(tx, self._workspace, waiting)
+            acting = {stage.name for stage in chosen if force or getattr(felt, stage.drive) >= drives.ACTS}
+            sessions = drives.ripe(tx, self._workspace, everything=force) if "gists" in acting else []
+            months = eras.changed(tx, self._workspace) if "eras" in acting else []
+            now = tx.now()
+        report = _report(self._workspace, None, now, self._scope.config.llm, waiting, felt, dry_run=True)
+        return report._replace(gists=sessions, eras=months, ended_at=now)
+
+    def _refused(self, session: str, held: LeaseHeld) -> DreamReport:
+        with self._engine.read() as tx:
+            now = tx.now()
+            waiting = drives.backlog(tx, self._workspace)
+            felt = drives.known(tx, self._workspace) or drives.sense(tx, self._workspace, waiting)
+        holder = held.holders[0] if held.holders else None
+        who = f"{holder.session_id}, since {age(holder.claimed_at, now)}" if holder else "somebody who waits for it"
+        report = _report(self._workspace, session, now, self._scope.config.llm, waiting, felt)
+        return report._replace(ended_at=now, errors=[f"Another pass is under way: {who}."])
+
+    def _pass(
+        self,
+        session: str,
+        lease: Lease,
+        chosen: Sequence[Stage],
+        force: bool,
+        stop: threading.Event,
+        progress: Progress | None,
+    ) -> DreamReport:
+        thinker = Thinker(self._scope)
+        night = Night(self._scope, self._leases, thinker, lease.token, force=force, stop=stop, progress=progress)
+        with night.write() as tx:
+            now = tx.now()
+            waiting = drives.backlog(tx, self._workspace)
+            felt = drives.sense(tx, self._workspace, waiting)
+            id: int = tx.all(_BEGIN, workspace=self._workspace, session=session, now=now)[0][0]
+        report = _report(self._workspace, session, now, thinker.name, waiting, felt)._replace(id=id)
+        try:
+            seconds = self._stages(night, chosen, felt, force)
+        except LeaseLost as lost:
+            # Somebody else may be dreaming already: nothing more is written, not even the report.
+            return report._replace(errors=[*night.errors, str(lost)])
+        return self._finish(night, report, seconds)
+
+    def _stages(self, night: Night, chosen: Sequence[Stage], felt: Drives, force: bool) -> dict[str, float]:
+        seconds: dict[str, float] = {}
+        self._index(night, seconds)
+        for stage in chosen:
+            if not (force or getattr(felt, stage.drive) >= drives.ACTS or self._presses(stage)):
+                continue
+            started = time.perf_counter()
+            try:
+                stage.run(night)
+            except Stopped:
+                night.errors.append(f"{stage.name}: stopped before its end, as was asked")
+                break
+            except LeaseLost:
+                raise
+            except CapReached as reached:
+                night.errors.append(f"{stage.name}: {reached}")
+                break
+            except EngramError as error:
+                night.errors.append(f"{stage.name}: {error}")
+            finally:
+                seconds[stage.name] = round(time.perf_counter() - started, 6)
+        return seconds
+
+    def _presses(self, stage: Stage) -> bool:
+        """Whether an earlier stage of this pass has made work for this one."""
+        with self._engine.read() as tx:
+            felt = drives.sense(tx, self._workspace, drives.backlog(tx, self._workspace))
+        return stage.drive == "coherence" and felt.coherence >= drives.ACTS
+
+    def _index(self, night: Night, seconds: dict[str, float]) -> None:
+        """First what hooks left behind: what is not indexed is not found."""
+        started = time.perf_counter()
+        try:
+            Backlog(self._scope).work()
+            night.memories.sweep()
+        except EngramError as error:
+            night.errors.append(f"index: {error}")
+        seconds["index"] = round(time.perf_counter() - started, 6)
+
+    def _finish(self, night: Night, report: DreamReport, seconds: dict[str, float]) -> DreamReport:
+        with night.write() as tx:
+            now = tx.now()
+            after = drives.backlog(tx, self._workspace)
+            ended = drives.settled(report.drives_before, after, reflected=night.reflected, now=now)
+            drives.keep(tx, self._workspace, ended, after.mark)
+            meter = night.thinker.meter
+            report = report._replace(
+                ended_at=now,
+                after=after,
+                drives=ended,
+                gists=night.new_gists,
+                eras=night.new_eras,
+                blocks=night.new_blocks,
+                calls=meter.calls,
+                input_tokens=meter.input_tokens,
+                output_tokens=meter.output_tokens,
+                waiting=night.thinker.waiting,
+                seconds=seconds,
+                errors=night.errors,
+            )
+            self._keep(tx, report)
+        return report
+
+    def _keep(self, tx: Transaction, report: DreamReport) -> None:
+        values = report._asdict()
+        for name in ("id", "workspace", "session_id", "started_at", "ended_at"):
+            del values[name]
+        for name in ("before", "after", "drives_before", "drives"):
+            values[name] = values[name]._asdict()
+        tx.run(_END, workspace=self._workspace, id=report.id, now=report.ended_at, report=json.dumps(values))
+        tx.note(self._workspace, "dream", report.id)
+
+    def _record(self, row: Row) -> DreamReport:
+        id, session, started, ended, kept = row
+        values = json.loads(kept)
+        if not values:  # it died, or is under way
+            nothing = DreamBacklog(0, 0, 0, 0, 0, 0)
+            calm = Drives(0.0, 0.0, 0.0, 0.0, started)
+            unfinished = _report(self._workspace, session, started, "", nothing, calm)
+            return unfinished._replace(id=id, errors=["This pass did not end."])
+        for name, record in (("before", DreamBacklog), ("after", DreamBacklog)):
+            values[name] = record(**values[name])
+        for name in ("drives_before", "drives"):
+            values[name] = Drives(**values[name])
+        return DreamReport(
+            id=id, workspace=self._workspace, session_id=session, started_at=started, ended_at=ended, **values
+        )
+
+    # Last, because its name hides the type from annotations that follow it.
+    def list(self, limit: int = 20) -> list[DreamReport]:
+        """Reports of earlier passes, the latest first; limit 0: all."""
+        checks.whole(limit, "limit", least=0)
+        with self._engine.read() as tx:
+            rows = tx.all(_LIST, workspace=self._workspace, limit=limit or checks.MAX_WHOLE)
+        return [self._record(row) for row in rows]
+
+
+def _chosen(stages: Sequence[str] | None) -> list[Stage]:
+    if stages is None:
+        return list(STAGES)
+    known = [stage.name for stage in STAGES]
+    unknown = [name for name in stages if name not in known]
+    if unknown or isinstance(stages, str):
+        raise InvalidInput(f"There is no stage {', '.join(unknown) or stages}; there are {', '.join(known)}.")
+    return [stage for stage in STAGES if stage.name in stages]
+
+
+def _report(
+    workspace: str,
+    session: str | None,
+    now: str,
+    provider: str,
+    waiting: DreamBacklog,
+    felt: Drives,
+    *,
+    dry_run: bool = False,
+) -> DreamReport:
+    """A report with nothing done yet."""
+    return DreamReport(
+        id=None,
+        workspace=workspace,
+        session_id=session,
+        dry_run=dry_run,
+        started_at=now,
+        ended_at=None,
+        provider=provider,
+        before=waiting,
+        after=waiting,
+        drives_before=felt,
+        drives=felt,
+        gists=[],
+        eras=[],
+        blocks={},
+        calls=0,
+        input_tokens=0,
+        output_tokens=0,
+        waiting=0,
+        seconds={},
+        errors=[],
+    )

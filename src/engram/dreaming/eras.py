@@ -1,0 +1,101 @@
+"""Coherence, first half: one digest for each calendar month, made anew only when the month has changed.
+
+A month's digest is made of the old one and of the gists that are new, so it costs what is new. A digest that lost text
+to forgetting is made of all the month's gists again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..llm import Passage, Prompt
+from . import prompts
+from .night import gist_passage, pieces
+from .thinking import Waiting
+
+if TYPE_CHECKING:
+    from ..records import Gist, Memory
+    from ..storage.engine import Transaction
+    from .night import Night
+
+STAGE = "eras"
+KIND = "era"
+_TOKENS = 800
+
+_CHANGED = """
+SELECT DISTINCT g.month FROM folds f JOIN gists g ON g.memory_id = f.gist
+WHERE f.workspace = :workspace AND f.target = 'era' ORDER BY g.month
+"""
+_LOST = """
+SELECT m.key FROM rebuilds r JOIN memories m ON m.id = r.ref
+WHERE r.workspace = :workspace AND r.kind = 'memory' AND m.kind = 'era' AND m.status = 'active' ORDER BY m.key
+"""
+_NEW = """
+SELECT f.gist FROM folds f JOIN gists g ON g.memory_id = f.gist
+WHERE f.workspace = :workspace AND f.target = 'era' AND g.month = :month
+"""
+_CURRENT = """
+SELECT id FROM memories WHERE workspace = :workspace AND kind = 'era' AND key = :month AND status = 'active'
+"""
+_FOLDED = "DELETE FROM folds WHERE workspace = :workspace AND target = 'era' AND gist = :gist"
+_REBUILT = "DELETE FROM rebuilds WHERE workspace = :workspace AND kind = 'memory' AND ref = :id"
+
+
+def changed(tx: Transaction, workspace: str) -> list[str]:
+    """The months whose digests are out of date."""
+    rows = tx.all(_CHANGED, workspace=workspace) + tx.all(_LOST, workspace=workspace)
+    return sorted({row[0] for row in rows})
+
+
+def run(night: Night) -> None:
+    with night.engine.read() as tx:
+        months = changed(tx, night.workspace)
+    for number, month in enumerate(months):
+        night.step(STAGE, number, len(months))
+        try:
+            _digest(night, month)
+        except Waiting:
+            continue
+    night.step(STAGE, len(months), len(months))
+
+
+def _digest(night: Night, month: str) -> None:
+    """Fold the month's new gists into its digest, as many at a time as a prompt takes."""
+    gists = night.gists.by_month(month)[month]
+    with night.engine.read() as tx:
+        row = tx.one(_CURRENT, workspace=night.workspace, month=month)
+        era = night.memories.get(row[0]) if row else None
+        new = {gist for (gist,) in tx.all(_NEW, workspace=night.workspace, month=month)}
+    fresh = [gist for gist in gists if gist.memory_id in new] if era and era.content else gists
+    pending = night.thinker.pending(STAGE, month)
+    if isinstance(pending, list):  # agents were asked about these; what came since waits for the next time
+        fresh = [gist for gist in gists if gist.memory_id in pending]
+    while fresh:
+        fitting = len(pieces([gist_passage(gist) for gist in fresh])[0])
+        era = _fold(night, month, len(gists), fresh[:fitting], era)
+        fresh = fresh[fitting:]
+    if gists:
+        night.new_eras.append(month)
+
+
+def _fold(night: Night, month: str, sessions: int, gists: list[Gist], era: Memory | None) -> Memory:
+    known = (Passage(f"m{era.id}", f"the digest of {month} so far", era.content),) if era and era.content else ()
+    prompt = Prompt("era", prompts.ERA, tuple(map(gist_passage, gists)), known)
+    covers = [gist.memory_id for gist in gists]
+    thought = night.thinker.think(STAGE, month, lambda: (prompt, covers), max_tokens=_TOKENS)
+    text = f"{month}: {sessions} {'session' if sessions == 1 else 'sessions'}.\n{thought.text.strip()}"
+    prepared = night.memories.prepare(text)
+    sources = [("memory", gist.memory_id) for gist in gists]
+    data = {"sessions": sessions}
+    with night.write() as tx:
+        if era is None:
+            era = night.memories.remember(text, kind=KIND, key=month, data=data, sources=sources, prepared=prepared)
+        else:
+            tx.run(_REBUILT, workspace=night.workspace, id=era.id)
+            era = night.memories.update(
+                era.id, text, reason="the month changed", data=data, sources=sources, prepared=prepared
+            )
+        for gist in gists:
+            tx.run(_FOLDED, workspace=night.workspace, gist=gist.memory_id)
+        thought.used(tx)
+    return era

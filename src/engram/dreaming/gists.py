@@ -1,0 +1,98 @@
+"""Continuity: every session has a gist that covers it.
+
+A gist is made of what is new and the old gist. A long stretch is cut into pieces, each has a gist of its own, and those
+are merged. Where a session has words of the user and of agents, only these go into it, so that what a tool printed or
+an import brought cannot pass through a gist into the portrait.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from ..llm import Passage, Prompt
+from ..text import one_line
+from . import prompts
+from .drives import RIPE, ripe
+from .night import TRUSTED, pieces, turn_passage
+from .thinking import Thought, Waiting
+
+if TYPE_CHECKING:
+    from ..records import Exchange
+    from .night import Night
+
+STAGE = "gists"
+_TOKENS = 600
+
+
+def run(night: Night) -> None:
+    """Summarise every session that is ripe; with force, every one that has anything new."""
+    with night.engine.read() as tx:
+        sessions = ripe(tx, night.workspace, RIPE, everything=night.force)
+    for number, session in enumerate(sessions):
+        night.step(STAGE, number, len(sessions))
+        try:
+            _summarise(night, session)
+        except Waiting:
+            continue
+    night.step(STAGE, len(sessions), len(sessions))
+
+
+def _summarise(night: Night, session: str) -> None:
+    turns = _new_turns(night, session)
+    if not turns:
+        return
+    usable = [turn for turn in turns if turn.trust in TRUSTED] or turns
+    upto = turns[-1].seq
+    known = _known(night, session)
+    portions = pieces([turn_passage(turn) for turn in usable])
+    if len(portions) == 1:
+        thought = _think(night, session, Prompt("gist", prompts.GIST, tuple(portions[0]), known), upto)
+        parts = [thought]
+    else:
+        parts = _parts(night, session, portions, upto)
+        made = tuple(Passage(f"p{number}", f"part {number}", part.text) for number, part in enumerate(parts, 1))
+        thought = _think(night, session, Prompt("merge", prompts.MERGE, made, known), upto)
+        parts.append(thought)
+    # A session of greetings alone has no sentence worth choosing; then the longest one stands for it.
+    text = thought.text.strip() or one_line(max((turn.content for turn in usable), key=len), 200)
+    prepared = night.memories.prepare(text)
+    with night.write() as tx:
+        night.gists.store(session, text, upto, sources=[turn.id for turn in usable], prepared=prepared)
+        for part in parts:
+            part.used(tx)
+    night.new_gists.append(session)
+
+
+def _new_turns(night: Night, session: str) -> list[Exchange]:
+    """What is to be summarised now: up to where agents were asked to, if they were, else to the end."""
+    turns = night.gists.unsummarised(session)
+    pending = night.thinker.pending(STAGE, session) or night.thinker.pending(STAGE, _part(session, 1))
+    return turns if pending is None else [turn for turn in turns if turn.seq <= cast(int, pending)]
+
+
+def _known(night: Night, session: str) -> tuple[Passage, ...]:
+    gist = night.gists.current(session)
+    return (Passage(f"m{gist.id}", "the gist so far", gist.content),) if gist and gist.content else ()
+
+
+def _parts(night: Night, session: str, portions: list[list[Passage]], upto: int) -> list[Thought]:
+    """A gist of each piece; all are asked for before any is waited for."""
+    parts: list[Thought] = []
+    waiting = False
+    for number, portion in enumerate(portions, 1):
+        prompt = Prompt("gist", prompts.GIST, tuple(portion))
+        try:
+            parts.append(_think(night, _part(session, number), prompt, upto))
+        except Waiting:
+            waiting = True
+    if waiting:
+        raise Waiting
+    return parts
+
+
+def _think(night: Night, subject: str, prompt: Prompt, upto: int) -> Thought:
+    return night.thinker.think(STAGE, subject, lambda: (prompt, upto), max_tokens=_TOKENS)
+
+
+def _part(session: str, number: int) -> str:
+    return f"{session} part {number}"

@@ -1,0 +1,110 @@
+"""What every stage of a pass works with: the tiers, whoever thinks, and writes that only a lease's holder may make."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ..llm import Passage
+from ..memory.blocks import Blocks
+from ..memory.gists import Gists
+from ..memory.memories import Memories
+
+if TYPE_CHECKING:
+    from ..coordination.leases import Leases
+    from ..records import Exchange, Gist
+    from ..scope import Scope
+    from ..storage.engine import Transaction
+    from .thinking import Thinker
+
+#: Words of the user and of the agents themselves; what tools print and imports bring is not taken at its word.
+TRUSTED = ("user", "agent")
+#: About so many characters go into one prompt.
+PIECE = 16_000
+#: Of one turn, so many; what a tool prints or somebody pastes may be very long.
+_HEAD, _TAIL = 6_000, 1_500
+
+Progress = Callable[[str, int, int], None]
+
+
+class Stopped(Exception):
+    """The pass was asked to end; what is done is kept."""
+
+
+class Night:
+    """One pass over one workspace."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        leases: Leases,
+        thinker: Thinker,
+        token: int,
+        *,
+        force: bool,
+        stop: threading.Event,
+        progress: Progress | None,
+    ) -> None:
+        self.scope = scope
+        self.workspace = scope.workspace
+        self.engine = scope.engine
+        self.memories = Memories(scope)
+        self.gists = Gists(scope, self.memories)
+        self.blocks = Blocks(scope)
+        self.thinker = thinker
+        self.force = force
+        self._leases = leases
+        self._token = token
+        self._stop = stop
+        self._progress = progress
+        #: What was done, for the report.
+        self.new_gists: list[str] = []
+        self.new_eras: list[str] = []
+        self.new_blocks: dict[str, int] = {}
+        self.reflected = False
+        self.errors: list[str] = []
+
+    @contextmanager
+    def write(self) -> Iterator[Transaction]:
+        """One step: all of it or nothing, and nothing once the lease is lost."""
+        with self.engine.write() as tx:
+            self._leases.fence(tx, self._token)
+            yield tx
+
+    def step(self, stage: str, done: int, total: int) -> None:
+        """Between two steps: tell how far it is, and end here when that was asked for."""
+        if self._progress:
+            self._progress(stage, done, total)
+        if self._stop.is_set():
+            raise Stopped
+
+
+def turn_passage(turn: Exchange) -> Passage:
+    return Passage(
+        f"e{turn.id}", f"{turn.role}, {turn.created_at[:10]}", shortened(turn.content), turn.role, turn.created_at
+    )
+
+
+def gist_passage(gist: Gist) -> Passage:
+    return Passage(f"m{gist.memory_id}", f"session {gist.session_id}", gist.text, "", gist.at)
+
+
+def shortened(text: str) -> str:
+    if len(text) <= _HEAD + _TAIL:
+        return text
+    return f"{text[:_HEAD]} […] {text[-_TAIL:]}"
+
+
+def pieces(passages: list[Passage]) -> list[list[Passage]]:
+    """Passages in portions that fit a prompt, in order."""
+    portions: list[list[Passage]] = []
+    size = PIECE
+    for passage in passages:
+        if size + len(passage.text) > PIECE:
+            portions.append([])
+            size = 0
+        portions[-1].append(passage)
+        size += len(passage.text)
+    return portions

@@ -1,0 +1,327 @@
+"""Coherence, second half, and curiosity: the blocks `profile`, `narrative` and `self`.
+
+The profile is a list of standing facts, each with its date and the turn it rests on; new ones are added, what is known
+is named again. The narrative is carried on from the gists that are new. Both take only words of sufficient trust, and
+every line names its sources, so that forgetting can take exactly its own. `self` is what Engram makes of it all.
+None of the three is ever cut here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, cast
+
+from ..errors import InvalidInput
+from ..llm import Passage, Prompt, check
+from ..memory import passages
+from ..records import Exchange
+from . import prompts
+from .night import TRUSTED, gist_passage, pieces, turn_passage
+from .thinking import Thought, Waiting
+
+if TYPE_CHECKING:
+    from ..records import Gist
+    from ..storage.engine import Row, Transaction
+    from .night import Night
+
+PROFILE, NARRATIVE, SELF = "profile", "narrative", "self"
+REFLECT = "reflect"
+#: They may be long: nothing cuts them, and whoever shows them shows what fits.
+TOKENS = 32_768
+#: A statement less sure than this is not worth a line.
+_SURE = 0.5
+#: So many sources a line names; more would only repeat that it is so.
+_NAMED = 3
+_REFLECTIONS = 6
+#: Gists that a reflection looks at, the latest first.
+_LOOKED_AT = 20
+_HEADS = {"fact": "Facts", "preference": "Preferences", "decision": "Decisions", "lesson": "Lessons", "todo": "To do"}
+_SECTIONS = {
+    "arc": "How it went",
+    "trends": "What keeps coming up",
+    "open_threads": "Open threads",
+    "callbacks": "Worth coming back to",
+}
+
+_WAITING = """
+SELECT f.gist, f.after, g.session_id, s.gist_seq FROM folds f
+  JOIN gists g ON g.memory_id = f.gist JOIN sessions s ON s.workspace = g.workspace AND s.id = g.session_id
+WHERE f.workspace = :workspace AND f.target = :target ORDER BY f.gist
+"""
+_NEW_GISTS = """
+SELECT g.session_id, g.memory_id, g.at, m.content, m.trust
+FROM folds f JOIN gists g ON g.memory_id = f.gist JOIN memories m ON m.id = g.memory_id
+WHERE f.workspace = :workspace AND f.target = 'narrative' AND m.status = 'active' ORDER BY g.at, g.memory_id
+"""
+_LATEST_GISTS = """
+SELECT g.session_id, g.memory_id, g.at, m.content, m.trust
+FROM memories m JOIN gists g ON g.memory_id = m.id
+WHERE m.workspace = :workspace AND m.kind = 'gist' AND m.status = 'active' AND m.content <> ''
+  AND m.trust IN ('user', 'agent')
+ORDER BY m.id DESC LIMIT :limit
+"""
+_FOLDED = "DELETE FROM folds WHERE workspace = :workspace AND target = :target AND gist = :gist"
+_BLOCK_ID = "SELECT id FROM blocks WHERE workspace = :workspace AND name = :name"
+_ADD_SOURCE = """
+INSERT INTO sources (workspace, derived_kind, derived_id, derived_version, source_kind, source_id)
+VALUES (:workspace, 'block', :block, :version, :kind, :source) ON CONFLICT DO NOTHING
+"""
+_LOST = """
+SELECT 1 FROM rebuilds r JOIN blocks b ON b.id = r.ref
+WHERE r.workspace = :workspace AND r.kind = 'block' AND b.name = :name
+"""
+_REBUILT = "DELETE FROM rebuilds WHERE workspace = :workspace AND kind = 'block' AND ref = :block"
+
+
+def profile(night: Night) -> None:
+    """Read what was said since, and add what it says about the user."""
+    with night.engine.read() as tx:
+        waiting = tx.all(_WAITING, workspace=night.workspace, target=PROFILE)
+    for number, row in enumerate(waiting):
+        night.step(PROFILE, number, len(waiting))
+        try:
+            _read_session(night, row)
+        except Waiting:
+            continue
+    night.step(PROFILE, len(waiting), len(waiting))
+
+
+def _read_session(night: Night, row: Row) -> None:
+    gist, after, session, upto = row
+    turns = night.gists.unsummarised(session, after=after)
+    said = [turn for turn in turns if turn.trust in TRUSTED and turn.role in ("user", "assistant") and turn.seq <= upto]
+    portions = pieces([turn_passage(turn) for turn in said])
+    facts: list[dict[str, Any]] = []
+    thoughts: list[Thought] = []
+    waiting = False
+    for number, portion in enumerate(portions, 1):
+        try:
+            thoughts.append(_find_facts(night, f"{session} {after}-{upto} part {number}", portion))
+        except Waiting:
+            waiting = True
+    if waiting:
+        raise Waiting
+    for thought in thoughts:
+        facts += cast(dict[str, Any], thought.data)["facts"]
+    with night.write() as tx:
+        _add_facts(night, tx, facts, {turn.id: turn for turn in said})
+        tx.run(_FOLDED, workspace=night.workspace, target=PROFILE, gist=gist)
+        for thought in thoughts:
+            thought.used(tx)
+
+
+def _find_facts(night: Night, subject: str, portion: list[Passage]) -> Thought:
+    prompt = Prompt(PROFILE, prompts.PROFILE, tuple(portion), _known(night, PROFILE))
+    return night.thinker.think(PROFILE, subject, lambda: (prompt, None), form=prompts.PROFILE_FORM)
+
+
+def _add_facts(night: Night, tx: Transaction, facts: list[dict[str, Any]], said: dict[int, Exchange]) -> None:
+    block = night.blocks.get(PROFILE)
+    before = block.content if block else ""
+    lines = _Lines(before)
+    sources = set()
+    for fact in facts:
+        turn = said.get(_number(fact["source"]))
+        if turn is None or fact["confidence"] < _SURE:
+            continue
+        lines.add(fact["kind"], _statement(night, fact["text"]), turn.created_at[:10], f"e{turn.id}")
+        sources.add(("exchange", turn.id))
+    text = lines.text()
+    if text != before:
+        _write(night, tx, PROFILE, text, "more was said", sources)
+
+
+class _Lines:
+    """The profile as it is edited: a list of lines under each heading."""
+
+    def __init__(self, text: str) -> None:
+        self._heads: dict[str, list[str]] = {}
+        head = ""
+        for line in text.split("\n"):
+            if line.startswith("## "):
+                head = line[3:]
+            elif line.strip():
+                self._heads.setdefault(head, []).append(line)
+
+    def add(self, kind: str, statement: str, day: str, handle: str) -> None:
+        lines = self._heads.setdefault(_HEADS[kind], [])
+        for place, line in enumerate(lines):
+            if _same(line, statement):
+                named = passages.handles(line)
+                if handle not in named:
+                    bare = passages.bare(line)
+                    lines[place] = passages.cited(bare, [*named, handle][-_NAMED:])
+                return
+        lines.append(passages.cited(f"- {statement} ({day})", [handle]))
+
+    def text(self) -> str:
+        order = ["", *_HEADS.values(), *(head for head in self._heads if head not in _HEADS.values() and head)]
+        parts = [
+            "\n".join([*([f"## {head}"] if head else []), *self._heads[head]])
+            for head in order
+            if self._heads.get(head)
+        ]
+        return "\n\n".join(parts)
+
+
+def narrative(night: Night) -> None:
+    """Carry the narrative on with the gists that are new; from the latest ones when it lost text to forgetting."""
+    with night.engine.read() as tx:
+        waiting = [row[0] for row in tx.all(_WAITING, workspace=night.workspace, target=NARRATIVE)]
+        gists = _gists(tx.all(_NEW_GISTS, workspace=night.workspace))
+        if tx.one(_LOST, workspace=night.workspace, name=NARRATIVE):
+            gists = _gists(tx.all(_LATEST_GISTS, workspace=night.workspace, limit=_LOOKED_AT * 5))[::-1]
+    night.step(NARRATIVE, 0, len(waiting))
+    trusted = [gist for gist in gists if gist.trust in TRUSTED and gist.text]
+    for portion in pieces([gist_passage(gist) for gist in trusted]):
+        try:
+            _carry_on(night, portion)
+        except Waiting:
+            return
+    rest = [gist for gist in waiting if gist not in {each.memory_id for each in trusted}]
+    with night.write() as tx:
+        for gist in rest:
+            tx.run(_FOLDED, workspace=night.workspace, target=NARRATIVE, gist=gist)
+    night.step(NARRATIVE, len(waiting), len(waiting))
+
+
+def _carry_on(night: Night, portion: list[Passage]) -> None:
+    prompt = Prompt(NARRATIVE, prompts.NARRATIVE, tuple(portion), _known(night, NARRATIVE))
+    thought = night.thinker.think(
+        NARRATIVE, NARRATIVE, lambda: (prompt, [passage.id for passage in portion]), form=prompts.NARRATIVE_FORM
+    )
+    covered = [_number(id) for id in cast(list[str], thought.covers)]
+    text = _sections(cast(dict[str, list[str]], thought.data), portion, _known(night, NARRATIVE))
+    with night.write() as tx:
+        _write(night, tx, NARRATIVE, text, "the story went on", {("memory", id) for id in covered})
+        for gist in covered:
+            tx.run(_FOLDED, workspace=night.workspace, target=NARRATIVE, gist=gist)
+        thought.used(tx)
+
+
+def _sections(data: dict[str, list[str]], portion: list[Passage], known: tuple[Passage, ...]) -> str:
+    """The sections as text, every line with its sources: as given, as before, or where its words are from."""
+    before = {passages.bare(line): line for passage in known for line in passage.text.split("\n")}
+    ids = {passage.id for passage in portion}
+    ids |= {handle for line in before.values() for handle in passages.handles(line)}
+    parts = []
+    for name, head in _SECTIONS.items():
+        lines = []
+        for given in data[name]:
+            bare = f"- {passages.bare(given).removeprefix('- ')}"
+            named = [handle for handle in passages.handles(given) if handle in ids]
+            named = named or passages.handles(before.get(bare, "")) or _from(bare, portion)
+            lines.append(passages.cited(bare, named))
+        if lines:
+            parts.append("\n".join([f"## {head}", *lines]))
+    return "\n\n".join(parts)
+
+
+def _from(line: str, portion: list[Passage]) -> list[str]:
+    return [passage.id for passage in portion if passages.Sieve([passage.text], []).holds(line)][:_NAMED]
+
+
+def reflect(night: Night) -> None:
+    """Say how things stand, in the first person."""
+    with night.engine.read() as tx:
+        gists = _gists(tx.all(_LATEST_GISTS, workspace=night.workspace, limit=_LOOKED_AT))[::-1]
+        now = tx.now()
+    night.step(REFLECT, 0, 1)
+    if not gists:
+        return
+    looked_at = tuple(gist_passage(gist) for gist in gists)
+    try:
+        data = _reflection(night, looked_at)
+    except Waiting:
+        return
+    made, used = data
+    old = current_self(night)
+    reflections = [*(old or {}).get("reflections", []), {"at": now, "text": made["reflection"]}][-_REFLECTIONS:]
+    content = dump_self({**{name: made[name] for name in ("mood", "energy", "narrative")}, "reflections": reflections})
+    with night.write() as tx:
+        _write(night, tx, SELF, content, "reflected", {("memory", gist.memory_id) for gist in gists})
+        for thought in used:
+            thought.used(tx)
+    night.reflected = True
+    night.step(REFLECT, 1, 1)
+
+
+def _reflection(night: Night, looked_at: tuple[Passage, ...]) -> tuple[dict[str, Any], list[Any]]:
+    """Draft, critique and revise with a model; a plain readout without one."""
+    known = _known(night, SELF)
+    think, form = night.thinker.think, prompts.REFLECT_FORM
+    draft = think(REFLECT, "draft", lambda: (Prompt(REFLECT, prompts.REFLECT, looked_at, known), None), form=form)
+    if night.thinker.extractive:
+        return cast(dict[str, Any], draft.data), [draft]
+    drafted = Passage("draft", "the draft", json.dumps(draft.data, ensure_ascii=False))
+    critique = think(
+        REFLECT, "critique", lambda: (Prompt("critique", prompts.CRITIQUE, looked_at, (*known, drafted)), None)
+    )
+    remarks = Passage("critique", "the critique", critique.text)
+    revised = think(
+        REFLECT,
+        "revise",
+        lambda: (Prompt("revise", prompts.REVISE, looked_at, (*known, drafted, remarks)), None),
+        form=form,
+    )
+    return cast(dict[str, Any], revised.data), [draft, critique, revised]
+
+
+def current_self(night: Night) -> dict[str, Any] | None:
+    return load_self(block.content) if (block := night.blocks.get(SELF)) else None
+
+
+def load_self(content: str) -> dict[str, Any] | None:
+    """The `self` block's values; None while it is empty or holds something else."""
+    try:
+        data = json.loads(content)
+    except ValueError:
+        return None
+    return data if not check(data, prompts.SELF_FORM) else None
+
+
+def dump_self(data: dict[str, Any]) -> str:
+    """As the block keeps it; InvalidInput when a value is missing or wrong."""
+    problems = check(data, prompts.SELF_FORM)
+    if problems:
+        raise InvalidInput(f"The self block must have its form: {'; '.join(problems)}.")
+    return json.dumps(data, ensure_ascii=False, indent=1)
+
+
+def _write(night: Night, tx: Transaction, name: str, text: str, reason: str, sources: set[tuple[str, int]]) -> None:
+    block = night.blocks.put(name, text, reason, "dream", None, TOKENS)
+    (id,) = tx.all(_BLOCK_ID, workspace=night.workspace, name=name)[0]
+    for kind, source in sorted(sources):
+        tx.run(_ADD_SOURCE, workspace=night.workspace, block=id, version=block.version, kind=kind, source=source)
+    tx.run(_REBUILT, workspace=night.workspace, block=id)
+    night.new_blocks[name] = block.version
+
+
+def _known(night: Night, name: str) -> tuple[Passage, ...]:
+    block = night.blocks.get(name)
+    return (Passage(f"b:{name}", f"the {name} so far", block.content),) if block and block.content else ()
+
+
+def _gists(rows: list[Row]) -> list[Gist]:
+    from ..records import Gist
+
+    return [Gist(*row) for row in rows]
+
+
+def _statement(night: Night, text: str) -> str:
+    """A model's sentence as it is; without one, the speaker's own words, marked as such."""
+    plain = " ".join(text.split())
+    return f"“{plain}”" if night.thinker.extractive else plain
+
+
+def _same(line: str, statement: str) -> bool:
+    return _plain(re.sub(r"\(\d{4}-\d\d-\d\d\)$", "", passages.bare(line).rstrip())) == _plain(statement)
+
+
+def _plain(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.casefold()))
+
+
+def _number(handle: str) -> int:
+    return int(handle[1:]) if re.fullmatch(r"[a-z]\d{1,18}", handle) else 0

@@ -1,0 +1,103 @@
+"""Dreaming by itself: a pass over every workspace, again and again, until it is told to stop.
+
+Several dreamers share the work out by themselves: who finds a workspace's lease taken goes on to the next, and each
+begins at another place in the list.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from .. import checks
+from ..errors import EngramError
+from ..storage.changes import workspaces
+from .cycle import Dreams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..records import DreamReport
+    from ..scope import Scope
+    from .night import Progress
+
+DEFAULT_EVERY = 6 * 3_600.0
+
+
+def dream_all(
+    scope: Scope,
+    *,
+    force: bool = False,
+    dry_run: bool = False,
+    stages: Sequence[str] | None = None,
+    stop: threading.Event | None = None,
+    progress: Progress | None = None,
+) -> list[DreamReport]:
+    """One pass over each workspace of the store; one that cannot be used does not stop the others."""
+    names = workspaces(scope.engine)
+    start = os.getpid() % max(len(names), 1)
+    reports = []
+    for name in names[start:] + names[:start]:
+        if stop is not None and stop.is_set():
+            break
+        dreams = Dreams(scope._replace(workspace=name))
+        reports.append(dreams.run(force=force, dry_run=dry_run, stages=stages, stop=stop, progress=progress))
+    return reports
+
+
+class Scheduler:
+    """Dreams every so often, in a thread of its own or in the caller's."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        every: float = DEFAULT_EVERY,
+        *,
+        all_workspaces: bool = False,
+        now: bool = False,
+        told: Callable[[list[DreamReport]], None] | None = None,
+    ) -> None:
+        self._scope = scope
+        self._every = checks.seconds(every, "every")
+        self._all = all_workspaces
+        self._now = now
+        self._told = told
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin in the background."""
+        self._thread = threading.Thread(target=self.run, name="engram-dreams", daemon=True)
+        self._thread.start()
+
+    def stop(self, wait: bool = True) -> None:
+        """End after the current step; what is done so far is kept."""
+        self._stop.set()
+        if wait and self._thread is not None:
+            self._thread.join()
+
+    def run(self) -> None:
+        """Dream until stopped; the first pass comes after one interval, unless it is wanted at once."""
+        clock = self._scope.engine.clock
+        if not self._now and clock.wait(self._stop, self._every):
+            return
+        while not self._stop.is_set():
+            self._pass()
+            if clock.wait(self._stop, self._every):
+                return
+
+    def _pass(self) -> None:
+        try:
+            if self._all:
+                reports = dream_all(self._scope, stop=self._stop)
+            else:
+                reports = [Dreams(self._scope).run(stop=self._stop)]
+        except EngramError as error:
+            # A store that is away for a while must not end the dreaming for good.
+            import logging
+
+            logging.getLogger("engram.dreaming").warning("%s", error)
+            return
+        if self._told:
+            self._told(reports)

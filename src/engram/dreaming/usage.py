@@ -1,0 +1,116 @@
+"""What models cost, and the caps on it: counted in the store, so that they hold across processes and days.
+
+A call is counted before it is made. Two dreamers can therefore never both make the last call that is allowed, and a
+process that dies during a call has paid for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from .. import checks
+from ..clock import later
+from ..errors import CapReached
+from ..records import Spent
+
+if TYPE_CHECKING:
+    from ..config import Config
+    from ..llm import Usage
+    from ..scope import Scope
+
+_ADD = """
+INSERT INTO usage (workspace, day, stage, calls, input_tokens, output_tokens)
+VALUES (:workspace, :day, :stage, :calls, :input, :output)
+ON CONFLICT (workspace, day, stage) DO UPDATE SET calls = usage.calls + :calls,
+  input_tokens = usage.input_tokens + :input, output_tokens = usage.output_tokens + :output
+"""
+_OF_DAY = """
+SELECT COALESCE(SUM(calls), 0), COALESCE(SUM(input_tokens + output_tokens), 0) FROM usage
+WHERE workspace = :workspace AND day = :day
+"""
+_SINCE = """
+SELECT day, stage, calls, input_tokens, output_tokens FROM usage
+WHERE workspace = :workspace AND day >= :since ORDER BY day DESC, stage
+"""
+
+
+class Caps(NamedTuple):
+    """The most that may be spent; 0 means nothing at all."""
+
+    pass_calls: int
+    pass_tokens: int
+    day_calls: int
+    day_tokens: int
+
+    @classmethod
+    def of(cls, config: Config) -> Caps:
+        return cls(
+            config.dream_pass_calls,
+            config.dream_pass_tokens,
+            config.dream_day_calls,
+            config.dream_day_tokens,
+        )
+
+
+class Meter:
+    """Counts one pass's calls, and refuses the one that would go past a cap."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._engine = scope.engine
+        self._workspace = scope.workspace
+        self._caps = Caps.of(scope.config)
+        self.calls = 0
+        self.input_tokens = 0
+        self.output_tokens = 0
+        #: Whom the next calls are for.
+        self.stage = ""
+
+    def before(self, expected: Usage) -> None:
+        """Reserve one call; CapReached when a cap leaves no room for it or for the tokens it may take."""
+        tokens = expected.input_tokens + expected.output_tokens
+        caps = self._caps
+        spent = self.input_tokens + self.output_tokens
+        _within(self.calls + 1, caps.pass_calls, "calls", "pass")
+        _within(spent + tokens, caps.pass_tokens, "tokens", "pass")
+        with self._engine.write() as tx:
+            # One at a time: what is left is counted and taken in one step.
+            tx.lock(f"usage/{self._workspace}")
+            day = tx.now()[:10]
+            calls, used = tx.all(_OF_DAY, workspace=self._workspace, day=day)[0]
+            _within(int(calls) + 1, caps.day_calls, "calls", "day")
+            _within(int(used) + tokens, caps.day_tokens, "tokens", "day")
+            tx.run(_ADD, workspace=self._workspace, day=day, stage=self.stage, calls=1, input=0, output=0)
+        self.calls += 1
+
+    def after(self, spent: Usage) -> None:
+        self.input_tokens += spent.input_tokens
+        self.output_tokens += spent.output_tokens
+        if not (spent.input_tokens or spent.output_tokens):
+            return
+        with self._engine.write() as tx:
+            tx.lock(f"usage/{self._workspace}")
+            tx.run(
+                _ADD,
+                workspace=self._workspace,
+                day=tx.now()[:10],
+                stage=self.stage,
+                calls=0,
+                input=spent.input_tokens,
+                output=spent.output_tokens,
+            )
+
+
+def spent(scope: Scope, days: int = 30) -> list[Spent]:
+    """What was spent in the last days, the latest first, by stage."""
+    checks.whole(days, "days", least=1, most=36_500)
+    with scope.engine.read() as tx:
+        since = later(tx.now(), -(days - 1) * 86_400.0)[:10]
+        return [Spent(*row) for row in tx.all(_SINCE, workspace=scope.workspace, since=since)]
+
+
+def _within(wanted: int, cap: int, what: str, span: str) -> None:
+    if wanted > cap:
+        raise CapReached(
+            f"The cap of {cap} {what} a {span} leaves no room for another call; the setting is "
+            f"dream_{span}_{what} (ENGRAM_DREAM_{span.upper()}_{what.upper()})."
+        )

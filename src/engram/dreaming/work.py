@@ -1,0 +1,140 @@
+"""Thinking that is left to the agents who are connected anyway: no key, no extra bill.
+
+A pass that would ask a model leaves a work item instead and goes on. An agent takes one, answers, and hands it in; the
+next pass finds the answer under the same stage and subject and uses it as if it had asked. An item that is not handed
+in by its deadline goes to the next taker. Forgetting anything empties the queue, because prompts quote what was said;
+the next pass fills it anew.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+from .. import checks
+from ..clock import later
+from ..errors import InvalidInput, LeaseLost, WorkNotFound
+from ..records import WorkItem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..scope import Scope
+    from ..storage.engine import Transaction
+
+#: How long a taker has.
+DEADLINE = 900.0
+
+_FIND = """
+SELECT covers, form, answer FROM work WHERE workspace = :workspace AND stage = :stage AND subject = :subject
+"""
+_LEAVE = """
+INSERT INTO work (workspace, stage, subject, covers, prompt, form, created_at)
+VALUES (:workspace, :stage, :subject, :covers, :prompt, :form, :now)
+ON CONFLICT (workspace, stage, subject) DO NOTHING
+"""
+_DONE = "DELETE FROM work WHERE workspace = :workspace AND stage = :stage AND subject = :subject"
+_FREE = """
+SELECT id FROM work
+WHERE workspace = :workspace AND answer IS NULL AND (deadline IS NULL OR deadline <= :now) ORDER BY id LIMIT 1
+"""
+_TAKE = """
+UPDATE work SET taken_by = :by, deadline = :deadline WHERE workspace = :workspace AND id = :id
+RETURNING id, stage, subject, prompt, form, deadline
+"""
+_GET = "SELECT form, answer, taken_by, deadline FROM work WHERE workspace = :workspace AND id = :id"
+_ANSWER = "UPDATE work SET answer = :answer WHERE workspace = :workspace AND id = :id"
+_COUNT = """
+SELECT COALESCE(SUM(CASE WHEN answer IS NULL THEN 1 ELSE 0 END), 0),
+       COALESCE(SUM(CASE WHEN answer IS NULL THEN 0 ELSE 1 END), 0)
+FROM work WHERE workspace = :workspace
+"""
+
+
+class Found(NamedTuple):
+    covers: str
+    #: None while it waits.
+    answer: str | None
+
+
+class Work:
+    def __init__(self, scope: Scope) -> None:
+        self._engine = scope.engine
+        self._workspace = scope.workspace
+
+    def find(self, stage: str, subject: str) -> Found | None:
+        with self._engine.read() as tx:
+            row = tx.one(_FIND, workspace=self._workspace, stage=stage, subject=subject)
+        return Found(row[0], row[2]) if row else None
+
+    def leave(self, stage: str, subject: str, covers: str, prompt: str, form: Mapping[str, object] | None) -> None:
+        """Offer a piece of thinking to whoever takes it."""
+        with self._engine.write() as tx:
+            tx.run(
+                _LEAVE,
+                workspace=self._workspace,
+                stage=stage,
+                subject=subject,
+                covers=covers,
+                prompt=prompt,
+                form=None if form is None else json.dumps(form),
+                now=tx.now(),
+            )
+
+    def done(self, tx: Transaction, stage: str, subject: str) -> None:
+        """Its answer was used; in the transaction that used it."""
+        tx.run(_DONE, workspace=self._workspace, stage=stage, subject=subject)
+
+    def next(self, taker: str | None = None) -> WorkItem | None:
+        """Take one piece: what to think about, the form of the answer, and by when; None when nothing waits."""
+        checks.optional_name(taker, "taker")
+        with self._engine.write() as tx:
+            tx.lock(f"work/{self._workspace}")
+            now = tx.now()
+            row = tx.one(_FREE, workspace=self._workspace, now=now)
+            if row is None:
+                return None
+            deadline = later(now, DEADLINE)
+            taken = tx.all(_TAKE, workspace=self._workspace, id=row[0], by=taker, deadline=deadline)[0]
+        id, stage, subject, prompt, form, deadline = taken
+        return WorkItem(id, stage, subject, prompt, json.loads(form) if form else None, deadline)
+
+    def submit(self, id: int, answer: str, taker: str | None = None) -> None:
+        """Hand in the answer: text, or JSON when a form was asked for. What is wrong with it is said, and nothing kept.
+
+        LeaseLost when it has gone to somebody else since.
+        """
+        checks.whole(id, "work item", least=1)
+        checks.text(answer, "answer")
+        with self._engine.write() as tx:
+            tx.lock(f"work/{self._workspace}")
+            row = tx.one(_GET, workspace=self._workspace, id=id)
+            if row is None:
+                raise WorkNotFound(f"There is no work item {id} in workspace {self._workspace!r}; it may be done.")
+            form, known, taken_by, _ = row
+            if known is not None:
+                raise LeaseLost(f"Work item {id} was answered already.", id, "answered")
+            if taken_by != taker:
+                raise LeaseLost(f"Work item {id} has gone to {taken_by or 'nobody'} since.", id, "taken")
+            _check(answer, form)
+            tx.run(_ANSWER, workspace=self._workspace, id=id, answer=answer)
+
+    def counts(self) -> tuple[int, int]:
+        """How many pieces wait for an agent, and how many answers for the next pass."""
+        with self._engine.read() as tx:
+            waiting, answered = tx.all(_COUNT, workspace=self._workspace)[0]
+        return int(waiting), int(answered)
+
+
+def _check(answer: str, form: str | None) -> None:
+    if form is None:
+        return
+    from ..llm import check
+
+    try:
+        data = json.loads(answer)
+    except ValueError as error:
+        raise InvalidInput(f"The answer must be JSON of the form that was asked for: {error}.") from error
+    problems = check(data, json.loads(form))
+    if problems:
+        raise InvalidInput(f"The answer has not the form that was asked for: {'; '.join(problems)}.")
