@@ -155,6 +155,8 @@ class Hit(NamedTuple):
     #: Seconds since then.
     age: float
     trust: str
+    #: The type of the session it is from: `claude-code`, `import`, …; None for a memory made outside of one.
+    source: str | None = None
     #: The turns around it, when they were asked for.
     neighbours: tuple[Exchange, ...] = ()
 

@@ -11,7 +11,6 @@ import pytest
 from engram import EmbedderFailed, Engram, InvalidInput, SessionNotFound, embedding
 from engram.embedding import Part, TokenVectors, WeightedText
 from engram.embedding.static import StaticEmbedder
-from engram.memory.recall import Recall, recall_eras, recall_gists
 from engram.memory.scoring import weights_of
 from engram.records import Hit
 from tests.conftest import ShiftedClock
@@ -271,7 +270,6 @@ def test_gists_and_eras_are_found_by_themselves(open_store: OpenStore) -> None:
     gist = eng.remember("A storm closed the harbour.", kind="gist", session_id="s", sources=[("exchange", ids[0])])
     era = eng.remember("The year of the storms.", kind="era")
     eng.remember("The storm was loud.")
-    recall = Recall(eng._scope, eng.memories)
-    assert [hit.memory_id for hit in recall_gists(recall, "the storm")] == [gist.id]
-    assert recall_gists(recall, "the storm", exclude_session="s") == []
-    assert [hit.memory_id for hit in recall_eras(recall, "the storm")] == [era.id]
+    assert [hit.memory_id for hit in eng.memories.recall_gists("the storm")] == [gist.id]
+    assert eng.memories.recall_gists("the storm", exclude_session="s") == []
+    assert [hit.memory_id for hit in eng.memories.recall_eras("the storm")] == [era.id]

@@ -89,10 +89,10 @@ def _recalled(scope: Scope, memories: Memories, query: str, session_id: str | No
     from ..memory.recall import Recall
 
     recall = Recall(scope, memories).recall
-    found = recall(query, _GISTS, what=("memories",), kinds=["gist"], exclude_session=session_id)
-    yield Part("Sessions that fit", [_hit(hit) for hit in found])
+    gists = memories.recall_gists(query, _GISTS, exclude_session=session_id)
+    yield Part("Sessions that fit", [_hit(hit) for hit in gists])
     yield Part("What was said and learnt", [_hit(hit) for hit in recall(query, _HITS, exclude_session=session_id)])
-    yield Part("That month", [_hit(hit) for hit in recall(query, _ERAS, what=("memories",), kinds=["era"])])
+    yield Part("That month", [_hit(hit) for hit in memories.recall_eras(query, _ERAS)])
 
 
 def _self(blocks: Blocks, felt: Drives | None, now: str) -> Part:

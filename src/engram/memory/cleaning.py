@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import gists, passages
-from .memories import SHELVES, Memories, fingerprint
+from .index import OWN_SHELVES
+from .memories import Memories, fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Set
@@ -108,7 +109,7 @@ class Cleaning:
         return {
             thing
             for thing, text in self._texts.items()
-            if thing[0] == "memory" and text.label not in SHELVES and not text.content
+            if thing[0] == "memory" and text.label not in OWN_SHELVES and not text.content
         }
 
     def write(self, memories: Memories, receipt: int, now: str) -> None:
@@ -132,7 +133,7 @@ class Cleaning:
             tx.note(self._workspace, kind, text.label)
             return
         tx.run(_REWRITE_MEMORY, hash=fingerprint(text.content), **current)
-        if text.label in SHELVES:
+        if text.label in OWN_SHELVES:
             tx.run(_DROP_TAGS, workspace=self._workspace, id=id)
         if text.label == gists.KIND:
             gists.uncover(tx, self._workspace, id)
@@ -162,7 +163,7 @@ class Cleaning:
 
     def _clean(self, thing: Thing, text: _Text) -> bool:
         """One round; whether anything changed."""
-        if thing[0] == "memory" and text.label in SHELVES:
+        if thing[0] == "memory" and text.label in OWN_SHELVES:
             cleaned = [("", "") for _ in text.now]
         else:
             sieve = passages.Sieve(self._lost(text.sources), self._kept(text.sources))

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 #: a long text is found by its best part.
 PIECE = 800
 OVERLAP = 120
+#: Kinds of memories with a shelf of their own, which recall looks at only when it is told to.
+OWN_SHELVES = {"gist": "gists", "era": "eras", "digest": "digests"}
 #: Every shelf there is, in the order in which they are locked.
 SHELVES = ("archive", "digests", "eras", "gists", "logs", "memories", "turns")
 

@@ -19,13 +19,12 @@ from .exchanges import TRUSTS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..records import Exchange, Gist
+    from ..records import Exchange, Gist, Hit
     from ..scope import Scope
     from ..storage.engine import Row, Transaction
     from .gists import Gists
+    from .recall import Recall
 
-#: Kinds with a shelf of their own, which recall looks at only when it is told to.
-SHELVES = {"gist": "gists", "era": "eras", "digest": "digests"}
 MAX_TAGS = 50
 
 _COLUMNS = (
@@ -341,6 +340,19 @@ class Memories:
             self._move(id, "archived")
         return len(rows)
 
+    def recall_gists(self, query: str, k: int = 3, exclude_session: str | None = None) -> list[Hit]:
+        """Sessions that fit a question, by their gists; not the one that asks."""
+        return self._recall().recall(query, k, what=("memories",), kinds=["gist"], exclude_session=exclude_session)
+
+    def recall_eras(self, query: str, k: int = 2) -> list[Hit]:
+        """Months that fit a question, by their digests."""
+        return self._recall().recall(query, k, what=("memories",), kinds=["era"])
+
+    def _recall(self) -> Recall:
+        from .recall import Recall
+
+        return Recall(self._scope, self)
+
     def gist(self, session_id: str) -> Memory | None:
         """The gist of a session, if it has one."""
         return self._gists().current(session_id)
@@ -409,7 +421,7 @@ class Memories:
 
     def _shelve(self, tx: Transaction, id: int, pieces: list[index.Piece], vectors: backlog.Vectors | None) -> None:
         memory = self._read(tx, id)
-        shelf = SHELVES.get(memory.kind, "memories") if memory.status == "active" else "archive"
+        shelf = index.OWN_SHELVES.get(memory.kind, "memories") if memory.status == "active" else "archive"
         entry = index.Entry(
             shelf, "memory", id, memory.kind, memory.session_id, memory.project, None, memory.created_at, pieces
         )

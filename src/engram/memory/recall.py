@@ -35,7 +35,7 @@ from ..tokens import estimate
 from . import dates, lookup, meaning, words
 from .backlog import Backlog
 from .exchanges import ROLES
-from .memories import SHELVES
+from .index import OWN_SHELVES
 from .models import model_of
 from .places import CHUNK, padded
 from .scoring import (
@@ -70,8 +70,16 @@ MODES = ("hybrid", "words", "vectors")
 RERANK = ("auto", "always", "never")
 
 _LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
-_EXCHANGE = "SELECT content, trust FROM exchanges WHERE workspace = :workspace AND id = :id"
-_MEMORY = "SELECT content, trust, importance, expires_at FROM memories WHERE workspace = :workspace AND id = :id"
+_EXCHANGE = """
+SELECT e.content, e.trust, s.type FROM exchanges e
+  LEFT JOIN sessions s ON s.workspace = e.workspace AND s.id = e.session_id
+WHERE e.workspace = :workspace AND e.id = :id
+"""
+_MEMORY = """
+SELECT m.content, m.trust, s.type, m.importance, m.expires_at FROM memories m
+  LEFT JOIN sessions s ON s.workspace = m.workspace AND s.id = m.session_id
+WHERE m.workspace = :workspace AND m.id = :id
+"""
 _CURRENT = (
     "SELECT id FROM memories WHERE workspace = :workspace AND (expires_at IS NULL OR expires_at > :now) AND id IN ("
     + CHUNK
@@ -334,10 +342,10 @@ class Recall:
             return None
         importance = 1.0
         if item.kind == "memory":
-            expires_at = row[3]
+            expires_at = row[4]
             if (expires_at is not None and expires_at <= now) or not self._tagged(tx, item.ref, tags):
                 return None
-            importance += _IMPORTANCE * (row[2] - 0.5)
+            importance += _IMPORTANCE * (row[3] - 0.5)
         elif tags:
             return None
         score = scored.score * importance
@@ -360,6 +368,7 @@ class Recall:
             created_at=item.at,
             age=between(item.at, now),
             trust=row[1],
+            source=row[2],
             neighbours=self._neighbours(tx, item, request.neighbours),
         )
 
@@ -377,16 +386,6 @@ class Recall:
             last=item.turn + n,
         )
         return tuple(Exchange(*row) for row in rows if row[0] != item.ref)
-
-
-def recall_gists(recall: Recall, query: str, k: int = 3, exclude_session: str | None = None) -> list[Hit]:
-    """What sessions were about, as dreaming has put it."""
-    return recall.recall(query, k, what=("memories",), kinds=("gist",), exclude_session=exclude_session)
-
-
-def recall_eras(recall: Recall, query: str, k: int = 2) -> list[Hit]:
-    """What longer times were about, as dreaming has put it."""
-    return recall.recall(query, k, what=("memories",), kinds=("era",))
 
 
 def _expect(value: object, known: tuple[str, ...], what: str) -> None:
@@ -419,8 +418,8 @@ def _shelves(
         shelves += ["turns"] if roles is None or set(roles) - {"log"} else []
         shelves += ["logs"] if roles is not None and "log" in roles else []
     if "memories" in what:
-        shelves += ["memories"] if kinds is None or set(kinds) - SHELVES.keys() else []
-        shelves += sorted(SHELVES[kind] for kind in set(kinds or ()) & SHELVES.keys())
+        shelves += ["memories"] if kinds is None or set(kinds) - OWN_SHELVES.keys() else []
+        shelves += sorted(OWN_SHELVES[kind] for kind in set(kinds or ()) & OWN_SHELVES.keys())
         shelves += ["archive"] if include_archived else []
     return tuple(shelves)
 

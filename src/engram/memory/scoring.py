@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from .dates import Span, day
-from .memories import SHELVES
+from .index import OWN_SHELVES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,7 +83,7 @@ class Wanted(NamedTuple):
     def fits(self, item: Item) -> bool:
         labels = self.roles if item.kind == "exchange" else self.kinds
         # On the archive's shelf lie old gists too, which come only when they are named.
-        hidden = labels is None and item.kind == "memory" and item.label in SHELVES
+        hidden = labels is None and item.kind == "memory" and item.label in OWN_SHELVES
         return (
             item.shelf in self.shelves
             and not hidden

@@ -148,9 +148,18 @@ def logs(ctx: click.Context, session_id: str, limit: int) -> None:
 
 def _table(sessions: list[Session]) -> str:
     return table(
-        ("id", "type", "status", "heartbeat", "project", "summary"),
+        ("id", "name", "type", "status", "heartbeat", "turns", "project", "summary"),
         [
-            (each.id, each.type, _status(each), _time(each.heartbeat_at), each.project or "", one_line(each.summary))
+            (
+                each.id,
+                one_line(each.name, 30),
+                each.type,
+                _status(each),
+                _time(each.heartbeat_at),
+                str(each.turns),
+                each.project or "",
+                one_line(each.summary),
+            )
             for each in sessions
         ],
     )
