@@ -190,6 +190,10 @@ REQUIREMENTS = {
     # Under stress
     "STRESS-1": "Eight processes with 250 mixed writes each: no error, no lost row, no lost block version.",
     "STRESS-2": "After kill -9 of a writer every acknowledged write is there and the file is sound.",
+    # Redaction
+    "REDACT-1": "Secrets in the formats of common providers are replaced by their kind before anything is stored, at every entry.",
+    "REDACT-2": "What only looks like a secret stays: hashes, UUIDs, identifiers, encoded prose, placeholders.",
+    "REDACT-3": "Any text is searched in a time that grows with its length alone.",
     # Structure
     "SHAPE-1": "Imports point one way only.",
     "SHAPE-2": "The public names are pinned.",

@@ -1,7 +1,8 @@
 """The first line of defence: what is wrong with a value is said before anything is written.
 
-Every text that enters the store goes through `text`. NUL ends strings in C, and a lone surrogate cannot be stored as
-UTF-8; both engines would fail on them, each in its own way and half-way through an operation.
+Every text that enters the store goes through `text`, and what somebody said through `content`, which takes secrets
+out. NUL ends strings in C, and a lone surrogate cannot be stored as UTF-8; both engines would fail on them, each in its
+own way and half-way through an operation.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from .errors import InvalidInput
+from .redact import redact
 
 #: The longest text of any kind: long enough for a pasted log, short enough that one row cannot hurt.
 MAX_TEXT = 1_000_000
@@ -42,8 +44,13 @@ def text(value: object, what: str, *, longest: int = MAX_TEXT, empty: bool = Fal
     return value
 
 
-def optional_text(value: object, what: str, *, longest: int = MAX_TEXT, empty: bool = True) -> str | None:
-    return None if value is None else text(value, what, longest=longest, empty=empty)
+def content(value: object, what: str, *, longest: int = MAX_TEXT, empty: bool = False) -> str:
+    """A storable text as it is stored, without its secrets; for whatever a person, an agent or a tool said."""
+    return redact(text(value, what, longest=longest, empty=empty))
+
+
+def optional_content(value: object, what: str, *, longest: int = MAX_TEXT) -> str | None:
+    return None if value is None else content(value, what, longest=longest, empty=True)
 
 
 def name(value: object, what: str) -> str:

@@ -137,7 +137,7 @@ class Leases:
         """
         checks.name(session_id, "session id")
         resource = resources.normalise(resource)
-        checks.optional_text(note, "note", longest=2_000)
+        note = checks.optional_content(note, "note", longest=2_000)
         checks.flag(exclusive, "exclusive")
         if ttl is not None:
             checks.seconds(ttl, "ttl", least=0.001)
@@ -207,7 +207,7 @@ class Leases:
     def break_lease(self, resource: str, by: str, reason: str) -> list[Lease]:
         """Take the resource away from whoever else holds it, and tell both sides in their logs."""
         resource = resources.normalise(resource)
-        checks.text(reason, "reason", longest=2_000)
+        reason = checks.content(reason, "reason", longest=2_000)
         with self._engine.write() as tx:
             tx.lock(sessions.lease_lock(self._workspace))
             now = tx.now()

@@ -53,7 +53,7 @@ class Messages:
         `from_session` None means a person. NoRecipient when nobody would get it.
         """
         checks.text(to, "recipient", longest=4_096)
-        checks.text(text, "message", longest=MAX_MESSAGE)
+        text = checks.content(text, "message", longest=MAX_MESSAGE)
         with self._engine.write() as tx:
             if from_session is not None:
                 sessions.require(tx, self._workspace, from_session)

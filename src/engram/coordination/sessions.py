@@ -154,7 +154,7 @@ class Sessions:
         """
         values = {
             "type": checks.name(session_type, "session type"),
-            "summary": checks.text(summary, "summary", empty=True),
+            "summary": checks.content(summary, "summary", empty=True),
             "name": checks.optional_name(name, "session name"),
             "project": checks.name(project, "project") if project is not None else project_name() or None,
             "external_id": checks.optional_name(external_id, "external id"),
@@ -207,7 +207,7 @@ class Sessions:
     def heartbeat(self, id: str, summary: str | None = None) -> Session:
         """Say that the session is at work, and perhaps on what; brings a completed or abandoned one back."""
         checks.name(id, "session id")
-        checks.optional_text(summary, "summary")
+        summary = checks.optional_content(summary, "summary")
         with self._engine.write() as tx:
             now = tx.now()
             renew_exclusive(tx, self._workspace, id, now)
@@ -220,7 +220,7 @@ class Sessions:
     def log(self, id: str, entry: str) -> LogEntry:
         """Note something done. Keeps an active session alive, and never revives one that has ended."""
         checks.name(id, "session id")
-        checks.text(entry, "log entry")
+        entry = checks.content(entry, "log entry")
         with self._engine.write() as tx:
             now = tx.now()
             renew_exclusive(tx, self._workspace, id, now)
@@ -230,7 +230,7 @@ class Sessions:
     def complete(self, id: str, summary: str | None = None) -> Session:
         """End a session with what it achieved; its leases are free in the same moment."""
         checks.name(id, "session id")
-        checks.optional_text(summary, "summary")
+        summary = checks.optional_content(summary, "summary")
         with self._engine.write() as tx:
             tx.lock(lease_lock(self._workspace))
             now = tx.now()
@@ -428,7 +428,7 @@ def _dump(metadata: Mapping[str, object] | None) -> str:
         text = json.dumps(dict(metadata), allow_nan=False, sort_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"metadata cannot be stored as JSON: {error}.") from error
-    return checks.text(text, "metadata")
+    return checks.content(text, "metadata")
 
 
 def _load(metadata: str) -> dict[str, object]:

@@ -60,7 +60,7 @@ class Blocks:
         self, name: str, content: str = "", max_tokens: int = DEFAULT_TOKENS, *, actor: str | None = None
     ) -> Block:
         """Make a block at version 1. BlockExists when there is one of that name."""
-        _check(name, content, actor)
+        content = _check(name, content, actor)
         checks.whole(max_tokens, "max_tokens", least=1, most=10_000_000)
         with self._engine.write() as tx:
             self._lock(tx, name)
@@ -118,7 +118,9 @@ class Blocks:
     ) -> Block:
         """Replace a passage that occurs exactly once."""
         _check(name, new, actor)
-        if not checks.text(old, "text to replace", empty=True):
+        # As it is stored: a secret in the passage is not there any more.
+        old = checks.content(old, "text to replace", empty=True)
+        if not old:
             raise InvalidInput("The text to replace is empty.")
 
         def replaced(content: str) -> str:
@@ -234,8 +236,8 @@ class Blocks:
         max_tokens: int,
     ) -> Block:
         """Update the block, or make it when there is none (version 0, for `expected_version`)."""
-        _check(name, content, actor)
-        _check_reason(reason)
+        content = _check(name, content, actor)
+        reason = _check_reason(reason)
         with self._engine.write() as tx:
             self._lock(tx, name)
             row = self._row(tx, name)
@@ -254,12 +256,12 @@ class Blocks:
         actor: str | None,
         expected_version: int | None,
     ) -> Block:
-        _check_reason(reason)
+        reason = _check_reason(reason)
         with self._engine.write() as tx:
             self._lock(tx, name)
             row = self._require(tx, name)
             _expect(row, expected_version)
-            content = checks.text(change(_block(row).content), "content", empty=True)
+            content = checks.content(change(_block(row).content), "content", empty=True)
             return self._write(tx, row, content, reason, actor)
 
     def _insert(
@@ -345,14 +347,15 @@ class World:
         return self._blocks.put(WORLD, text, reason, updated_by, expected_version, WORLD_TOKENS)
 
 
-def _check(name: object, content: object, actor: object) -> None:
+def _check(name: object, content: object, actor: object) -> str:
+    """The content as it is stored."""
     checks.name(name, "block name")
-    checks.text(content, "content", empty=True)
     checks.optional_name(actor, "actor")
+    return checks.content(content, "content", empty=True)
 
 
-def _check_reason(reason: object) -> None:
-    checks.text(reason, "reason", longest=2_000, empty=True)
+def _check_reason(reason: object) -> str:
+    return checks.content(reason, "reason", longest=2_000, empty=True)
 
 
 def _expect(row: Row, expected: int | None) -> None:

@@ -193,7 +193,7 @@ class Exchanges:
         if trust is not None and trust not in TRUSTS:
             raise InvalidInput(f"trust is {trust!r}; it must be one of {', '.join(TRUSTS)}.")
         checks.name(session_id, "session id")
-        checks.text(content, "content")
+        content = checks.content(content, "content")
         at = None if created_at is None else checks.moment(created_at, "created_at")
         pieces = None if role == "log" else index.cut(content)
         return Said(session_id, role, content, trust or _TRUST[role], at, pieces)

@@ -176,6 +176,7 @@ class Memories:
             "pinned": int(checks.flag(pinned, "pinned")),
             "expires_at": None if expires_at is None else checks.moment(expires_at, "expires_at"),
         }
+        content = checks.content(content, "content")
         labels = _checked_tags(tags)
         stored = _dump(data)
         checks.optional_name(project, "project")
@@ -218,7 +219,7 @@ class Memories:
 
     def prepare(self, content: str, *, embed: bool = True) -> Prepared:
         """What indexing a content needs, made before a transaction begins; `remember` and `update` take it."""
-        pieces = index.cut(checks.text(content, "content"))
+        pieces = index.cut(checks.content(content, "content"))
         return Prepared(pieces, self._backlog.vectors_of(pieces) if embed else None)
 
     def lock(self, tx: Transaction) -> None:
@@ -249,9 +250,10 @@ class Memories:
         More `sources` are added to those it has; less trusted ones lower its trust.
         """
         checks.whole(id, "memory id", least=1)
-        checks.text(reason, "reason", longest=2_000, empty=True)
+        reason = checks.content(reason, "reason", longest=2_000, empty=True)
         checks.optional_name(actor, "actor")
         labels = None if tags is None else _checked_tags(tags)
+        content = None if content is None else checks.content(content, "content")
         if content is not None and prepared is None:
             prepared = self.prepare(content)
         with self._engine.write() as tx:
@@ -536,7 +538,7 @@ def _dump(data: object) -> str | None:
     import json
 
     try:
-        return checks.text(json.dumps(data, allow_nan=False), "data")
+        return checks.content(json.dumps(data, allow_nan=False), "data")
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"data cannot be stored as JSON: {error}.") from error
 
