@@ -10,12 +10,16 @@ workspace, limits or a local file as the store, but never a server: memories mus
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import checks
 from .address import masked
 from .errors import InvalidInput, InvalidURL
+
+if TYPE_CHECKING:
+    from platformdirs import PlatformDirsABC
 
 PROJECT_FILE = ".engram.toml"
 USER_FILE = "config.toml"
@@ -145,18 +149,31 @@ def normal_url(url: str, data_dir: str) -> str:
 
 
 def default_data_dir() -> str:
-    import platformdirs
-
-    return platformdirs.user_data_dir("engram", appauthor=False)
+    return _user_dir("XDG_DATA_HOME", ".local/share") or _platform().user_data_dir
 
 
 def config_dir(environ: Mapping[str, str] | None = None) -> str:
     chosen = (os.environ if environ is None else environ).get("ENGRAM_CONFIG_DIR")
     if chosen:
         return chosen
+    return _user_dir("XDG_CONFIG_HOME", ".config") or _platform().user_config_dir
+
+
+def _user_dir(variable: str, default: str) -> str | None:
+    """A folder of the XDG specification, on the platforms that follow it.
+
+    By hand, because importing platformdirs takes as long as starting Python does, and a hook would pay it every time.
+    """
+    if sys.platform != "linux" or "ANDROID_DATA" in os.environ:
+        return None
+    base = os.environ.get(variable, "")
+    return os.path.join(base if os.path.isabs(base) else os.path.join(os.path.expanduser("~"), default), "engram")
+
+
+def _platform() -> PlatformDirsABC:
     import platformdirs
 
-    return platformdirs.user_config_dir("engram", appauthor=False)
+    return platformdirs.PlatformDirs("engram", appauthor=False)
 
 
 def find_project_file(folder: str) -> str | None:

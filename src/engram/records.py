@@ -1,10 +1,9 @@
 """What the library returns: plain, immutable records.
 
 They are named tuples because hooks start on every tool call: `dataclasses` alone would cost them more time than
-everything Engram does there. Build them by keyword; read them by name.
+everything Engram does there. Build them by keyword; read them by name. For the same reason annotations are not
+postponed here: `typing` would compile each of them from its text.
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 

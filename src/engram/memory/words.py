@@ -17,6 +17,7 @@ import re
 import threading
 import unicodedata
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
 import Stemmer
@@ -85,12 +86,13 @@ _MARKS: Final = (
 )
 
 _ASCII_TOKEN: Final = re.compile(r"\w+(?:(?:[-./\\@+']|:[:\\]?|://)\w+)*", re.ASCII)
-_TOKEN: Final = re.compile(rf"[\w{_MARKS}]+(?:(?:[-./\\@+']|:[:\\]?|://)[\w{_MARKS}]+)*")
-_ACCENT: Final = re.compile("[\u0300-\u036f]+")
-_STACKED: Final = re.compile(rf"[{_MARKS}\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{{31,}}")
 _LINK: Final = re.compile(r"[-./\\:@+'_]+")
-_RUNS: Final = re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
-_UNSPACED_CHAR: Final = re.compile(rf"[{_UNSPACED}]")
+# These only meet text that is not ASCII, and compiling them takes as long as starting Python does: on first use.
+_TOKEN: Final = rf"[\w{_MARKS}]+(?:(?:[-./\\@+']|:[:\\]?|://)[\w{_MARKS}]+)*"
+_ACCENT: Final = "[\u0300-\u036f]+"
+_STACKED: Final = rf"[{_MARKS}\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{{31,}}"
+_RUNS: Final = rf"[{_UNSPACED}]+|[^{_UNSPACED}]+"
+_UNSPACED_CHAR: Final = rf"[{_UNSPACED}]"
 # fooBar → foo Bar · HTTPServer → HTTP Server · sha256 stays
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -102,12 +104,12 @@ _KNOWN_MAX: Final = 50_000
 
 def tokens(text: str) -> list[str]:
     """The words of a text as they are written, compounds whole."""
-    return _ASCII_TOKEN.findall(text) if text.isascii() else _TOKEN.findall(_fold(text))
+    return _ASCII_TOKEN.findall(text) if text.isascii() else _compiled(_TOKEN).findall(_fold(text))
 
 
 def places(text: str) -> Iterator[tuple[int, int]]:
     """Where the words of a text stand in it, compounds whole."""
-    for word in (_ASCII_TOKEN if text.isascii() else _TOKEN).finditer(text):
+    for word in (_ASCII_TOKEN if text.isascii() else _compiled(_TOKEN)).finditer(text):
         yield word.span()
 
 
@@ -123,9 +125,9 @@ def terms(text: str) -> list[str]:
 def _fold(text: str) -> str:
     """One spelling for what looks the same: compatibility forms, Latin accents, apostrophes."""
     # Nobody stacks so many marks on a letter, and sorting them takes time that grows with their square.
-    text = _STACKED.sub(lambda marks: marks[0][:30], text)
+    text = _compiled(_STACKED).sub(lambda marks: marks[0][:30], text)
     text = unicodedata.normalize("NFKD", text.replace("\u2019", "'").replace("\u02bc", "'"))
-    return unicodedata.normalize("NFC", _ACCENT.sub("", text))
+    return unicodedata.normalize("NFC", _compiled(_ACCENT).sub("", text))
 
 
 def _learn(token: str) -> tuple[str, ...]:
@@ -148,7 +150,7 @@ def _token_terms(token: str) -> list[str]:
     if parts == [token]:
         return _word(token)
     found = [term for part in parts for term in _word(part)]
-    if len(parts) > 1 and len(lower) <= MAX_TERM and not _UNSPACED_CHAR.search(lower):
+    if len(parts) > 1 and len(lower) <= MAX_TERM and not _has_unspaced(lower):
         found.append(lower.strip("_"))
     return found
 
@@ -162,14 +164,23 @@ def _parts(piece: str) -> list[str]:
 
 def _word(word: str) -> list[str]:
     """The terms of one word: none for a stop word, pairs of characters where words are not spaced, else its stem."""
-    if not word.isascii() and _UNSPACED_CHAR.search(word):
-        runs = _RUNS.findall(word)
-        return [term for run in runs for term in (_pairs(run) if _UNSPACED_CHAR.match(run) else _word(run))]
+    if _has_unspaced(word):
+        runs = _compiled(_RUNS).findall(word)
+        return [term for run in runs for term in (_pairs(run) if _has_unspaced(run) else _word(run))]
     word = word.lower()
     if word in STOP_WORDS:
         return []
     with _stemming:
         return [_stemmer.stemWord(_IRREGULAR.get(word, word)[:MAX_TERM])]
+
+
+def _has_unspaced(word: str) -> bool:
+    return not word.isascii() and _compiled(_UNSPACED_CHAR).search(word) is not None
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
 
 
 def _pairs(run: str) -> list[str]:
