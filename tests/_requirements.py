@@ -190,6 +190,19 @@ REQUIREMENTS = {
     # Under stress
     "STRESS-1": "Eight processes with 250 mixed writes each: no error, no lost row, no lost block version.",
     "STRESS-2": "After kill -9 of a writer every acknowledged write is there and the file is sound.",
+    # Hooks
+    "HOOK-1": "A session's start registers or resumes it under the harness's own id and injects the report, again after a compaction.",
+    "HOOK-2": "A prompt is recorded, and what fits it is recalled within 400 tokens, framed as data; nothing when nothing is relevant.",
+    "HOOK-3": "Before a file is written: denied if another holds it exclusively, a warning if as advisory, and claimed for two hours.",
+    "HOOK-4": "After a tool: a sign of life, one capped line in the log, and unread messages.",
+    "HOOK-5": "A stop records the last message once; a compaction is noted; the end completes the session with a summary.",
+    "HOOK-6": "Subagents are child sessions with leases of their own.",
+    "HOOK-7": "What Engram injected and what is private is never recorded.",
+    "HOOK-8": "A hook fails open with one line in a bounded log of its owner's; repeated failures and a newer store are told once.",
+    "HOOK-9": "A hook ends within its limit, whatever it waits for.",
+    "HOOK-10": "A hook imports nothing it does not need.",
+    "HOOK-11": "Malformed, huge, truncated and hostile payloads end with 0, without a traceback and without half a row.",
+    "HOOK-12": "Each harness's events are understood and answered in its own form.",
     # Redaction
     "REDACT-1": "Secrets in the formats of common providers are replaced by their kind before anything is stored, at every entry.",
     "REDACT-2": "What only looks like a secret stays: hashes, UUIDs, identifiers, encoded prose, placeholders.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import platformdirs
 import pytest
 
 from engram import Config, Engram, InvalidInput, InvalidURL
-from engram.config import SETTINGS, duration, find_project_file, load
+from engram.config import SETTINGS, config_dir, default_data_dir, duration, find_project_file, load
 
 Load = Callable[..., Config]
 
@@ -32,6 +33,7 @@ VALUES: dict[str, dict[str, tuple[Any, object]]] = {
     },
     "lease_ttl": {"argument": ("1m", 60.0), "environment": ("2", 2.0), "project": (3, 3.0), "user": (4, 4.0)},
     "busy_timeout": {"argument": (1, 1.0), "environment": ("0.5", 0.5), "project": ("3s", 3.0), "user": (4, 4.0)},
+    "lock_policy": {layer: ("warn", "warn") for layer in LAYERS[:4]},
     "synchronous": {layer: ("full", "full") for layer in LAYERS[:4]},
 }
 DEFAULTS: dict[str, object] = {
@@ -40,6 +42,7 @@ DEFAULTS: dict[str, object] = {
     "abandon_after": 24 * 3_600.0,
     "lease_ttl": 15 * 60.0,
     "busy_timeout": 30.0,
+    "lock_policy": "deny",
     "synchronous": "normal",
 }
 
@@ -250,6 +253,7 @@ def test_a_file_that_makes_no_sense_is_an_error_that_names_it(
         ("workspace", "../up"),
         ("stale_after", "soon"),
         ("synchronous", "OFF"),
+        ("lock_policy", "never"),
         ("lease_ttl", "-1"),
         ("url", "ftp://x/y"),
     ],
@@ -347,3 +351,18 @@ def test_a_models_address_that_makes_no_sense_is_refused_without_quoting_it(reso
     with pytest.raises(InvalidInput, match=r"llm_base_url .*must be an http or https address") as refused:
         resolve({"ENGRAM_LLM_BASE_URL": address})
     assert "sk-secret" not in str(refused.value)
+
+
+@pytest.mark.requirement("CONFIG-1")
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere platformdirs itself is asked")
+@pytest.mark.parametrize("given", [None, "", "relative/place", "/srv/shared", "/srv/with blank/"])
+def test_the_folders_worked_out_by_hand_are_those_of_platformdirs(
+    given: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ENGRAM_CONFIG_DIR")
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+        if given is not None:
+            monkeypatch.setenv(name, given)
+    assert default_data_dir() == platformdirs.user_data_dir("engram", appauthor=False)
+    assert config_dir() == platformdirs.user_config_dir("engram", appauthor=False)

@@ -45,6 +45,7 @@ SETTINGS = (
     Setting("abandon_after", 86_400.0, "a session silent for this long is abandoned, its leases freed"),
     Setting("lease_ttl", 900.0, "how long an exclusive lease lives without being renewed"),
     Setting("busy_timeout", 30.0, "how long a write waits for other writers"),
+    Setting("lock_policy", "deny", "a hook on a file held by another: deny, warn, or off (look and claim nothing)"),
     Setting("embedder", "static", "what finds meaning: static, minilm, openai, openai:MODEL, or none (words only)"),
     Setting("llm", "extractive", "who thinks while dreaming: extractive, openai[:MODEL], anthropic[:MODEL] or agent"),
     Setting("llm_base_url", "", "the model's server, such as http://localhost:11434/v1; empty: the provider's own"),
@@ -55,6 +56,9 @@ SETTINGS = (
     Setting("dream_day_tokens", 2_000_000, "how many tokens a day's dreaming may take"),
     Setting("synchronous", "normal", "normal: survives a killed process; full: a power cut too (SQLite)"),
 )
+
+#: Settings with a few possible values.
+_CHOICES = {"lock_policy": ("off", "warn", "deny"), "synchronous": ("normal", "full")}
 
 #: Settings that say where the store is, which a project's file may not point at a server.
 _PLACES = frozenset({"url", "data_dir"})
@@ -71,6 +75,7 @@ class Config(NamedTuple):
     abandon_after: float
     lease_ttl: float
     busy_timeout: float
+    lock_policy: str
     embedder: str
     llm: str
     llm_base_url: str
@@ -117,6 +122,7 @@ def load(*, folder: str | None = None, environ: Mapping[str, str] | None = None,
         abandon_after=float(values["abandon_after"]),
         lease_ttl=float(values["lease_ttl"]),
         busy_timeout=float(values["busy_timeout"]),
+        lock_policy=str(values["lock_policy"]),
         embedder=str(values["embedder"]),
         llm=str(values["llm"]),
         llm_base_url=str(values["llm_base_url"]),
@@ -291,6 +297,7 @@ def _value(setting: Setting, layer: Layer | None) -> str | float:
     ):
         # The value is not quoted: what is wrong with it may be that somebody put a key there.
         raise InvalidInput(f"{what} must be an http or https address without a query, like http://localhost:11434/v1.")
-    if setting.name == "synchronous" and value not in ("normal", "full"):
-        raise InvalidInput(f"{what} is {value!r}; it must be normal or full.")
+    choices = _CHOICES.get(setting.name)
+    if choices and value not in choices:
+        raise InvalidInput(f"{what} is {value!r}; it must be {', '.join(choices[:-1])} or {choices[-1]}.")
     return checks.text(value, what, longest=4096)

@@ -118,6 +118,9 @@ class Leases:
         self._workspace = scope.workspace
         self._config = scope.config
 
+    #: A file's name as a resource, whatever characters it has; for callers that know they have one.
+    escape = staticmethod(resources.escape)
+
     def claim(
         self,
         session_id: str,

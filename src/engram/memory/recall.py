@@ -237,7 +237,7 @@ class Recall:
                 if not unknown:
                     if texts:
                         ranked = _ranked(request, now, candidates, _closer(now, ranked, texts, tokens))
-                    return self._hits(tx, ranked, request)
+                    return self._hits(tx, now.asked, ranked, request)
             attempts -= 1
             compare = _tokens_of(question.model)
             try:
@@ -319,7 +319,7 @@ class Recall:
             if (not wanted.tags if kind == "exchange" else ref in current and self._tagged(tx, ref, wanted.tags))
         }
 
-    def _hits(self, tx: Transaction, ranked: list[Scored], request: _Request) -> list[Hit]:
+    def _hits(self, tx: Transaction, asked: Query, ranked: list[Scored], request: _Request) -> list[Hit]:
         now = tx.now()
         hits: list[Hit] = []
         seen: set[tuple[str, int]] = set()
@@ -329,13 +329,13 @@ class Recall:
             if key in seen or len(hits) >= request.k + 10:
                 continue
             seen.add(key)
-            hit = self._hit(tx, scored, request, now)
+            hit = self._hit(tx, asked, scored, request, now)
             if hit is not None:
                 hits.append(hit)
         hits.sort(key=lambda hit: -hit.score)
         return hits[: request.k]
 
-    def _hit(self, tx: Transaction, scored: Scored, request: _Request, now: str) -> Hit | None:
+    def _hit(self, tx: Transaction, asked: Query, scored: Scored, request: _Request, now: str) -> Hit | None:
         item, tags = scored.item, request.wanted.tags
         row = self._row(tx, item)
         if row is None:
@@ -349,15 +349,18 @@ class Recall:
         elif tags:
             return None
         score = scored.score * importance
+        share, telling = asked.met(scored.found)
         return Hit(
             text=_piece(row[0], item.piece),
             score=round(score / (1 + score), 6),
             why={
                 "words": round(scored.words, 4),
+                "share": round(share, 4),
+                "telling": round(telling, 4),
                 "meaning": round(scored.meaning, 4),
                 "tokens": round(scored.tokens, 4),
                 "preference": round(scored.preference * importance, 4),
-                "matched": list(scored.matched),
+                "matched": sorted(scored.found),
                 "dates": [span.phrase for span in request.preferences.spans],
             },
             exchange_id=item.ref if item.kind == "exchange" else None,
@@ -469,7 +472,8 @@ def _meaning(
     from .vectors import closest
 
     # With filters the closest may all be of the wrong kind, so more of them are looked at.
-    most = CANDIDATES * (20 if wanted.filtered or wanted.kinds or wanted.roles or wanted.tags else 4)
+    narrowed = wanted.filtered or wanted.exclude_session or wanted.kinds or wanted.roles or wanted.tags
+    most = CANDIDATES * (20 if narrowed else 4)
     return closest(tx, workspace, embedder.name, vector, wanted.shelves, asked.items, most)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import log
 from typing import TYPE_CHECKING, NamedTuple
 
 from .dates import Span, day
@@ -78,7 +79,8 @@ class Wanted(NamedTuple):
 
     @property
     def filtered(self) -> bool:
-        return any((self.session_id, self.exclude_session, self.project, self.since, self.until))
+        """Whether most of what there is may be unwanted. One excluded session is little, and left out afterwards."""
+        return any((self.session_id, self.project, self.since, self.until))
 
     def fits(self, item: Item) -> bool:
         labels = self.roles if item.kind == "exchange" else self.kinds
@@ -115,6 +117,23 @@ class Query(NamedTuple):
     def ideal(self) -> float:
         return sum(self.weights.values())
 
+    def rarity(self, term: str) -> float:
+        """About 1 for a word that a single item has, less the more have it.
+
+        Counted as if there were a hundred more items: of the words in a small store nobody can say how rare they are.
+        """
+        items, found = self.items + 100, self.found.get(term, 0)
+        return log(1 + (items - found + 0.5) / (found + 0.5)) / log(1 + (items - 0.5) / 1.5)
+
+    def met(self, found: dict[str, float]) -> tuple[float, float]:
+        """How much of the question an item's words are, each by its rarity, and how many rare words they are worth.
+
+        The latter by squares, so that several common words do not add up to a rare one.
+        """
+        told = [value / self.weights[term] * self.rarity(term) for term, value in found.items()]
+        whole = sum(map(self.rarity, self.weights))
+        return sum(told) / whole if whole else 0.0, sum(value * value for value in told)
+
 
 class Preferences(NamedTuple):
     """What tips the balance between items that fit about equally well."""
@@ -144,7 +163,8 @@ class Scored(NamedTuple):
     meaning: float
     tokens: float
     preference: float
-    matched: tuple[str, ...]
+    #: What each word of the question is worth in it.
+    found: dict[str, float]
 
 
 def matches(items: dict[int, Item], occurrences: dict[int, dict[str, float]]) -> dict[int, dict[str, float]]:
@@ -208,7 +228,7 @@ def combine(
                     meaning.get(id, 0.0),
                     closer.get(id, 0.0),
                     preference,
-                    tuple(sorted(matches[id])),
+                    matches[id],
                 )
             )
     # Rounded, so that the last bits of a sum cannot decide; ties go to the earlier one.

@@ -51,8 +51,6 @@ class Applied(NamedTuple):
 @functools.cache
 def shipped(engine: str, folder: str = _FOLDER) -> tuple[Migration, ...]:
     """The migrations that come with this version, in order."""
-    import hashlib
-
     found = []
     directory = os.path.join(folder, engine)
     for file in sorted(os.listdir(directory)):
@@ -63,8 +61,17 @@ def shipped(engine: str, folder: str = _FOLDER) -> tuple[Migration, ...]:
         for line in sql.splitlines()[:10]:
             if line.startswith(_WORKS_WITH):
                 works_with = int(line.removeprefix(_WORKS_WITH))
-        found.append(Migration(int(number), name, sql, hashlib.sha256(sql.encode()).hexdigest(), works_with))
+        found.append(Migration(int(number), name, sql, _hash(sql), works_with))
     return tuple(found)
+
+
+def _hash(text: str) -> str:
+    # From the module behind hashlib, where Python has it: hashlib loads OpenSSL, and every hook would wait for that.
+    try:
+        from _sha256 import sha256  # type: ignore[import-not-found]
+    except ImportError:
+        from hashlib import sha256
+    return str(sha256(text.encode()).hexdigest())
 
 
 def pending(applied: Sequence[Applied], known: Sequence[Migration], store: str) -> list[Migration]:

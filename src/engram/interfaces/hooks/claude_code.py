@@ -1,0 +1,69 @@
+"""Claude Code's events, payloads and answers; docs/harnesses.md has the facts."""
+
+from __future__ import annotations
+
+from . import events
+from .events import Answer, Event, Payload
+
+EVENTS = {
+    "SessionStart": events.START,
+    "UserPromptSubmit": events.PROMPT,
+    "PreToolUse": events.BEFORE_TOOL,
+    "PostToolUse": events.AFTER_TOOL,
+    "PostToolUseFailure": events.AFTER_TOOL,
+    "Stop": events.STOP,
+    "PreCompact": events.COMPACT,
+    "SubagentStart": events.SUBAGENT_START,
+    "SubagentStop": events.SUBAGENT_STOP,
+    "SessionEnd": events.END,
+}
+WRITING_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
+#: The others' answers are not read.
+TAKES_CONTEXT = frozenset(
+    {"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "SubagentStart"}
+)
+
+
+def read(payload: Payload) -> Event | None:
+    return read_as(payload, EVENTS, WRITING_TOOLS, TAKES_CONTEXT)
+
+
+def read_as(payload: Payload, kinds: dict[str, str], writing: frozenset[str], context: frozenset[str]) -> Event | None:
+    """An event in the form that Claude Code began and others took over."""
+    name = events.name(payload, "hook_event_name") or ""
+    kind, session = kinds.get(name), events.name(payload, "session_id")
+    if kind is None or session is None:
+        return None
+    given = events.inner(payload, "tool_input")
+    tool = events.name(payload, "tool_name") or ""
+    paths = events.written_paths(given) if tool in writing else ()
+    return Event(
+        kind=kind,
+        name=name,
+        session=session,
+        agent=events.name(payload, "agent_id"),
+        agent_type=events.name(payload, "agent_type"),
+        folder=events.text(payload, "cwd", longest=4_096) or None,
+        text=events.text(payload, "prompt" if kind == events.PROMPT else "last_assistant_message"),
+        transcript=events.text(payload, "agent_transcript_path", "transcript_path", longest=4_096) or None,
+        tool=tool,
+        paths=paths,
+        target=events.tool_target(given, paths),
+        failed=name.endswith("Failure") or bool(events.inner(payload, "tool_response").get("is_error")),
+        reason=events.name(payload, "source", "trigger", "reason") or "",
+        takes_context=name in context,
+    )
+
+
+def answer(event: Event, given: Answer) -> dict[str, object] | None:
+    if given.denied:
+        return {
+            "hookSpecificOutput": {
+                "hookEventName": event.name,
+                "permissionDecision": "deny",
+                "permissionDecisionReason": given.denied,
+            }
+        }
+    if given.context and event.takes_context:
+        return {"hookSpecificOutput": {"hookEventName": event.name, "additionalContext": given.context}}
+    return None

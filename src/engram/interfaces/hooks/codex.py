@@ -1,0 +1,29 @@
+"""Codex's events: in Claude Code's form, with its own tools; docs/harnesses.md has the facts."""
+
+from __future__ import annotations
+
+from . import claude_code, events
+from .events import Answer, Event, Payload
+
+EVENTS = {
+    "SessionStart": events.START,
+    "UserPromptSubmit": events.PROMPT,
+    "PreToolUse": events.BEFORE_TOOL,
+    "PostToolUse": events.AFTER_TOOL,
+    "Stop": events.STOP,
+    "PreCompact": events.COMPACT,
+    "SubagentStart": events.SUBAGENT_START,
+    "SubagentStop": events.SUBAGENT_STOP,
+    "SessionEnd": events.END,
+}
+#: A patch may also come as a command of the shell; of a command without one no path is read.
+WRITING_TOOLS = frozenset({"apply_patch", "Edit", "Write", "Bash", "shell", "exec_command"})
+TAKES_CONTEXT = frozenset({"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "SubagentStart"})
+
+
+def read(payload: Payload) -> Event | None:
+    return claude_code.read_as(payload, EVENTS, WRITING_TOOLS, TAKES_CONTEXT)
+
+
+def answer(event: Event, given: Answer) -> dict[str, object] | None:
+    return claude_code.answer(event, given)

@@ -1,0 +1,76 @@
+"""Cursor's events, payloads and answers; docs/harnesses.md has the facts.
+
+Only a session's start and the end of a tool take context. So a prompt is recorded and nothing is recalled for it, and a
+warning about a file comes after the tool instead of before it.
+"""
+
+from __future__ import annotations
+
+from . import events
+from .events import Answer, Event, Payload
+
+EVENTS = {
+    "sessionStart": events.START,
+    "beforeSubmitPrompt": events.PROMPT,
+    "preToolUse": events.BEFORE_TOOL,
+    "postToolUse": events.AFTER_TOOL,
+    "postToolUseFailure": events.AFTER_TOOL,
+    "afterAgentResponse": events.STOP,
+    "stop": events.STOP,
+    "preCompact": events.COMPACT,
+    "subagentStart": events.SUBAGENT_START,
+    "subagentStop": events.SUBAGENT_STOP,
+    "sessionEnd": events.END,
+}
+WRITING_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "StrReplace", "Delete", "EditNotebook"})
+TAKES_CONTEXT = frozenset({"sessionStart", "postToolUse"})
+
+
+def read(payload: Payload) -> Event | None:
+    name = events.name(payload, "hook_event_name") or ""
+    kind = EVENTS.get(name)
+    session = events.name(payload, "parent_conversation_id", "conversation_id", "session_id")
+    if kind is None or session is None:
+        return None
+    given = events.inner(payload, "tool_input")
+    tool = events.name(payload, "tool_name") or ""
+    paths = events.written_paths(given) if tool in WRITING_TOOLS else ()
+    # In the command-line client the folder is an empty text; the first root is where it works.
+    roots = events.texts(payload, "workspace_roots", most=1)
+    said = {events.PROMPT: "prompt", events.STOP: "text", events.SUBAGENT_STOP: "summary"}
+    return Event(
+        kind=kind,
+        name=name,
+        session=session,
+        agent=_agent(payload, kind),
+        agent_type=events.name(payload, "subagent_type"),
+        folder=events.text(payload, "cwd", longest=4_096) or (roots[0] if roots else None),
+        text=events.text(payload, said[kind]) if kind in said else "",
+        transcript=events.text(payload, "agent_transcript_path", "transcript_path", longest=4_096) or None,
+        tool=tool,
+        paths=paths,
+        target=events.tool_target(given, paths),
+        failed=name == "postToolUseFailure",
+        reason=events.name(payload, "task", "trigger", "reason", "status") or "",
+        takes_context=name in TAKES_CONTEXT,
+        warn_late=True,
+    )
+
+
+def _agent(payload: Payload, kind: str) -> str | None:
+    """A subagent's id; its end names only its task, which is then what the two have in common."""
+    if kind not in (events.SUBAGENT_START, events.SUBAGENT_STOP):
+        return None
+    return events.name(payload, "task") or events.name(payload, "subagent_id", "subagent_type")
+
+
+def answer(event: Event, given: Answer) -> dict[str, object] | None:
+    if event.kind == events.PROMPT:
+        return {"continue": True}
+    if event.kind in (events.BEFORE_TOOL, events.SUBAGENT_START):
+        if given.denied:
+            return {"permission": "deny", "user_message": given.denied, "agent_message": given.denied}
+        return {"permission": "allow"}
+    if given.context and event.takes_context:
+        return {"additional_context": given.context}
+    return {}
