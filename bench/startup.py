@@ -1,4 +1,6 @@
-"""What it costs to start: `engram sitrep` as a fresh process, against Python with the libraries it cannot do without.
+"""What it costs to start: `engram sitrep` and every hook as fresh processes, against Python itself.
+
+**Commands.** `engram sitrep` stands against Python with the libraries it cannot do without.
 
 Agents and their hooks run `engram` again and again, so each run's start is what its users wait for. The measure is a
 Python that does nothing but `import click, apsw, dataclasses, platformdirs, logging, tomllib`: the command line, the
@@ -10,23 +12,33 @@ Fair because both sides run the same interpreter in the same folder and environm
 start to exit, with compiled bytecode on both sides: Engram's is compiled first, as an installer does it, and variables
 that change how Python starts (`PYTHON…`, such as PYTHONDONTWRITEBYTECODE) are taken out of the environment. The store
 is a small one in a folder of its own, as a person's usually is.
+
+**Hooks.** `engram-hook claude-code`, once for each event of a session, stands against `python -c pass`: a harness waits
+for every one of them. All events but the prompt run on the small store, and find it where a person's is, without a
+variable that says so; the prompt, which recalls, runs on one with 100,000 turns (`--turns`) in which half of its words
+are common. Beside the clock's time stands the processor's, which other work on the machine does not lengthen.
 """
 
 from __future__ import annotations
 
 import compileall
+import json
 import os
+import random
+import resource
 import subprocess
 import sys
 import sysconfig
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import engram
 from engram import Engram
+from engram.config import load
 
 if TYPE_CHECKING:
     from bench import _measure as measure
@@ -53,6 +65,91 @@ def commands() -> dict[str, list[str]]:
         LOG: [program, "session", "log", "one more step done"],
         NOTHING: [sys.executable, "-c", "pass"],
     }
+
+
+def hook_events(project: str) -> dict[str, dict[str, object]]:
+    """One event of each kind, in the order of a session, by the name it is shown under."""
+    tool: dict[str, object] = {"tool_name": "Edit", "tool_input": {"file_path": f"{project}/src/router.py"}}
+    child: dict[str, object] = {"agent_id": "a1", "agent_type": "Explore"}
+    named: dict[str, tuple[str, dict[str, object]]] = {
+        "start": ("SessionStart", {"source": "startup"}),
+        "before tool": ("PreToolUse", tool),
+        "after tool": ("PostToolUse", {**tool, "tool_response": {"ok": True}}),
+        "subagent start": ("SubagentStart", child),
+        "subagent stop": ("SubagentStop", {**child, "last_assistant_message": "Found it in three places."}),
+        "before compaction": ("PreCompact", {"trigger": "auto"}),
+        "stop": ("Stop", {"last_assistant_message": "The router is ported; all tests pass."}),
+        "end": ("SessionEnd", {"reason": "other"}),
+    }
+    base = {"session_id": "bench", "cwd": project, "transcript_path": "/nowhere"}
+    return {name: {**base, "hook_event_name": event, **fields} for name, (event, fields) in named.items()}
+
+
+class Spent(NamedTuple):
+    """Seconds of a process: the processor's, and the clock's."""
+
+    processor: float
+    clock: float
+
+
+def run_hook(event: dict[str, object] | None, environment: dict[str, str]) -> Spent:
+    """One event as its own process; None: a Python that does nothing."""
+    program = os.path.join(sysconfig.get_path("scripts"), "engram-hook")
+    command = [program, "claude-code"] if event is not None else [sys.executable, "-c", "pass"]
+    payload = json.dumps(event).encode()
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), perf_counter()
+    subprocess.run(command, input=payload, env=environment, stdout=subprocess.DEVNULL, check=True)
+    after, ended = resource.getrusage(resource.RUSAGE_CHILDREN), perf_counter()
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Spent(used, ended - begun)
+
+
+def fill_turns(path: str, count: int) -> str:
+    """A store of that many turns; a prompt of words from one of them."""
+    noise = random.Random(20261116)
+    vocabulary = ["".join(noise.choices("bcdfghjklmnprstv", k=5)) for _ in range(20_000)]
+    weights = list(accumulate(1 / (rank + 10) for rank in range(len(vocabulary))))
+    with Engram(settings=load(url=path, embedder="none")) as eng:
+        sessions = [eng.sessions.register("codex", "Earlier work") for _ in range(50)]
+        turns = [" ".join(noise.choices(vocabulary, cum_weights=weights, k=18)) for _ in range(count)]
+        said = (
+            {"session_id": sessions[place % 50], "role": "user", "content": turn} for place, turn in enumerate(turns)
+        )
+        eng.exchanges.add_many(said, embed=False)
+    return f"What did we say about {' '.join(turns[count // 2].split()[:8])}?"
+
+
+def hooks(report: measure.Report, rounds: int, turns: int) -> None:
+    """Every event against a Python that does nothing."""
+    folder, project = os.environ["ENGRAM_DATA_DIR"], os.getcwd()
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "ENGRAM", "XDG_"))
+    }
+    environment["HOME"] = os.path.join(folder, "home")
+    large = os.path.join(folder, "large.db")
+    prompt: dict[str, object] = {"session_id": "bench", "cwd": project, "hook_event_name": "UserPromptSubmit"}
+    prompt["prompt"] = fill_turns(large, turns)
+    many = f"prompt, {turns:,} turns"
+    sides = {NOTHING: partial(run_hook, None, environment)}
+    sides |= {name: partial(run_hook, event, environment) for name, event in hook_events(project).items()}
+    sides[many] = partial(run_hook, prompt, {**environment, "ENGRAM_URL": large})
+    spent: dict[str, list[Spent]] = {name: [] for name in sides}
+    for _ in range(rounds + 1):
+        # In the order of a session, and nothing before every event: a ratio is of two processes next to each other.
+        for name, side in sides.items():
+            spent[name].append(side())
+    log = os.path.join(environment["HOME"], ".local/share/engram/hook.log")
+    if os.path.exists(log):
+        raise AssertionError(Path(log).read_text())
+    processor = {name: [each.processor for each in found[1:]] for name, found in spent.items()}
+    clock = {name: [each.clock for each in found[1:]] for name, found in spent.items()}
+    rows = [(name, median(processor[name]) * 1e3, median(clock[name]) * 1e3) for name in sides]
+    report.table("engram-hook, ms", ("", "processor", "clock"), rows)
+    for name in sides:
+        if name != NOTHING:
+            limit = 8 if name == many else 5
+            report.compare(f"hook: {name} / pass", clock[name], clock[NOTHING], "at most", limit)
+            report.compare(f"hook: {name} / pass, processor", processor[name], processor[NOTHING])
 
 
 def fill() -> str:
@@ -82,7 +179,9 @@ def expect_report(command: list[str], environment: dict[str, str]) -> None:
 
 
 def main() -> None:
-    chosen = measure.options(__doc__).parse_args()
+    parser = measure.options(__doc__)
+    parser.add_argument("--turns", type=int, help="how many turns the prompt's store has")
+    chosen = parser.parse_args()
     rounds = 7 if chosen.quick else 41
     source = Path(engram.__file__).parent
     if not compileall.compile_dir(source, quiet=1):
@@ -94,7 +193,8 @@ def main() -> None:
         measure.alternate(sides, 1)  # once for the disk's cache
         expect_report(commands()[SITREP], environment)
         results = measure.alternate(sides, rounds)
-    report = measure.Report("Start")
+        report = measure.Report("Start")
+        hooks(report, rounds, chosen.turns or (2_000 if chosen.quick else 100_000))
     report.notes.append(f"{rounds} rounds by turns; bytecode compiled before; the imports: {IMPORTS}")
     report.table(
         "a process, ms", ("", "median", "fastest"), [(n, median(t) * 1e3, min(t) * 1e3) for n, t in results.items()]

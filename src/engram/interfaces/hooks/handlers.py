@@ -1,7 +1,9 @@
 """What each event does, over the facade alone.
 
-What an event writes is one transaction: it happened, or it did not. Nothing here loads a model: what is written is
-found by its words at once, and whoever may load one gives it its meaning later.
+What belongs together is one transaction: it happened, or it did not. A session is made or resumed before that, in one
+of its own: claims are locked before sessions everywhere, and the other way round two hooks could wait for each other.
+Nothing here loads a model: what is written is found by its words at once, and whoever may load one gives it its
+meaning later.
 """
 
 from __future__ import annotations
@@ -57,9 +59,7 @@ class _Happened:
         self.session = eng.sessions.find(_external_id(event), harness)
 
     def start(self) -> Answer:
-        with self.eng.write():
-            session = self._begin()
-        return Answer(self._report(session))
+        return Answer(self._report(self._begin()))
 
     def prompt(self) -> Answer:
         said = clean(self.event.text)
@@ -67,8 +67,8 @@ class _Happened:
             return Answer()
         # Before it is recorded, so that the prompt's own words do not make themselves common.
         recalled = self._recalled(said) if self.event.takes_context else ""
+        session = self._at_work()
         with self.eng.write():
-            session = self._at_work()
             if not session.summary:
                 self.eng.sessions.heartbeat(session.id, one_line(said, SUMMARY_LENGTH))
             self.eng.exchanges.add(session.id, "user", said, embed=False)
@@ -78,8 +78,8 @@ class _Happened:
         policy = self.eng.settings.lock_policy
         if not self.event.paths or policy == "off":
             return Answer()
+        session = self._at_work()
         with self.eng.write():
-            session = self._at_work()
             others = self._others(session)
             barred = [holder for holder in others if holder.exclusive]
             if barred and policy == "deny":
@@ -90,10 +90,10 @@ class _Happened:
         return Answer(_warning(others))
 
     def after_tool(self) -> Answer:
+        session = self.session or self._begin()
         with self.eng.write():
-            session = self.session or self._begin()
             if session.status == "abandoned":
-                session = self.eng.sessions.heartbeat(session.id)
+                self.eng.sessions.heartbeat(session.id)
             self.eng.sessions.log(session.id, _log_line(self.event))
             unread = self.eng.messages.inbox(session.id) if self.event.takes_context else []
             late = self.event.warn_late and self.eng.settings.lock_policy != "off"
@@ -103,46 +103,40 @@ class _Happened:
     def stop(self) -> Answer:
         said = self._said()
         if said:
-            with self.eng.write():
-                self._record(self.session or self._begin(), said)
+            self._record(self.session or self._begin(), said)
         return Answer()
 
     def compact(self) -> Answer:
         how = f" ({one_line(self.event.reason, 40)})" if self.event.reason else ""
-        with self.eng.write():
-            session = self._begin({DUE: True})
-            self.eng.sessions.log(session.id, f"The context is being compacted{how}")
+        session = self._begin({DUE: True})
+        self.eng.sessions.log(session.id, f"The context is being compacted{how}")
         return Answer()
 
     def subagent_start(self) -> Answer:
-        with self.eng.write():
-            self._begin()
+        self._begin()
         return Answer()
 
     def subagent_stop(self) -> Answer:
         if self.session is None or self.session.status == "completed":
             return Answer()
         said = self._said()
-        with self.eng.write():
-            if said:
-                self._record(self.session, said)
-            self._complete(self.session)
+        if said:
+            self._record(self.session, said)
+        self._complete(self.session)
         return Answer()
 
     def end(self) -> Answer:
         session = self.session
         if session is None or session.status == "completed":
             return Answer()
+        children = [other for other in self.eng.sessions.active() if other.parent_id == session.id]
         with self.eng.write():
-            for child in [other for other in self.eng.sessions.active() if other.parent_id == session.id]:
-                self._complete(child)
-            self._complete(session)
+            for ending in sorted([session, *children], key=lambda each: each.id):
+                self._complete(ending)
         return Answer()
 
     def report_again(self) -> str:
-        with self.eng.write():
-            session = self._begin()
-        return self._report(session)
+        return self._report(self._begin())
 
     def _begin(self, metadata: dict[str, object] | None = None) -> Session:
         """The session at work, made or resumed; what it did before is still what it is about."""
@@ -211,9 +205,10 @@ class _Happened:
 
     def _record(self, session: Session, said: str) -> None:
         """Add the message, unless it was the last one already: some harnesses report a stop more than once."""
-        last = self.eng.exchanges.recent(session.id, 1)
-        if not last or (last[0].role, last[0].content) != ("assistant", redact(said)):
-            self.eng.exchanges.add(session.id, "assistant", said, embed=False)
+        with self.eng.write():
+            last = self.eng.exchanges.recent(session.id, 1)
+            if not last or (last[0].role, last[0].content) != ("assistant", redact(said)):
+                self.eng.exchanges.add(session.id, "assistant", said, embed=False)
 
     def _complete(self, session: Session) -> None:
         self.eng.sessions.complete(session.id, self._achieved(session))
