@@ -17,7 +17,7 @@ EVENTS = {
     "SessionEnd": events.END,
 }
 #: A patch may also come as a command of the shell; of a command without one no path is read.
-WRITING_TOOLS = frozenset({"apply_patch", "Edit", "Write", "Bash", "shell", "exec_command"})
+WRITING_TOOLS = frozenset({"apply_patch", "Bash"})
 TAKES_CONTEXT = frozenset({"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "SubagentStart"})
 
 
