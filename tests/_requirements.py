@@ -187,6 +187,10 @@ REQUIREMENTS = {
     "CLI-7": "docs/cli.md is what the help says.",
     "CLI-8": "Shell completion is offered.",
     "CLI-9": "demo shows the report change while three agents work.",
+    # Operations
+    "OPERATION-1": "Every operation is in one table, with input, scope, handler and help, and works on both engines.",
+    "OPERATION-2": "Results have one shape as plain data, errors another: code, message, hint and details.",
+    "OPERATION-3": "A wrong argument is refused before anything is done, with its name, the value and what is allowed.",
     # Under stress
     "STRESS-1": "Eight processes with 250 mixed writes each: no error, no lost row, no lost block version.",
     "STRESS-2": "After kill -9 of a writer every acknowledged write is there and the file is sound.",

@@ -8,6 +8,17 @@ postponed here: `typing` would compile each of them from its text.
 from typing import NamedTuple
 
 
+def plain(value: object) -> object:
+    """Records as dictionaries, all the way down: what every interface can send."""
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: plain(item) for name, item in value._asdict().items()}
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
+
+
 class Session(NamedTuple):
     """One agent at work."""
 

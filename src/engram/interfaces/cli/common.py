@@ -96,19 +96,10 @@ def as_json(ctx: click.Context) -> bool:
     return bool(ctx.meta.get(f"{_META}.json"))
 
 
-def plain(value: object) -> object:
-    """Records as dictionaries, all the way down."""
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: plain(item) for name, item in value._asdict().items()}
-    if isinstance(value, dict):
-        return {name: plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return value
-
-
 def print_json(value: object) -> None:
     import json
+
+    from ...records import plain
 
     click.echo(json.dumps(plain(value), ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
 

@@ -1,0 +1,117 @@
+"""Blocks, the world state among them: versioned texts that everybody shares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .inputs import LIMIT, ME_IF_KNOWN, REASON, Operation, text, whole
+
+if TYPE_CHECKING:
+    from ..client import Engram
+
+_NAME = text("name", "of the block; world: the shared world state", required=True)
+_CONTENT = text("content", required=True)
+_EXPECTED = whole("expected_version", "fail if it is no longer at this version", least=0)
+
+
+def _view(eng: Engram, name: str, version: int | None = None) -> object:
+    block = eng.blocks.get(name)
+    if block is None:
+        raise eng.blocks.missing(name)
+    if version is None:
+        return block
+    return {"name": name, "version": version, "content": eng.blocks.version(name, version)}
+
+
+def _update(eng: Engram, name: str, content: str, session: str | None = None, **options: Any) -> object:
+    # The world state is made by whoever writes it first; nobody should have to create it.
+    if name == "world":
+        return eng.world.set(content, updated_by=session, **options)
+    return eng.blocks.update(name, content, actor=session, **options)
+
+
+def _delete(eng: Engram, name: str) -> object:
+    eng.blocks.delete(name)
+    return {"deleted": name}
+
+
+OPERATIONS = (
+    Operation("block.list", "read", "Names, versions and contents.", lambda eng: eng.blocks.list()),
+    Operation(
+        "block.view",
+        "read",
+        "The content, now or at a version.",
+        _view,
+        (_NAME, whole("version")),
+    ),
+    Operation(
+        "block.create",
+        "write",
+        "Make a block.",
+        lambda eng, name, content="", session=None, **options: eng.blocks.create(
+            name, content, actor=session, **options
+        ),
+        (ME_IF_KNOWN, _NAME, text("content"), whole("max_tokens", "what it should fit into", rare=True)),
+    ),
+    Operation(
+        "block.update",
+        "write",
+        "Write the whole content.",
+        _update,
+        (ME_IF_KNOWN, _NAME, _CONTENT, REASON, _EXPECTED),
+    ),
+    Operation(
+        "block.append",
+        "write",
+        "Add at the end, on a new line.",
+        lambda eng, name, content, session=None, separator="\n", **options: eng.blocks.append(
+            name, content, actor=session, separator=separator, **options
+        ),
+        (
+            ME_IF_KNOWN,
+            _NAME,
+            _CONTENT,
+            REASON,
+            _EXPECTED,
+            text("separator", "between old and new", rare=True),
+        ),
+    ),
+    Operation(
+        "block.replace",
+        "write",
+        "Replace a passage that occurs once.",
+        lambda eng, name, old, content, session=None, **options: eng.blocks.replace(
+            name, old, content, actor=session, **options
+        ),
+        (
+            ME_IF_KNOWN,
+            _NAME,
+            text("old", "passage to replace", required=True),
+            _CONTENT,
+            REASON,
+            _EXPECTED,
+        ),
+    ),
+    Operation(
+        "block.history",
+        "read",
+        "Its edits, newest first.",
+        lambda eng, name, limit=10: eng.blocks.history(name, limit),
+        (_NAME, LIMIT),
+    ),
+    Operation(
+        "block.diff",
+        "read",
+        "What changed between two versions.",
+        lambda eng, name, a, b: eng.blocks.diff(name, a, b),
+        (_NAME, whole("a", required=True), whole("b", required=True)),
+    ),
+    Operation(
+        "block.restore",
+        "write",
+        "Bring an old version back as the newest.",
+        lambda eng, name, version, session=None, **options: eng.blocks.restore(name, version, actor=session, **options),
+        (ME_IF_KNOWN, _NAME, whole("version", required=True), _EXPECTED),
+    ),
+    Operation("block.delete", "admin", "Remove it with its history.", _delete, (_NAME,)),
+)

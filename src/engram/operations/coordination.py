@@ -1,0 +1,163 @@
+"""Who is at work, what they hold, and what they tell each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .inputs import (
+    BUDGET,
+    LIMIT,
+    ME,
+    ME_IF_KNOWN,
+    PROJECT,
+    REASON,
+    SESSION_ID,
+    Input,
+    Operation,
+    flag,
+    number,
+    text,
+    whole,
+)
+
+if TYPE_CHECKING:
+    from ..client import Engram
+
+_RESOURCE = text("resource", "path, glob or any name", required=True)
+_SUMMARY = text("summary", "what you are doing, or did")
+
+
+def _show_session(eng: Engram, id: str, limit: int = 20) -> object:
+    session = eng.sessions.get(id)
+    return {**session._asdict(), "leases": eng.leases.list(id), "logs": eng.sessions.logs(id, limit)}
+
+
+def _list_sessions(eng: Engram, all: bool = False, limit: int = 50) -> object:
+    return eng.sessions.list(limit) if all else eng.sessions.active()[: limit or None]
+
+
+def _release(eng: Engram, session: str, resource: str | None = None) -> object:
+    if resource is None:
+        return eng.leases.release_all(session)
+    return [eng.leases.release(session, resource)]
+
+
+OPERATIONS = (
+    Operation(
+        "sitrep",
+        "read",
+        "The situation report: messages, world state, who is at work, what is locked.",
+        lambda eng, session=None, budget=1_000, project=None: eng.sitrep(budget, session, project),
+        (ME_IF_KNOWN, BUDGET, PROJECT._replace(rare=True)),
+    ),
+    Operation("stats", "read", "How much is in the workspace.", lambda eng: eng.sessions.stats()),
+    Operation(
+        "changes",
+        "read",
+        "What has changed since a change number.",
+        lambda eng, after=0, limit=1_000: eng.changes(after, limit),
+        (whole("after", "change number", least=0), whole("limit")),
+    ),
+    Operation(
+        "session.register",
+        "write",
+        "Begin a session; its id.",
+        lambda eng, type, summary, parent=None, **options: {
+            "id": eng.sessions.register(type, summary, parent_id=parent, **options)
+        },
+        (
+            text("type", "what kind of agent", required=True),
+            text("summary", "what you are doing", required=True),
+            text("name", "a name for people"),
+            PROJECT,
+            text("external_id", "the harness's own id; a known one is resumed"),
+            text("parent", "the session that started it"),
+            Input("metadata", "object", "whatever is worth keeping about it"),
+        ),
+    ),
+    Operation(
+        "session.heartbeat",
+        "write",
+        "Say you are at work, and on what.",
+        lambda eng, session, summary=None: eng.sessions.heartbeat(session, summary),
+        (ME, _SUMMARY),
+    ),
+    Operation(
+        "session.log",
+        "write",
+        "Note a step done.",
+        lambda eng, session, text: eng.sessions.log(session, text),
+        (ME, text("text", required=True)),
+    ),
+    Operation(
+        "session.complete",
+        "write",
+        "End with what you achieved; frees your locks.",
+        lambda eng, session, summary=None: eng.sessions.complete(session, summary),
+        (ME, _SUMMARY),
+    ),
+    Operation(
+        "session.list",
+        "read",
+        "Who is at work.",
+        _list_sessions,
+        (flag("all", "also those that have ended"), LIMIT),
+    ),
+    Operation(
+        "session.show",
+        "read",
+        "One session with its locks and latest log.",
+        _show_session,
+        (SESSION_ID, LIMIT),
+    ),
+    Operation(
+        "message.send",
+        "write",
+        "Send to a session id, the holders of a resource, or * (all).",
+        lambda eng, to, text, session=None: eng.messages.send(session, to, text),
+        (ME_IF_KNOWN, text("to", "session id, resource or *", required=True), text("text", required=True)),
+    ),
+    Operation(
+        "message.inbox",
+        "write",
+        "What the session has not read yet; each message comes once.",
+        lambda eng, session, peek=False: eng.messages.inbox(session, peek=peek),
+        (ME, flag("peek", "leave them unread")),
+    ),
+    Operation(
+        "lock.claim",
+        "write",
+        "Claim before you change it; tells who else is there.",
+        lambda eng, session, resource, **options: eng.leases.claim(session, resource, **options),
+        (
+            ME,
+            _RESOURCE,
+            text("note", "what for"),
+            flag("exclusive", "fail if others hold it"),
+            number("ttl", "seconds it lives unrenewed", least=1),
+            number("wait", "seconds to wait for an exclusive one", most=300),
+        ),
+    ),
+    Operation(
+        "lock.release",
+        "write",
+        "Give it back; without resource, all.",
+        _release,
+        (ME, _RESOURCE._replace(required=False)),
+    ),
+    Operation("lock.check", "read", "Who holds it.", lambda eng, resource: eng.leases.check(resource), (_RESOURCE,)),
+    Operation(
+        "lock.list",
+        "read",
+        "Everything claimed.",
+        lambda eng, of=None: eng.leases.list(of),
+        (text("of", "only this session's", rare=True),),
+    ),
+    Operation(
+        "lock.break",
+        "admin",
+        "Take a resource away from whoever else holds it.",
+        lambda eng, session, resource, reason: eng.leases.break_lease(resource, session, reason),
+        (ME, _RESOURCE, REASON._replace(required=True)),
+    ),
+)

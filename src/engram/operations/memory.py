@@ -1,0 +1,192 @@
+"""What was said, done and learnt: kept, found again, and looked after."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .inputs import (
+    BUDGET,
+    ID,
+    LIMIT,
+    ME,
+    ME_IF_KNOWN,
+    PROJECT,
+    REASON,
+    SESSION_ID,
+    SINCE,
+    TRUST,
+    UNTIL,
+    Input,
+    Operation,
+    flag,
+    number,
+    text,
+    texts,
+    whole,
+)
+
+if TYPE_CHECKING:
+    from ..client import Engram
+
+
+def _recall(eng: Engram, query: str, k: int = 5, in_session: str | None = None, **options: Any) -> object:
+    if "what" not in options:
+        # Kinds are of memories and roles of turns: whoever names only one of them wants only that.
+        chosen = [name for name, filter in (("memories", "kinds"), ("exchanges", "roles")) if options.get(filter)]
+        options["what"] = chosen or ["exchanges", "memories"]
+    return eng.recall(query, k, session_id=in_session, **options)
+
+
+def _show_memory(eng: Engram, id: int) -> object:
+    memory = eng.memories.get(id)
+    more = {"sources": eng.memories.sources(id), "links": eng.memories.links(id), "history": eng.memories.history(id)}
+    return {**memory._asdict(), **more}
+
+
+def _linked(eng: Engram, id: int, to: int, relation: str = "related") -> object:
+    eng.memories.link(id, to, relation)
+    return {"from": id, "to": to, "relation": relation}
+
+
+OPERATIONS = (
+    Operation(
+        "remember",
+        "write",
+        "Keep something worth knowing.",
+        lambda eng, text, session=None, **options: eng.remember(text, session_id=session, **options),
+        (
+            ME_IF_KNOWN,
+            text("text", "one thing, in a sentence that stands by itself", required=True),
+            text("kind", "fact, preference, decision, lesson, note, todo or your own"),
+            texts("tags"),
+            text("key", "its subject; same kind and key replaces"),
+            number("importance", "0 to 1", most=1),
+            flag("pinned", "always worth knowing"),
+            PROJECT._replace(rare=True),
+            TRUST,
+            text("expires_at", "ISO 8601", rare=True),
+            Input("data", "object", "anything to keep with it", rare=True),
+        ),
+    ),
+    Operation(
+        "recall",
+        "read",
+        "Find what was said, done or learnt, by words and meaning.",
+        _recall,
+        (
+            text("query", "a question or a few words", required=True),
+            whole("k", "at most so many", most=100),
+            texts("kinds", "only memories of these"),
+            texts("tags"),
+            PROJECT,
+            SINCE,
+            UNTIL,
+            text("in_session", "only of this session"),
+            whole("neighbours", "turns around each hit", least=0, most=20),
+            BUDGET,
+            texts("what", "exchanges, memories", rare=True),
+            texts("roles", "only turns of these; log for log entries", rare=True),
+            text("exclude_session", "not of this session", rare=True),
+            text("prefer_project", "gently first", rare=True),
+            text("mode", choices=("hybrid", "words", "vectors"), rare=True),
+            flag("include_archived", "also what was put away", rare=True),
+        ),
+    ),
+    Operation(
+        "memory.list",
+        "read",
+        "Memories, newest first.",
+        lambda eng, limit=50, **filters: eng.memories.list(limit=limit, **filters),
+        (
+            text("kind"),
+            text("tag"),
+            text("status", choices=("active", "superseded", "archived")),
+            PROJECT,
+            SINCE,
+            UNTIL,
+            number("importance", "not below", most=1),
+            flag("pinned", "only pinned ones"),
+            LIMIT,
+        ),
+    ),
+    Operation("memory.show", "read", "Everything about one memory.", _show_memory, (ID,)),
+    Operation(
+        "memory.update",
+        "write",
+        "Change a memory; a new text is a new version.",
+        lambda eng, id, text=None, session=None, **changes: eng.memories.update(id, text, actor=session, **changes),
+        (
+            ME_IF_KNOWN,
+            ID,
+            text("text"),
+            REASON,
+            texts("tags", "instead of the old ones"),
+            number("importance", "0 to 1", most=1),
+            flag("pinned"),
+            text("expires_at", "ISO 8601"),
+        ),
+    ),
+    Operation(
+        "memory.archive",
+        "write",
+        "Put a memory away; it stays readable.",
+        lambda eng, id: eng.memories.archive(id),
+        (ID,),
+    ),
+    Operation(
+        "memory.unarchive",
+        "write",
+        "Bring an archived memory back.",
+        lambda eng, id: eng.memories.unarchive(id),
+        (ID,),
+    ),
+    Operation(
+        "memory.link",
+        "write",
+        "Say that two memories belong together.",
+        _linked,
+        (ID, whole("to", "the other memory", required=True), text("relation")),
+    ),
+    Operation(
+        "exchange.add",
+        "write",
+        "Add what was said or done to a session; its id.",
+        lambda eng, session, role, text, **options: {"id": eng.exchanges.add(session, role, text, **options)},
+        (
+            ME,
+            text("role", required=True, choices=("user", "assistant", "system", "tool", "log")),
+            text("text", required=True),
+            text("created_at", "ISO 8601; default: now"),
+            TRUST,
+        ),
+    ),
+    Operation("exchange.show", "read", "One exchange.", lambda eng, id: eng.exchanges.get(id), (ID,)),
+    Operation(
+        "exchange.around",
+        "read",
+        "A turn with the turns around it.",
+        lambda eng, id, n=2: eng.exchanges.around(id, n),
+        (ID, whole("n", "on each side", least=0)),
+    ),
+    Operation(
+        "exchange.history",
+        "read",
+        "The turns of a session, oldest first.",
+        lambda eng, id, last=None: eng.exchanges.recent(id, last) if last else eng.exchanges.history(id),
+        (SESSION_ID, whole("last", "only so many of the latest")),
+    ),
+    Operation(
+        "exchange.timeline",
+        "read",
+        "Turns of all sessions, newest first.",
+        lambda eng, since=None, limit=50: eng.exchanges.timeline(since, limit),
+        (SINCE, whole("limit")),
+    ),
+    Operation(
+        "backlog.work",
+        "admin",
+        "Index what others left, and find out what it means; how many were done.",
+        lambda eng, limit=None: {"done": eng.backlog.work(limit), "left": eng.backlog.size()},
+        (whole("limit"),),
+    ),
+)

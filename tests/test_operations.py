@@ -1,0 +1,171 @@
+"""The table of operations: complete, checked, and the same on both engines."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from engram import Engram, InvalidInput, LeaseHeld, SessionNotFound
+from engram.operations import HINTS, OPERATIONS, SESSION, checked, failed, run
+from engram.operations.inputs import Operation, number, text, texts, whole
+from tests.test_shape import ERRORS
+
+
+class Scene:
+    """A store with something of everything in it."""
+
+    def __init__(self, eng: Engram) -> None:
+        self.me = eng.sessions.register("claude-code", "Porting the router")
+        self.other = eng.sessions.register("codex", "Adding rate limits")
+        eng.leases.claim(self.me, "src/router.py")
+        eng.leases.claim(self.other, "src/limits.py")
+        self.turn = eng.exchanges.add(self.me, "user", "I never deploy on Fridays")
+        self.memory = eng.remember("Deploys never happen on Fridays", kind="preference").id
+        self.second = eng.remember("The router is in src/router.py", kind="fact").id
+        eng.blocks.create("plan", "one")
+        eng.blocks.update("plan", "one\ntwo")
+        eng.messages.send(self.other, self.me, "May I rename check()?")
+
+
+@pytest.fixture
+def scene(eng: Engram) -> Scene:
+    return Scene(eng)
+
+
+#: Arguments for each operation, from the scene, and what of its result shows that it worked.
+CASES: dict[str, Any] = {
+    "sitrep": (lambda s: {"session": s.me, "budget": 500}, lambda r: "(you)" in r),
+    "stats": (lambda s: {}, lambda r: r["active"] == 2),
+    "changes": (lambda s: {"after": 0, "limit": 1}, lambda r: r[0]["what"] == "session"),
+    "session.register": (lambda s: {"type": "cursor", "summary": "x", "metadata": {"a": 1}}, lambda r: r["id"]),
+    "session.heartbeat": (lambda s: {"session": s.me, "summary": "y"}, lambda r: r["summary"] == "y"),
+    "session.log": (lambda s: {"session": s.me, "text": "done"}, lambda r: r["content"] == "done"),
+    "session.complete": (lambda s: {"session": s.me}, lambda r: r["status"] == "completed"),
+    "session.list": (lambda s: {"all": True, "limit": 1}, lambda r: len(r) == 1),
+    "session.show": (lambda s: {"id": s.me}, lambda r: r["leases"][0]["resource"].endswith("src/router.py")),
+    "message.send": (lambda s: {"session": s.me, "to": "*", "text": "hi"}, lambda r: r["recipients"]),
+    "message.inbox": (lambda s: {"session": s.me}, lambda r: r[0]["text"] == "May I rename check()?"),
+    "lock.claim": (lambda s: {"session": s.me, "resource": "a", "ttl": 9, "note": "n"}, lambda r: r["ttl"] == 9),
+    "lock.release": (lambda s: {"session": s.me, "resource": "src/router.py"}, lambda r: len(r) == 1),
+    "lock.check": (lambda s: {"resource": "src/**"}, lambda r: len(r) == 2),
+    "lock.list": (lambda s: {"of": s.other}, lambda r: len(r) == 1),
+    "lock.break": (
+        lambda s: {"session": s.me, "resource": "src/limits.py", "reason": "gone"},
+        lambda r: r[0]["resource"].endswith("src/limits.py"),
+    ),
+    "remember": (lambda s: {"text": "Tea", "tags": ["a"], "session": s.me}, lambda r: r["session_id"] and r["tags"]),
+    "recall": (lambda s: {"query": "deploy Fridays", "kinds": ["preference"]}, lambda r: r[0]["memory_id"]),
+    "memory.list": (lambda s: {"kind": "fact"}, lambda r: len(r) == 1),
+    "memory.show": (lambda s: {"id": s.memory}, lambda r: r["history"][0]["version"] == 1),
+    "memory.update": (lambda s: {"id": s.memory, "text": "Never on Fridays"}, lambda r: r["version"] == 2),
+    "memory.archive": (lambda s: {"id": s.memory}, lambda r: r["status"] == "archived"),
+    "memory.unarchive": (lambda s: {"id": s.memory}, lambda r: r["status"] == "active"),
+    "memory.link": (lambda s: {"id": s.memory, "to": s.second}, lambda r: r["relation"] == "related"),
+    "exchange.add": (lambda s: {"session": s.me, "role": "user", "text": "hello"}, lambda r: r["id"]),
+    "exchange.show": (lambda s: {"id": s.turn}, lambda r: r["trust"] == "user"),
+    "exchange.around": (lambda s: {"id": s.turn, "n": 1}, lambda r: len(r) == 1),
+    "exchange.history": (lambda s: {"id": s.me, "last": 5}, lambda r: len(r) == 1),
+    "exchange.timeline": (lambda s: {"limit": 5}, lambda r: len(r) == 1),
+    "backlog.work": (lambda s: {}, lambda r: r["left"] == 0),
+    "block.list": (lambda s: {}, lambda r: r[0]["name"] == "plan"),
+    "block.view": (lambda s: {"name": "plan", "version": 1}, lambda r: r["content"] == "one"),
+    "block.create": (lambda s: {"name": "new", "content": "x"}, lambda r: r["version"] == 1),
+    "block.update": (lambda s: {"name": "world", "content": "x", "session": s.me}, lambda r: r["updated_by"]),
+    "block.append": (lambda s: {"name": "plan", "content": "three"}, lambda r: r["content"].endswith("two\nthree")),
+    "block.replace": (lambda s: {"name": "plan", "old": "two", "content": "2"}, lambda r: r["content"] == "one\n2"),
+    "block.history": (lambda s: {"name": "plan", "limit": 1}, lambda r: r[0]["old"] == "one"),
+    "block.diff": (lambda s: {"name": "plan", "a": 1, "b": 2}, lambda r: "+two" in r),
+    "block.restore": (lambda s: {"name": "plan", "version": 1}, lambda r: r["version"] == 3),
+    "block.delete": (lambda s: {"name": "plan"}, lambda r: r == {"deleted": "plan"}),
+}
+
+
+@pytest.mark.requirement("OPERATION-1", "OPERATION-2")
+def test_every_operation_does_what_it_says_and_gives_plain_data(eng: Engram) -> None:
+    assert CASES.keys() == OPERATIONS.keys()
+    for place, (name, (arguments, worked)) in enumerate(CASES.items()):
+        view = eng.workspace(f"w{place}")
+        answer = run(view, OPERATIONS[name], arguments(Scene(view)))
+        assert answer.keys() == {"result"}
+        assert worked(answer["result"]), f"{name}: {answer}"
+        assert json.loads(json.dumps(answer)) == answer
+
+
+@pytest.mark.requirement("OPERATION-1")
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=lambda each: each.name)
+def test_an_operation_is_described_in_one_line_and_each_input_once(operation: Operation) -> None:
+    assert operation.scope in ("read", "write", "admin")
+    assert operation.help.endswith(".")
+    assert "\n" not in operation.help
+    names = [each.name for each in operation.inputs]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.requirement("OPERATION-2")
+def test_an_error_has_a_code_a_message_a_hint_and_what_a_program_can_act_on(eng: Engram, scene: Scene) -> None:
+    claim = {"session": scene.me, "resource": "src/limits.py", "exclusive": True}
+    with pytest.raises(LeaseHeld) as held:
+        run(eng, OPERATIONS["lock.claim"], claim)
+    shape: Any = failed(held.value)
+    assert shape.keys() == {"error"}
+    assert shape["error"].keys() == {"code", "message", "hint", "details"}
+    assert shape["error"]["code"] == "lease_held"
+    assert shape["error"]["details"]["holders"][0]["session_id"] == scene.other
+    assert "message.send" in shape["error"]["hint"]
+
+
+@pytest.mark.requirement("OPERATION-2")
+def test_hints_are_about_errors_that_exist_and_name_operations_that_do() -> None:
+    assert HINTS.keys() <= {kind.code for kind in ERRORS}
+    named = {word.strip(".,;") for hint in HINTS.values() for word in hint.split() if "." in word.strip(".,;")}
+    assert named <= OPERATIONS.keys()
+
+
+WRONG = [
+    ("recall", {}, "recall needs 'query' (a question or a few words). It takes query (required), k,"),
+    ("recall", {"query": "x", "limit": 3}, "recall has no argument 'limit'. It takes query (required), k,"),
+    ("recall", {"query": ["x"]}, "query is ['x']; it must be text."),
+    ("recall", {"query": "x", "k": "five"}, "k is 'five'; it must be a whole number from 1 to 100."),
+    ("recall", {"query": "x", "k": 2.5}, "k is 2.5; it must be a whole number from 1 to 100."),
+    ("recall", {"query": "x", "k": True}, "k is True; it must be a whole number from 1 to 100."),
+    ("recall", {"query": "x", "k": 0}, "k is 0; it must be a whole number from 1 to 100."),
+    ("recall", {"query": "x", "tags": "a,b"}, 'tags is \'a,b\'; it must be a list of texts, such as ["a", "b"].'),
+    ("recall", {"query": "x", "mode": "best"}, "mode is 'best'; it must be one of hybrid, words, vectors."),
+    ("lock.claim", {"session": "s", "resource": "a", "ttl": 0}, "ttl is 0; it must be a number, at least 1."),
+    ("lock.claim", {"session": "s", "resource": "a", "ttl": float("nan")}, "ttl is nan; it must be a number"),
+    ("lock.claim", {"session": "s", "resource": "a", "exclusive": "yes"}, "exclusive is 'yes'; it must be true or"),
+    ("session.register", {"type": "x", "summary": "y", "metadata": []}, "metadata is []; it must be a JSON object."),
+    ("stats", {"all": True}, "stats has no argument 'all'. It takes no arguments."),
+]
+
+
+@pytest.mark.requirement("OPERATION-3")
+@pytest.mark.parametrize(("name", "given", "said"), WRONG, ids=[str(case[1]) for case in WRONG])
+def test_a_wrong_argument_is_named_with_its_value_and_what_is_allowed(
+    name: str, given: dict[str, object], said: str
+) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        checked(OPERATIONS[name], given)
+    assert str(refused.value).startswith(said)
+
+
+@pytest.mark.requirement("OPERATION-3")
+def test_what_is_right_is_taken_as_it_is_and_null_as_not_given() -> None:
+    operation = Operation("x", "read", "X.", print, (text("a"), texts("b"), whole("c"), number("d"), text(SESSION)))
+    given = {"a": "text", "b": ["p"], "c": 5.0, "d": 0.5, SESSION: None}
+    assert checked(operation, given) == {"a": "text", "b": ["p"], "c": 5, "d": 0.5}
+
+
+@pytest.mark.requirement("OPERATION-3")
+def test_a_long_wrong_value_is_not_repeated_in_full() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        checked(OPERATIONS["recall"], {"query": "x", "k": "9" * 10_000})
+    assert len(str(refused.value)) < 200
+
+
+@pytest.mark.requirement("OPERATION-3")
+def test_what_the_store_does_not_know_is_its_own_typed_error(eng: Engram) -> None:
+    with pytest.raises(SessionNotFound):
+        run(eng, OPERATIONS["session.log"], {"session": "nobody", "text": "x"})
