@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Outside the repository: it is large, and the same for every clone.
+INSPECTOR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/engram-tests/inspector
 
-.PHONY: run test test-icu lint fix docs bench stress clean setup
+.PHONY: run test inspector test-icu lint fix docs bench stress clean setup
 .DEFAULT_GOAL := run
 
 setup: $(READY)
@@ -21,8 +23,15 @@ $(READY): pyproject.toml constraints.txt
 run: setup  ## the product on its embedded default
 	$(BIN)/engram demo
 
-test: setup lint  ## everything that must hold before a change lands
+test: setup lint inspector  ## everything that must hold before a change lands
 	$(BIN)/python -m pytest -n 2
+
+inspector: $(INSPECTOR)/node_modules/.bin/mcp-inspector  ## the MCP Inspector, with which the server is tried
+
+# Without npm its test is skipped. As root it is installed; nobody else is asked for a password.
+$(INSPECTOR)/node_modules/.bin/mcp-inspector:
+	@command -v npm >/dev/null || test "$$(id -u)" != 0 || apt-get install -qq -y nodejs npm >/dev/null 2>&1 || true
+	@! command -v npm >/dev/null || npm install --silent --no-audit --no-fund --prefix $(INSPECTOR) @modelcontextprotocol/inspector@2.12.0 || true
 
 lint: setup
 	$(BIN)/ruff check .

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from engram import Engram
+from engram.interfaces.mcp import tools
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -39,3 +40,11 @@ def test_the_readme_s_example_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         exec(block, {})
     with Engram() as eng:
         assert eng.world.get() == "Schema is at 42."
+
+
+@pytest.mark.requirement("MCP-1")
+def test_the_mcp_page_names_every_tool_and_action_that_is_offered() -> None:
+    page = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \|(.*?)\|", page, re.MULTILINE))
+    offered = {tool.name: set(actions) if len(actions) > 1 else set() for tool, actions in tools.offered()}
+    assert {name: set(re.findall(r"`(\w+)`", actions)) for name, actions in rows.items()} == offered

@@ -29,6 +29,7 @@ _MODULES = {
     "history": "memory",
     "init": "setup",
     "lock": "locks",
+    "mcp": "mcp",
     "memory": "memory",
     "message": "messages",
     "recall": "memory",

@@ -1,0 +1,19 @@
+"""`engram mcp`: the server that harnesses start for their agents."""
+
+from __future__ import annotations
+
+import click
+
+from .common import command, load_settings
+
+
+@command()
+@click.pass_context
+def mcp(ctx: click.Context) -> None:
+    """Serve agents over MCP, on standard input and output.
+
+    A harness starts it, as in {"command": "engram", "args": ["mcp"]}; docs/mcp.md shows what it offers.
+    """
+    from ..mcp.stdio import serve
+
+    serve(load_settings(ctx))

@@ -1,0 +1,12 @@
+"""The MCP server: Engram for any agent whose harness speaks the Model Context Protocol.
+
+- `tools`: which operations are offered under which tool, and their definitions as they go over the wire
+- `guide`: what an agent is told: the server's instructions, its resources and prompts
+- `host`: the store, and what is known about each connection; everything here is synchronous and knows no protocol
+- `answers`: results as an agent should read them
+- `server`: all of that on the official SDK, for whichever transport
+- `early`: answers to what every client asks first, while the SDK is still being imported
+- `stdio`: all of that on standard input and output
+
+Only `server` imports the SDK, which takes most of a second.
+"""

@@ -1,0 +1,113 @@
+"""Answers to what every client asks first, before the SDK is there to give them.
+
+Importing the SDK takes most of a second, and a harness that starts a server waits for its handshake. But the handshake
+and the lists of tools, resources and prompts are constants. They are answered here, in both of the protocol's forms:
+`initialize`, and since 2026-07-28 `server/discover` with an envelope in each request. Only what is beyond doubt is
+answered; the rest is left to the SDK, which also hears of every `initialize`. A test compares each answer with the
+SDK's own.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from ..._version import VERSION
+from . import guide, tools
+
+#: Versions that begin with `initialize`, and those that wrap each request in an envelope.
+HANDSHAKES = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+ENVELOPES = ("2026-07-28",)
+
+_META = "io.modelcontextprotocol/"
+_SERVER = {"name": guide.NAME, "title": guide.TITLE, "version": VERSION}
+_CAPABILITIES = {
+    "prompts": {"listChanged": False},
+    "resources": {"subscribe": False, "listChanged": False},
+    "tools": {"listChanged": False},
+}
+LISTS: dict[str, dict[str, object]] = {
+    "tools/list": {"tools": tools.definitions()},
+    "prompts/list": {"prompts": guide.PROMPTS},
+    "resources/list": {"resources": guide.RESOURCES},
+    "resources/templates/list": {"resourceTemplates": guide.TEMPLATES},
+}
+_DISCOVERED: dict[str, object] = {
+    "supportedVersions": list(ENVELOPES),
+    "capabilities": _CAPABILITIES,
+    "instructions": guide.INSTRUCTIONS,
+}
+_ENVELOPED: dict[str, object] = {
+    "resultType": "complete",
+    "ttlMs": 0,
+    "cacheScope": "private",
+    "_meta": {f"{_META}serverInfo": _SERVER},
+}
+
+
+class Early(NamedTuple):
+    """An answer, and whether the SDK must see the request too."""
+
+    id: int | str
+    result: dict[str, object]
+    shared: bool = False
+
+    def line(self) -> bytes:
+        message = {"jsonrpc": "2.0", "id": self.id, "result": self.result}
+        return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+class Receptionist:
+    """Answers a client's first questions; None leaves a line to the SDK."""
+
+    def __init__(self) -> None:
+        #: How the client opened the conversation; decided by its first request, as the SDK does.
+        self._opened: str | None = None
+
+    def answer(self, line: str) -> Early | None:
+        try:
+            message = json.loads(line)
+        except ValueError:
+            return None
+        match message:
+            case {"jsonrpc": "2.0", "id": int() | str() as id, "method": str(method), **rest} if not isinstance(
+                id, bool
+            ):
+                return self._request(id, method, rest.get("params", {}))
+        return None
+
+    def _request(self, id: int | str, method: str, params: Any) -> Early | None:
+        if self._opened is None:
+            self._opened = method if method in ("initialize", "server/discover") else "otherwise"
+            if method == "initialize" and _is_handshake(params):
+                return Early(id, handshake(params["protocolVersion"]), shared=True)
+        elif self._opened == "initialize" and method in LISTS and not params:
+            return Early(id, LISTS[method])
+        if self._opened == "server/discover" and _is_envelope(params):
+            listed = _DISCOVERED if method == "server/discover" else LISTS.get(method)
+            return None if listed is None else Early(id, {**listed, **_ENVELOPED})
+        return None
+
+
+def handshake(version: str) -> dict[str, object]:
+    return {
+        "protocolVersion": version,
+        "capabilities": _CAPABILITIES,
+        "serverInfo": _SERVER,
+        "instructions": guide.INSTRUCTIONS,
+    }
+
+
+def _is_handshake(params: object) -> bool:
+    match params:
+        case {"protocolVersion": str(version), "capabilities": dict(), "clientInfo": {"name": str(), "version": str()}}:
+            return version in HANDSHAKES
+    return False
+
+
+def _is_envelope(params: object) -> bool:
+    match params:
+        case {"_meta": dict(meta), **rest} if not rest:
+            version, capabilities = (meta.get(_META + name) for name in ("protocolVersion", "clientCapabilities"))
+            return version in ENVELOPES and isinstance(capabilities, dict)
+    return False

@@ -1,0 +1,236 @@
+"""What the tools work on: one store for the process, and what is known about each connection.
+
+Nothing here knows the protocol, and everything is synchronous; the server calls it in threads. A connection's session
+is the one `sitrep` registered or took over; calls that name none act as it. A call is a sign of life of the session it
+acts as, and brings what others wrote to it, once.
+
+The store is opened by the first call that needs it, so that a store that cannot be opened is an answer an agent can
+show its user, and not a server that dies.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from ... import operations
+from ...client import Engram
+from ...errors import EngramError, InvalidInput, SessionNotFound
+from ...operations import OPERATIONS, SESSION
+from . import answers, guide, tools
+from .answers import Answer
+
+if TYPE_CHECKING:
+    from logging import Logger
+
+    from ...operations import Operation
+    from ...records import Message
+
+#: Seconds between two signs of life: well below any sensible time to live of a lease, and rare enough to cost nothing.
+BEAT_EVERY = 30.0
+#: Seconds between two looks at what processes without a model have left.
+BACKLOG_EVERY = 20.0
+#: How much of it is done at once.
+BACKLOG_STEP = 256
+#: Seconds that calls get to finish when their client has gone.
+PARTING = 1.5
+#: These are signs of life by themselves.
+_ALIVE_ANYWAY = frozenset({"session.heartbeat", "session.log", "session.complete"})
+#: The type of an agent whose client does not say what it is.
+UNKNOWN_CLIENT = "mcp"
+
+
+class Connection:
+    """One client, for as long as it stays connected."""
+
+    def __init__(self, client: str = UNKNOWN_CLIENT, session: str | None = None) -> None:
+        self.client = client
+        #: Whom calls act as that name no session.
+        self.session = session
+        self.project: str | None = None
+        self.lock = threading.Lock()
+
+
+class Host:
+    def __init__(self, open_store: Callable[[], Engram], clock: Callable[[], float] = monotonic) -> None:
+        self._open_store = open_store
+        self._clock = clock
+        self._idle = threading.Condition()
+        self._eng: Engram | None = None
+        self._beats: dict[str, float] = {}
+        self._calls = 0
+        self._stop = threading.Event()
+
+    def store(self) -> Engram:
+        """The store, opened on first use; tried again by the next call when that failed."""
+        with self._idle:
+            if self._eng is None:
+                self._eng = self._open_store()
+            return self._eng
+
+    def call(self, connection: Connection, name: str, arguments: Mapping[str, object]) -> Answer | None:
+        """Call a tool; None when there is no such tool."""
+        messages: list[Message] = []
+        try:
+            call = tools.resolve(name, arguments)
+            if call is None:
+                return None
+            with self._counted():
+                return self._perform(connection, call, messages)
+        except EngramError as error:
+            return answers.refusal(error, messages)
+        except Exception:
+            # A mistake of ours: its traceback is for a person, and the agent can go on with its work.
+            _log().exception("%s failed", name)
+            return answers.refusal(EngramError(f"{name} failed inside Engram; the server's log says why."), messages)
+
+    def read(self, connection: Connection, uri: str) -> guide.Document:
+        return guide.read(self.store(), uri, connection.session)
+
+    def prompt(self, connection: Connection, name: str, arguments: Mapping[str, str]) -> str:
+        return guide.prompt(self.store(), name, arguments, connection.session)
+
+    def work_in_background(self) -> threading.Thread:
+        """Load the model and go on working off the backlog until closed; a daemon, so that it keeps nobody waiting."""
+        thread = threading.Thread(target=self._background, name="engram-backlog", daemon=True)
+        thread.start()
+        return thread
+
+    def tidy(self) -> int:
+        """One look at the backlog; how many things were done."""
+        with self._counted():
+            backlog = self.store().backlog
+            # Asking first costs a read; taking would be a write that every other writer waits for.
+            return backlog.work(BACKLOG_STEP) if backlog.size() else 0
+
+    def close(self) -> None:
+        """Stop working and close the store. A call that is still at it gets a moment; one that waits for somebody's
+        lock would need longer, and leaves the store sound if it ends with the process."""
+        self._stop.set()
+        with self._idle:
+            if self._idle.wait_for(lambda: self._calls == 0, timeout=PARTING) and self._eng is not None:
+                self._eng.close()
+                self._eng = None
+
+    def _perform(self, connection: Connection, call: tools.Call, messages: list[Message]) -> Answer:
+        operation = call.operation
+        given = operations.checked(_session_optional(operation), call.given)
+        eng = self.store()
+        if call.tool.name == "sitrep":
+            self._begin(eng, connection, given)
+        session = self._act_as(connection, operation, given)
+        if session is not None:
+            if operation.name not in _ALIVE_ANYWAY:
+                self._sign_of_life(eng, session)
+            messages += _unread(eng, session)
+        if operation.name == "recall" and connection.project:
+            given.setdefault("prefer_project", connection.project)
+        result = operations.run(eng, OPERATIONS[operation.name], given)["result"]
+        if operation.name == "session.complete" and session == connection.session:
+            connection.session = None
+        return answers.answer(operation.name, result, session, messages)
+
+    def _begin(self, eng: Engram, connection: Connection, given: dict[str, object]) -> None:
+        """Make the caller known: take over the session it names, register it, or note what it is doing now."""
+        summary, named = given.pop("summary", None), given.get(SESSION)
+        with connection.lock:
+            status = _status(eng, connection.session)
+            if named is not None:
+                session = eng.sessions.heartbeat(str(named), None if summary is None else str(summary))
+                # A subagent shares its parent's connection, so it may name itself but not take the parent's place.
+                if status not in ("active", "idle"):
+                    connection.session, connection.project = session.id, session.project
+            elif summary is not None and connection.session is not None and status is not None:
+                eng.sessions.heartbeat(connection.session, str(summary))
+            elif summary is not None:
+                connection.session = eng.sessions.register(connection.client, str(summary))
+                connection.project = eng.sessions.get(connection.session).project
+                self._beats[connection.session] = self._clock()
+
+    def _act_as(self, connection: Connection, operation: Operation, given: dict[str, object]) -> str | None:
+        """The session of this call, filled in where the operation wants one and none was given."""
+        mine = connection.session
+        if operations.SESSION_ID in operation.inputs and mine is not None:
+            given.setdefault(operations.SESSION_ID.name, mine)
+        wanted = operation.input(SESSION)
+        if wanted is None:
+            return mine
+        if mine is not None:
+            given.setdefault(SESSION, mine)
+        if wanted.required and SESSION not in given:
+            raise InvalidInput(
+                f"{operation.name} acts as a session, and you have none yet. Call sitrep with a summary of your task "
+                "first; or give session, if you know your session id."
+            )
+        acting = given.get(SESSION)
+        return None if acting is None else str(acting)
+
+    def _sign_of_life(self, eng: Engram, session: str) -> None:
+        now = self._clock()
+        if now - self._beats.get(session, -BEAT_EVERY) >= BEAT_EVERY:
+            eng.sessions.heartbeat(session)
+            self._beats[session] = now
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        with self._idle:
+            self._calls += 1
+        try:
+            yield
+        finally:
+            with self._idle:
+                self._calls -= 1
+                self._idle.notify_all()
+
+    def _background(self) -> None:
+        failing = False
+        pause = 0.0
+        while not self._stop.wait(pause):
+            try:
+                if not pause:
+                    self._load_model()
+                self.tidy()
+                failing = False
+            except EngramError as error:
+                # Said once: calls say the same to whoever can do something about it.
+                if not failing:
+                    _log().warning("background work has to wait: %s", error)
+                failing = True
+            pause = BACKLOG_EVERY
+
+    def _load_model(self) -> None:
+        eng = self.store()
+        # A server's model is nothing to be loaded, and asking it costs its user money.
+        embedder = None if eng.settings.embedder.startswith("openai") else eng.backlog.embedder()
+        if embedder is not None:
+            embedder.embed(["ready"])
+
+
+def _log() -> Logger:
+    import logging
+
+    return logging.getLogger("engram.mcp")
+
+
+def _session_optional(operation: Operation) -> Operation:
+    """The operation as its caller sees it: whose session it is may be known already."""
+    known = (SESSION, operations.SESSION_ID.name if operations.SESSION_ID in operation.inputs else SESSION)
+    return operation._replace(
+        inputs=tuple(each._replace(required=False) if each.name in known else each for each in operation.inputs)
+    )
+
+
+def _status(eng: Engram, session: str | None) -> str | None:
+    """The session's status; None when there is no such session."""
+    try:
+        return None if session is None else eng.sessions.get(session).status
+    except SessionNotFound:
+        return None
+
+
+def _unread(eng: Engram, session: str) -> list[Message]:
+    """What others wrote to the session, each message once. Only looking costs a read; taking them is a write."""
+    return eng.messages.inbox(session) if eng.messages.inbox(session, peek=True) else []

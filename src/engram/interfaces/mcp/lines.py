@@ -1,0 +1,70 @@
+"""The SDK's server on lines of text.
+
+The SDK's own transport for standard input and output hands every line to a worker thread and back, once to read it and
+twice to write it, which takes longer than most of Engram's answers. Here lines come from a thread that reads them
+anyway, and are written where they are made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, Any, Protocol
+
+import anyio
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp.server import Server
+
+
+class Lines(Protocol):
+    def hand_over(self, take: Callable[[str], object]) -> None:
+        """Give every line to `take` from now on, beginning with those that wait; an empty one is the end."""
+
+    def write(self, line: str) -> None:
+        """Send a line, without its end."""
+
+
+async def converse(server: Server[Any], lines: Lines) -> None:
+    """Serve one client until its lines end."""
+    loop = asyncio.get_running_loop()
+    arrived, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](math.inf)
+
+    def arrive(line: str) -> None:
+        if line:
+            arrived.send_nowait(_parsed(line))
+        else:
+            arrived.close()
+
+    lines.hand_over(lambda line: loop.call_soon_threadsafe(arrive, line))
+    await server.run(incoming, _Outgoing(lines), server.create_initialization_options())
+
+
+def _parsed(line: str) -> SessionMessage | Exception:
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError as error:
+        return error  # the server answers it
+
+
+class _Outgoing:
+    """Where the server sends its messages."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+
+    async def send(self, item: SessionMessage, /) -> None:
+        self._lines.write(item.message.model_dump_json(by_alias=True, exclude_unset=True))
+
+    async def aclose(self) -> None:
+        pass
+
+    async def __aenter__(self) -> _Outgoing:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass

@@ -1,0 +1,122 @@
+"""The server on the official SDK: definitions, calls, resources and prompts, for whichever transport.
+
+Over standard input and output a process has one connection. Over streamable HTTP, `build(host).streamable_http_app()`
+is an ASGI application to mount: there the transport's session id says which connection a request belongs to, and a
+request without one (the stateless protocol of 2026-07-28) stands for itself and names its session in the call.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import anyio.to_thread
+import mcp_types as types
+from mcp.server import Server, ServerRequestContext
+from mcp.shared.exceptions import MCPError
+
+from ... import __version__
+from ...errors import EngramError, InvalidInput, NotFound
+from . import guide, tools
+from .host import UNKNOWN_CLIENT, Connection, Host
+
+#: HTTP connections remembered at once; the one longest unused is forgotten and must register anew.
+MOST_CONNECTIONS = 1_000
+_SESSION_HEADER = "mcp-session-id"
+
+_T = TypeVar("_T")
+Context = ServerRequestContext[Any, Any]
+
+
+class Connections:
+    """Who is connected, by the transport's own session id."""
+
+    def __init__(self, session: str | None = None) -> None:
+        #: The one client of a process that serves standard input and output.
+        self._only = Connection(session=session)
+        self._by_id: OrderedDict[str, Connection] = OrderedDict()
+
+    def of(self, context: Context) -> Connection:
+        client = context.session.client_params
+        name = client.client_info.name.strip() if client else ""
+        found = self._find(context)
+        found.client = name[:100] or UNKNOWN_CLIENT
+        return found
+
+    def _find(self, context: Context) -> Connection:
+        if context.request is None:
+            return self._only
+        id = context.request.headers.get(_SESSION_HEADER)
+        if id is None:
+            return Connection()
+        found = self._by_id.setdefault(id, Connection())
+        self._by_id.move_to_end(id)
+        while len(self._by_id) > MOST_CONNECTIONS:
+            self._by_id.popitem(last=False)
+        return found
+
+
+def build(host: Host, session: str | None = None) -> Server[Any]:
+    """The server; `session` is whom its one local client acts as, if that is known from the start."""
+    connections = Connections(session)
+
+    async def call_tool(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        connection = connections.of(context)
+        answer = await _in_thread(partial(host.call, connection, params.name, params.arguments or {}))
+        if answer is None:
+            known = ", ".join(tool.name for tool, _ in tools.offered())
+            raise MCPError(types.INVALID_PARAMS, f"There is no tool {params.name!r}. There are: {known}.")
+        return types.CallToolResult(
+            content=[types.TextContent(text=answer.text)],
+            structured_content=answer.structured,
+            is_error=answer.failed,
+        )
+
+    async def read_resource(context: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        document = await _in_thread(partial(host.read, connections.of(context), str(params.uri)))
+        text = types.TextResourceContents(uri=document.uri, text=document.text, mime_type=document.mime)
+        return types.ReadResourceResult(contents=[text])
+
+    async def get_prompt(context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        text = await _in_thread(partial(host.prompt, connections.of(context), params.name, params.arguments or {}))
+        return types.GetPromptResult(
+            messages=[types.PromptMessage(role="user", content=types.TextContent(text=text))],
+        )
+
+    async def list_tools(context: Context, params: object) -> types.ListToolsResult:
+        return types.ListToolsResult.model_validate({"tools": tools.definitions()})
+
+    async def list_resources(context: Context, params: object) -> types.ListResourcesResult:
+        return types.ListResourcesResult.model_validate({"resources": guide.RESOURCES})
+
+    async def list_templates(context: Context, params: object) -> types.ListResourceTemplatesResult:
+        return types.ListResourceTemplatesResult.model_validate({"resourceTemplates": guide.TEMPLATES})
+
+    async def list_prompts(context: Context, params: object) -> types.ListPromptsResult:
+        return types.ListPromptsResult.model_validate({"prompts": guide.PROMPTS})
+
+    return Server(
+        guide.NAME,
+        title=guide.TITLE,
+        version=__version__,
+        instructions=guide.INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        on_list_resources=list_resources,
+        on_list_resource_templates=list_templates,
+        on_read_resource=read_resource,
+        on_list_prompts=list_prompts,
+        on_get_prompt=get_prompt,
+    )
+
+
+async def _in_thread(function: Callable[[], _T]) -> _T:
+    """The store is synchronous; a call whose client has gone must not keep the server."""
+    try:
+        return await anyio.to_thread.run_sync(function, abandon_on_cancel=True)
+    except (InvalidInput, NotFound) as error:
+        raise MCPError(types.INVALID_PARAMS, str(error)) from None
+    except EngramError as error:
+        raise MCPError(types.INTERNAL_ERROR, str(error)) from None

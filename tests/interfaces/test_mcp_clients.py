@@ -1,0 +1,182 @@
+"""Real clients: the SDK's over standard input and output and over HTTP, and the MCP Inspector."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from engram import Engram, __version__
+from engram.interfaces.mcp.host import Host
+from engram.interfaces.mcp.server import build
+from mcp import Client, StdioServerParameters
+
+from .conftest import program
+
+#: Where `make inspector` puts it: outside the repository, because it is large and the same for every clone.
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "engram-tests" / "inspector"
+INSPECTOR = CACHE / "node_modules" / ".bin" / "mcp-inspector"
+
+
+def server(store: str, **environment: str) -> StdioServerParameters:
+    given = {name: value for name, value in os.environ.items() if name.startswith("ENGRAM_")}
+    return StdioServerParameters(command=program(), args=["mcp", "--store", store], env={**given, **environment})
+
+
+async def call(client: Client, tool: str, **arguments: object) -> Any:
+    answer = await client.call_tool(tool, arguments)
+    assert not answer.is_error, answer.content
+    return answer.structured_content["result"]
+
+
+@pytest.mark.requirement("MCP-11", "MCP-1", "MCP-2", "MCP-8")
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_the_sdk_s_client_finds_everything(store_url: str, mode: str) -> None:
+    async def visit() -> None:
+        async with Client(server(store_url), mode=mode) as client:
+            assert client.server_info is not None
+            assert (client.server_info.name, client.server_info.version) == ("engram", __version__)
+            assert client.instructions
+            tools = (await client.list_tools()).tools
+            wire = json.dumps(
+                [tool.model_dump(by_alias=True, mode="json", exclude_none=True) for tool in tools],
+                ensure_ascii=False,
+                separators=(",", ":"),
+            )
+            assert len(tools) <= 8
+            assert len(wire) / 4 <= 2_000
+            assert {each.uri for each in (await client.list_resources()).resources} == {
+                *("engram://sitrep", "engram://world")
+            }
+            templates = (await client.list_resource_templates()).resource_templates
+            assert {each.uri_template for each in templates} == {"engram://block/{name}", "engram://session/{id}"}
+            assert {each.name for each in (await client.list_prompts()).prompts} == {"brief", "handoff"}
+
+            report = await client.call_tool("sitrep", {"summary": "Porting the router"})
+            session = report.structured_content["session"]
+            assert (await call(client, "lock", action="claim", resource="a"))["session_id"] == session
+            await call(client, "remember", text="Deploys never happen on Fridays", kind="preference")
+            found = await client.call_tool("recall", {"query": "when do we deploy?"})
+            assert "> Deploys never happen on Fridays" in found.content[0].text  # type: ignore[union-attr]
+            await call(client, "block", action="update", name="world", content="Ship on Friday.")
+            (world,) = (await client.read_resource("engram://world")).contents
+            assert world.text == "Ship on Friday."  # type: ignore[union-attr]
+            (message,) = (await client.get_prompt("brief", {"task": "Port"})).messages
+            assert "Your task: Port" in message.content.text  # type: ignore[union-attr]
+
+            wrong = await client.call_tool("recall", {"query": "x", "k": "five"})
+            assert wrong.is_error
+            with pytest.raises(MCPError, match=r"There is no tool 'nothing'\. There are: sitrep, session"):
+                await client.call_tool("nothing", {})
+            with pytest.raises(MCPError, match="There is no block 'missing'"):
+                await client.read_resource("engram://block/missing")
+            with pytest.raises(MCPError, match="There is no prompt"):
+                await client.get_prompt("goodbye")
+
+    anyio.run(visit)
+
+
+@pytest.mark.requirement("MCP-11", "MCP-4")
+def test_two_clients_at_once_see_each_other_and_keep_out_of_each_other_s_way(store_url: str) -> None:
+    async def visit() -> None:
+        async with Client(server(store_url)) as one, Client(server(store_url)) as other:
+            await one.call_tool("sitrep", {"summary": "Porting the router"})
+            report = await other.call_tool("sitrep", {"summary": "Adding rate limits"})
+            assert "Porting the router" in report.content[0].text  # type: ignore[union-attr]
+            claim = {"action": "claim", "resource": "src/router.py", "exclusive": True}
+            assert not (await one.call_tool("lock", claim)).is_error
+            held = await other.call_tool("lock", claim)
+            assert held.is_error
+            assert held.structured_content["error"]["code"] == "lease_held"
+            await call(other, "session", action="message", to="src/router.py", text="May I?")
+            answer = await one.call_tool("lock", {"action": "list"})
+            assert "> May I?" in answer.content[0].text  # type: ignore[union-attr]
+            await call(one, "remember", text="The router is ported")
+            assert (await call(other, "recall", query="router"))["hits"]
+
+    anyio.run(visit)
+
+
+@contextmanager
+def http_server(eng: Engram) -> Iterator[str]:
+    """The server mounted as it is; its address."""
+    import uvicorn
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    app = build(Host(lambda: eng)).streamable_http_app()
+    running = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", ws="none"))
+    thread = threading.Thread(target=running.run)
+    thread.start()
+    while not running.started and thread.is_alive():
+        thread.join(0.01)
+    yield f"http://127.0.0.1:{port}/mcp"
+    running.should_exit = True
+    thread.join()
+
+
+@pytest.mark.requirement("MCP-12", "MCP-3")
+def test_over_http_each_connection_has_its_own_session(eng: Engram) -> None:
+    async def visit(url: str) -> None:
+        async with Client(url, mode="legacy") as one, Client(url, mode="legacy") as other:
+            first = (await one.call_tool("sitrep", {"summary": "One"})).structured_content["session"]
+            second = (await other.call_tool("sitrep", {"summary": "Other"})).structured_content["session"]
+            assert first != second
+            assert (await call(one, "session", action="log", text="x"))["session_id"] == first
+            assert (await call(other, "session", action="log", text="y"))["session_id"] == second
+
+    with http_server(eng) as url:
+        anyio.run(visit, url)
+
+
+@pytest.mark.requirement("MCP-12", "MCP-3")
+def test_over_stateless_http_nobody_acts_as_somebody_else(eng: Engram) -> None:
+    async def visit(url: str) -> None:
+        async with Client(url, mode="2026-07-28") as client:
+            me = (await client.call_tool("sitrep", {"summary": "One"})).structured_content["session"]
+            nameless = await client.call_tool("session", {"action": "log", "text": "x"})
+            assert nameless.is_error
+            assert (await call(client, "session", action="log", text="x", session=me))["session_id"] == me
+
+    with http_server(eng) as url:
+        anyio.run(visit, url)
+
+
+def inspect(store: str, *arguments: str) -> Any:
+    node = shutil.which("node")
+    if node is None or not INSPECTOR.exists():
+        pytest.skip("the MCP Inspector is not installed: `make inspector` gets it, with node and npm")
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
+    if int(version.removeprefix("v").partition(".")[0]) < 20:
+        pytest.skip(f"the MCP Inspector needs node 20 or newer, not {version.strip()}")
+    done = subprocess.run(
+        [str(INSPECTOR), "--cli", program(), "mcp", "--store", store, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.requirement("MCP-11")
+def test_the_inspector_lists_and_calls_the_tools(sqlite_url: str) -> None:
+    assert len(inspect(sqlite_url, "--method", "tools/list")["tools"]) <= 8
+    arguments = ["--tool-name", "sitrep", "--tool-arg", "summary=Looking around"]
+    answer = inspect(sqlite_url, "--method", "tools/call", *arguments)
+    assert "Looking around" in answer["content"][0]["text"]
+    with Engram(sqlite_url) as eng:
+        assert [each.summary for each in eng.sessions.active()] == ["Looking around"]

@@ -1,0 +1,137 @@
+"""What the tools cost and promise."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from engram import InvalidInput
+from engram.interfaces.mcp import guide, tools
+from engram.operations import OPERATIONS, Operation
+from engram.operations.inputs import ME, flag, text, texts, whole
+
+CHARACTERS_PER_TOKEN = 4
+
+
+def nothing(*_: object, **__: object) -> None:
+    """Only definitions are looked at here."""
+
+
+#: As the operations to come will be, so that there is room for them; each is in the table once it can be done.
+DRAFTS = [
+    Operation("context", "read", "What to know at the start.", nothing, (text("query"), whole("budget"))),
+    Operation(
+        "forget",
+        "admin",
+        "Erase what was said or learnt.",
+        nothing,
+        (
+            whole("exchange"),
+            whole("memory"),
+            text("of_session", "all of this session"),
+            text("block"),
+            text("before", "ISO 8601"),
+            text("source"),
+            flag("dry_run", "only say what would go"),
+        ),
+    ),
+    Operation("dream.run", "write", "Dream now.", nothing, (flag("force"), flag("dry_run"), texts("stages"))),
+    Operation("dream.status", "read", "What waits, and when it last ran.", nothing),
+    Operation("dream.next", "write", "Take a piece of work to think about.", nothing, (ME,)),
+    Operation("dream.submit", "write", "Hand in its answer.", nothing, (whole("item", required=True), text("answer"))),
+    Operation(
+        "dream.review",
+        "write",
+        "List proposals, or decide on one.",
+        nothing,
+        (whole("id"), text("decision", choices=("accept", "edit", "reject")), text("content")),
+    ),
+    Operation("dream.undo", "admin", "Take a run back.", nothing, (whole("run", required=True),)),
+]
+COMPLETE = {**{draft.name: draft for draft in DRAFTS}, **OPERATIONS}
+
+
+def cost(value: object) -> float:
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":"))) / CHARACTERS_PER_TOKEN
+
+
+@pytest.mark.requirement("MCP-1")
+def test_the_definitions_have_room_for_forgetting_and_dreaming() -> None:
+    complete = tools.definitions(COMPLETE)
+    assert [each["name"] for each in complete] == [
+        *("sitrep", "session", "lock", "remember", "recall", "block", "forget", "dream")
+    ]
+    assert cost(complete) <= 2_000
+
+
+@pytest.mark.requirement("MCP-1")
+def test_the_instructions_are_short() -> None:
+    assert len(guide.INSTRUCTIONS) / CHARACTERS_PER_TOKEN <= 150
+
+
+@pytest.mark.requirement("MCP-1")
+def test_a_tool_is_offered_once_its_operation_can_be_done() -> None:
+    offered = {str(each["name"]) for each in tools.definitions()}
+    assert ("forget" in offered) == ("forget" in OPERATIONS)
+    assert ("dream" in offered) == any(name.startswith("dream.") for name in OPERATIONS)
+
+
+@pytest.mark.requirement("MCP-2")
+@pytest.mark.parametrize("definition", tools.definitions(COMPLETE), ids=lambda each: str(each["name"]))
+def test_a_tool_says_whether_it_only_reads_may_destroy_or_can_be_repeated(definition: dict[str, Any]) -> None:
+    hints = definition["annotations"]
+    assert hints.keys() == {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
+    assert hints["readOnlyHint"] == (definition["name"] == "recall")
+    assert hints["destructiveHint"] == (definition["name"] in ("block", "forget", "dream"))
+    assert not hints["openWorldHint"]
+
+
+@pytest.mark.requirement("MCP-2")
+@pytest.mark.parametrize("definition", tools.definitions(COMPLETE), ids=lambda each: str(each["name"]))
+def test_a_tool_s_schema_is_one_that_every_client_understands(definition: dict[str, Any]) -> None:
+    from jsonschema import Draft202012Validator
+
+    schema = definition["inputSchema"]
+    Draft202012Validator.check_schema(schema)
+    assert schema["type"] == "object"
+    assert set(schema.get("required", ())) <= schema["properties"].keys()
+
+
+@pytest.mark.requirement("MCP-2")
+def test_every_action_is_described_with_its_arguments() -> None:
+    (lock,) = (each for each in tools.definitions() if each["name"] == "lock")
+    assert "claim(resource, note?, exclusive?, ttl?, wait?): Claim" in str(lock["description"])
+    assert "check(resource): " in str(lock["description"])
+
+
+@pytest.mark.requirement("MCP-2")
+def test_arguments_of_one_name_mean_the_same_in_all_actions_of_a_tool() -> None:
+    for tool, actions in tools.offered(COMPLETE):
+        kinds: dict[str, str] = {}
+        for operation in actions.values():
+            for each in operation.inputs:
+                assert kinds.setdefault(each.name, each.kind) == each.kind, f"{tool.name}: {each.name}"
+
+
+@pytest.mark.requirement("MCP-7")
+def test_an_unknown_action_is_refused_with_those_there_are() -> None:
+    with pytest.raises(InvalidInput, match="action is 'grab'; lock has claim, release, check, list"):
+        tools.resolve("lock", {"action": "grab"})
+    with pytest.raises(InvalidInput, match="action is None; lock has claim, release, check, list"):
+        tools.resolve("lock", {"resource": "a"})
+
+
+@pytest.mark.requirement("MCP-7")
+def test_a_tool_with_a_usual_action_needs_none() -> None:
+    call = tools.resolve("recall", {"query": "x"}, COMPLETE)
+    assert call is not None
+    assert call.operation.name == "recall"
+
+
+@pytest.mark.requirement("MCP-6")
+def test_an_agent_cannot_say_that_its_words_are_its_users() -> None:
+    call = tools.resolve("remember", {"text": "x", "trust": "user"})
+    assert call is not None
+    assert call.operation.input("trust") is None
