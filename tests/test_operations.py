@@ -103,6 +103,13 @@ def test_an_operation_is_described_in_one_line_and_each_input_once(operation: Op
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.requirement("OPERATION-1")
+def test_what_can_erase_a_session_does_not_take_the_caller_s_for_it() -> None:
+    erasing = [operation for name, operation in OPERATIONS.items() if name == "forget" or name.endswith(".delete")]
+    assert erasing
+    assert [operation.name for operation in erasing if operation.input(SESSION)] == []
+
+
 @pytest.mark.requirement("OPERATION-2")
 def test_an_error_has_a_code_a_message_a_hint_and_what_a_program_can_act_on(eng: Engram, scene: Scene) -> None:
     claim = {"session": scene.me, "resource": "src/limits.py", "exclusive": True}

@@ -252,6 +252,20 @@ def test_a_call_that_waits_for_a_lock_holds_up_neither_others_nor_the_end(
     assert (code, errors) == (0, "")
 
 
+@pytest.mark.requirement("MCP-10")
+def test_a_person_who_types_the_command_is_told_what_it_waits_for(sqlite_url: str) -> None:
+    master, slave = os.openpty()
+    process = subprocess.Popen(
+        [program(), "mcp", "--store", sqlite_url], stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    os.close(slave)
+    os.write(master, b"\x04")
+    out, errors = process.communicate(timeout=DEADLINE)
+    os.close(master)
+    assert (process.returncode, out) == (0, b"")
+    assert b"a harness starts this" in errors
+
+
 NOISY = """
 import os, sys
 from engram.interfaces.mcp import host

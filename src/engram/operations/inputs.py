@@ -14,7 +14,8 @@ from ..errors import InvalidInput
 Kind: TypeAlias = Literal["text", "texts", "whole", "number", "flag", "object"]
 Scope: TypeAlias = Literal["read", "write", "admin"]
 
-#: The input that names the session an operation acts as; an edge that knows whom it serves fills it in.
+#: The input that names the session an operation acts as; an edge that knows whom it serves fills it in. An operation
+#: about a session has another name for it: nobody may be forgotten because an edge was helpful.
 SESSION = "session"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from .common import command, load_settings
@@ -16,4 +18,6 @@ def mcp(ctx: click.Context) -> None:
     """
     from ..mcp.stdio import serve
 
+    if sys.stdin.isatty():
+        click.echo("Speaking MCP on standard input; a harness starts this by itself. Ctrl-D ends it.", err=True)
     serve(load_settings(ctx))

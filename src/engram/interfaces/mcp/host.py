@@ -141,7 +141,7 @@ class Host:
             if named is not None:
                 session = eng.sessions.heartbeat(str(named), None if summary is None else str(summary))
                 # A subagent shares its parent's connection, so it may name itself but not take the parent's place.
-                if status not in ("active", "idle"):
+                if status not in ("active", "idle") or session.id == connection.session:
                     connection.session, connection.project = session.id, session.project
             elif summary is not None and connection.session is not None and status is not None:
                 eng.sessions.heartbeat(connection.session, str(summary))

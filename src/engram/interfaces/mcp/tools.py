@@ -94,6 +94,7 @@ TOOLS = (
 
 #: What `sitrep` does beyond the operation: it also makes you known.
 _SUMMARY = Input("summary", "text", "what you are going to do")
+_KNOWN = Input(operations.SESSION, "text", "your session id, if you were given one")
 
 
 class Call(NamedTuple):
@@ -147,7 +148,9 @@ def resolve(name: str, arguments: Mapping[str, object], table: Mapping[str, Oper
 
 def _offered(tool: Tool, operation: Operation) -> Operation:
     inputs = tuple(each for each in operation.inputs if not each.rare)
-    return operation._replace(inputs=(_SUMMARY, *inputs) if tool.name == "sitrep" else inputs)
+    if tool.name == "sitrep":
+        inputs = (_SUMMARY, _KNOWN, *(each for each in inputs if each.name != operations.SESSION))
+    return operation._replace(inputs=inputs)
 
 
 def _description(tool: Tool, actions: Mapping[str, Operation]) -> str:
