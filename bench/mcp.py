@@ -1,0 +1,289 @@
+"""The MCP server as a harness meets it: `engram mcp` over pipes, with the default embedder and a store on disk.
+
+Measured: the time from starting the process to the answered handshake and `tools/list`, beside a bare Python and beside
+the bare SDK with one tool; `remember` and hybrid `recall` at two sizes of store, beside the same work through the
+library in one process; four servers writing to one store at once, after which every row is counted; memory; and what a
+plain install brings along.
+
+The client is a few lines of JSON over a pipe, so that what is measured is the server and not a client library. Each
+call waits for its answer. The absolute figures are what the aims are about; the ratios say how much of them is the
+protocol's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from engram import Engram
+
+if TYPE_CHECKING:
+    from bench import _measure as measure
+else:
+    import _measure as measure
+
+WRITERS, WRITES = 4, 500
+BATCH = 25
+CALLS = ("remember", "recall")
+
+#: They combine to many different sentences with words in common, as notes about one project have.
+SUBJECTS = ("router", "scheduler", "importer", "migration", "cache", "parser", "deploy", "invoice", "search", "index")
+VERBS = ("breaks", "needs", "drops", "retries", "blocks", "renames", "loads", "skips", "doubles", "checks")
+OBJECTS = (
+    "headers on Fridays",
+    "the staging schema",
+    "empty rows",
+    "the token budget",
+    "old sessions",
+    "a second lock",
+)
+
+BARE_SDK = """
+import anyio
+from mcp.server.mcpserver import MCPServer
+server = MCPServer("bare")
+@server.tool()
+def echo(text: str) -> str:
+    "Give it back."
+    return text
+anyio.run(server.run_stdio_async)
+"""
+
+
+class Client:
+    """A harness's side of the pipe."""
+
+    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+        )
+        self._ids = count(1)
+
+    def open(self) -> None:
+        info = {"name": "bench", "version": "1"}
+        self.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info})
+        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def call(self, tool: str, **arguments: object) -> Any:
+        answer = self.ask("tools/call", {"name": tool, "arguments": arguments})
+        if answer.get("isError"):
+            raise AssertionError(answer)
+        return answer["structuredContent"]["result"]
+
+    def ask(self, method: str, params: dict[str, object] | None = None) -> Any:
+        id = next(self._ids)
+        self.send({"jsonrpc": "2.0", "id": id, "method": method, **({"params": params} if params else {})})
+        assert self.process.stdout is not None
+        answer = json.loads(self.process.stdout.readline())
+        if answer.get("id") != id or "error" in answer:
+            raise AssertionError(answer)
+        return answer["result"]
+
+    def send(self, message: dict[str, object]) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(message).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        if self.process.wait(timeout=10) != 0:
+            raise AssertionError(f"the server ended with {self.process.returncode}")
+
+
+def engram_command(store: str) -> list[str]:
+    return [os.path.join(sysconfig.get_path("scripts"), "engram"), "mcp", "--store", store]
+
+
+def cold(command: list[str], environment: dict[str, str]) -> float:
+    """Seconds from starting the process to the answered `tools/list`."""
+    begun = perf_counter()
+    client = Client(command, environment)
+    client.open()
+    if not client.ask("tools/list")["tools"]:
+        raise AssertionError("no tools")
+    seconds = perf_counter() - begun
+    client.close()
+    return seconds
+
+
+def first_call(store: str, environment: dict[str, str]) -> float:
+    """Seconds from starting the process to the first tool's answer, which needs the SDK."""
+    begun = perf_counter()
+    client = Client(engram_command(store), environment)
+    client.open()
+    client.call("sitrep")
+    seconds = perf_counter() - begun
+    client.close()
+    return seconds
+
+
+def bare_python(environment: dict[str, str]) -> float:
+    begun = perf_counter()
+    subprocess.run([sys.executable, "-c", "pass"], env=environment, check=True)
+    return perf_counter() - begun
+
+
+def sentence(number: int) -> str:
+    parts = SUBJECTS[number % 10], VERBS[number // 10 % 10], OBJECTS[number // 100 % 6]
+    return f"The {' '.join(parts)} since change {number}"
+
+
+def question(number: int) -> str:
+    return f"which {SUBJECTS[number % 10]} {VERBS[number // 10 % 10]} something?"
+
+
+def fill(store: str, size: int) -> None:
+    with Engram(store) as eng:
+        eng.backlog.embedder()
+        for start in range(0, size, 500):
+            with eng.write():
+                for number in range(start, min(start + 500, size)):
+                    eng.remember(sentence(number), kind="fact")
+
+
+def timed(call: Callable[[], object]) -> float:
+    begun = perf_counter()
+    call()
+    return perf_counter() - begun
+
+
+def batch(call: Callable[[], object]) -> float:
+    """Seconds of one call, the median of a batch: an agent's calls seldom take turns with another's, one by one."""
+    return median(timed(call) for _ in range(BATCH))
+
+
+def calls(store: str, rounds: int, environment: dict[str, str]) -> dict[str, list[float]]:
+    """Remember and recall through a server and through the library, by turns of a batch each; a batch's median."""
+    client = Client(engram_command(store), environment)
+    client.open()
+    client.call("sitrep", summary="Measuring")
+    number = count(1_000_000)
+    with Engram(store) as eng:
+        sides = {
+            "remember": lambda: batch(lambda: client.call("remember", text=sentence(next(number)))),
+            "remember, library": lambda: batch(lambda: eng.remember(sentence(next(number)))),
+            "recall": lambda: batch(lambda: client.call("recall", query=question(next(number)))),
+            "recall, library": lambda: batch(lambda: eng.recall(question(next(number)))),
+        }
+        measure.alternate(sides, 1)
+        results = measure.alternate(sides, rounds)
+    results["resident"] = [resident(client.process.pid)]
+    client.close()
+    return results
+
+
+def resident(process: int) -> float:
+    """Megabytes of memory that a process holds."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+def writers(store: str, environment: dict[str, str], writes: int) -> list[float]:
+    """Seconds of each write of four servers at once; every row is counted afterwards."""
+    clients = [Client(engram_command(store), environment) for _ in range(WRITERS)]
+    for client in clients:
+        client.open()
+        client.call("sitrep", summary="Writing")
+        client.call("remember", text=f"ready {client.process.pid}", kind="ready")
+    together = threading.Barrier(WRITERS)
+    took: list[list[float]] = [[] for _ in clients]
+    failures: list[BaseException] = []
+
+    def write(place: int) -> None:
+        together.wait()
+        try:
+            for number in range(writes):
+                write_one = partial(clients[place].call, "remember", text=f"{place}: {sentence(number)}", kind="w")
+                took[place].append(timed(write_one))
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=write, args=(place,)) for place in range(WRITERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for client in clients:
+        client.close()
+    with Engram(store) as eng:
+        kept = len(eng.memories.list(kind="w"))
+    if failures or kept != WRITERS * writes:
+        raise AssertionError(f"{kept} of {WRITERS * writes} rows, {failures}")
+    return [seconds for each in took for seconds in each]
+
+
+def installed() -> tuple[float, int]:
+    """Megabytes and packages of a plain install in an environment of its own."""
+    root = Path(__file__).parent.parent
+    with tempfile.TemporaryDirectory(prefix="engram-install-") as folder:
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+        python = str(Path(folder, "bin", "python"))
+        pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
+        constraints = ["--constraint", str(root / "constraints.txt")]
+        subprocess.run([*pip, "install", "--quiet", *constraints, str(root)], check=True, stderr=subprocess.DEVNULL)
+        listed = subprocess.run([*pip, "list", "--format", "json"], check=True, capture_output=True, text=True).stdout
+        size = sum(file.stat().st_size for file in Path(folder, "lib").rglob("*") if file.is_file())
+        return size / 1e6, len(json.loads(listed))
+
+
+def main() -> None:
+    parser = measure.options(__doc__)
+    parser.add_argument("--no-install", action="store_true", help="leave the plain install out")
+    chosen = parser.parse_args()
+    rounds = 5 if chosen.quick else 15
+    report = measure.Report("MCP server")
+    with measure.workplace() as folder:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        small = os.path.join(folder, "small.db")
+        sides = {
+            "engram mcp": partial(cold, engram_command(small), environment),
+            "the bare SDK": partial(cold, [sys.executable, "-c", BARE_SDK], environment),
+            "python -c pass": partial(bare_python, environment),
+            "engram mcp, first call": partial(first_call, small, environment),
+        }
+        measure.alternate(sides, 1)  # once for the disk's cache
+        starts = measure.alternate(sides, rounds)
+        report.table(
+            "start to answered tools/list, ms (aim: 1,000)",
+            ("", "median", "fastest"),
+            [(name, median(took) * 1e3, min(took) * 1e3) for name, took in starts.items()],
+        )
+        report.compare("tools/list: engram mcp / the bare SDK", starts["engram mcp"], starts["the bare SDK"])
+        rows: list[tuple[str | float, ...]] = []
+        for size in (1_000, 2_000) if chosen.quick else (1_000, 10_000):
+            store = os.path.join(folder, f"{size}.db")
+            fill(store, size)
+            took = calls(store, 5 if chosen.quick else 11, environment)
+            for side, memory in (("", f"{took['resident'][0]:.0f}"), (", library", "")):
+                times = [median(took[name + side]) * 1e3 for name in CALLS]
+                rows.append((f"{size:,} memories{side}", *times, memory))
+            for name in CALLS:
+                report.compare(f"{name} at {size:,}: over MCP / library", took[name], took[f"{name}, library"])
+        report.table("a call, median ms (aim: 2 to remember, 10 to recall)", ("", *CALLS, "MB held"), rows)
+        report.table(*_together(writers(os.path.join(folder, "four.db"), environment, 50 if chosen.quick else WRITES)))
+    if not chosen.no_install and not chosen.quick:
+        report.table("a plain install", ("", "MB", "packages"), [("pip install .", *installed())])
+    report.show(as_json=chosen.json)
+
+
+def _together(took: list[float]) -> tuple[str, tuple[str, ...], list[tuple[str | float, ...]]]:
+    slowest = sorted(took)[int(len(took) * 0.95)]
+    title = f"{WRITERS} servers, {len(took) // WRITERS} writes each, all at once, ms (aim: 5); nothing lost, no error"
+    return title, ("", "median", "p95", "slowest"), [("remember", median(took) * 1e3, slowest * 1e3, max(took) * 1e3)]
+
+
+if __name__ == "__main__":
+    main()
