@@ -91,6 +91,17 @@ def test_a_call_may_name_another_session(agent: Agent, eng: Engram) -> None:
     assert agent("session", action="log", text="found", session=child)["session_id"] == child
 
 
+@pytest.mark.requirement("MCP-3", "MCP-4")
+def test_any_call_may_say_whose_it_is(agent: Agent, eng: Engram) -> None:
+    agent("sitrep", summary="Porting")
+    child = eng.sessions.register("subagent", "Looking things up")
+    eng.messages.send(None, child, "Look in docs/")
+    assert agent("recall", query="x", session=child)["hits"] == []
+    assert "> Look in docs/" in agent.text
+    assert "session is 7; it must be text" in agent.refused("lock", action="list", session=7)
+    assert "session_not_found" in agent.refused("lock", action="list", session="nobody")
+
+
 @pytest.mark.requirement("MCP-3")
 def test_a_session_that_a_hook_began_is_taken_over(agent: Agent, eng: Engram) -> None:
     hooked = eng.sessions.register("claude-code", "Begun by a hook", project="shop")

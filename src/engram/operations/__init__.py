@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 from ..errors import EngramError
 from ..records import plain
 from . import blocks, coordination, memory
-from .inputs import SESSION, SESSION_ID, Input, Kind, Operation, Scope, checked
+from .inputs import ME_IF_KNOWN, SESSION, SESSION_ID, Input, Kind, Operation, Scope, checked
 
 if TYPE_CHECKING:
     from ..client import Engram
 
 __all__ = [
     "HINTS",
+    "ME_IF_KNOWN",
     "OPERATIONS",
     "SESSION",
     "SESSION_ID",

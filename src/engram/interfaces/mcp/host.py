@@ -117,7 +117,7 @@ class Host:
 
     def _perform(self, connection: Connection, call: tools.Call, messages: list[Message]) -> Answer:
         operation = call.operation
-        given = operations.checked(_session_optional(operation), call.given)
+        given = operations.checked(_as_seen(operation), call.given)
         eng = self.store()
         if call.tool.name == "sitrep":
             self._begin(eng, connection, given)
@@ -157,7 +157,8 @@ class Host:
             given.setdefault(operations.SESSION_ID.name, mine)
         wanted = operation.input(SESSION)
         if wanted is None:
-            return mine
+            named = given.pop(SESSION, mine)
+            return None if named is None else str(named)
         if mine is not None:
             given.setdefault(SESSION, mine)
         if wanted.required and SESSION not in given:
@@ -215,12 +216,12 @@ def _log() -> Logger:
     return logging.getLogger("engram.mcp")
 
 
-def _session_optional(operation: Operation) -> Operation:
-    """The operation as its caller sees it: whose session it is may be known already."""
-    known = (SESSION, operations.SESSION_ID.name if operations.SESSION_ID in operation.inputs else SESSION)
-    return operation._replace(
-        inputs=tuple(each._replace(required=False) if each.name in known else each for each in operation.inputs)
-    )
+def _as_seen(operation: Operation) -> Operation:
+    """The operation as its caller sees it: any call may say whose it is, and none has to where that is known."""
+    about = operations.SESSION_ID.name if operations.SESSION_ID in operation.inputs else None
+    others = (each for each in operation.inputs if each.name != SESSION)
+    inputs = (each._replace(required=False) if each.name == about else each for each in others)
+    return operation._replace(inputs=(*inputs, operations.ME_IF_KNOWN))
 
 
 def _status(eng: Engram, session: str | None) -> str | None:
