@@ -6,7 +6,7 @@
 - `answers`: results as an agent should read them
 - `server`: all of that on the official SDK, for whichever transport
 - `early`: answers to what every client asks first, while the SDK is still being imported
-- `stdio`: all of that on standard input and output
+- `lines`, `stdio`: all of that on standard input and output
 
-Only `server` imports the SDK, which takes most of a second.
+Only `server` and `lines` import the SDK, which takes most of a second.
 """

@@ -33,7 +33,8 @@ def answer(operation: str, result: object, session: str | None, messages: Sequen
     """What a call gave, with the messages that came in for its session."""
     lean = _lean(result)
     if operation in _REMEMBERED:
-        lean = {"note": FRAME, **(lean if isinstance(lean, dict) else {"hits": [_hit(each) for each in _list(lean)]})}
+        found = {"text": lean} if isinstance(lean, str) else {"hits": [_hit(each) for each in lean]}
+        lean = {"note": FRAME, **found}
     structured: dict[str, object] = {"result": lean}
     if session is not None:
         structured["session"] = session
@@ -107,7 +108,7 @@ def _as_json(result: object) -> str:
 _TEXTS: dict[str, Callable[[Any], str]] = {
     "sitrep": str,
     "recall": _recalled,
-    "context": lambda result: f"({FRAME})\n{result.get('text', '')}",
+    "context": lambda result: f"({FRAME})\n{result['text']}",
     "remember": _remembered,
     "block.view": _block,
 }
@@ -115,10 +116,6 @@ _TEXTS: dict[str, Callable[[Any], str]] = {
 
 def _quoted(text: str, mark: str = "> ") -> str:
     return "\n".join(f"{mark}{visible(line)}" for line in text.splitlines())
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _lean(value: Any) -> Any:
