@@ -237,4 +237,16 @@ REQUIREMENTS = {
     "VECTORS-1": "Where PostgreSQL has pgvector it compares vectors itself, with the same hits as a process does by itself.",
     "VECTORS-2": "A large workspace is searched with an index on PostgreSQL, built outside of transactions.",
     "VECTORS-3": "Without pgvector, or without the right to it, each process compares by itself, and nothing else changes.",
+    # Harnesses: the installer, and the real clients
+    "INSTALL-1": "install adds the hooks and the MCP server to a harness's own settings, for the user or the project.",
+    "INSTALL-2": "Everything else in a settings file stays as it was: order, comments, indentation.",
+    "INSTALL-3": "What is set up already is not touched, nor backed up; an older installation's entries are brought up to date.",
+    "INSTALL-4": "uninstall removes what Engram wrote, also from an older installation, and nothing else.",
+    "INSTALL-5": "A settings file that cannot be read, or holds something else in Engram's place, is left alone with a clear error.",
+    "INSTALL-6": "A file is backed up before it is changed, and replaced in one step; its mode and links stay.",
+    "INSTALL-7": "--dry-run shows the diff and changes nothing.",
+    "INSTALL-8": "all means the harnesses that are found; settings of one that is not there are made only when it is named.",
+    "INSTALL-9": "--list shows what is found and what is set up.",
+    "INSTALL-10": "The commands in settings files work from any folder and shell, also from a path with blanks.",
+    "INSTALL-11": "A harness's settings are found where its own environment variable puts them.",
 }

@@ -125,7 +125,7 @@ PUBLIC = [
         "StoreError",
     ),
     *("StoreFull", "StoreReadOnly", "StoreUnavailable", "VersionConflict", "VersionNotFound", "__version__"),
-    "sitrep",
+    *("SettingsConflict", "SettingsUnusable", "sitrep"),
 ]
 
 

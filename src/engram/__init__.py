@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from .errors import SchemaTooNew as SchemaTooNew
     from .errors import SessionEnded as SessionEnded
     from .errors import SessionNotFound as SessionNotFound
+    from .errors import SettingsConflict as SettingsConflict
+    from .errors import SettingsUnusable as SettingsUnusable
     from .errors import StoreBusy as StoreBusy
     from .errors import StoreError as StoreError
     from .errors import StoreFull as StoreFull
@@ -99,6 +101,8 @@ _WHERE = {
         "SchemaTooNew",
         "SessionEnded",
         "SessionNotFound",
+        "SettingsConflict",
+        "SettingsUnusable",
         "StoreBusy",
         "StoreError",
         "StoreFull",

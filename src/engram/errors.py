@@ -22,6 +22,7 @@ of a class's docstring is its default message; most raisers say more: what was w
     │   ├── LeaseLost                 the fencing token is stale
     │   ├── BlockExists
     │   ├── VersionConflict           carries the current version
+    │   ├── SettingsConflict          a harness's settings hold something else in Engram's place
     │   └── StoreBusy                 somebody else is writing; try again
     ├── EmbedderFailed                the model cannot be used; words still can
     ├── CapReached                    no more may be spent on models now
@@ -31,6 +32,7 @@ of a class's docstring is its default message; most raisers say more: what was w
     │   ├── LLMTruncated              the answer did not fit into max_tokens
     │   └── LLMMalformed              the answer has not the form that was asked for
     ├── LogBroken                     a block's log does not end in its content
+    ├── SettingsUnusable              a harness's settings file cannot be read or written
     └── StoreError                    the store cannot be used
         ├── StoreUnavailable          unreachable, or cannot be opened
         ├── StoreReadOnly
@@ -214,6 +216,12 @@ class VersionConflict(Conflict):
         return {"name": self.name, "expected": self.expected, "current": self.current}
 
 
+class SettingsConflict(Conflict):
+    """A harness's settings hold something else where Engram would write."""
+
+    code = "settings_conflict"
+
+
 class StoreBusy(Conflict):
     """Another process is writing to the store; try again."""
 
@@ -272,6 +280,12 @@ class LogBroken(EngramError):
     """A block's log does not end in its current content."""
 
     code = "log_broken"
+
+
+class SettingsUnusable(EngramError):
+    """A harness's settings file cannot be read or written."""
+
+    code = "settings_unusable"
 
 
 class StoreError(EngramError):

@@ -28,6 +28,7 @@ _MODULES = {
     "forget": "forget",
     "history": "memory",
     "init": "setup",
+    "install": "install",
     "lock": "locks",
     "mcp": "mcp",
     "memory": "memory",
@@ -42,6 +43,7 @@ _MODULES = {
     "stats": "report",
     "timeline": "memory",
     "usage": "dream",
+    "uninstall": "install",
     "world": "blocks",
 }
 

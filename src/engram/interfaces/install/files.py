@@ -1,0 +1,107 @@
+"""Reading settings files and replacing them, so that nobody ever finds half of one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ...errors import SettingsConflict, SettingsUnusable
+
+
+class Change(NamedTuple):
+    """What is to become of one file."""
+
+    path: Path
+    #: What it holds now; None if there is no such file.
+    before: str | None
+    #: What it shall hold; None if it shall be gone.
+    after: str | None
+
+    @property
+    def action(self) -> str:
+        return "create" if self.before is None else "remove" if self.after is None else "change"
+
+    def diff(self) -> str:
+        import difflib
+
+        old, new = ((text or "").splitlines(keepends=True) for text in (self.before, self.after))
+        here, nowhere = str(self.path), os.devnull
+        lines = difflib.unified_diff(
+            old, new, here if self.before is not None else nowhere, here if self.after is not None else nowhere
+        )
+        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def read(path: Path) -> str | None:
+    """The text of a file with its line breaks as they are; None if there is no such file."""
+    with _as_unusable(path, "read"):
+        try:
+            with open(path, encoding="utf-8", newline="") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+
+
+def apply(change: Change) -> Path | None:
+    """Make the change; the backup of what was there before."""
+    with _as_unusable(change.path, "written"):
+        if read(change.path) != change.before:
+            raise SettingsConflict(f"{change.path} was changed by somebody else in the meantime. Try again.")
+        # A link, as people who keep their settings in a repository have them, goes on pointing to the same file.
+        real = Path(os.path.realpath(change.path))
+        backup = None if change.before is None else _back_up(change.path, change.before)
+        if change.after is None:
+            real.unlink()
+        else:
+            real.parent.mkdir(parents=True, exist_ok=True)
+            _replace(real, change.after)
+        return backup
+
+
+def _back_up(path: Path, text: str) -> Path:
+    """Keep a copy beside the file, for its owner alone: settings hold keys and tokens."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    for number in range(1000):
+        backup = path.with_name(f"{path.name}.{stamp}{f'-{number}' if number else ''}.engram-backup")
+        with contextlib.suppress(FileExistsError):
+            descriptor = os.open(backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            _write(descriptor, text)
+            return backup
+    raise SettingsUnusable(f"{path} has a thousand backups of this second beside it.")
+
+
+def _replace(path: Path, text: str) -> None:
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            old = path.stat()
+            os.chmod(temporary, old.st_mode & 0o7777)
+            with contextlib.suppress(PermissionError):  # root, setting somebody else up, leaves the file theirs
+                os.chown(temporary, old.st_uid, old.st_gid)
+        _write(descriptor, text)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _write(descriptor: int, text: str) -> None:
+    with open(descriptor, "w", encoding="utf-8", newline="") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def _as_unusable(path: Path, verb: str) -> Iterator[None]:
+    try:
+        yield
+    except UnicodeError as error:
+        raise SettingsUnusable(f"{path} cannot be {verb}: it is not UTF-8. It was left as it is.") from error
+    except OSError as error:
+        raise SettingsUnusable(f"{path} cannot be {verb}: {error.strerror or error}.") from error

@@ -1,0 +1,56 @@
+"""What has to be known about a harness to set it up."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+#: How long a harness lets a hook run, in seconds. The hook stops by itself long before; this is for a machine that
+#: is too busy to start it.
+PATIENCE = 10
+
+#: The name under which harnesses know Engram's MCP server.
+SERVER_NAME = "engram"
+
+
+class Files(NamedTuple):
+    """The settings files of one harness, for one user or one project; they may be the same file."""
+
+    hooks: Path
+    servers: Path
+
+
+class Harness(NamedTuple):
+    name: str
+    #: What people call it.
+    title: str
+    #: Any of these on the search path means that it is installed.
+    programs: tuple[str, ...]
+    #: Any of these on the disk means so, too.
+    traces: Callable[[], tuple[Path, ...]]
+    user_files: Callable[[], Files]
+    project_files: Callable[[Path], Files]
+    #: For each event, the entry of its list, made from the hook's command line.
+    hooks: Mapping[str, Callable[[str], dict[str, Any]]]
+    #: Where MCP servers are listed, and what an entry needs besides `command` and `args`.
+    servers_key: str = "mcpServers"
+    server_extras: Mapping[str, str] = {}
+    #: What a new file for hooks holds besides them.
+    skeleton: Mapping[str, Any] = {}
+    #: Whether its JSON files may have comments.
+    comments: bool = False
+    #: What the person still has to know or do.
+    notes: tuple[str, ...] = ()
+
+
+def grouped(timeout: int) -> Callable[[str], dict[str, Any]]:
+    """An entry in the form that Claude Code began: a group of handlers, here without a matcher, so for everything."""
+    return lambda line: {"hooks": [{"type": "command", "command": line, "timeout": timeout}]}
+
+
+def folder(variable: str, default: str) -> Path:
+    """A harness's settings folder: from its own variable, or below the home folder."""
+    given = os.environ.get(variable)
+    return Path(given).expanduser().absolute() if given else Path.home() / default

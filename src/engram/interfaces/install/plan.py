@@ -1,0 +1,125 @@
+"""What would have to change to set a harness up, or to take Engram out of it again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from ...errors import EngramError, InvalidInput, NotFound, SettingsConflict, SettingsUnusable
+from . import claude_code, codex, cursor, gemini, merging
+from .commands import Commands
+from .files import Change, read
+from .harness import Files, Harness
+from .jsontext import JsonText
+from .tomltext import TomlText
+
+HARNESSES = {each.HARNESS.name: each.HARNESS for each in (claude_code, codex, gemini, cursor)}
+ALL = "all"
+
+
+class Place(NamedTuple):
+    """How far the settings reach: everything this user does, or one project."""
+
+    project: Path | None = None
+
+    def files(self, harness: Harness) -> Files:
+        return harness.user_files() if self.project is None else harness.project_files(self.project)
+
+
+def project_root(folder: str) -> Path:
+    """The folder whose settings a harness that is started here reads: the repository's, if it is in one."""
+    here = Path(folder).absolute()
+    return next((each for each in (here, *here.parents) if (each / ".git").exists()), here)
+
+
+def chosen(names: Iterable[str], *, found_only: bool) -> list[Harness]:
+    """The harnesses that were named; for `all`, those that are on this machine, or every one."""
+    wanted = list(dict.fromkeys(names))
+    if ALL not in wanted:
+        if not wanted:
+            raise InvalidInput(f"Say which harness: {', '.join(HARNESSES)} or {ALL}.")
+        return [HARNESSES[name] for name in wanted]
+    every = [each for each in HARNESSES.values() if not found_only or is_found(each) or each.name in wanted]
+    if not every:
+        raise NotFound(f"No harness was found. Name one to set it up all the same: {', '.join(HARNESSES)}.")
+    return every
+
+
+def is_found(harness: Harness) -> bool:
+    """Whether the harness is on this machine: its program, or settings it once made."""
+    return any(map(shutil.which, harness.programs)) or any(trace.exists() for trace in harness.traces())
+
+
+def install(harness: Harness, place: Place, commands: Commands) -> list[Change]:
+    """The changes that set a harness up; none if it is."""
+    return _changes(harness, place, commands)
+
+
+def uninstall(harness: Harness, place: Place) -> list[Change]:
+    """The changes that take out what Engram wrote, also from an older installation."""
+    return _changes(harness, place, None)
+
+
+def state(harness: Harness, place: Place, commands: Commands) -> str:
+    """`ready`; `outdated` if something of Engram's is there, but not all of it or not of this one; `absent`; or
+    `unusable`, if the settings cannot be read or hold something else in its place."""
+    try:
+        if not install(harness, place, commands):
+            return "ready"
+        files = place.files(harness)
+        texts = {path: read(path) for path in files}
+        there = any(merging.has_entries(_opened(path, text or "", harness), harness) for path, text in texts.items())
+        return "outdated" if there else "absent"
+    except (SettingsUnusable, SettingsConflict):
+        return "unusable"
+
+
+def _changes(harness: Harness, place: Place, commands: Commands | None) -> list[Change]:
+    """The changes to both files; with commands Engram is added, without them it is taken out."""
+    files = place.files(harness)
+    changes = []
+    for path in dict.fromkeys(files):
+        before = read(path)
+        if before is None and commands is None:
+            continue
+        try:
+            document = _opened(path, before or "", harness)
+            unchanged = document.text()
+            if path == files.hooks:
+                assert isinstance(document, JsonText)
+                if commands:
+                    merging.add_hooks(document, harness, commands)
+                else:
+                    merging.remove_hooks(document)
+            if path == files.servers:
+                if commands:
+                    merging.add_server(document, harness, commands)
+                else:
+                    merging.remove_server(document, harness)
+        except EngramError as error:
+            raise type(error)(f"{path} was left as it is: {error}") from error
+        after: str | None = document.text()
+        if after == unchanged:
+            continue
+        if commands is None and _is_bare(document, harness, path):
+            after = None
+        changes.append(Change(path, before, after))
+    return changes
+
+
+def _opened(path: Path, text: str, harness: Harness) -> JsonText | TomlText:
+    try:
+        return TomlText(text) if path.suffix == ".toml" else JsonText(text, comments=harness.comments)
+    except ValueError as error:  # what the parsers of both languages raise
+        raise SettingsUnusable(f"it cannot be understood ({error}).") from error
+
+
+def _is_bare(document: JsonText | TomlText, harness: Harness, path: Path) -> bool:
+    """Whether nothing is left but what Engram itself puts into a new file; a link is never taken away."""
+    left = document.value()
+    bare = not left or left == dict(harness.skeleton)
+    has_comments = "//" in document.text() or "/*" in document.text() or "#" in document.text()
+    return bare and not has_comments and not os.path.islink(path)
