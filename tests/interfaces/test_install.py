@@ -106,6 +106,13 @@ def test_hooks_and_server_are_written_for_the_user(engram: Engram, home: Path, n
 
 
 @pytest.mark.requirement("INSTALL-1")
+def test_codex_is_told_to_hand_on_where_the_store_is(engram: Engram, home: Path) -> None:
+    engram("install", "codex")
+    server = read(home / ".codex/config.toml")["mcp_servers"]["engram"]
+    assert {"ENGRAM_URL", "ENGRAM_WORKSPACE", "ENGRAM_DATA_DIR", "ENGRAM_CONFIG_DIR"} <= set(server["env_vars"])
+
+
+@pytest.mark.requirement("INSTALL-1")
 @pytest.mark.parametrize("name", PROJECT)
 def test_hooks_and_server_are_written_for_the_project_from_anywhere_in_it(
     engram: Engram, home: Path, name: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ...config import SETTINGS
 from .harness import PATIENCE, Files, Harness, folder, grouped
 
 _EVENTS = (
@@ -18,6 +19,9 @@ _EVENTS = (
 )
 #: Codex gives the end of a session no more than this, and warns at every start about settings that ask for more.
 _PATIENCE_AT_THE_END = 3
+#: Hooks get Codex's whole environment, an MCP server only what is named: without these, the two could end up with
+#: different stores.
+_ENVIRONMENT = [*(setting.environment for setting in SETTINGS), "ENGRAM_CONFIG_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"]
 
 
 def _folder() -> Path:
@@ -33,5 +37,6 @@ HARNESS = Harness(
     project_files=lambda root: Files(root / ".codex" / "hooks.json", root / ".codex" / "config.toml"),
     hooks={**{event: grouped(PATIENCE) for event in _EVENTS}, "SessionEnd": grouped(_PATIENCE_AT_THE_END)},
     servers_key="mcp_servers",
+    server_extras={"env_vars": _ENVIRONMENT},
     notes=("Codex runs no hook that you have not reviewed: start codex, type /hooks and trust Engram's.",),
 )

@@ -36,7 +36,7 @@ class Harness(NamedTuple):
     hooks: Mapping[str, Callable[[str], dict[str, Any]]]
     #: Where MCP servers are listed, and what an entry needs besides `command` and `args`.
     servers_key: str = "mcpServers"
-    server_extras: Mapping[str, str] = {}
+    server_extras: Mapping[str, object] = {}
     #: What a new file for hooks holds besides them.
     skeleton: Mapping[str, Any] = {}
     #: Whether its JSON files may have comments.

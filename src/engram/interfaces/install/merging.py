@@ -62,7 +62,7 @@ def add_server(document: Document, harness: Harness, commands: Commands) -> None
     wanted = {"command": commands.server, "args": ["mcp"]}
     entry = _servers(document, harness).get(SERVER_NAME)
     if entry is None:
-        document.put(path, {**harness.server_extras, **wanted})
+        document.put(path, {**wanted, **harness.server_extras})
     elif not is_server(entry):
         raise SettingsConflict(
             f"{harness.title} already has an MCP server called {SERVER_NAME!r} that is not Engram's. "
