@@ -7,6 +7,7 @@ READY := $(VENV)/.ready
 INSPECTOR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/engram-tests/inspector
 
 .PHONY: run test inspector test-icu lint fix docs bench stress clean setup
+.PHONY: run test test-icu e2e lint fix docs bench stress clean setup
 .DEFAULT_GOAL := run
 
 setup: $(READY)
@@ -57,6 +58,15 @@ stress: setup  ## the long kill, stop and contention runs
 
 test-icu: setup  ## the contract suite on a PostgreSQL whose databases sort by an ICU locale
 	$(BIN)/python tests/with_icu.py -n 2 tests/contract -k "postgres or not sqlite"
+
+# Kept outside the repository, so that `make clean` does not fetch half a gigabyte again.
+E2E_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/engram-e2e
+E2E_CLIENTS := @anthropic-ai/claude-code@2.1.325 @google/gemini-cli@0.61.0 @openai/codex@0.166.0
+
+e2e: setup  ## the real harness clients, with no network but loopback, against a scripted model
+	@command -v npm >/dev/null || { test "$$(id -u)" = 0 && apt-get install --yes --quiet nodejs npm; } || { echo "make e2e needs node 20 or newer and npm"; exit 1; }
+	@test "$$(cat $(E2E_CACHE)/.ready 2>/dev/null)" = "$(E2E_CLIENTS)" || { mkdir -p $(E2E_CACHE) && npm install --prefix $(E2E_CACHE) --no-save --no-audit --no-fund $(E2E_CLIENTS) && echo "$(E2E_CLIENTS)" > $(E2E_CACHE)/.ready; }
+	ENGRAM_E2E_CLIENTS=$(E2E_CACHE)/node_modules/.bin unshare --map-root-user --net $(BIN)/python -m pytest tests/e2e -n 0
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

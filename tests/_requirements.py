@@ -249,4 +249,8 @@ REQUIREMENTS = {
     "INSTALL-9": "--list shows what is found and what is set up.",
     "INSTALL-10": "The commands in settings files work from any folder and shell, also from a path with blanks.",
     "INSTALL-11": "A harness's settings are found where its own environment variable puts them.",
+    "CLIENT-1": "In the real clients a session is registered, gets the report, is recorded, claims what it writes, and is completed.",
+    "CLIENT-2": "A real client is denied a file that another one holds exclusively.",
+    "CLIENT-3": "After uninstalling, the real clients work without Engram.",
+    "CLIENT-4": "The real clients start the MCP server and offer its tools to the model.",
 }
