@@ -121,22 +121,26 @@ def edits(draw: st.DrawFn, value: Any) -> tuple[str, Path, Any]:
 
 
 @pytest.mark.requirement("INSTALL-2")
-@given(st.data(), st.dictionaries(st.text(max_size=4), values, max_size=4), layouts)
-def test_edited_text_holds_what_edited_data_would(data: st.DataObject, value: dict[str, Any], layout: Any) -> None:
-    document = JsonText(json.dumps(value, **layout))
+@given(st.data(), st.dictionaries(st.text(max_size=4), values, max_size=4), layouts, st.booleans())
+def test_edited_text_holds_what_edited_data_would(
+    data: st.DataObject, value: dict[str, Any], layout: Any, noted: bool
+) -> None:
+    text = json.dumps(value, **layout)
+    lines = text.split("\n")
+    if noted:
+        text = "".join(f"{line} // note {number}\n" for number, line in enumerate(lines))
+    document, complete = JsonText(text, comments=noted), True
     for _ in range(4):
         verb, path, new = data.draw(edits(value))
         expected = _edited(value, verb, path, new)
         if expected is None:
             continue
-        if verb == "remove":
-            document.remove(path)
-        elif verb == "put":
-            document.put(path, new)
-        else:
-            document.append(path, new)
+        getattr(document, verb)(*((path,) if verb == "remove" else (path, new)))
         value = expected
-        assert json.loads(document.text()) == document.value() == value
+        assert document.value() == JsonText(document.text(), comments=noted).value() == value
+        complete = complete and verb == "append"  # what is replaced or removed takes the comments within it along
+        lost = [number for number in range(len(lines)) if f"// note {number}\n" not in document.text()]
+        assert not (noted and complete and lost)
 
 
 def _edited(value: Any, verb: str, path: Path, new: Any) -> Any:
