@@ -6,8 +6,7 @@ READY := $(VENV)/.ready
 # Outside the repository: it is large, and the same for every clone.
 INSPECTOR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/engram-tests/inspector
 
-.PHONY: run test inspector test-icu lint fix docs bench stress clean setup
-.PHONY: run test test-icu e2e lint fix docs bench stress clean setup
+.PHONY: run test inspector test-icu e2e lint fix docs bench stress clean setup
 .DEFAULT_GOAL := run
 
 setup: $(READY)

@@ -27,6 +27,20 @@ class Scene:
         eng.blocks.create("plan", "one")
         eng.blocks.update("plan", "one\ntwo")
         eng.messages.send(self.other, self.me, "May I rename check()?")
+        self._eng = eng
+
+    def dreamt(self) -> int:
+        """A pass that has run."""
+        id = self._eng.dream(force=True)[0].id
+        assert id is not None
+        return id
+
+    def piece(self) -> int:
+        """A piece of thinking that this session has taken."""
+        self._eng.work.leave("gists", "a subject", "1", "Write a gist.", None)
+        item = self._eng.work.next(self.me)
+        assert item is not None
+        return item.id
 
 
 @pytest.fixture
@@ -78,6 +92,16 @@ CASES: dict[str, Any] = {
     "block.history": (lambda s: {"name": "plan", "limit": 1}, lambda r: r[0]["old"] == "one"),
     "block.diff": (lambda s: {"name": "plan", "a": 1, "b": 2}, lambda r: "+two" in r),
     "block.restore": (lambda s: {"name": "plan", "version": 1}, lambda r: r["version"] == 3),
+    "forget": (lambda s: {"memory": s.memory, "dry_run": True}, lambda r: r["counts"] == {"memories": 1}),
+    "receipts": (lambda s: {}, lambda r: r == []),
+    "context": (lambda s: {"query": "deploy", "session": s.me, "budget": 500}, lambda r: "Fridays" in r),
+    "dream.run": (lambda s: {"force": True, "dry_run": True}, lambda r: len(r[0]["gists"]) == 1),
+    "dream.status": (lambda s: {}, lambda r: r["backlog"]["turns"] == 1),
+    "dream.list": (lambda s: {"limit": 1}, lambda r: r == []),
+    "dream.show": (lambda s: {"id": s.dreamt()}, lambda r: len(r["gists"]) == 1),
+    "dream.next": (lambda s: {"session": s.me}, lambda r: r is None),
+    "dream.submit": (lambda s: {"session": s.me, "item": s.piece(), "answer": "A gist."}, lambda r: r["item"]),
+    "usage": (lambda s: {"days": 3}, lambda r: r == []),
     "block.delete": (lambda s: {"name": "plan"}, lambda r: r == {"deleted": "plan"}),
 }
 

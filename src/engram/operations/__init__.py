@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import EngramError
 from ..records import plain
-from . import blocks, coordination, memory
+from . import blocks, coordination, dreaming, memory
 from .inputs import ME_IF_KNOWN, SESSION, SESSION_ID, Input, Kind, Operation, Scope, checked
 
 if TYPE_CHECKING:
@@ -34,7 +34,13 @@ __all__ = [
 ]
 
 OPERATIONS: dict[str, Operation] = {
-    operation.name: operation for operation in (*coordination.OPERATIONS, *memory.OPERATIONS, *blocks.OPERATIONS)
+    operation.name: operation
+    for operation in (
+        *coordination.OPERATIONS,
+        *memory.OPERATIONS,
+        *blocks.OPERATIONS,
+        *dreaming.OPERATIONS,
+    )
 }
 
 #: What to do about an error, by its code; in terms of operations, because every edge has those.
@@ -50,6 +56,8 @@ HINTS = {
     "block_exists": "Write to it with block.update, or choose another name.",
     "version_not_found": "block.history shows the versions.",
     "version_conflict": "Read it with block.view, merge, and try again with the current version as expected_version.",
+    "dream_not_found": "dream.list shows those there are.",
+    "work_not_found": "dream.next gives a piece that waits.",
     "no_recipient": "session.list and lock.list show who can be reached.",
     "store_busy": "Try again.",
 }

@@ -93,6 +93,28 @@ OPERATIONS = (
         ),
     ),
     Operation(
+        "forget",
+        "admin",
+        "Forget exactly one of these.",
+        lambda eng, of_session=None, **what: eng.forget(session=of_session, **what),
+        (
+            whole("memory", "id"),
+            whole("exchange", "id"),
+            text("of_session", "id of the session to forget"),
+            text("block", "name"),
+            text("before", "everything older; ISO 8601"),
+            text("source", "every session of this type"),
+            flag("dry_run", "only show what would go"),
+        ),
+    ),
+    Operation(
+        "receipts",
+        "read",
+        "What was forgotten, the latest first.",
+        lambda eng, limit=20: eng.receipts(limit),
+        (LIMIT,),
+    ),
+    Operation(
         "memory.list",
         "read",
         "Memories, newest first.",

@@ -1,0 +1,78 @@
+"""What is distilled while nobody talks, what an agent should read, and thinking that is left to agents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .inputs import BUDGET, ID, LIMIT, ME_IF_KNOWN, Operation, flag, text, texts, whole
+
+if TYPE_CHECKING:
+    from ..client import Engram
+
+
+def _status(eng: Engram) -> object:
+    last = eng.dreams.list(1)
+    waiting, answered = eng.work.counts()
+    return {
+        "backlog": eng.dreams.backlog(),
+        "drives": eng.dreams.drives(),
+        "last": last[0] if last else None,
+        "work": {"waiting": waiting, "answered": answered},
+    }
+
+
+def _submitted(eng: Engram, item: int, answer: str, session: str | None = None) -> object:
+    eng.work.submit(item, answer, session)
+    return {"item": item}
+
+
+OPERATIONS = (
+    Operation(
+        "context",
+        "read",
+        "What to read now: the portrait, what fits, the latest turns.",
+        lambda eng, query=None, session=None, budget=2_000: eng.context(query, session, budget),
+        (ME_IF_KNOWN, text("query", "what it is about"), BUDGET),
+    ),
+    Operation(
+        "dream.run",
+        "admin",
+        "One pass of consolidation.",
+        lambda eng, **options: eng.dream(**options),
+        (flag("force", "do everything there is to do"), flag("dry_run", "only say what"), texts("stages", rare=True)),
+    ),
+    Operation("dream.status", "read", "What waits, what presses, how the last pass went.", _status),
+    Operation(
+        "dream.list",
+        "read",
+        "Earlier passes, the latest first.",
+        lambda eng, limit=20: eng.dreams.list(limit),
+        (LIMIT,),
+    ),
+    Operation("dream.show", "read", "The report of one pass.", lambda eng, id: eng.dreams.show(id), (ID,)),
+    Operation(
+        "dream.next",
+        "write",
+        "Take a piece of thinking left to agents.",
+        lambda eng, session=None: eng.work.next(session),
+        (ME_IF_KNOWN,),
+    ),
+    Operation(
+        "dream.submit",
+        "write",
+        "Hand in its answer.",
+        _submitted,
+        (
+            ME_IF_KNOWN,
+            whole("item", "from next", required=True),
+            text("answer", "text, or JSON in its form", required=True),
+        ),
+    ),
+    Operation(
+        "usage",
+        "read",
+        "What was spent on models, by day and stage.",
+        lambda eng, days=30: eng.usage(days),
+        (whole("days"),),
+    ),
+)
