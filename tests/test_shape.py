@@ -126,6 +126,7 @@ PUBLIC = [
     ),
     *("StoreFull", "StoreReadOnly", "StoreUnavailable", "VersionConflict", "VersionNotFound", "__version__"),
     *("SettingsConflict", "SettingsUnusable", "sitrep"),
+    *("DreamBacklog", "DreamNotFound", "DreamReport", "Drives", "Gist", "Spent", "WorkItem", "WorkNotFound", "CapReached"),
 ]
 
 

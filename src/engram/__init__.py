@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from .config import Config as Config
     from .errors import BlockExists as BlockExists
     from .errors import BlockNotFound as BlockNotFound
+    from .errors import CapReached as CapReached
     from .errors import Conflict as Conflict
+    from .errors import DreamNotFound as DreamNotFound
     from .errors import EmbedderFailed as EmbedderFailed
     from .errors import EngramError as EngramError
     from .errors import ExchangeNotFound as ExchangeNotFound
@@ -53,10 +55,15 @@ if TYPE_CHECKING:
     from .errors import StoreUnavailable as StoreUnavailable
     from .errors import VersionConflict as VersionConflict
     from .errors import VersionNotFound as VersionNotFound
+    from .errors import WorkNotFound as WorkNotFound
     from .records import Block as Block
     from .records import BlockEdit as BlockEdit
     from .records import Change as Change
+    from .records import DreamBacklog as DreamBacklog
+    from .records import DreamReport as DreamReport
+    from .records import Drives as Drives
     from .records import Exchange as Exchange
+    from .records import Gist as Gist
     from .records import Hit as Hit
     from .records import Holder as Holder
     from .records import Lease as Lease
@@ -66,7 +73,9 @@ if TYPE_CHECKING:
     from .records import Message as Message
     from .records import Receipt as Receipt
     from .records import Session as Session
+    from .records import Spent as Spent
     from .records import Stats as Stats
+    from .records import WorkItem as WorkItem
 
 from ._version import VERSION as __version__
 
@@ -77,7 +86,9 @@ _WHERE = {
     "errors": (
         "BlockExists",
         "BlockNotFound",
+        "CapReached",
         "Conflict",
+        "DreamNotFound",
         "EmbedderFailed",
         "EngramError",
         "ExchangeNotFound",
@@ -110,12 +121,17 @@ _WHERE = {
         "StoreUnavailable",
         "VersionConflict",
         "VersionNotFound",
+        "WorkNotFound",
     ),
     "records": (
         "Block",
         "BlockEdit",
         "Change",
+        "DreamBacklog",
+        "DreamReport",
+        "Drives",
         "Exchange",
+        "Gist",
         "Hit",
         "Holder",
         "Lease",
@@ -125,7 +141,9 @@ _WHERE = {
         "Message",
         "Receipt",
         "Session",
+        "Spent",
         "Stats",
+        "WorkItem",
     ),
 }
 _MODULE = {name: module for module, names in _WHERE.items() for name in names}
