@@ -34,8 +34,10 @@ _UNSUMMARISED = """
 SELECT id, session_id, seq, role, content, trust, created_at FROM exchanges
 WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND seq > :after ORDER BY seq LIMIT :limit
 """
+# An expression, because SQLite would look for the least of a plain column along the index of times, through everything
+# that was ever said before this session.
 _FIRST_TIME = """
-SELECT MIN(created_at) FROM exchanges WHERE workspace = :workspace AND session_id = :session AND role <> 'log'
+SELECT MIN(created_at || '') FROM exchanges WHERE workspace = :workspace AND session_id = :session AND role <> 'log'
 """
 _TURN_AT = """
 SELECT MAX(turn) FROM exchanges

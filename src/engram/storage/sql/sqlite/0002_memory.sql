@@ -34,7 +34,7 @@ CREATE TABLE memories (
   updated_at TEXT NOT NULL,
   FOREIGN KEY (workspace, session_id) REFERENCES sessions (workspace, id)
 ) STRICT;
-CREATE INDEX memories_by_hash ON memories (workspace, kind, hash) WHERE status = 'active';
+CREATE INDEX memories_by_hash ON memories (workspace, kind, hash, status) WHERE status = 'active';
 CREATE UNIQUE INDEX memories_by_key ON memories (workspace, kind, key) WHERE status = 'active' AND key IS NOT NULL;
 CREATE INDEX memories_by_status ON memories (workspace, status, kind, id);
 CREATE INDEX memories_to_expire ON memories (workspace, expires_at) WHERE status = 'active' AND expires_at IS NOT NULL;
