@@ -77,22 +77,23 @@ def _parts(scope: Scope, query: str | None, session_id: str | None) -> Iterator[
         lines = [f"> {visible(line)}" for line in block.content.split("\n") if line] if block else []
         yield Part(f"{name.capitalize()} (block {name}, {age(block.updated_at, now)})" if block else name, lines)
     if query is not None:
-        yield from _recalled(scope, memories, query, session_id)
+        yield from _recalled(scope, memories, query, session_id, now)
     if session_id is not None:
         turns = Exchanges(scope).recent(session_id, _RECENT)
         lines = [f"- {turn.role}: {_line(turn.content)} ({age(turn.created_at, now)})" for turn in turns]
         yield Part(f"This session's latest turns ({session_id})", lines)
 
 
-def _recalled(scope: Scope, memories: Memories, query: str, session_id: str | None) -> Iterator[Part]:
+def _recalled(scope: Scope, memories: Memories, query: str, session_id: str | None, now: str) -> Iterator[Part]:
     """Gists that fit, what was said, and the era."""
     from ..memory.recall import Recall
 
     recall = Recall(scope, memories).recall
     gists = memories.recall_gists(query, _GISTS, exclude_session=session_id)
-    yield Part("Sessions that fit", [_hit(hit) for hit in gists])
-    yield Part("What was said and learnt", [_hit(hit) for hit in recall(query, _HITS, exclude_session=session_id)])
-    yield Part("That month", [_hit(hit) for hit in memories.recall_eras(query, _ERAS)])
+    yield Part("Sessions that fit", [_hit(hit, now) for hit in gists])
+    said = recall(query, _HITS, exclude_session=session_id)
+    yield Part("What was said and learnt", [_hit(hit, now) for hit in said])
+    yield Part("That month", [_hit(hit, now) for hit in memories.recall_eras(query, _ERAS)])
 
 
 def _self(blocks: Blocks, felt: Drives | None, now: str) -> Part:
@@ -108,9 +109,9 @@ def _self(blocks: Blocks, felt: Drives | None, now: str) -> Part:
     return Part(f"Self (block {SELF}, {age(block.updated_at, now)})" if block else "Self", lines)
 
 
-def _hit(hit: Hit) -> str:
+def _hit(hit: Hit, now: str) -> str:
     where = f"memory {hit.memory_id}" if hit.memory_id else f"exchange {hit.exchange_id}"
-    return f"- {_line(hit.text)} ({where}, {hit.label}, {hit.trust}, {hit.created_at[:10]})"
+    return f"- {_line(hit.text)} ({where}, {hit.label}, {hit.trust}, {age(hit.created_at, now)})"
 
 
 def _line(text: str) -> str:

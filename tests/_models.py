@@ -1,0 +1,77 @@
+"""A server on loopback that speaks OpenAI's chat completions, says what it is told to, and counts who asked."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+#: An answer for every stage, by a word that only its prompt has.
+PORTRAIT = {
+    "standing facts": {"facts": []},
+    "Carry on the narrative": {"arc": ["It went on."], "trends": [], "open_threads": [], "callbacks": []},
+    "first person": {"mood": "calm", "energy": 0.5, "narrative": "I keep notes.", "reflection": "Little happened."},
+    "Write the draft anew": {"mood": "calm", "energy": 0.5, "narrative": "I keep notes.", "reflection": "As before."},
+}
+
+
+class Model:
+    """What the server answers, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.asked: list[str] = []
+        #: Called with each prompt; gives the answer's text, or an HTTP status to fail with.
+        self.answer: Callable[[str], str | int] = plainly
+
+    def respond(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        prompt = "\n".join(str(message["content"]) for message in body["messages"])
+        self.asked.append(prompt)
+        text = self.answer(prompt)
+        if isinstance(text, int):
+            return text, {"error": {"message": "not now"}}
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+        spent = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+        whole = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
+        return 200, {**whole, "usage": spent}
+
+
+def plainly(prompt: str) -> str:
+    """Something in the right form, whatever is asked."""
+    for words, data in PORTRAIT.items():
+        if words in prompt:
+            return json.dumps(data)
+    return "The user ported the router."
+
+
+@contextmanager
+def serve() -> Iterator[Model]:
+    model = Model()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            status, answer = model.respond(body)
+            sent = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(sent)))
+            self.end_headers()
+            self.wfile.write(sent)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    model.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield model
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
