@@ -170,7 +170,7 @@ class Engram:
             from .dreaming.scheduler import dream_all
 
             return dream_all(self._scope, **options)
-        return [self.dreams.run(**options)]
+        return [self.dreams.dream(**options)]
 
     def scheduler(self, every: float = 21_600.0, **options: Any) -> Scheduler:
         """Dreaming by itself, every so many seconds; see `engram.dreaming.scheduler.Scheduler`."""

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks
-from ..clock import age
 from ..coordination.leases import Leases
 from ..coordination.sessions import Sessions
 from ..errors import CapReached, DreamNotFound, EngramError, InvalidInput, LeaseHeld, LeaseLost
@@ -48,7 +47,7 @@ class Stage(NamedTuple):
     name: str
     #: The drive that makes it act.
     drive: str
-    run: Callable[[Night], None]
+    act: Callable[[Night], None]
 
 
 STAGES = (
@@ -70,7 +69,7 @@ class Dreams:
         self._leases = Leases(scope)
         self._sessions = Sessions(scope)
 
-    def run(
+    def dream(
         self,
         *,
         force: bool = False,
@@ -85,13 +84,18 @@ class Dreams:
         if dry_run:
             return self._look(chosen, force)
         session = self._sessions.register(SESSION_TYPE, "dreaming")
+        report: DreamReport | None = None
         try:
             with self._leases.hold(session, RESOURCE, "a pass of dreaming", ttl=TTL) as lease:
-                return self._pass(session, lease, chosen, force, stop or threading.Event(), progress)
+                report = self._pass(session, lease, chosen, force, stop or threading.Event(), progress)
         except LeaseHeld as held:
             return self._refused(session, held)
+        except LeaseLost as lost:
+            # Somebody else may be dreaming already: nothing more is written, not even the report.
+            return report if report and report.errors else self.undone(str(lost), session)
         finally:
             self._sessions.complete(session, "dreamt")
+        return report
 
     def backlog(self, ripe: int = drives.RIPE) -> DreamBacklog:
         """What waits to be distilled; `ripe` is how many new turns make a session worth another look."""
@@ -125,14 +129,18 @@ class Dreams:
         return report._replace(gists=sessions, eras=months, ended_at=now)
 
     def _refused(self, session: str, held: LeaseHeld) -> DreamReport:
+        holder = held.holders[0] if held.holders else None
+        who = f"{holder.session_id} since {holder.claimed_at}" if holder else "somebody who waits for it"
+        return self.undone(f"Another pass is under way: {who}.", session)
+
+    def undone(self, problem: str, session: str | None = None) -> DreamReport:
+        """The report of a pass that could not begin; it is not kept."""
         with self._engine.read() as tx:
             now = tx.now()
             waiting = drives.backlog(tx, self._workspace)
             felt = drives.known(tx, self._workspace) or drives.sense(tx, self._workspace, waiting)
-        holder = held.holders[0] if held.holders else None
-        who = f"{holder.session_id}, since {age(holder.claimed_at, now)}" if holder else "somebody who waits for it"
         report = _report(self._workspace, session, now, self._scope.config.llm, waiting, felt)
-        return report._replace(ended_at=now, errors=[f"Another pass is under way: {who}."])
+        return report._replace(ended_at=now, errors=[problem])
 
     def _pass(
         self,
@@ -153,10 +161,9 @@ class Dreams:
         report = _report(self._workspace, session, now, thinker.name, waiting, felt)._replace(id=id)
         try:
             seconds = self._stages(night, chosen, felt, force)
+            return self._finish(night, report, seconds)
         except LeaseLost as lost:
-            # Somebody else may be dreaming already: nothing more is written, not even the report.
             return report._replace(errors=[*night.errors, str(lost)])
-        return self._finish(night, report, seconds)
 
     def _stages(self, night: Night, chosen: Sequence[Stage], felt: Drives, force: bool) -> dict[str, float]:
         seconds: dict[str, float] = {}
@@ -166,7 +173,7 @@ class Dreams:
                 continue
             started = time.perf_counter()
             try:
-                stage.run(night)
+                stage.act(night)
             except Stopped:
                 night.errors.append(f"{stage.name}: stopped before its end, as was asked")
                 break
@@ -175,8 +182,8 @@ class Dreams:
             except CapReached as reached:
                 night.errors.append(f"{stage.name}: {reached}")
                 break
-            except EngramError as error:
-                night.errors.append(f"{stage.name}: {error}")
+            except Exception as error:
+                night.errors.append(f"{stage.name}: {_told(error)}")
             finally:
                 seconds[stage.name] = round(time.perf_counter() - started, 6)
         return seconds
@@ -202,7 +209,8 @@ class Dreams:
             now = tx.now()
             after = drives.backlog(tx, self._workspace)
             ended = drives.settled(report.drives_before, after, reflected=night.reflected, now=now)
-            drives.keep(tx, self._workspace, ended, after.mark)
+            # As it was at the beginning: what was said during the pass is new to the next one.
+            drives.keep(tx, self._workspace, ended, report.before.mark)
             meter = night.thinker.meter
             report = report._replace(
                 ended_at=now,
@@ -253,6 +261,16 @@ class Dreams:
         with self._engine.read() as tx:
             rows = tx.all(_LIST, workspace=self._workspace, limit=limit or checks.MAX_WHOLE)
         return [self._record(row) for row in rows]
+
+
+def _told(error: Exception) -> str:
+    """What went wrong; what nobody foresaw is named, and its traceback is in the log."""
+    if isinstance(error, EngramError):
+        return str(error)
+    import logging
+
+    logging.getLogger("engram.dreaming").error("a stage failed", exc_info=error)
+    return type(error).__name__
 
 
 def _chosen(stages: Sequence[str] | None) -> list[Stage]:

@@ -55,7 +55,7 @@ FROM folds f JOIN gists g ON g.memory_id = f.gist JOIN memories m ON m.id = g.me
 WHERE f.workspace = :workspace AND f.target = 'narrative' AND m.status = 'active' ORDER BY g.at, g.memory_id
 """
 _LATEST_GISTS = """
-SELECT g.session_id, g.memory_id, g.at, m.content, m.trust
+SELECT g.session_id, g.memory_id, g.at, m.content, m.trust, m.updated_at
 FROM memories m JOIN gists g ON g.memory_id = m.id
 WHERE m.workspace = :workspace AND m.kind = 'gist' AND m.status = 'active' AND m.content <> ''
   AND m.trust IN ('user', 'agent')
@@ -225,10 +225,16 @@ def _from(line: str, portion: list[Passage]) -> list[str]:
 def reflect(night: Night) -> None:
     """Say how things stand, in the first person."""
     with night.engine.read() as tx:
-        gists = _gists(tx.all(_LATEST_GISTS, workspace=night.workspace, limit=_LOOKED_AT))[::-1]
+        rows = tx.all(_LATEST_GISTS, workspace=night.workspace, limit=_LOOKED_AT)
+        lost = tx.one(_LOST, workspace=night.workspace, name=SELF) is not None
         now = tx.now()
     night.step(REFLECT, 0, 1)
+    gists = _gists(rows)[::-1]
     if not gists:
+        return
+    block = night.blocks.get(SELF)
+    if block and block.content and not lost and all(row[5] <= block.updated_at for row in rows):
+        night.reflected = True  # on the very same, and nothing new would come of it
         return
     looked_at = tuple(gist_passage(gist) for gist in gists)
     try:
@@ -306,7 +312,7 @@ def _known(night: Night, name: str) -> tuple[Passage, ...]:
 def _gists(rows: list[Row]) -> list[Gist]:
     from ..records import Gist
 
-    return [Gist(*row) for row in rows]
+    return [Gist(*row[:5]) for row in rows]
 
 
 def _statement(night: Night, text: str) -> str:

@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from .. import checks
-from ..errors import EngramError
+from ..errors import EngramError, InvalidInput
 from ..storage.changes import workspaces
 from .cycle import Dreams
 
@@ -42,7 +42,13 @@ def dream_all(
         if stop is not None and stop.is_set():
             break
         dreams = Dreams(scope._replace(workspace=name))
-        reports.append(dreams.run(force=force, dry_run=dry_run, stages=stages, stop=stop, progress=progress))
+        try:
+            report = dreams.dream(force=force, dry_run=dry_run, stages=stages, stop=stop, progress=progress)
+        except InvalidInput:  # the caller's mistake, the same everywhere
+            raise
+        except EngramError as error:
+            report = dreams.undone(str(error))
+        reports.append(report)
     return reports
 
 
@@ -92,7 +98,7 @@ class Scheduler:
             if self._all:
                 reports = dream_all(self._scope, stop=self._stop)
             else:
-                reports = [Dreams(self._scope).run(stop=self._stop)]
+                reports = [Dreams(self._scope).dream(stop=self._stop)]
         except EngramError as error:
             # A store that is away for a while must not end the dreaming for good.
             import logging

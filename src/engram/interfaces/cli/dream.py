@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 #: Somebody else is dreaming: a conflict, as a lease that is held.
 _CONFLICT = 4
+_FAILED = 1
 
 
 class _Default(Group):
@@ -68,7 +69,7 @@ def run(ctx: click.Context, force: bool, dry_run: bool, stages: tuple[str, ...],
             progress=bars.show,
         )
     result(ctx, reports, lambda: "\n\n".join(map(_shown, reports)))
-    return _CONFLICT if any(report.id is None and not report.dry_run for report in reports) else 0
+    return max(map(_code, reports), default=0)
 
 
 @dream.command()
@@ -230,6 +231,13 @@ class _Bars:
         if self._bar is not None:
             self._bar.__exit__(None, None, None)
             self._bar = None
+
+
+def _code(report: DreamReport) -> int:
+    """0 for a pass that ran; one that had a session but no number found another pass under way."""
+    if report.id or report.dry_run:
+        return 0
+    return _CONFLICT if report.session_id else _FAILED
 
 
 def _shown(report: DreamReport) -> str:

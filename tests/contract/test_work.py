@@ -1,0 +1,110 @@
+"""Thinking that is left to agents: taken, handed in, checked, used by the next pass."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from engram import Engram, InvalidInput, LeaseLost, WorkItem, WorkNotFound
+from tests._models import plainly
+from tests._talks import talk
+from tests.conftest import ShiftedClock
+
+
+@pytest.fixture
+def agent(open_store: Callable[..., Engram]) -> Engram:
+    return open_store(llm="agent")
+
+
+def take(eng: Engram, taker: str | None = None) -> WorkItem:
+    item = eng.work.next(taker)
+    assert item is not None
+    return item
+
+
+@pytest.mark.requirement("WORK-1")
+def test_a_pass_leaves_work_and_the_next_one_uses_the_answer(agent: Engram) -> None:
+    session = talk(agent)
+    (report,) = agent.dream(force=True)
+    assert (report.provider, report.gists, report.waiting, report.errors) == ("agent", [], 1, [])
+    item = take(agent, "worker")
+    assert (item.stage, item.subject, item.form) == ("gists", session, None)
+    assert "We moved the router" in item.prompt
+    agent.work.submit(item.id, "The user moved the router.", "worker")
+    assert agent.work.counts() == (0, 1)
+    (report,) = agent.dream(force=True)
+    assert report.gists == [session]
+    gist = agent.memories.gist(session)
+    assert gist is not None
+    assert gist.content == "The user moved the router."
+
+
+@pytest.mark.requirement("WORK-1")
+def test_agents_can_do_a_whole_night_s_thinking(agent: Engram) -> None:
+    talk(agent)
+    done = set()
+    for _ in range(12):
+        (report,) = agent.dream(force=True)
+        assert report.errors == []
+        while item := agent.work.next():
+            agent.work.submit(item.id, plainly(item.prompt))
+            done.add(item.stage)
+    assert done == {"gists", "eras", "profile", "narrative", "reflect"}
+    assert agent.work.counts() == (0, 0)
+    block = agent.blocks.get("self")
+    assert block is not None
+    assert json.loads(block.content)["mood"] == "calm"
+    assert [era.key for era in agent.memories.list(kind="era")] == ["2026-03"]
+
+
+@pytest.mark.requirement("WORK-2")
+def test_what_is_not_handed_in_by_its_deadline_goes_to_the_next_taker(agent: Engram, clock: ShiftedClock) -> None:
+    talk(agent)
+    agent.dream(force=True)
+    first = take(agent, "slow")
+    assert agent.work.next("quick") is None
+    clock.advance(901)
+    again = take(agent, "quick")
+    assert again.id == first.id
+    assert again.deadline > first.deadline
+    with pytest.raises(LeaseLost, match="gone to quick"):
+        agent.work.submit(first.id, "Too late.", "slow")
+    agent.work.submit(again.id, "In time.", "quick")
+    with pytest.raises(LeaseLost, match="answered already"):
+        agent.work.submit(again.id, "Twice.", "quick")
+
+
+@pytest.mark.requirement("WORK-3")
+def test_a_wrong_form_is_refused_with_what_is_wrong_and_the_work_still_waits(agent: Engram) -> None:
+    talk(agent)
+    agent.dream(force=True)
+    agent.work.submit(take(agent).id, "A gist.")
+    agent.dream(force=True)
+    item = next(each for each in iter(lambda: take(agent), None) if each.stage == "profile")
+    for answer, problem in (("no JSON", "must be JSON"), ('{"facts": 3}', "facts must be array"), ("{}", "'facts'")):
+        with pytest.raises(InvalidInput, match=problem):
+            agent.work.submit(item.id, answer)
+    agent.work.submit(item.id, '{"facts": []}')
+
+
+@pytest.mark.requirement("WORK-4")
+def test_asking_again_before_the_answer_is_there_leaves_nothing_twice(agent: Engram) -> None:
+    talk(agent)
+    for _ in range(3):
+        agent.dream(force=True)
+    assert agent.work.counts() == (1, 0)
+
+
+@pytest.mark.requirement("WORK-5")
+def test_what_was_forgotten_leaves_the_queue(agent: Engram) -> None:
+    session = talk(agent)
+    agent.dream(force=True)
+    item = take(agent)
+    agent.forget(exchange=agent.exchanges.history(session)[0].id)
+    assert agent.work.counts() == (0, 0)
+    with pytest.raises(WorkNotFound, match=f"no work item {item.id}"):
+        agent.work.submit(item.id, "Late.")
+    agent.dream(force=True)
+    assert "We moved the router" not in take(agent).prompt

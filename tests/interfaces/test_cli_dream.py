@@ -1,0 +1,139 @@
+"""`engram dream`, `context` and `usage`, as a person, a script and a terminal see them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+
+import pytest
+
+import engram as library
+from tests._talks import talk
+
+from .conftest import Engram, in_terminal, program
+
+
+@pytest.mark.requirement("DREAM-22", "CLI-1")
+def test_dream_alone_means_one_pass(eng: library.Engram, engram: Engram) -> None:
+    session = talk(eng)
+    (report,) = engram("dream", "--force", "--json").json
+    assert report["gists"] == [session]
+    shown = engram("dream", "show", str(report["id"]))
+    assert shown.code == 0
+    assert "gists" in shown.out
+    assert engram("dream", "list", "--json").json[0]["id"] == report["id"]
+    status = engram("dream", "status", "--json").json
+    assert status["backlog"]["ripe"] == 0
+    assert status["drives"]["curiosity"] == pytest.approx(0.1)
+    assert "curiosity 0.10" in engram("dream", "status").out
+    assert engram("dream", "show", "99").code == 3
+    assert engram("dream", "--stage", "nap").code == 2
+
+
+@pytest.mark.requirement("DREAM-3", "CLI-1")
+def test_a_dry_run_only_says_what_would_be_done(eng: library.Engram, engram: Engram) -> None:
+    talk(eng)
+    assert "would write 1" in engram("dream", "run", "--force", "--dry-run").out
+    assert eng.dreams.list() == []
+
+
+@pytest.mark.requirement("DREAM-17", "CLI-1")
+def test_a_workspace_or_all_of_them(eng: library.Engram, engram: Engram) -> None:
+    for name in ("anna", "ben"):
+        talk(eng.workspace(name))
+    assert [each["workspace"] for each in engram("dream", "--force", "--workspace", "anna", "--json").json] == ["anna"]
+    assert {each["workspace"] for each in engram("dream", "--force", "--all", "--json").json} >= {"anna", "ben"}
+
+
+@pytest.mark.requirement("DREAM-22", "CLI-2")
+def test_the_exit_code_is_4_while_another_pass_is_under_way(eng: library.Engram, engram: Engram) -> None:
+    talk(eng)
+    other = eng.sessions.register("dream", "dreaming")
+    eng.leases.claim(other, "dream", exclusive=True, ttl=300)
+    outcome = engram("dream", "--force")
+    assert outcome.code == 4
+    assert f"Another pass is under way: {other} since" in outcome.out
+
+
+@pytest.mark.requirement("WORK-1", "CLI-1")
+def test_an_agent_takes_work_and_hands_it_in(
+    eng: library.Engram, engram: Engram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGRAM_LLM", "agent")
+    session = talk(eng)
+    engram("dream", "--force")
+    item = engram("dream", "work", "next", "--json").json
+    assert (item["stage"], item["subject"]) == ("gists", session)
+    assert engram("dream", "work", "next").out == "Nothing waits.\n"
+    assert engram("dream", "work", "submit", str(item["id"]), "The router was moved.").code == 0
+    assert engram("dream", "work", "submit", str(item["id"]), "Again.").code == 4
+    assert engram("dream", "work", "submit", "999", "What?").code == 3
+    assert engram("dream", "--force", "--json").json[0]["gists"] == [session]
+
+
+@pytest.mark.requirement("CONTEXT-1", "USAGE-1", "CLI-1")
+def test_context_and_usage_are_shown(eng: library.Engram, engram: Engram) -> None:
+    assert engram("context").out == "Nothing is remembered yet.\n"
+    session = talk(eng)
+    engram("dream", "--force")
+    outcome = engram("context", "the router", "--session", session, "--budget", "500")
+    assert "## Self" in outcome.out
+    assert engram("context", "--budget", "500", "--json").json["context"].startswith("# Context of")
+    assert engram("usage").out == "Nothing was spent.\n"
+    assert engram("usage", "--json").json == []
+
+
+@pytest.mark.requirement("DREAM-22")
+def test_a_terminal_shows_a_bar_for_each_stage_and_a_pipe_none(sqlite_url: str) -> None:
+    with library.Engram(sqlite_url) as eng:
+        talk(eng)
+    code, shown = in_terminal("dream", "--force", environment={"ENGRAM_URL": sqlite_url})
+    assert code == 0
+    assert all(stage in shown for stage in ("gists       [", "eras        [", "profile     ["))
+
+
+def started(url: str, *arguments: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "ENGRAM_URL": url}
+    pipe = subprocess.PIPE
+    return subprocess.Popen([program(), *arguments], env=environment, stdout=pipe, stderr=pipe, text=True)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.005)
+
+
+@pytest.mark.requirement("DREAM-22", "DREAM-6")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_pass_after_its_step_with_everything_kept_and_the_lease_freed(
+    store_url: str, eng: library.Engram, number: signal.Signals
+) -> None:
+    for each in range(60):
+        talk(eng, f"task {each}")
+    process = started(store_url, "dream", "--force", "--json")
+    until(lambda: bool(eng.memories.list(kind="gist", limit=1)))
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert "stopped before its end, as was asked" in out
+    (report,) = eng.dreams.list()
+    assert 0 < len(report.gists) < 60
+    assert len(report.gists) == len(eng.memories.list(kind="gist", limit=0))
+    assert eng.leases.list() == []
+
+
+@pytest.mark.requirement("DREAM-22", "DREAM-19")
+def test_a_loop_dreams_at_once_when_told_and_ends_on_a_signal(store_url: str, eng: library.Engram) -> None:
+    talk(eng)
+    process = started(store_url, "dream", "loop", "--every", "6h", "--now")
+    until(lambda: any(report.ended_at for report in eng.dreams.list()))
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert len(out.splitlines()) == 1
+    assert eng.leases.list() == []
