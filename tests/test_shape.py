@@ -126,7 +126,17 @@ PUBLIC = [
     ),
     *("StoreFull", "StoreReadOnly", "StoreUnavailable", "VersionConflict", "VersionNotFound", "__version__"),
     *("SettingsConflict", "SettingsUnusable", "sitrep"),
-    *("DreamBacklog", "DreamNotFound", "DreamReport", "Drives", "Gist", "Spent", "WorkItem", "WorkNotFound", "CapReached"),
+    *(
+        "DreamBacklog",
+        "DreamNotFound",
+        "DreamReport",
+        "Drives",
+        "Gist",
+        "Spent",
+        "WorkItem",
+        "WorkNotFound",
+        "CapReached",
+    ),
 ]
 
 
