@@ -138,7 +138,8 @@ def test_a_session_goes_with_everything_in_it_and_nothing_of_others(store_url: s
     assert [(each.id, each.parent_id) for each in eng.sessions.list()] == [(peer, None)]
     assert eng.memories.get(theirs.id).session_id is None
     assert found(eng, "bridge", what=["memories"]) == [OTHER]
-    assert found(eng, "bridge", what=["memories"], session_id=sid) == []
+    with pytest.raises(SessionNotFound):
+        eng.recall("bridge", session_id=sid)
     assert [message.id for message in eng.messages.inbox(peer)] == [kept_message.id]
     assert eng.leases.list() == []
     with pytest.raises(SessionNotFound):

@@ -32,6 +32,12 @@ RESOURCE = "dream"
 #: How long the lease lives without being renewed.
 TTL = 300.0
 
+# What a stage makes anew; the lines that others lost are simply gone.
+_LOST = """
+SELECT 1 FROM rebuilds r LEFT JOIN memories m ON r.kind = 'memory' AND m.id = r.ref
+  LEFT JOIN blocks b ON r.kind = 'block' AND b.id = r.ref
+WHERE r.workspace = :workspace AND (m.kind IN ('gist', 'era') OR b.name = 'narrative') LIMIT 1
+"""
 _BEGIN = """
 INSERT INTO dreams (workspace, session_id, started_at, report) VALUES (:workspace, :session, :now, '{}') RETURNING id
 """
@@ -189,8 +195,12 @@ class Dreams:
         return seconds
 
     def _presses(self, stage: Stage) -> bool:
-        """Whether an earlier stage of this pass has made work for this one."""
+        """Whether an earlier stage of this pass has made work for this one, or forgetting has."""
+        if stage.drive == "curiosity":
+            return False
         with self._engine.read() as tx:
+            if tx.one(_LOST, workspace=self._workspace):
+                return True
             felt = drives.sense(tx, self._workspace, drives.backlog(tx, self._workspace))
         return stage.drive == "coherence" and felt.coherence >= drives.ACTS
 

@@ -122,7 +122,7 @@ def _add_facts(night: Night, tx: Transaction, facts: list[dict[str, Any]], said:
     lines = _Lines(before)
     sources = set()
     for fact in facts:
-        turn = said.get(_number(fact["source"]))
+        turn = said.get(_number(fact["source"])) if fact["source"].startswith("e") else None
         if turn is None or fact["confidence"] < _SURE:
             continue
         lines.add(fact["kind"], _statement(night, fact["text"]), turn.created_at[:10], f"e{turn.id}")

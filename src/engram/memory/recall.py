@@ -28,8 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks
 from ..clock import between
-from ..coordination.sessions import require
-from ..errors import EmbedderFailed, InvalidInput, MissingExtra
+from ..errors import EmbedderFailed, InvalidInput, MissingExtra, SessionNotFound
 from ..records import Exchange, Hit
 from ..tokens import estimate
 from . import dates, lookup, meaning, words
@@ -69,6 +68,7 @@ _ATTEMPTS = 3
 MODES = ("hybrid", "words", "vectors")
 RERANK = ("auto", "always", "never")
 
+_SESSION = "SELECT 1 FROM sessions WHERE workspace = :workspace AND id = :id"
 _LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
 _EXCHANGE = """
 SELECT e.content, e.trust, s.type FROM exchanges e
@@ -204,7 +204,7 @@ class Recall:
         with self._engine.read() as tx:
             now = tx.now()
             if wanted.session_id is not None:
-                require(tx, self._workspace, wanted.session_id)
+                self._require(tx, wanted.session_id)
             question = self._read(tx, query, wanted, embedder)
             background = meaning.background(tx, self._workspace, question.model, weights)
         if question.model is None:
@@ -374,6 +374,10 @@ class Recall:
             source=row[2],
             neighbours=self._neighbours(tx, item, request.neighbours),
         )
+
+    def _require(self, tx: Transaction, session_id: str) -> None:
+        if not tx.one(_SESSION, workspace=self._workspace, id=session_id):
+            raise SessionNotFound(f"There is no session {session_id!r} in workspace {self._workspace!r}.")
 
     def _tagged(self, tx: Transaction, id: int, tags: tuple[str, ...]) -> bool:
         return all(tx.one(_TAGGED, workspace=self._workspace, tag=tag, id=id) for tag in tags)
