@@ -99,7 +99,10 @@ def gemini(event: str, project: Path, **fields: Any) -> dict[str, Any]:
 def test_gemini_from_start_to_end(eng: Engram, project: Path) -> None:
     started = ask("gemini", gemini("SessionStart", project, source="startup"))
     assert "# Situation" in started["hookSpecificOutput"]["additionalContext"]
-    assert ask("gemini", gemini("BeforeAgent", project, prompt="Port the router")) == {}
+    # What was injected at the start comes back around the first prompt, with its brackets escaped.
+    report = started["hookSpecificOutput"]["additionalContext"].replace("<", "&lt;").replace(">", "&gt;")
+    wrapped = f"<hook_context>{report}</hook_context>\n\nPort the router"
+    assert ask("gemini", gemini("BeforeAgent", project, prompt=wrapped)) == {}
     tool = {"tool_name": "write_file", "tool_input": {"file_path": "src/router.py", "content": "x"}}
     assert ask("gemini", gemini("BeforeTool", project, **tool)) == {}
     assert [lease.resource for lease in eng.leases.list()] == ["shop:src/router.py"]
@@ -112,7 +115,9 @@ def test_gemini_from_start_to_end(eng: Engram, project: Path) -> None:
     session = eng.sessions.find("g1", "gemini")
     assert session is not None
     assert (session.status, session.summary) == ("completed", "Ported.")
-    assert [turn.role for turn in eng.exchanges.history(session.id)] == ["user", "assistant", "user"]
+    turns = eng.exchanges.history(session.id)
+    assert [turn.role for turn in turns] == ["user", "assistant", "user"]
+    assert turns[0].content == "Port the router"
 
 
 @pytest.mark.requirement("HOOK-3", "HOOK-12")

@@ -186,6 +186,8 @@ def test_an_answer_that_depends_on_something_is_left_to_the_sdk() -> None:
     assert receptionist.answer(json.dumps(opening("2025-11-25")))
     assert receptionist.answer(json.dumps(request(1, "tools/call", {"name": "sitrep"}))) is None
     assert receptionist.answer(json.dumps(request(2, "tools/list", {"cursor": "x"}))) is None
+    # A token for progress, as Codex sends it, changes nothing in the answer.
+    assert receptionist.answer(json.dumps(request(3, "tools/list", {"_meta": {"progressToken": 0}})))
 
 
 @pytest.mark.requirement("MCP-9")

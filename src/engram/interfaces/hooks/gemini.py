@@ -18,6 +18,7 @@ EVENTS = {
     "SessionEnd": events.END,
 }
 WRITING_TOOLS = frozenset({"write_file", "replace", "edit"})
+_OPENING, _CLOSING = "<hook_context>", "</hook_context>"
 TAKES_CONTEXT = frozenset({"SessionStart", "BeforeAgent", "AfterTool"})
 
 
@@ -34,7 +35,7 @@ def read(payload: Payload) -> Event | None:
         name=name,
         session=session,
         folder=events.text(payload, "cwd", longest=4_096) or None,
-        text=events.text(payload, "prompt" if kind == events.PROMPT else "prompt_response"),
+        text=_said(events.text(payload, "prompt" if kind == events.PROMPT else "prompt_response")),
         tool=tool,
         paths=paths,
         target=events.tool_target(given, paths),
@@ -43,6 +44,14 @@ def read(payload: Payload) -> Event | None:
         takes_context=name in TAKES_CONTEXT,
         warn_late=True,
     )
+
+
+def _said(text: str) -> str:
+    """Without what it puts around injected text when it hands it back before the first prompt."""
+    if not text.startswith(_OPENING):
+        return text
+    injected, closed, said = text.removeprefix(_OPENING).partition(_CLOSING)
+    return injected + said if closed else text
 
 
 def answer(event: Event, given: Answer) -> dict[str, object] | None:

@@ -81,7 +81,7 @@ class Receptionist:
             self._opened = method if method in ("initialize", "server/discover") else "otherwise"
             if method == "initialize" and _is_handshake(params):
                 return Early(id, handshake(params["protocolVersion"]), shared=True)
-        elif self._opened == "initialize" and method in LISTS and not params:
+        elif self._opened == "initialize" and method in LISTS and _asks_for_all(params):
             return Early(id, LISTS[method])
         if self._opened == "server/discover" and _is_envelope(params):
             listed = _DISCOVERED if method == "server/discover" else LISTS.get(method)
@@ -103,6 +103,14 @@ def _is_handshake(params: object) -> bool:
         case {"protocolVersion": str(version), "capabilities": dict(), "clientInfo": {"name": str(), "version": str()}}:
             return version in HANDSHAKES
     return False
+
+
+def _asks_for_all(params: object) -> bool:
+    """No cursor; a token for progress, as Codex sends it with every request, asks for nothing here."""
+    match params:
+        case {"_meta": {"progressToken": int() | str(), **other}, **rest}:
+            return not other and not rest
+    return not params
 
 
 def _is_envelope(params: object) -> bool:
