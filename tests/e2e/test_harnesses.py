@@ -78,9 +78,9 @@ def test_after_uninstalling_a_client_works_without_engram(name: str, sit: Sit, m
 
 @pytest.mark.requirement("CLIENT-4")
 @pytest.mark.parametrize(
-    ("name", "sign"), [("claude-code", "mcp__engram__recall"), ("codex", "- engram\n"), ("gemini", "mcp_engram_recall")]
+    ("name", "sign"), [("claude-code", "mcp__engram__recall"), ("codex", "- engram: "), ("gemini", "mcp_engram_recall")]
 )
 def test_the_model_is_offered_the_server_s_tools(name: str, sign: str, sit: Sit, model: Model) -> None:
     sit(name).prompt(PROMPT)
-    # Codex lists a server by its name and leaves it to the model to look for its tools.
+    # Codex lists a server by its name and instructions and leaves it to the model to look for its tools.
     assert sign in model.requests[0].text
