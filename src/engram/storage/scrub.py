@@ -27,7 +27,11 @@ _FILE_HEADER = 100
 #: SQLite never uses the page with this byte.
 _LOCK_BYTE = 0x4000_0000
 
-_ANNOUNCE = "UPDATE migrations SET applied_at = applied_at WHERE number = 1"
+#: There and back: an update that changes nothing is not written, and nobody would hear of it.
+_ANNOUNCE = (
+    "UPDATE migrations SET works_with = works_with + 1 WHERE number = 1",
+    "UPDATE migrations SET works_with = works_with - 1 WHERE number = 1",
+)
 
 
 def scrub(connection: apsw.Connection, path: str, patience: float) -> bool:
@@ -39,7 +43,8 @@ def scrub(connection: apsw.Connection, path: str, patience: float) -> bool:
         try:
             if _size(f"{path}-wal") == 0:
                 _clean(path, connection.pragma("page_size"))
-                connection.execute(_ANNOUNCE)
+                for statement in _ANNOUNCE:
+                    connection.execute(statement)
                 connection.execute("COMMIT")
                 return True
         finally:
