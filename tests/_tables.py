@@ -14,7 +14,8 @@ Ask = Callable[[str], list[Any]]
 
 
 _POSTGRES_COLUMNS = """
-SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = current_schema()
+SELECT table_name, column_name, CASE data_type WHEN 'USER-DEFINED' THEN udt_name ELSE data_type END
+FROM information_schema.columns WHERE table_schema = current_schema()
 """
 _SQLITE_COLUMNS = """
 SELECT t.name, c.name, c.type FROM sqlite_schema t JOIN pragma_table_info(t.name) c
@@ -40,6 +41,18 @@ def holds(url: str, word: str) -> dict[str, int]:
     return {table: count for table, count in found.items() if count}
 
 
+def values(url: str, table: str, column: str) -> list[str]:
+    """What one column of text has, in every row that has anything there."""
+    with _asking(url) as ask:
+        return [value for (value,) in ask(f'SELECT "{column}" FROM "{table}" ORDER BY 1') if value is not None]
+
+
+def run(url: str, statement: str) -> None:
+    """Change the store as another program would."""
+    with _asking(url) as ask:
+        ask(statement)
+
+
 def _columns(url: str, ask: Ask) -> Columns:
     found: Columns = {}
     for table, column, kind in ask(_POSTGRES_COLUMNS if url.startswith("postgresql:") else _SQLITE_COLUMNS):
@@ -59,7 +72,7 @@ def _asking(url: str) -> Iterator[Ask]:
         address, schema = split_schema(url)
         with psycopg.connect(address) as server:
             server.execute(f"SET search_path TO {schema}".encode())
-            yield lambda sql: server.execute(sql.encode()).fetchall()
+            yield lambda sql: asked.fetchall() if (asked := server.execute(sql.encode())).description else []
         return
     import apsw
 

@@ -1,0 +1,215 @@
+"""Every column that can hold text is claimed by forgetting, or is one of those that never hold what somebody said.
+
+A column that nobody has thought of fails here, on whichever engine has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engram import Engram, SessionNotFound
+from engram.memory.forget import TEXTS
+from engram.memory.memories import fingerprint
+from tests._tables import Columns, columns, run, values
+from tests.conftest import ShiftedClock
+
+#: Why a column, of that name everywhere or only in that table, never holds what somebody said.
+NEVER = {
+    "workspace": "a name for what belongs together",
+    "id": "what others call it by",
+    "session_id": "a session's id",
+    "from_session": "a session's id",
+    "parent_id": "a session's id",
+    "external_id": "an id of the harness's own",
+    "actor": "the id of a session or a user",
+    "updated_by": "the id of a session or a user",
+    "project": "a folder's name",
+    "type": "which program a session belongs to",
+    "kind": "one of a few words, or a user's own word for a sort of memories",
+    "derived_kind": "one of a few words",
+    "source_kind": "one of a few words",
+    "what": "one of a few words",
+    "label": "a role or a memory's kind",
+    "shelf": "one of a few words",
+    "status": "one of a few words",
+    "role": "one of a few words",
+    "trust": "one of a few words",
+    "ended_because": "one of a few words",
+    "created_at": "a time",
+    "updated_at": "a time",
+    "heartbeat_at": "a time",
+    "claimed_at": "a time",
+    "expires_at": "a time",
+    "fenced_at": "a time",
+    "ended_at": "a time",
+    "read_at": "a time",
+    "recalled_at": "a time",
+    "applied_at": "a time",
+    "alive_until": "a time",
+    "taken_until": "a time",
+    "at": "a time",
+    "model": "a model's name",
+    "next": "a model's name",
+    "blocks.name": "what others call the block by; receipts and the feed name it too",
+    "receipts.asked": "how it was asked for: by an id, a name or a time",
+    "receipts.went": "numbers and ids",
+    "migrations.name": "the schema's own",
+    "migrations.hash": "the schema's own",
+}
+#: What a column can be without holding text. Numbers made of text, which are blobs, go with the row they belong to.
+WITHOUT_TEXT = {"integer", "bigint", "real", "double precision", "blob", "bytea", "halfvec"}
+
+Needles = dict[tuple[str, str], str]
+
+
+class Interrupting(ShiftedClock):
+    """A clock that does something while somebody sleeps."""
+
+    meanwhile: Callable[[], object] = staticmethod(lambda: None)
+
+    def sleep(self, seconds: float) -> None:
+        self.meanwhile()
+        super().sleep(seconds)
+
+
+@pytest.fixture
+def clock() -> Interrupting:
+    return Interrupting()
+
+
+@pytest.fixture
+def eng(open_store: Callable[..., Engram]) -> Engram:
+    return open_store(embedder="none")
+
+
+def claims() -> dict[tuple[str, str], set[str]]:
+    """Which ways of forgetting take what is in a column."""
+    return {(table, column): set(ways.split(", ")) for table, named in TEXTS.items() for column, ways in named.items()}
+
+
+def overlooked(schema: Columns) -> list[str]:
+    return [
+        f"{table}.{column} ({kind})"
+        for table, kinds in schema.items()
+        for column, kind in kinds.items()
+        if (table, column) not in claims()
+        and not {column, f"{table}.{column}"} & NEVER.keys()
+        and kind not in WITHOUT_TEXT
+    ]
+
+
+@pytest.mark.requirement("FORGET-15")
+def test_every_text_column_is_claimed_or_never_holds_content(store_url: str, eng: Engram) -> None:
+    assert overlooked(columns(store_url)) == []
+    run(store_url, "ALTER TABLE sources ADD COLUMN said TEXT")
+    assert overlooked(columns(store_url)) == ["sources.said (text)"]
+
+
+@pytest.mark.requirement("FORGET-15")
+def test_what_is_declared_is_in_the_schema(store_url: str, eng: Engram) -> None:
+    schema = columns(store_url)
+    there = {(table, column) for table, named in schema.items() for column in named}
+    assert claims().keys() - there == set()
+    known = {column for _, column in there} | {f"{table}.{column}" for table, column in there}
+    assert NEVER.keys() - known == set()
+    assert [name for name in NEVER if tuple(name.split(".")) in claims()] == []
+
+
+def put_exchange(eng: Engram) -> tuple[dict[str, Any], Needles]:
+    eng.sessions.ensure("s")
+    said = eng.exchanges.add("s", "user", "qexchangeq")
+    return {"exchange": said}, {("exchanges", "content"): "qexchangeq", ("terms", "term"): "qexchangeq"}
+
+
+def put_memory(eng: Engram) -> tuple[dict[str, Any], Needles]:
+    other = eng.remember("another")
+    made = eng.remember("qoldq", key="qkeyq", data={"a": "qdataq"}, tags=["qtagq"])
+    eng.memories.update(made.id, "qnewq", reason="qreasonq")
+    eng.memories.link(other.id, made.id, "qrelationq")
+    return {"memory": made.id}, {
+        ("memories", "content"): "qnewq",
+        ("memories", "key"): "qkeyq",
+        ("memories", "data"): "qdataq",
+        ("memories", "hash"): fingerprint("qnewq"),
+        ("memory_versions", "content"): "qoldq",
+        ("memory_versions", "reason"): "qreasonq",
+        ("memory_tags", "tag"): "qtagq",
+        ("memory_links", "relation"): "qrelationq",
+        ("terms", "term"): "qnewq",
+    }
+
+
+def put_block(eng: Engram) -> tuple[dict[str, Any], Needles]:
+    eng.blocks.create("plan", "qoldq")
+    eng.blocks.update("plan", "qnewq", reason="qreasonq")
+    return {"block": "plan"}, {
+        ("blocks", "content"): "qnewq",
+        ("block_versions", "content"): "qoldq",
+        ("block_versions", "reason"): "qreasonq",
+    }
+
+
+def put_session(eng: Engram) -> tuple[dict[str, Any], Needles]:
+    sid = eng.sessions.register("codex", "qsummaryq", name="qnameq", metadata={"a": "qmetadataq"})
+    other = eng.sessions.register("codex", "another")
+    eng.leases.claim(sid, "qleaseq", note="qnoteq")
+    eng.leases.claim(other, "qtargetq")
+    eng.messages.send(sid, "qtargetq", "qmessageq")
+    return {"session": sid}, {
+        ("sessions", "summary"): "qsummaryq",
+        ("sessions", "name"): "qnameq",
+        ("sessions", "metadata"): "qmetadataq",
+        ("leases", "resource"): "qleaseq",
+        ("leases", "note"): "qnoteq",
+        ("messages", "content"): "qmessageq",
+        ("messages", "target"): "qtargetq",
+    }
+
+
+#: Each fills what one way of forgetting claims, and says how to forget it and which word is in which column.
+FILLED: dict[str, Callable[[Engram], tuple[dict[str, Any], Needles]]] = {
+    "exchange": put_exchange,
+    "memory": put_memory,
+    "block": put_block,
+    "session": put_session,
+}
+#: Filled only while somebody waits; the last test looks at it.
+WAITERS = ("lease_waiters", "resource")
+
+
+@pytest.mark.requirement("FORGET-15")
+@pytest.mark.parametrize("way", FILLED)
+def test_a_claimed_column_loses_its_word_the_way_it_says(store_url: str, eng: Engram, way: str) -> None:
+    chosen, needles = FILLED[way](eng)
+    assert needles.keys() == {place for place, ways in claims().items() if way in ways and place != WAITERS}
+    for (table, column), word in needles.items():
+        assert any(word in value for value in values(store_url, table, column)), f"{word} is not in {table}.{column}"
+    eng.forget(**chosen)
+    for (table, column), word in needles.items():
+        assert [value for value in values(store_url, table, column) if word in value] == []
+
+
+@pytest.mark.requirement("FORGET-15")
+def test_what_a_session_waits_for_is_forgotten_while_it_waits(store_url: str, eng: Engram, clock: Interrupting) -> None:
+    holder, waiter = eng.sessions.register("codex", "first"), eng.sessions.register("codex", "second")
+    eng.leases.claim(holder, "shop:**", exclusive=True)
+    queues: list[list[str]] = []
+
+    def forget_it() -> None:
+        queues.append(values(store_url, *WAITERS))
+        if len(queues) == 1:
+            eng.forget(session=waiter)
+            queues.append(values(store_url, *WAITERS))
+
+    clock.meanwhile = forget_it
+    with pytest.raises(SessionNotFound):
+        eng.leases.claim(waiter, "shop:qwaitq", exclusive=True, wait=60)
+    assert queues == [["shop:qwaitq"], []]
+
+
+@pytest.mark.requirement("FORGET-15")
+def test_no_way_of_forgetting_is_claimed_without_a_test() -> None:
+    assert set().union(*claims().values()) == FILLED.keys()
