@@ -365,6 +365,8 @@ class Leases:
         with self._engine.write() as tx:
             tx.lock(sessions.lease_lock(self._workspace))
             now = tx.now()
+            # It may have been forgotten since it was refused.
+            sessions.require(tx, self._workspace, claim.session_id)
             tx.run(_CLEAR_QUEUE, workspace=self._workspace, now=now)
             made = tx.all(
                 _JOIN_QUEUE,

@@ -55,6 +55,8 @@ class Messages:
         checks.text(to, "recipient", longest=4_096)
         text = checks.content(text, "message", longest=MAX_MESSAGE)
         with self._engine.write() as tx:
+            # Neither the sender nor whom it reaches may be forgotten in between.
+            tx.lock(sessions.lease_lock(self._workspace))
             if from_session is not None:
                 sessions.require(tx, self._workspace, from_session)
             now = tx.now()
@@ -82,9 +84,11 @@ class Messages:
                 return self._unread(tx, session_id)
         with self._engine.write() as tx:
             sessions.require(tx, self._workspace, session_id)
-            unread = self._unread(tx, session_id)
-            if not unread:
+            if not self._unread(tx, session_id):
                 return []
+            # Who forgets a session takes messages and mailboxes away in an order of its own.
+            tx.lock(sessions.lease_lock(self._workspace))
+            unread = self._unread(tx, session_id)
             now = tx.now()
             # Two readers at once may both have seen a message; the one whose update marks it gets it. One by one,
             # because ids do not follow commits: an earlier one may come in after we looked, and is not ours to mark.

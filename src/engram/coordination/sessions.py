@@ -163,6 +163,8 @@ class Sessions:
         }
         with self._engine.write() as tx:
             if parent_id is not None:
+                # The parent may not be forgotten in between.
+                tx.lock(lease_lock(self._workspace))
                 require(tx, self._workspace, parent_id)
             known = self._known(tx, values["type"], values["external_id"])
             now = tx.now()
@@ -402,7 +404,10 @@ def renew_exclusive(tx: Transaction, workspace: str, id: str, now: str) -> None:
 
 
 def lease_lock(workspace: str) -> str:
-    """What every claim, and every end of one, is decided under."""
+    """What every claim, every end of one, and what else refers to a session is decided under.
+
+    Who forgets a session holds it, so that nothing can begin to refer to a session while it goes.
+    """
     return f"leases/{workspace}"
 
 

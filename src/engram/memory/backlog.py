@@ -137,6 +137,7 @@ class Backlog:
 
     def _take(self, limit: int) -> list[_Taken]:
         with self._engine.write() as tx:
+            tx.lock(lock_name(self._workspace))
             now = tx.now()
             until = later(now, _TAKEN_FOR)
             rows = tx.all(_TAKE, workspace=self._workspace, now=now, until=until, limit=limit)
@@ -147,6 +148,7 @@ class Backlog:
         """Give back what is still ours; another worker may have taken it over since."""
         if taken:
             with self._engine.write() as tx:
+                tx.lock(lock_name(self._workspace))
                 for each in taken:
                     tx.run(_RELEASE, workspace=self._workspace, id=each.id, until=each.until, free=_FREE)
 
@@ -214,7 +216,10 @@ def quantised(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
 
 
 def lock_name(workspace: str) -> str:
-    """What a worker finishes under, so that nothing is forgotten half-way through it."""
+    """What entries are taken, given back, finished and withdrawn under.
+
+    So nothing is forgotten half-way through a step, and nobody waits for another's entries crosswise.
+    """
     return f"backlog/{workspace}"
 
 
@@ -224,6 +229,7 @@ def wait(tx: Transaction, workspace: str, kind: str, ref: int) -> None:
 
 
 def withdraw(tx: Transaction, workspace: str, kind: str, ref: int) -> None:
+    tx.lock(lock_name(workspace))
     tx.run(_FORGET, workspace=workspace, kind=kind, ref=ref)
 
 
