@@ -24,6 +24,8 @@ _PORTION = 1_024
 #: The first byte of a page of a tree: interior and leaf, of an index and of a table.
 _INTERIOR, _LEAF = (2, 5), (10, 13)
 _FILE_HEADER = 100
+#: Seconds between two looks whether others have finished.
+_PAUSE = 0.002
 #: SQLite never uses the page with this byte.
 _LOCK_BYTE = 0x4000_0000
 
@@ -37,6 +39,13 @@ _ANNOUNCE = (
 def scrub(connection: apsw.Connection, path: str, patience: float) -> bool:
     """Clean the file; False when others read or wrote for so long that it could not be done."""
     deadline = time.monotonic() + patience
+
+    def wait(_: int) -> bool:
+        time.sleep(_PAUSE)
+        return time.monotonic() < deadline
+
+    # Writers wait while the checkpoint waits for readers, so it looks more often than SQLite does by itself.
+    connection.set_busy_handler(wait)
     while True:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         connection.execute("BEGIN IMMEDIATE")
@@ -52,7 +61,7 @@ def scrub(connection: apsw.Connection, path: str, patience: float) -> bool:
                 connection.execute("ROLLBACK")
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.002)
+        time.sleep(_PAUSE)
 
 
 def _size(path: str) -> int:
