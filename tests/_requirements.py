@@ -132,6 +132,7 @@ REQUIREMENTS = {
     "FORGET-15": "Every text column of either engine is claimed by a way of forgetting, which empties it, or never holds content.",
     "FORGET-16": "Writers, forgetters and recallers as processes on one store: no error, all that is found was there, nothing comes back.",
     "FORGET-17": "After any order of adding, remembering, editing, archiving and forgetting there is what a plain model says.",
+    "FORGET-18": "Whoever would refer to a session that is being forgotten waits, and then learns that it is gone.",
     # Embedding
     "EMBED-1": "An embedder gives each text, in order, a float32 row of unit length that does not depend on the other texts.",
     "EMBED-2": "A text that says nothing to the model is a row of zeros, never NaN; what cannot be stored is InvalidInput.",

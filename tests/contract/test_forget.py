@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from engram import (
     ExchangeNotFound,
     InvalidInput,
     MemoryNotFound,
+    NoRecipient,
     Receipt,
     SessionNotFound,
     VersionNotFound,
@@ -29,6 +31,8 @@ OpenStore = Callable[..., Engram]
 WORD = "quixadrol"
 SECRET = f"The vault code is {WORD} seven."
 OTHER = "The bridge is closed on Monday."
+#: How long a test waits for what should happen at once; only a failure takes this long.
+PATIENCE = 60
 
 
 @pytest.fixture
@@ -436,6 +440,42 @@ def test_forgetting_that_is_rolled_back_changes_nothing(store_url: str, eng: Eng
     assert found(eng, WORD) == [f"new {WORD}"]
     eng.forget(exchange=said)
     assert holds(store_url, WORD) == {}
+
+
+#: What begins to refer to a session.
+REFERRING: dict[str, Callable[[Engram, str, str], object]] = {
+    "a message from it": lambda eng, sid, peer: eng.messages.send(sid, peer, "late"),
+    "a message to it": lambda eng, sid, peer: eng.messages.send(peer, sid, "late"),
+    "a child": lambda eng, sid, peer: eng.sessions.register("codex", "late", parent_id=sid),
+    "a claim": lambda eng, sid, peer: eng.leases.claim(sid, "notes"),
+    "a memory": lambda eng, sid, peer: eng.remember("late", session_id=sid),
+    "a turn": lambda eng, sid, peer: eng.exchanges.add(sid, "user", "late"),
+    "a log": lambda eng, sid, peer: eng.sessions.log(sid, "late"),
+}
+
+
+@pytest.mark.requirement("FORGET-18")
+@pytest.mark.parametrize("late", REFERRING)
+def test_nothing_begins_to_refer_to_a_session_while_it_is_forgotten(
+    store_url: str, open_store: OpenStore, late: str
+) -> None:
+    eng, other = open_store(embedder="none"), open_store(embedder="none")
+    sid, peer = eng.sessions.register("codex", WORD), eng.sessions.register("codex", "another task")
+    with ThreadPoolExecutor(1) as pool:
+        with eng.write():
+            eng.forget(session=sid)
+            referring = pool.submit(REFERRING[late], other, sid, peer)
+            with pytest.raises(TimeoutError):
+                referring.result(0.3)
+        if late == "a message to it":
+            # By then it is not a session's name any more, and nobody holds a resource of that name.
+            with pytest.raises(NoRecipient):
+                referring.result(PATIENCE)
+        else:
+            with pytest.raises(SessionNotFound):
+                referring.result(PATIENCE)
+    assert holds(store_url, "late") == {}
+    assert [each.id for each in eng.sessions.list()] == [peer]
 
 
 @pytest.mark.requirement("FORGET-10")
