@@ -5,7 +5,8 @@ Everything lives in a schema of its own (`engram`, or `?schema=…` in the URL),
 
 What SQLite gives for free has to be asked for here: `lock` is an advisory lock, the feed is numbered under one, and
 the time is the server's, because the machines that share a store do not share a clock. To stay free of deadlocks,
-every operation takes rows in the same order: leases, then sessions by id, then the feed.
+every operation takes locks and rows in the same order: leases, sessions by id, memories, the backlog, blocks, items,
+shelves, then the feed.
 """
 
 from __future__ import annotations
