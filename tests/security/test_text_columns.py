@@ -51,6 +51,17 @@ NEVER = {
     "alive_until": "a time",
     "taken_until": "a time",
     "at": "a time",
+    "started_at": "a time",
+    "deadline": "a time",
+    "month": "a time",
+    "day": "a time",
+    "target": "one of a few words, but for a message's",
+    "stage": "the name of a part of dreaming",
+    "dreams.report": "numbers, ids and names of stages",
+    "work.subject": "a session's id, a month or a block's name",
+    "work.covers": "numbers and ids",
+    "work.form": "a form that is the same for all",
+    "work.taken_by": "a session's id",
     "model": "a model's name",
     "next": "a model's name",
     "blocks.name": "what others call the block by; receipts and the feed name it too",
@@ -169,12 +180,21 @@ def put_session(eng: Engram) -> tuple[dict[str, Any], Needles]:
     }
 
 
+def put_anything(eng: Engram) -> tuple[dict[str, Any], Needles]:
+    eng.work.leave("gists", "s", "1", "qpromptq", None)
+    item = eng.work.next()
+    assert item is not None
+    eng.work.submit(item.id, "qanswerq")
+    return {"memory": eng.remember("whatever").id}, {("work", "prompt"): "qpromptq", ("work", "answer"): "qanswerq"}
+
+
 #: Each fills what one way of forgetting claims, and says how to forget it and which word is in which column.
 FILLED: dict[str, Callable[[Engram], tuple[dict[str, Any], Needles]]] = {
     "exchange": put_exchange,
     "memory": put_memory,
     "block": put_block,
     "session": put_session,
+    "anything": put_anything,
 }
 #: Filled only while somebody waits; the last test looks at it.
 WAITERS = ("lease_waiters", "resource")
