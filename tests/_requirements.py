@@ -310,4 +310,6 @@ REQUIREMENTS = {
     "SIMILAR-2": "Rewordings, case, punctuation and order are seen through: at least 40 of 50 pairs with static, 45 with minilm.",
     "SIMILAR-3": "Spellings of the same number, date, time and amount are the same.",
     "SIMILAR-4": "Statements about the same thing that cannot both hold are told from those that can.",
+    "SIMILAR-5": "Only what is new is compared with the rest: active memories of the workspace, without gists, eras and digests.",
+    "SIMILAR-6": "Close pairs are found by vectors and by words, the same on both engines, in the order of their numbers.",
 }
