@@ -1,7 +1,8 @@
 """Statements in pairs: those that must never merge, those that say the same, and those that contradict each other.
 
-`HELD_APART` and `HELD_SAME` were written after the rules, to see how they do on what they were not made for; what was
-found wrong with them then was mended, so that by now they are pairs like the others."""
+`HELD_APART` and `HELD_SAME` were written after the rules, to see how they do on what they were not made for, and the
+rules were mended after them; `FRESH_APART` and `FRESH_SAME` came after that, and nothing was mended for them.
+"""
 
 from __future__ import annotations
 
@@ -264,4 +265,92 @@ HELD_SAME: Final = [
     ("The retention period is two years.", "The retention period is 24 months."),
     ("Old logs are deleted automatically.", "Old logs get removed automatically."),
     ("The team lead is Hugo.", "Hugo is the team lead."),
+]  # fmt: skip
+
+#: Must never merge, either.
+FRESH_APART: Final = [
+    ("Ben's desk is on the left side.", "Ben's desk is on the right side."),
+    ("The import job skips empty rows.", "The import job keeps empty rows."),
+    ("Token lifetime: 15 minutes", "Token lifetime: 15 hours"),
+    ("Greta starts on October 1.", "Greta starts on October 11."),
+    ("Use spaces for indentation.", "Use tabs for indentation."),
+    ("The ingest service is stateless.", "The ingest service is stateful."),
+    ("We accept payments in euros.", "We accept payments in dollars."),
+    ("Reports go out every Monday.", "Reports go out every second Monday."),
+    ("The fallback region is Dublin.", "The fallback region is Paris."),
+    ("Do run migrations on startup.", "Do not run migrations on startup."),
+    ("He never eats breakfast.", "He always eats breakfast."),
+    ("The server room is locked.", "The server room is unlocked."),
+    ("Pandas 1.5 breaks the notebook.", "Pandas 2.0 breaks the notebook."),
+    ("Ask Lena about invoices.", "Ask Lena about contracts."),
+    ("The limit applies to free accounts.", "The limit applies to paid accounts."),
+    ("My train leaves at 6:10.", "My train leaves at 6:40."),
+    ("Chris is 34 years old.", "Chris is 43 years old."),
+    ("The button should be blue.", "The button should be grey."),
+    ("Nobody has access to the vault.", "Everybody has access to the vault."),
+    ("Merge after review.", "Merge before review."),
+    ("The old API is gone.", "The old API is not gone."),
+    ("Send the newsletter with images.", "Send the newsletter without images."),
+    ("Use main.py as the entry point.", "Use run.py as the entry point."),
+    ("The cluster has fewer nodes now.", "The cluster has more nodes now."),
+    ("Sofia beat Marc at chess.", "Marc beat Sofia at chess."),
+    ("The light theme is the default.", "The dark theme is the default."),
+    ("Sync runs every 10 minutes.", "Sync runs every 100 minutes."),
+    ("We decided to hire.", "We decided not to hire."),
+    ("Store times in seconds.", "Store times in milliseconds."),
+    ("The proxy forwards to 10.0.0.5.", "The proxy forwards to 10.0.0.6."),
+    ("The kitchen is upstairs.", "The kitchen is downstairs."),
+    ("Anton speaks Polish.", "Anton spoke Polish."),
+    ("The build is cached.", "The build is uncached."),
+    ("I can meet on Tuesday.", "I can't meet on Tuesday."),
+    ("The price includes tax.", "The price excludes tax."),
+    ("Errors are raised, not logged.", "Errors are logged, not raised."),
+    ("Rita trusts Paul.", "Paul trusts Rita."),
+    ("I'd like fewer notifications.", "I'd like more notifications."),
+    ("Feature X ships in 2025.", "Feature X ships in 2026."),
+    ("Use MIT for new packages.", "Use Apache for new packages."),
+]  # fmt: skip
+
+#: Say the same, too.
+FRESH_SAME: Final = [
+    ("Ben's desk is on the left side.", "ben's desk is on the left side"),
+    ("The import job skips empty rows.", "Empty rows are skipped by the import job."),
+    ("Token lifetime: 15 minutes", "The token lifetime is 15 min."),
+    ("Greta starts on October 1.", "Greta begins on 1 October."),
+    ("Use spaces for indentation.", "For indentation, use spaces."),
+    ("We accept payments in euros.", "Payments in euros are accepted."),
+    ("Reports go out every Monday.", "Every Monday, reports go out."),
+    ("The fallback region is Dublin.", "Dublin is the fallback region."),
+    ("Do not run migrations on startup.", "Don't run migrations on startup!"),
+    ("He never eats breakfast.", "He doesn't ever eat breakfast."),
+    ("Pandas 1.5 breaks the notebook.", "The notebook is broken by Pandas 1.5."),
+    ("The limit applies to free accounts only.", "The limit only applies to free accounts."),
+    ("My train leaves at 6:10 pm.", "My train leaves at 18:10."),
+    ("The button should be blue.", "The button must be blue."),
+    ("Merge after review.", "After review, merge."),
+    ("Send the newsletter without images.", "The newsletter should be sent without images."),
+    ("Use main.py as the entry point.", "The entry point is main.py."),
+    ("Sync runs every 10 minutes.", "The sync runs every ten minutes."),
+    ("We decided not to hire.", "We've decided not to hire."),
+    ("The proxy forwards to 10.0.0.5.", "Requests are forwarded to 10.0.0.5 by the proxy."),
+    ("I can't meet on Tuesday.", "I cannot meet on Tuesday."),
+    ("The price includes tax.", "Tax is included in the price."),
+    ("I'd like fewer notifications.", "I would like fewer notifications."),
+    ("The staging DB is reset nightly.", "The staging database is reset every night."),
+    ("All secrets live in Vault.", "All secrets are kept in Vault."),
+    ("Code review is mandatory.", "Code reviews are required."),
+    ("The data directory is /srv/data.", "/srv/data is the data directory."),
+    ("Lena's team maintains the SDK.", "The SDK is maintained by Lena's team."),
+    ("Feature flags are stored in Redis.", "We store feature flags in Redis."),
+    ("The app crashes on startup.", "On startup, the app crashes."),
+    ("Retries use exponential backoff.", "Exponential backoff is used for retries."),
+    ("Paul bought a bicycle in April 2022.", "Paul purchased a bike in April 2022."),
+    ("It's important to validate input.", "Validating input is important."),
+    ("The maximum upload size is 2 GB.", "Max upload size: 2GB"),
+    ("Rita enjoys hiking.", "Rita likes hiking."),
+    ("The company has 1,500 employees.", "The company has 1500 employees."),
+    ("Unit tests run before integration tests.", "Unit tests are run before integration tests."),
+    ("The logo is red and white.", "The logo is white and red."),
+    ("Version 2.0 was released on March 1, 2024.", "v2.0 was released on 2024-03-01."),
+    ("The user speaks Spanish.", "User speaks Spanish"),
 ]  # fmt: skip

@@ -39,7 +39,8 @@ def test_a_rewording_is_found_by_its_vector(eng: Engram) -> None:
     again = eng.memories.remember("On port 5432 the database is listening.").id
     assert found(eng) == [(ids[0], again)]
     (pair,) = candidates(eng._scope, 0)
-    assert isinstance(pair, Pair) and pair.cosine is not None and 0.75 <= pair.cosine <= 1
+    assert pair.cosine is not None
+    assert 0.75 <= pair.cosine <= 1
 
 
 @pytest.mark.requirement("SIMILAR-6")

@@ -7,7 +7,16 @@ import pytest
 from engram.dreaming.similar import alike, contradicts, differ
 from engram.dreaming.statements import read
 from engram.embedding import Embedder, load
-from tests.dreaming.pairs import APART, COMPATIBLE, CONTRADICTING, HELD_APART, HELD_SAME, SAME
+from tests.dreaming.pairs import (
+    APART,
+    COMPATIBLE,
+    CONTRADICTING,
+    FRESH_APART,
+    FRESH_SAME,
+    HELD_APART,
+    HELD_SAME,
+    SAME,
+)
 from tests.embedding.conftest import need
 
 #: What a pair has to reach to be taken for duplicates.
@@ -47,12 +56,14 @@ def test_no_pair_that_must_be_kept_apart_merges(embedder: Embedder) -> None:
     assert len(APART) == 50
     assert merged(embedder, [(a, b) for _, a, b in APART]) == []
     assert merged(embedder, [(b, a) for _, a, b in APART]) == []
-    assert merged(embedder, HELD_APART) == []
+    assert merged(embedder, [*HELD_APART, *FRESH_APART]) == []
 
 
 @pytest.mark.requirement("SIMILAR-1")
 def test_no_pair_that_must_be_kept_apart_merges_by_words_alone() -> None:
-    assert [(a, b) for a, b in [pair[-2:] for pair in [*APART, *HELD_APART]] if alike(a, b, None) >= THRESHOLD] == []
+    assert [
+        (a, b) for a, b in [pair[-2:] for pair in [*APART, *HELD_APART, *FRESH_APART]] if alike(a, b, None) >= THRESHOLD
+    ] == []
 
 
 @pytest.mark.requirement("SIMILAR-2")
@@ -60,7 +71,8 @@ def test_pairs_that_say_the_same_are_found(embedder: Embedder) -> None:
     assert len(SAME) == 50
     least = 0.8 if embedder.name.startswith("static") else 0.9
     assert len(merged(embedder, SAME)) >= least * len(SAME)
-    assert len(merged(embedder, HELD_SAME)) >= least * len(HELD_SAME)
+    for more in (HELD_SAME, FRESH_SAME):
+        assert len(merged(embedder, more)) >= least * len(more)
 
 
 @pytest.mark.requirement("SIMILAR-2")

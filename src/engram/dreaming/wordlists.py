@@ -219,32 +219,18 @@ PREFIXES: Final = ("un", "non", "dis", "in", "im", "ir", "mis")
 
 #: What stands after one of these and before it is not the same thing.
 TURNS: Final = frozenset(
-    [
-        "over",
-        "than",
-        "before",
-        "after",
-        "instead",
-        "from",
-        "to",
-        "into",
-        "by",
-        "without",
-        "not",
-        "no",
-        "never",
-        "except",
-        "for",
-        "of",
-        "if",
-    ]
+    (
+        *("over", "than", "before", "after", "instead", "from", "to", "into", "by", "for", "of", "if"),
+        *("without", "not", "no", "never", "except"),
+    )
 )
 
 #: What these say of a time or a place must be said by both.
 BOUNDS: Final = {
-    **{word: word for word in ["before", "after", "since", "during", "between", "above", "below", "under", "within"]},
-    "until": "until", "till": "until",
-}  # fmt: skip
+    **{word: word for word in ("before", "after", "since", "during", "between", "above", "below", "under", "within")},
+    "until": "until",
+    "till": "until",
+}
 
 PERSONS: Final = _inverted(
     {
