@@ -99,7 +99,10 @@ def test_without_vectors_the_words_have_to_agree_more() -> None:
 
 
 @pytest.mark.requirement("SIMILAR-2")
-@pytest.mark.parametrize("text", ["", "?!", "is it so", "🙂", "数据库在五四三二端口", "a" * 50_000, "not " * 5_000])
+@pytest.mark.parametrize(
+    "text",
+    ["", "?!", "is it so", "🙂", "数据库在五四三二端口", "a" * 50_000, "not " * 5_000, "-" * 50_000, "." * 50_000],
+)
 def test_any_text_can_be_judged(text: str) -> None:
     assert alike(text, text, None) in (0.0, 1.0)
     assert alike(text, "The database listens on port 5432.", 0.5) < THRESHOLD

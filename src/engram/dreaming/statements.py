@@ -27,9 +27,10 @@ _UNIT: Final = "(?:" + "|".join(re.escape(unit) for unit in sorted(lists.UNITS, 
 #: A month by itself is a date only after one of these: `may` is also a verb.
 _WHEN: Final = r"(?:in|since|until|till|by|from|last|next|this|every|during|before|after|for|of|early|late|mid)\s+"
 
+#: Repetitions at the beginning of a part are bounded: a line of dots or dashes must not take time with its square.
 _PARTS: Final = re.compile(
     rf"""
-    (?P<link>https?://[^\s<>"')]+|[\w.+-]+@[\w-]+\.[\w.-]*\w)
+    (?P<link>https?://[^\s<>"')]+|[\w.+-]{1, 64}@[\w-]+\.[\w.-]*\w)
     | (?P<iso>\b{_YEAR}[-/]\d\d?[-/]\d\d?(?!\d))
     | (?P<digits>\b\d\d?[./]\d\d?[./]{_YEAR}\b)
     | (?P<month_first>\b{_MONTH}\s+(?:the\s+)?{_DAY}(?:,?\s+{_YEAR})?(?![\w:]))
@@ -44,7 +45,7 @@ _PARTS: Final = re.compile(
         |\b\d+(?:\.\d+){{2,}}[\w.+-]*\b)
     | (?P<number>(?:(?<!\w)-)?[$€£]?\b\d+(?:,\d{{3}})*(?:\.\d+)?(?:e[+-]?\d+)?(?:st|nd|rd|th)?(?:k\b|\s?-?{_UNIT})?
         (?![\w]|[-./]\w))
-    | (?P<name>[\w~.\#@-]*[\w~](?:[./\\:@\#]+[\w~*-]+)+/?
+    | (?P<name>[\w~.\#@-]{0, 64}[\w~](?:[./\\:@\#]+[\w~*-]+)+/?
         |(?:--?)?\b\w*(?:_\w|\d[^\W\d]|[^\W\d]\d|(?-i:[a-z][A-Z]))[\w-]*|\b\w+-\d[\w-]*|[\#@]\w+)
     | (?P<word>[^\W\d_]+(?:'[^\W\d_]+)?)
     | (?P<stop>[.!?;:,()\n])
