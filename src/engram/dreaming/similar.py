@@ -69,6 +69,8 @@ def contradicts(a: str, b: str, cosine: float | None) -> float:
     replaced = min(*words, 2.0) if why in ("preference", "name", None) else 0.0
     if _other_subject(one, other) or not shared or (why is None and not 1 <= max(words) < 2 <= 2 * replaced):
         return 0.0
+    if replaced > max(shared, 1.0):  # more is replaced than they have in common
+        return 0.0
     topic = shared / (shared + sum(words) - 2 * replaced)
     doubt = 0.0 if cosine is None else (1 - max(cosine, 0.0)) * _DOUBT
     return topic * (1 - doubt) * (1.0 if why else 0.8)
