@@ -37,8 +37,6 @@ WHERE f.workspace = :workspace AND f.target = 'era' AND g.month = :month
 _CURRENT = """
 SELECT id FROM memories WHERE workspace = :workspace AND kind = 'era' AND key = :month AND status = 'active'
 """
-_FOLDED = "DELETE FROM folds WHERE workspace = :workspace AND target = 'era' AND gist = :gist"
-_REBUILT = "DELETE FROM rebuilds WHERE workspace = :workspace AND kind = 'memory' AND ref = :id"
 
 
 def changed(tx: Transaction, workspace: str) -> list[str]:
@@ -91,11 +89,11 @@ def _fold(night: Night, month: str, sessions: int, gists: list[Gist], era: Memor
         if era is None:
             era = night.memories.remember(text, kind=KIND, key=month, data=data, sources=sources, prepared=prepared)
         else:
-            tx.run(_REBUILT, workspace=night.workspace, id=era.id)
+            night.memories.rebuilt(tx, era.id)
             era = night.memories.update(
                 era.id, text, reason="the month changed", data=data, sources=sources, prepared=prepared
             )
         for gist in gists:
-            tx.run(_FOLDED, workspace=night.workspace, gist=gist.memory_id)
+            night.gists.folded(tx, KIND, gist.memory_id)
         thought.used(tx)
     return era

@@ -22,7 +22,7 @@ from .thinking import Thought, Waiting
 
 if TYPE_CHECKING:
     from ..records import Gist
-    from ..storage.engine import Row, Transaction
+    from ..storage.engine import Row
     from .night import Night
 
 PROFILE, NARRATIVE, SELF = "profile", "narrative", "self"
@@ -61,17 +61,10 @@ WHERE m.workspace = :workspace AND m.kind = 'gist' AND m.status = 'active' AND m
   AND m.trust IN ('user', 'agent')
 ORDER BY m.id DESC LIMIT :limit
 """
-_FOLDED = "DELETE FROM folds WHERE workspace = :workspace AND target = :target AND gist = :gist"
-_BLOCK_ID = "SELECT id FROM blocks WHERE workspace = :workspace AND name = :name"
-_ADD_SOURCE = """
-INSERT INTO sources (workspace, derived_kind, derived_id, derived_version, source_kind, source_id)
-VALUES (:workspace, 'block', :block, :version, :kind, :source) ON CONFLICT DO NOTHING
-"""
 _LOST = """
 SELECT 1 FROM rebuilds r JOIN blocks b ON b.id = r.ref
 WHERE r.workspace = :workspace AND r.kind = 'block' AND b.name = :name
 """
-_REBUILT = "DELETE FROM rebuilds WHERE workspace = :workspace AND kind = 'block' AND ref = :block"
 
 
 def profile(night: Night) -> None:
@@ -105,8 +98,8 @@ def _read_session(night: Night, row: Row) -> None:
     for thought in thoughts:
         facts += cast(dict[str, Any], thought.data)["facts"]
     with night.write() as tx:
-        _add_facts(night, tx, facts, {turn.id: turn for turn in said})
-        tx.run(_FOLDED, workspace=night.workspace, target=PROFILE, gist=gist)
+        _add_facts(night, facts, {turn.id: turn for turn in said})
+        night.gists.folded(tx, PROFILE, gist)
         for thought in thoughts:
             thought.used(tx)
 
@@ -116,7 +109,7 @@ def _find_facts(night: Night, subject: str, portion: list[Passage]) -> Thought:
     return night.thinker.think(PROFILE, subject, lambda: (prompt, None), form=prompts.PROFILE_FORM)
 
 
-def _add_facts(night: Night, tx: Transaction, facts: list[dict[str, Any]], said: dict[int, Exchange]) -> None:
+def _add_facts(night: Night, facts: list[dict[str, Any]], said: dict[int, Exchange]) -> None:
     block = night.blocks.get(PROFILE)
     before = block.content if block else ""
     lines = _Lines(before)
@@ -129,7 +122,7 @@ def _add_facts(night: Night, tx: Transaction, facts: list[dict[str, Any]], said:
         sources.add(("exchange", turn.id))
     text = lines.text()
     if text != before:
-        _write(night, tx, PROFILE, text, "more was said", sources)
+        _write(night, PROFILE, text, "more was said", sources)
 
 
 class _Lines:
@@ -182,7 +175,7 @@ def narrative(night: Night) -> None:
     rest = [gist for gist in waiting if gist not in {each.memory_id for each in trusted}]
     with night.write() as tx:
         for gist in rest:
-            tx.run(_FOLDED, workspace=night.workspace, target=NARRATIVE, gist=gist)
+            night.gists.folded(tx, NARRATIVE, gist)
     night.step(NARRATIVE, len(waiting), len(waiting))
 
 
@@ -194,9 +187,9 @@ def _carry_on(night: Night, portion: list[Passage]) -> None:
     covered = [_number(id) for id in cast(list[str], thought.covers)]
     text = _sections(cast(dict[str, list[str]], thought.data), portion, _known(night, NARRATIVE))
     with night.write() as tx:
-        _write(night, tx, NARRATIVE, text, "the story went on", {("memory", id) for id in covered})
+        _write(night, NARRATIVE, text, "the story went on", {("memory", id) for id in covered})
         for gist in covered:
-            tx.run(_FOLDED, workspace=night.workspace, target=NARRATIVE, gist=gist)
+            night.gists.folded(tx, NARRATIVE, gist)
         thought.used(tx)
 
 
@@ -246,7 +239,7 @@ def reflect(night: Night) -> None:
     reflections = [*(old or {}).get("reflections", []), {"at": now, "text": made["reflection"]}][-_REFLECTIONS:]
     content = dump_self({**{name: made[name] for name in ("mood", "energy", "narrative")}, "reflections": reflections})
     with night.write() as tx:
-        _write(night, tx, SELF, content, "reflected", {("memory", gist.memory_id) for gist in gists})
+        _write(night, SELF, content, "reflected", {("memory", gist.memory_id) for gist in gists})
         for thought in used:
             thought.used(tx)
     night.reflected = True
@@ -295,12 +288,8 @@ def dump_self(data: dict[str, Any]) -> str:
     return json.dumps(data, ensure_ascii=False, indent=1)
 
 
-def _write(night: Night, tx: Transaction, name: str, text: str, reason: str, sources: set[tuple[str, int]]) -> None:
-    block = night.blocks.put(name, text, reason, "dream", None, TOKENS)
-    (id,) = tx.all(_BLOCK_ID, workspace=night.workspace, name=name)[0]
-    for kind, source in sorted(sources):
-        tx.run(_ADD_SOURCE, workspace=night.workspace, block=id, version=block.version, kind=kind, source=source)
-    tx.run(_REBUILT, workspace=night.workspace, block=id)
+def _write(night: Night, name: str, text: str, reason: str, sources: set[tuple[str, int]]) -> None:
+    block = night.blocks.derive(name, text, reason, "dream", TOKENS, sources)
     night.new_blocks[name] = block.version
 
 

@@ -16,9 +16,9 @@ from ..records import Block, BlockEdit
 from ..tokens import CHARACTERS_PER_TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from ..scope import Scope
+    from ..scope import Scope, Watch
     from ..storage.engine import Row, Transaction
 
 DEFAULT_TOKENS = 4_096
@@ -48,13 +48,19 @@ _VERSIONS = """
 SELECT version, content, reason, actor, created_at, receipt FROM block_versions
 WHERE block_id = :id ORDER BY version DESC LIMIT :limit
 """
+_ADD_SOURCE = """
+INSERT INTO sources (workspace, derived_kind, derived_id, derived_version, source_kind, source_id)
+VALUES (:workspace, 'block', :id, :version, :kind, :source) ON CONFLICT DO NOTHING
+"""
+_NO_REBUILD = "DELETE FROM rebuilds WHERE workspace = :workspace AND kind = 'block' AND ref = :id"
 _VERSION = "SELECT content, receipt FROM block_versions WHERE block_id = :id AND version = :version"
 
 
 class Blocks:
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, watch: Watch | None = None) -> None:
         self._engine = scope.engine
         self._workspace = scope.workspace
+        self._watch = watch
 
     def create(
         self, name: str, content: str = "", max_tokens: int = DEFAULT_TOKENS, *, actor: str | None = None
@@ -141,6 +147,7 @@ class Blocks:
         with self._engine.write() as tx:
             self._lock(tx, name)
             row = self._require(tx, name)
+            self._changing(tx, row[0])
             tx.run(_DELETE, workspace=self._workspace, id=row[0])
             tx.note(self._workspace, "block", name)
 
@@ -248,6 +255,23 @@ class Blocks:
                 raise _conflict(name, expected_version, 0)
             return self._insert(tx, name, content, max_tokens, reason, actor)
 
+    def derive(
+        self, name: str, content: str, reason: str, actor: str, max_tokens: int, sources: Iterable[tuple[str, int]]
+    ) -> Block:
+        """Put what was made of these sources; a block that had lost text to forgetting is whole again."""
+        with self._engine.write() as tx:
+            block = self.put(name, content, reason, actor, None, max_tokens)
+            id = self._require(tx, name)[0]
+            for kind, source in sorted(sources):
+                tx.run(_ADD_SOURCE, workspace=self._workspace, id=id, version=block.version, kind=kind, source=source)
+            tx.run(_NO_REBUILD, workspace=self._workspace, id=id)
+            return block
+
+    def _changing(self, tx: Transaction, id: int) -> None:
+        """Called before every change of a block, and between the two rows that make one."""
+        if self._watch:
+            self._watch(tx, "block", id)
+
     def _edit(
         self,
         name: str,
@@ -270,6 +294,7 @@ class Blocks:
         now = tx.now()
         values = {"content": content, "actor": actor, "now": now}
         made = tx.all(_INSERT, workspace=self._workspace, name=name, max_tokens=max_tokens, **values)
+        self._changing(tx, made[0][0])
         tx.run(_INSERT_VERSION, id=made[0][0], version=1, reason=reason, **values)
         tx.note(self._workspace, "block", name)
         return Block(
@@ -286,6 +311,7 @@ class Blocks:
         now = tx.now()
         block = _block(row)._replace(content=content, updated_by=actor, updated_at=now)
         block = block._replace(version=block.version + 1)
+        self._changing(tx, row[0])
         values = {"id": row[0], "version": block.version, "content": content, "actor": actor, "now": now}
         tx.run(_UPDATE, workspace=self._workspace, **values)
         tx.run(_INSERT_VERSION, reason=reason, **values)

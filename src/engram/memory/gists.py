@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..records import Memory
-    from ..scope import Scope
+    from ..scope import Scope, Watch
     from ..storage.engine import Transaction
     from .memories import Memories, Prepared
 
@@ -54,7 +54,8 @@ _FOLD = """
 INSERT INTO folds (workspace, target, gist, after) VALUES (:workspace, :target, :gist, :after)
 ON CONFLICT (workspace, target, gist) DO NOTHING
 """
-_NO_REBUILD = "DELETE FROM rebuilds WHERE workspace = :workspace AND kind = 'memory' AND ref = :id"
+_SESSION_OF = "SELECT session_id FROM gists WHERE workspace = :workspace AND memory_id = :gist"
+_FOLDED = "DELETE FROM folds WHERE workspace = :workspace AND target = :target AND gist = :gist"
 _UNFOLD = "DELETE FROM folds WHERE workspace = :workspace AND gist = :gist"
 _DELETE_GIST = "DELETE FROM gists WHERE workspace = :workspace AND memory_id = :gist"
 _UNCOVER = """
@@ -79,10 +80,11 @@ class Covered(NamedTuple):
 
 
 class Gists:
-    def __init__(self, scope: Scope, memories: Memories) -> None:
+    def __init__(self, scope: Scope, memories: Memories, watch: Watch | None = None) -> None:
         self._engine = scope.engine
         self._workspace = scope.workspace
         self._memories = memories
+        self._watch = watch
 
     def current(self, session_id: str) -> Memory | None:
         """The session's gist, if it has one."""
@@ -111,6 +113,7 @@ class Gists:
             # First the session's row, then the memories: everybody takes them in this order.
             tx.run(_COVER, workspace=self._workspace, session=session_id, seq=covered.seq, turns=covered.turns)
             self._memories.lock(tx)
+            self._changing(tx, session_id)
             if seq > covered.last_seq:
                 raise InvalidInput(f"Session {session_id!r} ends at seq {covered.last_seq}; no gist covers {seq}.")
             (first,) = tx.all(_FIRST_TIME, workspace=self._workspace, session=session_id)[0]
@@ -123,8 +126,14 @@ class Gists:
             tx.run(_NOTE_GIST, at=first, month=first[:7], **noted)
             for target in TARGETS:
                 tx.run(_FOLD, workspace=self._workspace, target=target, gist=memory.id, after=covered.seq)
-            tx.run(_NO_REBUILD, workspace=self._workspace, id=memory.id)
+            self._memories.rebuilt(tx, memory.id)
             return memory
+
+    def folded(self, tx: Transaction, target: str, gist: int) -> None:
+        """What is new in the gist has gone into the era, the profile or the narrative."""
+        for (session,) in tx.all(_SESSION_OF, workspace=self._workspace, gist=gist):
+            self._changing(tx, session)
+            tx.run(_FOLDED, workspace=self._workspace, target=target, gist=gist)
 
     def by_month(self, month: str | None = None) -> dict[str, list[Gist]]:
         """Current gists by the month of their session's earliest turn, UTC; of one month when it is given."""
@@ -134,6 +143,11 @@ class Gists:
                 each: [Gist(*row) for row in tx.all(_OF_MONTH, workspace=self._workspace, month=each)]
                 for each in months
             }
+
+    def _changing(self, tx: Transaction, session_id: str) -> None:
+        """Called before every change of how far a session is summarised and folded in."""
+        if self._watch:
+            self._watch(tx, "session", session_id)
 
     def covered(self, tx: Transaction, session_id: str) -> Covered:
         row = tx.one(_SESSION, workspace=self._workspace, session=checks.name(session_id, "session id"))

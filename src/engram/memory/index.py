@@ -90,6 +90,11 @@ class Entry(NamedTuple):
     pieces: list[Piece]
 
 
+def shelf_of(kind: str, status: str) -> str:
+    """Where a memory belongs."""
+    return OWN_SHELVES.get(kind, "memories") if status == "active" else "archive"
+
+
 def cut(text: str) -> list[Piece]:
     """The pieces of a text with their words; needs no store, so it is done before a transaction begins."""
     # Imported here: a situation report comes past this module without ever cutting a text.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ..records import Exchange, Gist, Hit
-    from ..scope import Scope
+    from ..scope import Scope, Watch
     from ..storage.engine import Row, Transaction
     from .gists import Gists
     from .recall import Recall
@@ -124,6 +124,7 @@ WHERE workspace = :workspace AND derived_kind = 'memory' AND derived_id = :id OR
 _EXCHANGE_TRUST = "SELECT trust FROM exchanges WHERE workspace = :workspace AND id = :id"
 _MEMORY_TRUST = "SELECT trust FROM memories WHERE workspace = :workspace AND id = :id"
 _SESSION_PROJECT = "SELECT project FROM sessions WHERE workspace = :workspace AND id = :id"
+_NO_REBUILD = "DELETE FROM rebuilds WHERE workspace = :workspace AND kind = 'memory' AND ref = :id"
 _USED = """
 UPDATE memories SET recalled = recalled + 1, recalled_at = :now WHERE workspace = :workspace AND id = :id
 """
@@ -138,11 +139,12 @@ class Prepared(NamedTuple):
 
 
 class Memories:
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, watch: Watch | None = None) -> None:
         self._scope = scope
         self._engine = scope.engine
         self._workspace = scope.workspace
         self._backlog = backlog.Backlog(scope)
+        self._watch = watch
 
     def remember(
         self,
@@ -190,6 +192,7 @@ class Memories:
             known = tx.one(_SAME, workspace=self._workspace, kind=kind, key=key, hash=hash)
             if known:
                 id: int = known[0]
+                self._changing(tx, id)
                 again = {name: values[name] for name in ("importance", "pinned", "expires_at")}
                 tx.run(_REINFORCE, workspace=self._workspace, id=id, now=now, **again)
             else:
@@ -207,6 +210,7 @@ class Memories:
                     **values,
                 )
                 id = made[0][0]
+                self._changing(tx, id)
                 if old is not None:
                     tx.run(_RETIRE, workspace=self._workspace, id=old, status="superseded", by=id, now=now)
                 tx.run(_ADD_VERSION, id=id, version=1, content=content, reason="", actor=session_id, now=now)
@@ -263,6 +267,7 @@ class Memories:
             trust = max(before.trust, self._trust(tx, sources), key=TRUSTS.index) if sources else before.trust
             text = before.content if content is None else content
             version = before.version + (content is not None)
+            self._changing(tx, id)
             tx.run(
                 _EDIT,
                 workspace=self._workspace,
@@ -310,6 +315,8 @@ class Memories:
             tx.lock(f"memories/{self._workspace}")
             for id in (from_id, to_id):
                 self._read(tx, checks.whole(id, "memory id", least=1))
+            for id in (from_id, to_id):
+                self._changing(tx, id)
             tx.run(_LINK, workspace=self._workspace, from_id=from_id, to_id=to_id, relation=relation, now=tx.now())
             tx.note(self._workspace, "memory", from_id)
 
@@ -376,12 +383,23 @@ class Memories:
 
         return Gists(self._scope, self)
 
+    def rebuilt(self, tx: Transaction, id: int) -> None:
+        """It was made anew from what is left of its sources."""
+        self._changing(tx, id)
+        tx.run(_NO_REBUILD, workspace=self._workspace, id=id)
+
+    def _changing(self, tx: Transaction, id: int) -> None:
+        """Called before every change of a memory, and between the two rows that make one."""
+        if self._watch:
+            self._watch(tx, "memory", id)
+
     def _move(self, id: int, status: str) -> Memory:
         checks.whole(id, "memory id", least=1)
         with self._engine.write() as tx:
             self.lock(tx)
             before = self._read(tx, id)
             if before.status != status:
+                self._changing(tx, id)
                 if status == "active":
                     self._retire_key(tx, before.kind, before.key, tx.now(), by=id)
                     for (same,) in tx.all(_SAME_AS, workspace=self._workspace, id=id):
@@ -405,6 +423,7 @@ class Memories:
         return old
 
     def _retire(self, tx: Transaction, id: int, now: str, by: int | None) -> None:
+        self._changing(tx, id)
         tx.run(_RETIRE, workspace=self._workspace, id=id, status="superseded", by=by, now=now)
         self.reshelve(tx, id)
         tx.note(self._workspace, "memory", id)
@@ -423,7 +442,7 @@ class Memories:
 
     def _shelve(self, tx: Transaction, id: int, pieces: list[index.Piece], vectors: backlog.Vectors | None) -> None:
         memory = self._read(tx, id)
-        shelf = index.OWN_SHELVES.get(memory.kind, "memories") if memory.status == "active" else "archive"
+        shelf = index.shelf_of(memory.kind, memory.status)
         entry = index.Entry(
             shelf, "memory", id, memory.kind, memory.session_id, memory.project, None, memory.created_at, pieces
         )
