@@ -312,4 +312,14 @@ REQUIREMENTS = {
     "SIMILAR-4": "Statements about the same thing that cannot both hold are told from those that can.",
     "SIMILAR-5": "Only what is new is compared with the rest: active memories of the workspace, without gists, eras and digests.",
     "SIMILAR-6": "Close pairs are found by vectors and by words, the same on both engines, in the order of their numbers.",
+    # Undo of a pass
+    "UNDO-1": "Undo brings every memory, block, link, index entry and a session's coverage back to what it was before the pass.",
+    "UNDO-2": "Newest first; an undo is a run with a report, is undone by naming it, and leaves reports, drives and usage.",
+    "UNDO-3": "A later change, by anybody, stands in the way: UndoBlocked says which and how, and nothing is undone.",
+    "UNDO-4": "All or nothing, under the lease of dreaming, in one workspace; a pass that died half-way can be undone too.",
+    "UNDO-5": "Forgotten text is gone from the journal too and does not come back; what lost some is left as it is.",
+    "UNDO-6": "Single actions of a pass can be undone, with the later ones that built on them.",
+    "UNDO-7": "The journal holds what was changed, of the last 20 runs that changed something.",
+    "UNDO-8": "Any order of remembering, talking, dreaming, undoing and forgetting: an undo gives back the state before.",
+    "UNDO-9": "engram dream undo, for people and with --json.",
 }

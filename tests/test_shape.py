@@ -137,6 +137,7 @@ PUBLIC = [
         "WorkNotFound",
         "CapReached",
     ),
+    *("Obstacle", "UndoBlocked", "UndoReport"),
 ]
 
 

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .errors import StoreFull as StoreFull
     from .errors import StoreReadOnly as StoreReadOnly
     from .errors import StoreUnavailable as StoreUnavailable
+    from .errors import UndoBlocked as UndoBlocked
     from .errors import VersionConflict as VersionConflict
     from .errors import VersionNotFound as VersionNotFound
     from .errors import WorkNotFound as WorkNotFound
@@ -71,11 +72,13 @@ if TYPE_CHECKING:
     from .records import Memory as Memory
     from .records import MemoryEdit as MemoryEdit
     from .records import Message as Message
+    from .records import Obstacle as Obstacle
     from .records import Receipt as Receipt
     from .records import Session as Session
     from .records import Spent as Spent
     from .records import Stats as Stats
     from .records import WorkItem as WorkItem
+    from .records import UndoReport as UndoReport
 
 from ._version import VERSION as __version__
 
@@ -119,6 +122,7 @@ _WHERE = {
         "StoreFull",
         "StoreReadOnly",
         "StoreUnavailable",
+        "UndoBlocked",
         "VersionConflict",
         "VersionNotFound",
         "WorkNotFound",
@@ -139,11 +143,13 @@ _WHERE = {
         "Memory",
         "MemoryEdit",
         "Message",
+        "Obstacle",
         "Receipt",
         "Session",
         "Spent",
         "Stats",
         "WorkItem",
+        "UndoReport",
     ),
 }
 _MODULE = {name: module for module, names in _WHERE.items() for name in names}

@@ -23,6 +23,7 @@ of a class's docstring is its default message; most raisers say more: what was w
     │   ├── BlockExists
     │   ├── VersionConflict           carries the current version
     │   ├── SettingsConflict          a harness's settings hold something else in Engram's place
+    │   ├── UndoBlocked               carries what was changed since
     │   └── StoreBusy                 somebody else is writing; try again
     ├── EmbedderFailed                the model cannot be used; words still can
     ├── CapReached                    no more may be spent on models now
@@ -50,7 +51,7 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .records import Holder
+    from .records import Holder, Obstacle
 
 
 class EngramError(Exception):
@@ -220,6 +221,21 @@ class SettingsConflict(Conflict):
     """A harness's settings hold something else where Engram would write."""
 
     code = "settings_conflict"
+
+
+class UndoBlocked(Conflict):
+    """The run cannot be undone."""
+
+    code = "undo_blocked"
+
+    def __init__(self, message: str, run: int, obstacles: Sequence[Obstacle] = ()) -> None:
+        super().__init__(message)
+        self.run = run
+        #: What was changed since, and how; empty when that is not the reason.
+        self.obstacles = tuple(obstacles)
+
+    def details(self) -> dict[str, object]:
+        return {"run": self.run, "obstacles": [obstacle._asdict() for obstacle in self.obstacles]}
 
 
 class StoreBusy(Conflict):

@@ -258,6 +258,38 @@ class DreamReport(NamedTuple):
     seconds: dict[str, float]
     #: What went wrong or was left undone, in words.
     errors: list[str]
+    #: The run that undid this one.
+    undone_by: int | None = None
+
+
+class UndoReport(NamedTuple):
+    """A run that undid another one."""
+
+    id: int
+    workspace: str
+    #: The session it ran as.
+    session_id: str
+    #: The run that was undone: a pass, or an undo.
+    run: int
+    started_at: str
+    ended_at: str | None
+    #: What was brought back to what it was, by kind: `memory 12`, `block profile`, `session ab12cd34`.
+    restored: list[str]
+    #: What the run had made, and is gone again.
+    removed: list[str]
+    #: What was left as it is, because something of it was forgotten since.
+    left: list[str]
+    #: The run that undid this one.
+    undone_by: int | None = None
+
+
+class Obstacle(NamedTuple):
+    """Something that stands in the way of an undo."""
+
+    #: `memory`, `block` or `session`.
+    kind: str
+    ref: str
+    why: str
 
 
 class Stats(NamedTuple):

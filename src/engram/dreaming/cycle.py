@@ -17,8 +17,9 @@ from ..coordination.leases import Leases
 from ..coordination.sessions import Sessions
 from ..errors import CapReached, DreamNotFound, EngramError, InvalidInput, LeaseHeld, LeaseLost
 from ..memory.backlog import Backlog
-from ..records import DreamBacklog, DreamReport, Drives
-from . import drives, eras, gists, portrait
+from ..records import DreamBacklog, DreamReport, Drives, UndoReport
+from . import drives, eras, gists, portrait, undo
+from .journal import Journal
 from .night import Night, Progress, Stopped
 from .thinking import Thinker
 
@@ -39,13 +40,17 @@ SELECT 1 FROM rebuilds r LEFT JOIN memories m ON r.kind = 'memory' AND m.id = r.
 WHERE r.workspace = :workspace AND (m.kind IN ('gist', 'era') OR b.name = 'narrative') LIMIT 1
 """
 _BEGIN = """
-INSERT INTO dreams (workspace, session_id, started_at, report) VALUES (:workspace, :session, :now, '{}') RETURNING id
+INSERT INTO dreams (workspace, session_id, started_at, undoes, report)
+VALUES (:workspace, :session, :now, :undoes, '{}') RETURNING id
 """
 _END = "UPDATE dreams SET ended_at = :now, report = :report WHERE workspace = :workspace AND id = :id"
-_GET = "SELECT id, session_id, started_at, ended_at, report FROM dreams WHERE workspace = :workspace AND id = :id"
+_GET = """
+SELECT id, session_id, started_at, ended_at, report, undone_by, undoes FROM dreams
+WHERE workspace = :workspace AND id = :id
+"""
 _LIST = """
-SELECT id, session_id, started_at, ended_at, report FROM dreams
-WHERE workspace = :workspace ORDER BY id DESC LIMIT :limit
+SELECT id, session_id, started_at, ended_at, report, undone_by FROM dreams
+WHERE workspace = :workspace AND undoes IS NULL ORDER BY id DESC LIMIT :limit
 """
 
 
@@ -114,13 +119,30 @@ class Dreams:
         with self._engine.read() as tx:
             return drives.known(tx, self._workspace)
 
-    def show(self, id: int) -> DreamReport:
+    def undo(self, run: int | None = None) -> UndoReport:
+        """Bring back everything that a run changed: the newest pass that was not undone, or the run that is named.
+
+        UndoBlocked when something was changed since, LeaseHeld while somebody dreams; then nothing is undone. What was
+        forgotten since stays so. An undo is a run too, and is undone by naming it.
+        """
+        if run is not None:
+            checks.whole(run, "run", least=1)
+        session = self._sessions.register(SESSION_TYPE, "undoing a pass")
+        try:
+            with self._leases.hold(session, RESOURCE, "undoing a pass", ttl=TTL) as lease:
+                return self._undo(session, lease, run)
+        finally:
+            self._sessions.complete(session, "undone")
+
+    def show(self, id: int) -> DreamReport | UndoReport:
+        """What one run did: a pass, or an undo."""
         checks.whole(id, "dream", least=1)
         with self._engine.read() as tx:
             row = tx.one(_GET, workspace=self._workspace, id=id)
         if row is None:
             raise DreamNotFound(f"There is no dream {id} in workspace {self._workspace!r}.")
-        return self._record(row)
+        *shared, undoes = row
+        return self._record(tuple(shared)) if undoes is None else self._undo_record(tuple(shared))
 
     def _look(self, chosen: Sequence[Stage], force: bool) -> DreamReport:
         """What a pass would do, without doing any of it."""
@@ -158,18 +180,49 @@ class Dreams:
         progress: Progress | None,
     ) -> DreamReport:
         thinker = Thinker(self._scope)
-        night = Night(self._scope, self._leases, thinker, lease.token, force=force, stop=stop, progress=progress)
-        with night.write() as tx:
-            now = tx.now()
+        with self._engine.write() as tx:
+            self._leases.fence(tx, lease.token)
             waiting = drives.backlog(tx, self._workspace)
             felt = drives.sense(tx, self._workspace, waiting)
-            id: int = tx.all(_BEGIN, workspace=self._workspace, session=session, now=now)[0][0]
+            id, now = self._begin(tx, session)
+        journal = Journal(self._scope, id)
+        night = Night(
+            self._scope, self._leases, thinker, lease.token, journal, force=force, stop=stop, progress=progress
+        )
         report = _report(self._workspace, session, now, thinker.name, waiting, felt)._replace(id=id)
         try:
             seconds = self._stages(night, chosen, felt, force)
             return self._finish(night, report, seconds)
         except LeaseLost as lost:
             return report._replace(errors=[*night.errors, str(lost)])
+
+    def _begin(self, tx: Transaction, session: str, undoes: int | None = None) -> tuple[int, str]:
+        """The number of a new run, and when it began."""
+        now = tx.now()
+        made = tx.all(_BEGIN, workspace=self._workspace, session=session, now=now, undoes=undoes)
+        return made[0][0], now
+
+    def _undo(self, session: str, lease: Lease, run: int | None) -> UndoReport:
+        with self._engine.write() as tx:
+            self._leases.fence(tx, lease.token)
+            undone = undo.newest(tx, self._workspace) if run is None else run
+            found = undo.prepare(tx, self._workspace, undone)
+            names = {thing: found.called(tx, thing) for thing in (*found.targets, *found.left)}
+            id, started = self._begin(tx, session, undone)
+            undo.carry_out(tx, self._scope, found, undone, id)
+            report = UndoReport(
+                id=id,
+                workspace=self._workspace,
+                session_id=session,
+                run=undone,
+                started_at=started,
+                ended_at=tx.now(),
+                restored=[names[thing] for thing in sorted(found.targets) if found.targets[thing] is not None],
+                removed=[names[thing] for thing in sorted(found.targets) if found.targets[thing] is None],
+                left=[names[thing] for thing in sorted(found.left)],
+            )
+            self._keep(tx, report)
+        return report
 
     def _stages(self, night: Night, chosen: Sequence[Stage], felt: Drives, force: bool) -> dict[str, float]:
         seconds: dict[str, float] = {}
@@ -209,6 +262,7 @@ class Dreams:
         started = time.perf_counter()
         try:
             Backlog(self._scope).work()
+            night.journal.action += 1
             night.memories.sweep()
         except EngramError as error:
             night.errors.append(f"index: {error}")
@@ -236,26 +290,30 @@ class Dreams:
                 seconds=seconds,
                 errors=night.errors,
             )
+            night.journal.close(tx)
             self._keep(tx, report)
         return report
 
-    def _keep(self, tx: Transaction, report: DreamReport) -> None:
+    def _keep(self, tx: Transaction, report: DreamReport | UndoReport) -> None:
         values = report._asdict()
-        for name in ("id", "workspace", "session_id", "started_at", "ended_at"):
+        for name in ("id", "workspace", "session_id", "started_at", "ended_at", "undone_by"):
             del values[name]
-        for name in ("before", "after", "drives_before", "drives"):
-            values[name] = values[name]._asdict()
+        if isinstance(report, UndoReport):
+            values["kind"] = "undo"
+        else:
+            for name in ("before", "after", "drives_before", "drives"):
+                values[name] = values[name]._asdict()
         tx.run(_END, workspace=self._workspace, id=report.id, now=report.ended_at, report=json.dumps(values))
         tx.note(self._workspace, "dream", report.id)
 
     def _record(self, row: Row) -> DreamReport:
-        id, session, started, ended, kept = row
-        values = json.loads(kept)
-        if not values:  # it died, or is under way
+        id, session, started, ended, kept, undone_by = row
+        values = json.loads(kept) | {"undone_by": undone_by}
+        if len(values) == 1:  # it died, or is under way
             nothing = DreamBacklog(0, 0, 0, 0, 0, 0)
             calm = Drives(0.0, 0.0, 0.0, 0.0, started)
             unfinished = _report(self._workspace, session, started, "", nothing, calm)
-            return unfinished._replace(id=id, errors=["This pass did not end."])
+            return unfinished._replace(id=id, errors=["This pass did not end."], undone_by=undone_by)
         for name, record in (("before", DreamBacklog), ("after", DreamBacklog)):
             values[name] = record(**values[name])
         for name in ("drives_before", "drives"):
@@ -263,6 +321,13 @@ class Dreams:
         return DreamReport(
             id=id, workspace=self._workspace, session_id=session, started_at=started, ended_at=ended, **values
         )
+
+    def _undo_record(self, row: Row) -> UndoReport:
+        id, session, started, ended, kept, undone_by = row
+        values = json.loads(kept)
+        del values["kind"]
+        dated = {"started_at": started, "ended_at": ended}
+        return UndoReport(id, self._workspace, session, **dated, **values, undone_by=undone_by)
 
     # Last, because its name hides the type from annotations that follow it.
     def list(self, limit: int = 20) -> list[DreamReport]:

@@ -2,17 +2,91 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
+
+from . import images
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Set
+
     from ..storage.engine import Transaction
+    from .images import Image, Thing
 
 #: Every text column of this tier's tables that can hold what somebody said, and what erases it.
-TEXTS = {"work": {"prompt": "anything", "answer": "anything"}}
+TEXTS = {
+    "work": {"prompt": "anything", "answer": "anything"},
+    "journal": {"before": "things", "after": "things"},
+}
 
 _CLEAR_WORK = "DELETE FROM work WHERE workspace = :workspace"
+_IMAGES = """
+SELECT dream, kind, ref, action, before FROM journal
+WHERE workspace = :workspace AND before IS NOT NULL ORDER BY dream, action, kind, ref
+"""
+_ERASE = "UPDATE journal SET before = NULL, after = NULL WHERE workspace = :workspace AND kind = :kind AND ref = :ref"
+_REWRITE = """
+UPDATE journal SET before = :before
+WHERE workspace = :workspace AND dream = :dream AND kind = :kind AND ref = :ref AND action = :action
+"""
+_SESSION_OF = "SELECT session_id FROM gists WHERE workspace = :workspace AND memory_id = :gist"
 
 
 def anything(tx: Transaction, workspace: str) -> None:
     """Whatever goes may be quoted in a piece of thinking; the next pass leaves those it still needs anew."""
     tx.run(_CLEAR_WORK, workspace=workspace)
+
+
+def things(
+    tx: Transaction,
+    workspace: str,
+    gone: Iterable[tuple[str, int]],
+    touched: Iterable[tuple[str, int]],
+    sessions: Iterable[str],
+    before: str | None = None,
+) -> None:
+    """Erase every image of what goes or loses text, before it does, and of what was made of it.
+
+    An undo deletes what its run had made, and keeps an image of it: then only the image knows what it was made of. With
+    `before`, memories older than that go too.
+    """
+    removed = {(kind, str(id)) for kind, id in gone} | {("session", id) for id in sessions}
+    lost = removed | {(kind, str(id)) for kind, id in touched}
+    for kind, ref in list(lost):
+        if kind == "memory":
+            lost |= {("session", row[0]) for row in tx.all(_SESSION_OF, workspace=workspace, gist=int(ref))}
+    rows = [(row[:4], json.loads(row[4])) for row in tx.all(_IMAGES, workspace=workspace)]
+    noted = [((key[1], key[2]), image) for key, image in rows if image is not None]
+    while more := {found for thing, image in noted for found in _lost(thing, image, lost, before)} - lost:
+        lost |= more
+    for kind, ref in sorted(lost):
+        tx.run(_ERASE, workspace=workspace, kind=kind, ref=ref)
+    for (dream, kind, ref, action), image in rows:
+        if (kind, ref) not in lost and _cut(image, removed):
+            place = {"dream": dream, "kind": kind, "ref": ref, "action": action}
+            tx.run(_REWRITE, workspace=workspace, before=images.dump(image), **place)
+
+
+def _lost(thing: Thing, image: Image, lost: Set[Thing], before: str | None) -> set[Thing]:
+    """The image's thing, when it holds something that is lost, and the session whose gist it is."""
+    if thing[0] == "session":
+        return {thing} if image["gist"] and ("memory", str(image["gist"][0])) in lost else set()
+    row, sources = image["row"], images.sources(image)
+    homeless = thing[0] == "memory" and ("session", row["session_id"]) in lost and not sources
+    old = thing[0] == "memory" and before is not None and row["created_at"] < before
+    if not (thing in lost or sources & lost or homeless or old):
+        return set()
+    return {thing, ("session", row["key"])} if row.get("kind") == "gist" else {thing}
+
+
+def _cut(image: Any, removed: Set[Thing]) -> bool:
+    """Take out of an image what it says of memories and sessions that go; whether there was any."""
+    if image is None or "links" not in image:
+        return False
+    row, links = image["row"], image["links"]
+    image["links"] = [link for link in links if not {("memory", str(id)) for id in link[:2]} & removed]
+    changed = len(image["links"]) < len(links)
+    for column, kind in (("superseded_by", "memory"), ("session_id", "session")):
+        if (kind, str(row[column])) in removed:
+            row[column], changed = None, True
+    return changed

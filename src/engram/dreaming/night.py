@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..records import Exchange, Gist
     from ..scope import Scope
     from ..storage.engine import Transaction
+    from .journal import Journal
     from .thinking import Thinker
 
 #: Words of the user and of the agents themselves; what tools print and imports bring is not taken at its word.
@@ -42,6 +43,7 @@ class Night:
         leases: Leases,
         thinker: Thinker,
         token: int,
+        journal: Journal,
         *,
         force: bool,
         stop: threading.Event,
@@ -50,9 +52,10 @@ class Night:
         self.scope = scope
         self.workspace = scope.workspace
         self.engine = scope.engine
-        self.memories = Memories(scope)
-        self.gists = Gists(scope, self.memories)
-        self.blocks = Blocks(scope)
+        self.journal = journal
+        self.memories = Memories(scope, journal.touch)
+        self.gists = Gists(scope, self.memories, journal.touch)
+        self.blocks = Blocks(scope, journal.touch)
         self.thinker = thinker
         self.force = force
         self._leases = leases
@@ -68,10 +71,14 @@ class Night:
 
     @contextmanager
     def write(self) -> Iterator[Transaction]:
-        """One step: all of it or nothing, and nothing once the lease is lost."""
+        """One action: all of it or nothing, and nothing once the lease is lost; it can be undone by itself."""
+        if not self.engine.joined:
+            self.journal.action += 1
         with self.engine.write() as tx:
             self._leases.fence(tx, self._token)
             yield tx
+
+    action = write
 
     def step(self, stage: str, done: int, total: int) -> None:
         """Between two steps: tell how far it is, and end here when that was asked for."""

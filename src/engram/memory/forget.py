@@ -197,9 +197,13 @@ class Forget:
         gone.touched = cleaning.touched
         for kind, ref in gone.touched:
             tx.run(_REBUILD, workspace=self._workspace, kind=kind, ref=ref, receipt=receipt)
-        if asked.by == "before":
-            gone.messages = coordination.before(tx, self._workspace, str(asked.value))
-            gone.versions = self._blank_old_versions(tx, str(asked.value), receipt)
+        older = str(asked.value) if asked.by == "before" else None
+        aged: list[Thing] = []
+        if older is not None:
+            gone.messages = coordination.before(tx, self._workspace, older)
+            aged = self._blank_old_versions(tx, older, receipt)
+            gone.versions = len(aged)
+        dreaming.things(tx, self._workspace, gone.things, [*gone.touched, *aged], gone.sessions, older)
         self._erase(tx, gone)
         dreaming.anything(tx, self._workspace)
         went = _went(gone)
@@ -317,11 +321,12 @@ class Forget:
                     made[what, id] = min(first, made.get((what, id), first))
         return made
 
-    def _blank_old_versions(self, tx: Transaction, time: str, receipt: int) -> int:
+    def _blank_old_versions(self, tx: Transaction, time: str, receipt: int) -> list[Thing]:
+        """The block of each version that was blanked."""
         rows = tx.all(_OLD_VERSIONS, workspace=self._workspace, before=time)
         for id, version in rows:
             tx.run(REWRITE_BLOCK_VERSION, id=id, version=version, content="", reason="", receipt=receipt)
-        return len(rows)
+        return [("block", id) for id, _ in rows]
 
     def _erase(self, tx: Transaction, gone: _Gone) -> None:
         self._erase_exchanges(tx, gone.of("exchange"), set(gone.sessions))

@@ -29,7 +29,7 @@ from .common import (
 )
 
 if TYPE_CHECKING:
-    from ...records import DreamBacklog, DreamReport, Drives, WorkItem
+    from ...records import DreamBacklog, DreamReport, Drives, UndoReport, WorkItem
 
 #: Somebody else is dreaming: a conflict, as a lease that is held.
 _CONFLICT = 4
@@ -131,9 +131,23 @@ def list_dreams(ctx: click.Context, limit: int) -> None:
 @click.argument("id", type=click.IntRange(min=1))
 @click.pass_context
 def show(ctx: click.Context, id: int) -> None:
-    """The report of one pass."""
+    """The report of one run: a pass, or an undo."""
+    from ...records import UndoReport
+
     found = open_store(ctx).dreams.show(id)
-    result(ctx, found, lambda: _shown(found))
+    result(ctx, found, lambda: _undone(found) if isinstance(found, UndoReport) else _shown(found))
+
+
+@dream.command()
+@click.argument("run", type=click.IntRange(min=1), required=False)
+@click.pass_context
+def undo(ctx: click.Context, run: int | None) -> None:
+    """Bring back what RUN changed; without RUN, the newest pass that was not undone.
+
+    An undo is a run too: name it to have everything back. What was changed or forgotten since is never overwritten.
+    """
+    found = open_store(ctx).dreams.undo(run)
+    result(ctx, found, lambda: _undone(found))
 
 
 @dream.group(cls=Group)
@@ -259,11 +273,23 @@ def _shown(report: DreamReport) -> str:
     return fields(values)
 
 
+def _undone(report: UndoReport) -> str:
+    values: dict[str, object] = {
+        "undo": f"{report.id}  {report.started_at[:19].replace('T', ' ')}  {report.workspace}: run {report.run} undone",
+        "brought back": ", ".join(report.restored) or None,
+        "gone again": ", ".join(report.removed) or None,
+        "left, forgotten": ", ".join(report.left) or None,
+        "undone by": report.undone_by,
+    }
+    return fields(values)
+
+
 def _line(report: DreamReport) -> str:
     number = "dry run" if report.dry_run else f"{report.id}" if report.id else "not run"
     done = f"{len(report.gists)} gists, {len(report.eras)} eras" if report.ended_at else "did not end"
+    undone = f", undone by run {report.undone_by}" if report.undone_by else ""
     problem = f"; {report.errors[0]}" if report.errors else ""
-    return f"{number}  {report.started_at[:19].replace('T', ' ')}  {report.workspace}: {done}{problem}"
+    return f"{number}  {report.started_at[:19].replace('T', ' ')}  {report.workspace}: {done}{undone}{problem}"
 
 
 def _waiting(backlog: DreamBacklog) -> str:

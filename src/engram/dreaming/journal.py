@@ -1,0 +1,110 @@
+"""What a run changes, noted while it changes it.
+
+The tiers call `touch` themselves before they change a thing, so no stage can forget to. A thing's image is kept once
+for each action of the run, in the same transaction as the change; how the change left it is added right before the
+commit. So a run that died half-way can be undone like any other, and what is noted follows what is changed.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+from . import images
+from .images import Image, Thing
+
+if TYPE_CHECKING:
+    from ..scope import Scope
+    from ..storage.engine import Transaction
+
+#: Of so many runs that changed something the images are kept.
+KEPT = 20
+
+_SEEN = """
+SELECT after FROM journal
+WHERE workspace = :workspace AND dream = :dream AND kind = :kind AND ref = :ref AND action = :action
+"""
+_ADD = """
+INSERT INTO journal (workspace, dream, kind, ref, action, before)
+VALUES (:workspace, :dream, :kind, :ref, :action, :before)
+"""
+_SET_AFTER = """
+UPDATE journal SET after = :after
+WHERE workspace = :workspace AND dream = :dream AND kind = :kind AND ref = :ref AND action = :action
+"""
+_OLDEST_KEPT = """
+SELECT DISTINCT dream FROM journal WHERE workspace = :workspace ORDER BY dream DESC LIMIT 1 OFFSET :kept
+"""
+_DROP_OLD = "DELETE FROM journal WHERE workspace = :workspace AND dream <= :dream"
+_OF_RUN = """
+SELECT kind, ref, action, before, after FROM journal
+WHERE workspace = :workspace AND dream = :dream ORDER BY action, kind, ref
+"""
+
+
+class Entry(NamedTuple):
+    """How one action found a thing and how it left it."""
+
+    thing: Thing
+    action: int
+    #: None: the action made it.
+    before: Image | None
+    #: None: the action removed it.
+    after: Image | None
+    #: Something of it was forgotten since, and its image with it.
+    forgotten: bool
+
+
+class Journal:
+    """Notes what one run changes."""
+
+    def __init__(self, scope: Scope, dream: int) -> None:
+        self._workspace = scope.workspace
+        self.dream = dream
+        #: The number of the action under way.
+        self.action = 0
+
+    def touch(self, tx: Transaction, kind: str, ref: str | int) -> None:
+        """A thing is about to be changed, or its row was just made."""
+        row = self._row((kind, str(ref)))
+        seen = tx.one(_SEEN, **row)
+        if seen is not None and seen[0] is None:
+            return
+        if seen is None:
+            before = images.dump(images.read(tx, self._workspace, (kind, str(ref))))
+            tx.run(_ADD, before=before, **row)
+        else:  # another transaction of the same action had it
+            tx.run(_SET_AFTER, after=None, **row)
+        tx.checks.append(lambda: self._leave(tx, row))
+
+    def close(self, tx: Transaction) -> None:
+        """The run is over: drop the images of runs too long ago."""
+        oldest = tx.one(_OLDEST_KEPT, workspace=self._workspace, kept=KEPT)
+        if oldest is not None:
+            tx.run(_DROP_OLD, workspace=self._workspace, dream=oldest[0])
+
+    def _leave(self, tx: Transaction, row: dict[str, object]) -> None:
+        kind, ref = str(row["kind"]), str(row["ref"])
+        left = images.state(kind, images.read(tx, self._workspace, (kind, ref)))
+        tx.run(_SET_AFTER, after=images.dump(left), **row)
+
+    def _row(self, thing: Thing) -> dict[str, object]:
+        kind, ref = thing
+        return {
+            "workspace": self._workspace,
+            "dream": self.dream,
+            "kind": kind,
+            "ref": ref,
+            "action": self.action,
+        }
+
+
+def entries(tx: Transaction, workspace: str, dream: int) -> list[Entry]:
+    """All that a run noted, in the order of its actions."""
+    found = []
+    for kind, ref, action, before, after in tx.all(_OF_RUN, workspace=workspace, dream=dream):
+        if before is None:
+            found.append(Entry((kind, ref), action, None, None, forgotten=True))
+        else:
+            found.append(Entry((kind, ref), action, json.loads(before), json.loads(after), forgotten=False))
+    return found

@@ -1,0 +1,84 @@
+"""What forgetting takes, no undo brings back."""
+
+from __future__ import annotations
+
+import pytest
+
+from engram import Engram
+from engram.dreaming.night import Night
+from tests._passes import dream, dream_of, talk
+from tests._tables import holds
+from tests.conftest import ShiftedClock
+
+
+@pytest.mark.requirement("UNDO-5")
+def test_forgotten_text_does_not_come_back(eng: Engram, store_url: str) -> None:
+    session = talk(eng)
+    dream(eng)
+    eng.exchanges.add(session, "user", "I prefer the codeword Xylophone for every release.")
+    (secret,) = [turn for turn in eng.exchanges.recent(session, 10) if "Xylophone" in turn.content]
+    dream(eng)
+    eng.exchanges.add(session, "user", "We decided to rename the importer as well.")
+    dream(eng)
+    assert "journal" in holds(store_url, "Xylophone")
+    eng.forget(exchange=secret.id)
+    assert holds(store_url, "Xylophone") == {}
+    undone = eng.dreams.undo()
+    assert undone.left
+    assert holds(store_url, "Xylophone") == {}
+
+
+@pytest.mark.requirement("UNDO-5")
+def test_what_an_undo_had_removed_is_forgotten_with_what_it_was_made_of(eng: Engram, store_url: str) -> None:
+    session = talk(eng, "I prefer the codeword Xylophone for every release.", "We decided to meet on Mondays.")
+    (secret, _) = eng.exchanges.recent(session, 10)
+    dream(eng)
+    undone = eng.dreams.undo()
+    assert "journal" in holds(store_url, "Xylophone")
+    eng.forget(exchange=secret.id)
+    assert holds(store_url, "Xylophone") == {}
+    redone = eng.dreams.undo(undone.id)
+    assert redone.left and redone.restored == []
+    assert holds(store_url, "Xylophone") == {}
+
+
+@pytest.mark.requirement("UNDO-5")
+@pytest.mark.parametrize("undone_first", [False, True])
+@pytest.mark.parametrize("by", ["session", "before", "source"])
+def test_every_way_of_forgetting_takes_the_images_too(
+    eng: Engram, store_url: str, clock: ShiftedClock, by: str, undone_first: bool
+) -> None:
+    session = talk(eng, "I prefer the codeword Xylophone for every release.", "We decided to meet on Mondays.")
+    dream(eng)
+    eng.exchanges.add(session, "user", "I prefer the codeword Xylophone, still.")
+    dream(eng)
+    if undone_first:
+        eng.dreams.undo()
+    clock.advance(60)
+    eng.sessions.complete(session)
+    clock.advance(60)
+    value = {"session": session, "source": "claude-code", "before": eng._scope.engine.clock.now()}[by]
+    eng.forget(**{by: value})  # type: ignore[arg-type]
+    assert holds(store_url, "Xylophone") == {}
+    eng.dreams.undo()
+    assert holds(store_url, "Xylophone") == {}
+
+
+@pytest.mark.requirement("UNDO-5")
+def test_forgetting_one_memory_leaves_the_others_to_be_undone(eng: Engram) -> None:
+    kept = eng.remember("The office is in Bern")
+    gone = eng.remember("The canteen is in Thun")
+    eng.memories.link(kept.id, gone.id, "near")
+
+    def merge(night: Night) -> None:
+        for memory in (kept, gone):
+            night.memories.update(memory.id, memory.content + ".", sources=())
+            night.memories.archive(memory.id)
+
+    dream_of(eng, merge)
+    eng.forget(memory=gone.id)
+    undone = eng.dreams.undo()
+    assert undone.left == [f"memory {gone.id}"] and undone.restored == [f"memory {kept.id}"]
+    found = eng.memories.get(kept.id)
+    assert (found.content, found.status) == ("The office is in Bern", "active")
+    assert eng.memories.links(kept.id) == []
