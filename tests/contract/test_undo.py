@@ -521,3 +521,29 @@ def test_an_undo_writes_nothing_once_its_lease_is_lost(eng: Engram, monkeypatch:
     with pytest.raises(LeaseLost):
         eng.dreams.undo()
     assert logical(eng) == before
+
+
+@pytest.mark.requirement("UNDO-7")
+def test_images_keep_no_history_that_is_there_anyway(eng: Engram) -> None:
+    def grow(night: Night) -> None:
+        night.blocks.append("plan", "More. ")
+
+    eng.blocks.create("plan", "One. ")
+    for _ in range(5):
+        dream_of(eng, grow)
+    before = logical(eng)
+
+    def change(night: Night) -> None:
+        night.blocks.append("plan", "Last. ")
+        night.blocks.delete("plan")
+
+    report = dream_of(eng, grow, change)
+    with eng._scope.engine.read() as tx:
+        sizes = [len((entry.before or {})["versions"]) for entry in journal.entries(tx, "default", report.id or 0)]
+    # It is deleted, so the images now have all of it; those of the passes before have none.
+    assert sizes == [6, 7]
+    with eng._scope.engine.read() as tx:
+        (entry,) = journal.entries(tx, "default", (report.id or 0) - 1)
+    assert (entry.before or {})["versions"] == []
+    eng.dreams.undo()
+    assert logical(eng) == before

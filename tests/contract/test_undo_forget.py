@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from engram import Engram
+from engram.dreaming import journal
 from engram.dreaming.night import Night
 from tests._passes import dream, dream_of, talk
 from tests._tables import holds
@@ -82,3 +85,25 @@ def test_forgetting_one_memory_leaves_the_others_to_be_undone(eng: Engram) -> No
     found = eng.memories.get(kept.id)
     assert (found.content, found.status) == ("The office is in Bern", "active")
     assert eng.memories.links(kept.id) == []
+
+
+@pytest.mark.requirement("UNDO-5")
+def test_images_of_a_block_that_was_deleted_since_are_erased_too(
+    eng: Engram, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Only the latest image is left then, which by itself does not say where the oldest line is from.
+    monkeypatch.setattr(journal, "KEPT", 1)
+    session = talk(eng, "The codeword is Xylophone.", "The office is in Bern.", "The canteen is in Thun.")
+    secret, *others = eng.exchanges.recent(session, 10)
+    text = ""
+    for turn in (secret, *others):
+        text += f"- {turn.content} [e{turn.id}]\n"
+        dream_of(eng, partial(_derive, text, turn.id))
+    eng.blocks.delete("facts")
+    assert holds(store_url, "Xylophone")["journal"] == 1
+    eng.forget(exchange=secret.id)
+    assert holds(store_url, "Xylophone") == {}
+
+
+def _derive(text: str, turn: int, night: Night) -> None:
+    night.blocks.derive("facts", text, "", "dream", 1_000, {("exchange", turn)})

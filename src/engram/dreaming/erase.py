@@ -29,6 +29,10 @@ _REWRITE = """
 UPDATE journal SET before = :before
 WHERE workspace = :workspace AND dream = :dream AND kind = :kind AND ref = :ref AND action = :action
 """
+_SOURCES = """
+SELECT DISTINCT source_kind, source_id FROM sources
+WHERE workspace = :workspace AND derived_kind = :kind AND derived_id = :id
+"""
 _SESSION_OF = "SELECT session_id FROM gists WHERE workspace = :workspace AND memory_id = :gist"
 
 
@@ -57,7 +61,9 @@ def things(
             lost |= {("session", row[0]) for row in tx.all(_SESSION_OF, workspace=workspace, gist=int(ref))}
     rows = [(row[:4], json.loads(row[4])) for row in tx.all(_IMAGES, workspace=workspace)]
     noted = [((key[1], key[2]), image) for key, image in rows if image is not None]
-    while more := {found for thing, image in noted for found in _lost(thing, image, lost, before)} - lost:
+    # Images of a thing that is there go back only some versions; a deleted block's sources are still there, too.
+    older = {thing: _sources(tx, workspace, thing) for thing in {thing for thing, _ in noted}}
+    while more := {found for thing, image in noted for found in _lost(thing, image, older[thing], lost, before)} - lost:
         lost |= more
     for kind, ref in sorted(lost):
         tx.run(_ERASE, workspace=workspace, kind=kind, ref=ref)
@@ -67,11 +73,18 @@ def things(
             tx.run(_REWRITE, workspace=workspace, before=images.dump(image), **place)
 
 
-def _lost(thing: Thing, image: Image, lost: Set[Thing], before: str | None) -> set[Thing]:
+def _sources(tx: Transaction, workspace: str, thing: Thing) -> set[Thing]:
+    kind, ref = thing
+    if kind == "session":
+        return set()
+    return {(what, str(id)) for what, id in tx.all(_SOURCES, workspace=workspace, kind=kind, id=int(ref))}
+
+
+def _lost(thing: Thing, image: Image, older: Set[Thing], lost: Set[Thing], before: str | None) -> set[Thing]:
     """The image's thing, when it holds something that is lost, and the session whose gist it is."""
     if thing[0] == "session":
         return {thing} if image["gist"] and ("memory", str(image["gist"][0])) in lost else set()
-    row, sources = image["row"], images.sources(image)
+    row, sources = image["row"], images.sources(image) | older
     homeless = thing[0] == "memory" and ("session", row["session_id"]) in lost and not sources
     old = thing[0] == "memory" and before is not None and row["created_at"] < before
     if not (thing in lost or sources & lost or homeless or old):

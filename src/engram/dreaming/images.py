@@ -1,7 +1,9 @@
 """Whole things as JSON: a memory, a block, or how far a session is summarised, with all rows that belong to it.
 
-An image is what undoing brings back, to the last number and time. How often a memory was recalled is in it only for one
-that is gone by then: recalling is nobody's change. A state is the part of an image by which a later change shows, with
+An image is what undoing brings back, to the last number and time. Versions are only ever added, and sources only to
+the latest one, so an image leaves out those that will still be there: it has the versions after `since` and the sources
+from `since` on, and stays small however long a history is. How often a memory was recalled is in it only for one that
+is gone by then: recalling is nobody's change. A state is the part of an image by which a later change shows, with
 digests for texts, so that it holds none.
 """
 
@@ -25,8 +27,10 @@ MEMORY_COLUMNS = (
 )
 _MEMORY = "SELECT " + MEMORY_COLUMNS + " FROM memories WHERE workspace = :workspace AND id = :id"
 _MEMORY_VERSIONS = """
-SELECT version, content, reason, actor, created_at, receipt FROM memory_versions WHERE memory_id = :id ORDER BY version
+SELECT version, content, reason, actor, created_at, receipt FROM memory_versions
+WHERE memory_id = :id AND version > :since ORDER BY version
 """
+_MEMORY_MADE = "SELECT 1 FROM memory_versions WHERE memory_id = :id AND version = :version"
 _TAGS = "SELECT tag FROM memory_tags WHERE workspace = :workspace AND memory_id = :id ORDER BY tag"
 _LINKS = """
 SELECT from_id, to_id, relation, created_at FROM memory_links
@@ -34,7 +38,7 @@ WHERE workspace = :workspace AND (from_id = :id OR to_id = :id) ORDER BY from_id
 """
 _SOURCES = """
 SELECT derived_version, source_kind, source_id FROM sources
-WHERE workspace = :workspace AND derived_kind = :kind AND derived_id = :id
+WHERE workspace = :workspace AND derived_kind = :kind AND derived_id = :id AND derived_version >= :since
 ORDER BY derived_version, source_kind, source_id
 """
 _REBUILD = "SELECT receipt FROM rebuilds WHERE workspace = :workspace AND kind = :kind AND ref = :id"
@@ -45,21 +49,38 @@ WHERE i.workspace = :workspace AND i.kind = 'memory' AND i.ref = :id ORDER BY v.
 BLOCK_COLUMNS = "name, content, version, max_tokens, updated_by, created_at, updated_at"
 _BLOCK = "SELECT " + BLOCK_COLUMNS + " FROM blocks WHERE workspace = :workspace AND id = :id"
 _BLOCK_VERSIONS = """
-SELECT version, content, reason, actor, created_at, receipt FROM block_versions WHERE block_id = :id ORDER BY version
+SELECT version, content, reason, actor, created_at, receipt FROM block_versions
+WHERE block_id = :id AND version > :since ORDER BY version
 """
+_BLOCK_MADE = "SELECT 1 FROM block_versions WHERE block_id = :id AND version = :version"
 _SESSION = "SELECT gist_seq, gist_turns FROM sessions WHERE workspace = :workspace AND id = :id"
 _GIST = "SELECT memory_id, at, month FROM gists WHERE workspace = :workspace AND session_id = :id"
 _FOLDS = "SELECT target, after FROM folds WHERE workspace = :workspace AND gist = :gist ORDER BY target"
 
 
-def read(tx: Transaction, workspace: str, thing: Thing) -> Image | None:
-    """The thing as it is; None when there is none, and while it is being made: a row without its first version."""
+def read(tx: Transaction, workspace: str, thing: Thing, since: int | None = None) -> Image | None:
+    """The thing as it is; None when there is none, and while it is being made: a row without its first version.
+
+    `since` is a version: those before it will still be there. Without it that is the latest one.
+    """
     kind, ref = thing
     if kind == "memory":
-        return _memory(tx, workspace, int(ref))
+        return _memory(tx, workspace, int(ref), since)
     if kind == "block":
-        return _block(tx, workspace, int(ref))
+        return _block(tx, workspace, int(ref), since)
     return _session(tx, workspace, ref)
+
+
+def deepened(image: Image, whole: Image) -> Image:
+    """The image with its history taken from a later one that has it; the sources of its own version are its own."""
+    version, since = image["row"]["version"], image["since"]
+    older = [source for source in whole["sources"] if source[0] < since]
+    return {
+        **image,
+        "versions": [each for each in whole["versions"] if each[0] <= version],
+        "sources": [*older, *image["sources"]],
+        "since": whole["since"],
+    }
 
 
 def dump(image: Image | None) -> str:
@@ -88,40 +109,44 @@ def state(kind: str, image: Image | None) -> Image | None:
 
 
 def sources(image: Image | None) -> set[Thing]:
-    """What it was made of, in any of its versions."""
+    """What it was made of, as far as the image goes back."""
     return {(kind, str(id)) for _, kind, id in (image or {}).get("sources", ())}
 
 
-def _memory(tx: Transaction, workspace: str, id: int) -> Image | None:
-    row = tx.one(_MEMORY, workspace=workspace, id=id)
-    versions = tx.all(_MEMORY_VERSIONS, id=id) if row else []
-    if row is None or not versions:
+def _memory(tx: Transaction, workspace: str, id: int, since: int | None) -> Image | None:
+    found = tx.one(_MEMORY, workspace=workspace, id=id)
+    row = _named(MEMORY_COLUMNS, found) if found else {}
+    if not found or not tx.one(_MEMORY_MADE, id=id, version=row["version"]):
         return None
+    since = row["version"] if since is None else since
     vectors: dict[str, list[str]] = {}
     for model, vector in tx.all(_VECTORS, workspace=workspace, id=id):
         vectors.setdefault(model, []).append(b64encode(bytes(vector)).decode())
     return {
-        "row": _named(MEMORY_COLUMNS, row),
-        "versions": versions,
+        "row": row,
+        "versions": tx.all(_MEMORY_VERSIONS, id=id, since=since),
         "tags": [tag for (tag,) in tx.all(_TAGS, workspace=workspace, id=id)],
         "links": tx.all(_LINKS, workspace=workspace, id=id),
-        **_derived(tx, workspace, "memory", id),
+        **_derived(tx, workspace, "memory", id, since),
         "vectors": vectors,
     }
 
 
-def _block(tx: Transaction, workspace: str, id: int) -> Image | None:
-    row = tx.one(_BLOCK, workspace=workspace, id=id)
-    versions = tx.all(_BLOCK_VERSIONS, id=id) if row else []
-    if row is None or not versions:
+def _block(tx: Transaction, workspace: str, id: int, since: int | None) -> Image | None:
+    found = tx.one(_BLOCK, workspace=workspace, id=id)
+    row = _named(BLOCK_COLUMNS, found) if found else {}
+    if not found or not tx.one(_BLOCK_MADE, id=id, version=row["version"]):
         return None
-    return {"row": _named(BLOCK_COLUMNS, row), "versions": versions, **_derived(tx, workspace, "block", id)}
+    since = row["version"] if since is None else since
+    versions = tx.all(_BLOCK_VERSIONS, id=id, since=since)
+    return {"row": row, "versions": versions, **_derived(tx, workspace, "block", id, since)}
 
 
-def _derived(tx: Transaction, workspace: str, kind: str, id: int) -> Image:
+def _derived(tx: Transaction, workspace: str, kind: str, id: int, since: int) -> Image:
     rebuild = tx.one(_REBUILD, workspace=workspace, kind=kind, id=id)
     return {
-        "sources": tx.all(_SOURCES, workspace=workspace, kind=kind, id=id),
+        "since": since,
+        "sources": tx.all(_SOURCES, workspace=workspace, kind=kind, id=id, since=since),
         "rebuild": rebuild[0] if rebuild else None,
     }
 

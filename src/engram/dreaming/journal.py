@@ -24,6 +24,14 @@ _SEEN = """
 SELECT after FROM journal
 WHERE workspace = :workspace AND dream = :dream AND kind = :kind AND ref = :ref AND action = :action
 """
+_BEFORE = """
+SELECT action, before FROM journal
+WHERE workspace = :workspace AND dream = :dream AND kind = :kind AND ref = :ref AND before IS NOT NULL
+"""
+_SET_BEFORE = """
+UPDATE journal SET before = :before
+WHERE workspace = :workspace AND dream = :dream AND kind = :kind AND ref = :ref AND action = :action
+"""
 _ADD = """
 INSERT INTO journal (workspace, dream, kind, ref, action, before)
 VALUES (:workspace, :dream, :kind, :ref, :action, :before)
@@ -64,15 +72,17 @@ class Journal:
         #: The number of the action under way.
         self.action = 0
 
-    def touch(self, tx: Transaction, kind: str, ref: str | int) -> None:
-        """A thing is about to be changed, or its row was just made."""
+    def touch(self, tx: Transaction, kind: str, ref: str | int, since: int | None = None) -> None:
+        """A thing is about to be changed, or its row was just made; with `since`, its versions after that will go."""
         row = self._row((kind, str(ref)))
+        if since is not None:
+            self._deepen(tx, row, since)
         seen = tx.one(_SEEN, **row)
         if seen is not None and seen[0] is None:
             return
         if seen is None:
-            before = images.dump(images.read(tx, self._workspace, (kind, str(ref))))
-            tx.run(_ADD, before=before, **row)
+            before = images.read(tx, self._workspace, (kind, str(ref)), since)
+            tx.run(_ADD, before=images.dump(before), **row)
         else:  # another transaction of the same action had it
             tx.run(_SET_AFTER, after=None, **row)
         tx.checks.append(lambda: self._leave(tx, row))
@@ -82,6 +92,16 @@ class Journal:
         oldest = tx.one(_OLDEST_KEPT, workspace=self._workspace, kept=KEPT)
         if oldest is not None:
             tx.run(_DROP_OLD, workspace=self._workspace, dream=oldest[0])
+
+    def _deepen(self, tx: Transaction, row: dict[str, object], since: int) -> None:
+        """Earlier images of the run relied on versions that are about to go."""
+        thing = {name: value for name, value in row.items() if name != "action"}
+        whole = images.read(tx, self._workspace, (str(row["kind"]), str(row["ref"])), since)
+        for action, before in tx.all(_BEFORE, **thing):
+            image = json.loads(before)
+            if whole and image and image.get("since", 0) > since:
+                deep = images.dump(images.deepened(image, whole))
+                tx.run(_SET_BEFORE, before=deep, action=action, **thing)
 
     def _leave(self, tx: Transaction, row: dict[str, object]) -> None:
         kind, ref = str(row["kind"]), str(row["ref"])

@@ -22,11 +22,12 @@ _SET_ASIDE = """
 UPDATE memories SET status = 'archived', superseded_by = NULL WHERE workspace = :workspace AND id = :id
 """
 _NOT_SUPERSEDED = "UPDATE memories SET superseded_by = NULL WHERE workspace = :workspace AND superseded_by = :id"
-_DELETE_VERSIONS = "DELETE FROM memory_versions WHERE memory_id = :id"
+_DELETE_VERSIONS = "DELETE FROM memory_versions WHERE memory_id = :id AND version > :since"
 _DELETE_TAGS = "DELETE FROM memory_tags WHERE workspace = :workspace AND memory_id = :id"
 _DELETE_LINKS = "DELETE FROM memory_links WHERE workspace = :workspace AND (from_id = :id OR to_id = :id)"
 _DELETE_SOURCES = """
-DELETE FROM sources WHERE workspace = :workspace AND derived_kind = :kind AND derived_id = :id
+DELETE FROM sources
+WHERE workspace = :workspace AND derived_kind = :kind AND derived_id = :id AND derived_version >= :since
 """
 _DELETE_REBUILD = "DELETE FROM rebuilds WHERE workspace = :workspace AND kind = :kind AND ref = :id"
 _DELETE_MEMORY = "DELETE FROM memories WHERE workspace = :workspace AND id = :id"
@@ -58,7 +59,7 @@ _ADD_REBUILD = "INSERT INTO rebuilds (workspace, kind, ref, receipt) VALUES (:wo
 _SESSION_EXISTS = "SELECT 1 FROM sessions WHERE workspace = :workspace AND id = :id"
 _MODELS = "SELECT model, next FROM models WHERE workspace = :workspace"
 _DELETE_BLOCK = "DELETE FROM blocks WHERE workspace = :workspace AND id = :id"
-_DELETE_BLOCK_VERSIONS = "DELETE FROM block_versions WHERE block_id = :id"
+_DELETE_BLOCK_VERSIONS = "DELETE FROM block_versions WHERE block_id = :id AND version > :since"
 _BLOCK_NAME = "SELECT name FROM blocks WHERE workspace = :workspace AND id = :id"
 _INSERT_BLOCK = """
 INSERT INTO blocks (id, workspace, name, content, version, max_tokens, updated_by, created_at, updated_at)
@@ -100,8 +101,8 @@ def restore(tx: Transaction, workspace: str, targets: Mapping[Thing, Image | Non
 
 
 def _restore_memories(tx: Transaction, workspace: str, memories: dict[int, Image | None]) -> None:
-    for id in memories:
-        _take_apart(tx, workspace, id)
+    for id, image in memories.items():
+        _take_apart(tx, workspace, id, image)
     for id, image in memories.items():
         if image is None:
             tx.run(_NOT_SUPERSEDED, workspace=workspace, id=id)
@@ -116,14 +117,14 @@ def _restore_memories(tx: Transaction, workspace: str, memories: dict[int, Image
             _refer(tx, workspace, id, image)
 
 
-def _take_apart(tx: Transaction, workspace: str, id: int) -> None:
+def _take_apart(tx: Transaction, workspace: str, id: int, image: Image | None) -> None:
     # First the backlog: a worker that is computing the text's vectors must not find its entry any more.
     backlog.withdraw(tx, workspace, "memory", id)
     index.remove(tx, workspace, "memory", [id])
-    _forget_origin(tx, workspace, "memory", id)
+    _forget_origin(tx, workspace, "memory", id, image)
     tx.run(_DELETE_LINKS, workspace=workspace, id=id)
     tx.run(_DELETE_TAGS, workspace=workspace, id=id)
-    tx.run(_DELETE_VERSIONS, id=id)
+    tx.run(_DELETE_VERSIONS, id=id, since=image["since"] if image else 0)
     tx.run(_SET_ASIDE, workspace=workspace, id=id)
 
 
@@ -173,8 +174,8 @@ def _shelve(tx: Transaction, workspace: str, id: int, row: Image, vectors: dict[
 def _restore_block(tx: Transaction, workspace: str, id: int, image: Image | None) -> None:
     for (name,) in tx.all(_BLOCK_NAME, workspace=workspace, id=id):
         tx.note(workspace, "block", name)
-    _forget_origin(tx, workspace, "block", id)
-    tx.run(_DELETE_BLOCK_VERSIONS, id=id)
+    _forget_origin(tx, workspace, "block", id, image)
+    tx.run(_DELETE_BLOCK_VERSIONS, id=id, since=image["since"] if image else 0)
     if image is None:
         tx.run(_DELETE_BLOCK, workspace=workspace, id=id)
         return
@@ -199,8 +200,8 @@ def _restore_session(tx: Transaction, workspace: str, session: str, image: Image
         tx.run(_ADD_FOLD, workspace=workspace, target=target, gist=gist, after=after)
 
 
-def _forget_origin(tx: Transaction, workspace: str, kind: str, id: int) -> None:
-    tx.run(_DELETE_SOURCES, workspace=workspace, kind=kind, id=id)
+def _forget_origin(tx: Transaction, workspace: str, kind: str, id: int, image: Image | None) -> None:
+    tx.run(_DELETE_SOURCES, workspace=workspace, kind=kind, id=id, since=image["since"] if image else 0)
     tx.run(_DELETE_REBUILD, workspace=workspace, kind=kind, id=id)
 
 

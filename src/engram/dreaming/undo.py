@@ -158,8 +158,8 @@ class Undo:
         kind, ref = thing
         if kind == "session" or thing not in self.targets:
             return set()
-        now = images.read(tx, self._workspace, thing)
         before = self.targets[thing]
+        now = images.read(tx, self._workspace, thing, before["since"] if before else 0)
         if before is not None and images.sources(now) <= images.sources(before):
             return set()
         of_it = {"workspace": self._workspace, "kind": kind, "id": int(ref), "since": self._since}
@@ -175,8 +175,9 @@ class Undo:
 
     def _changed(self, tx: Transaction, thing: Thing) -> list[str]:
         kind, ref = thing
-        now = images.state(kind, images.read(tx, self._workspace, thing))
         after = self._still(tx, self._after[thing])
+        since = after["text"][0] if after and "text" in after else None
+        now = images.state(kind, images.read(tx, self._workspace, thing, since))
         if now == after:
             return []
         if now is None or after is None:
@@ -245,8 +246,8 @@ def prepare(tx: Transaction, workspace: str, run: int) -> Undo:
 def carry_out(tx: Transaction, scope: Scope, undo: Undo, run: int, by: int) -> None:
     """Undo it as run `by`, which can be undone in turn."""
     journal = Journal(scope, by)
-    for kind, ref in undo.targets:
-        journal.touch(tx, kind, ref)
+    for (kind, ref), image in undo.targets.items():
+        journal.touch(tx, kind, ref, image.get("since") if image else 0)
     undo.restore(tx)
     journal.close(tx)
     _mark(tx, scope.workspace, run, by)

@@ -147,7 +147,7 @@ class Blocks:
         with self._engine.write() as tx:
             self._lock(tx, name)
             row = self._require(tx, name)
-            self._changing(tx, row[0])
+            self._changing(tx, row[0], since=0)
             tx.run(_DELETE, workspace=self._workspace, id=row[0])
             tx.note(self._workspace, "block", name)
 
@@ -267,10 +267,10 @@ class Blocks:
             tx.run(_NO_REBUILD, workspace=self._workspace, id=id)
             return block
 
-    def _changing(self, tx: Transaction, id: int) -> None:
+    def _changing(self, tx: Transaction, id: int, since: int | None = None) -> None:
         """Called before every change of a block, and between the two rows that make one."""
         if self._watch:
-            self._watch(tx, "block", id)
+            self._watch(tx, "block", id, since)
 
     def _edit(
         self,
