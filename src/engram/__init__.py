@@ -77,8 +77,8 @@ if TYPE_CHECKING:
     from .records import Session as Session
     from .records import Spent as Spent
     from .records import Stats as Stats
-    from .records import WorkItem as WorkItem
     from .records import UndoReport as UndoReport
+    from .records import WorkItem as WorkItem
 
 from ._version import VERSION as __version__
 
