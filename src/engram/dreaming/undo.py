@@ -96,7 +96,6 @@ class Undo:
             self._after[entry.thing] = entry.after
             if entry.forgotten:
                 self.left.add(entry.thing)
-        self._lock(tx)
         self._leave_what_others_need(tx)
         self.obstacles = [obstacle for thing in sorted(self.targets) for obstacle in self._obstacles(tx, thing)]
 
@@ -115,26 +114,11 @@ class Undo:
     def restore(self, tx: Transaction) -> None:
         restore(tx, self._workspace, self.targets)
 
-    def _lock(self, tx: Transaction) -> None:
-        # Everybody takes these in this order: sessions, memories, the backlog, blocks.
-        for kind, ref in sorted(self.targets):
-            if kind == "session":
-                tx.run(_LOCK_SESSION, workspace=self._workspace, session=ref)
-        tx.lock(f"memories/{self._workspace}")
-        tx.lock(backlog.lock_name(self._workspace))
-        for name in sorted(filter(None, (self._block_name(tx, ref) for kind, ref in self.targets if kind == "block"))):
-            tx.lock(f"block/{self._workspace}/{name}")
-
     def called(self, tx: Transaction, thing: Thing) -> str:
         """What people call it: a block by its name."""
         kind, ref = thing
-        return f"{kind} {(self._block_name(tx, ref) if kind == 'block' else None) or ref}"
-
-    def _block_name(self, tx: Transaction, ref: str) -> str | None:
-        """A block's name, also of one that is not there now."""
-        row = tx.one(_BLOCK_NAME, workspace=self._workspace, id=int(ref))
-        image = self.targets.get(("block", ref))
-        return row[0] if row else image["row"]["name"] if image else None
+        name = _block_name(tx, self._workspace, ref, self.targets.get(thing)) if kind == "block" else None
+        return f"{kind} {name or ref}"
 
     def _leave_what_others_need(self, tx: Transaction) -> None:
         """What something that is left was made of is left as well: it says where that one's text is from."""
@@ -235,7 +219,7 @@ def prepare(tx: Transaction, workspace: str, run: int) -> Undo:
     started, _, undone_by = row
     if undone_by is not None:
         raise UndoBlocked(f"Run {run} was undone already, by run {undone_by}; to have it back, undo {undone_by}.", run)
-    noted = entries(tx, workspace, run)
+    noted = _held(tx, workspace, run)
     if not noted:
         raise UndoBlocked(f"Run {run} changed nothing, or is too long ago: its images are not kept any more.", run)
     undo = Undo(tx, workspace, run, started, noted)
@@ -259,7 +243,7 @@ def undo_actions(scope: Scope, dream: int, actions: set[int]) -> set[int]:
     Joins the transaction under way. UndoBlocked, with nothing changed, when somebody else changed the same meanwhile.
     """
     with scope.engine.write() as tx:
-        noted = entries(tx, scope.workspace, dream)
+        noted = _held(tx, scope.workspace, dream)
         (since, *_) = tx.all(_RUN, workspace=scope.workspace, run=dream)[0]
         chosen = set(actions)
         while True:
@@ -273,6 +257,27 @@ def undo_actions(scope: Scope, dream: int, actions: set[int]) -> set[int]:
         for action in sorted(chosen):
             tx.run(_DROP_ACTION, workspace=scope.workspace, dream=dream, action=action)
         return chosen & {entry.action for entry in noted}
+
+
+def _held(tx: Transaction, workspace: str, run: int) -> list[Entry]:
+    """All that a run noted, read when nobody can change or forget any of it any more."""
+    # Everybody takes these in this order: sessions, memories, the backlog, blocks.
+    things = {entry.thing: entry.before for entry in entries(tx, workspace, run)}
+    for kind, ref in sorted(things):
+        if kind == "session":
+            tx.run(_LOCK_SESSION, workspace=workspace, session=ref)
+    tx.lock(f"memories/{workspace}")
+    tx.lock(backlog.lock_name(workspace))
+    names = {_block_name(tx, workspace, ref, image) for (kind, ref), image in things.items() if kind == "block"}
+    for name in sorted(filter(None, names)):
+        tx.lock(f"block/{workspace}/{name}")
+    return entries(tx, workspace, run)
+
+
+def _block_name(tx: Transaction, workspace: str, ref: str, image: Image | None) -> str | None:
+    """A block's name, also of one that is not there now."""
+    row = tx.one(_BLOCK_NAME, workspace=workspace, id=int(ref))
+    return row[0] if row else image["row"]["name"] if image else None
 
 
 def _built_on(tx: Transaction, noted: list[Entry], chosen: set[int], undo: Undo) -> set[int]:
