@@ -11,7 +11,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks
-from ..errors import ExchangeNotFound, InvalidInput, MemoryNotFound, SessionNotFound, StoreBusy, StoreError
+from ..errors import (
+    BlockNotFound,
+    ExchangeNotFound,
+    InvalidInput,
+    MemoryNotFound,
+    SessionNotFound,
+    StoreBusy,
+    StoreError,
+)
 from ..records import Memory, MemoryEdit
 from . import backlog, index
 from .exchanges import TRUSTS
@@ -122,6 +130,7 @@ SELECT source_kind, source_id FROM sources
 WHERE workspace = :workspace AND derived_kind = 'memory' AND derived_id = :id ORDER BY source_kind, source_id
 """
 _EXCHANGE_TRUST = "SELECT trust FROM exchanges WHERE workspace = :workspace AND id = :id"
+_BLOCK_TRUST = "SELECT 'agent' FROM blocks WHERE workspace = :workspace AND id = :id"
 _MEMORY_TRUST = "SELECT trust FROM memories WHERE workspace = :workspace AND id = :id"
 _SESSION_PROJECT = "SELECT project FROM sessions WHERE workspace = :workspace AND id = :id"
 _NO_REBUILD = "DELETE FROM rebuilds WHERE workspace = :workspace AND kind = 'memory' AND ref = :id"
@@ -301,6 +310,20 @@ class Memories:
         """Bring an archived memory back."""
         return self._move(id, "active")
 
+    def supersede(self, id: int, by: int, relation: str = "superseded by") -> Memory:
+        """Let another memory take its place: it stays readable, linked, and found with `include_archived`."""
+        checks.name(relation, "relation")
+        if id == by:
+            raise InvalidInput(f"Memory {id} cannot take its own place.")
+        with self._engine.write() as tx:
+            self.lock(tx)
+            for each in (id, by):
+                self._read(tx, checks.whole(each, "memory id", least=1))
+            now = tx.now()
+            self._retire(tx, id, now, by)
+            tx.run(_LINK, workspace=self._workspace, from_id=id, to_id=by, relation=relation, now=now)
+            return self._read(tx, id)
+
     def history(self, id: int) -> list[MemoryEdit]:
         """Every state of the memory, newest first."""
         with self._engine.read() as tx:
@@ -458,18 +481,20 @@ class Memories:
             tx.run(_ADD_SOURCE, workspace=self._workspace, id=id, version=version, kind=kind, source=source)
 
     def _trust(self, tx: Transaction, sources: Sequence[tuple[str, int]]) -> str:
-        """The lowest trust of the sources; an agent's own word without any."""
+        """The lowest trust of the sources; an agent's own word without any, which is also what a block is."""
         found = []
         for kind, id in sources:
-            if kind not in ("exchange", "memory"):
-                raise InvalidInput(f"A source is ('exchange', id) or ('memory', id), not {kind!r}.")
+            if kind not in ("exchange", "memory", "block"):
+                raise InvalidInput(f"A source is ('exchange', id), ('memory', id) or ('block', id), not {kind!r}.")
             checks.whole(id, "source id", least=1)
             if kind == "exchange":
                 row = tx.one(_EXCHANGE_TRUST, workspace=self._workspace, id=id)
-            else:
+            elif kind == "memory":
                 row = tx.one(_MEMORY_TRUST, workspace=self._workspace, id=id)
+            else:
+                row = tx.one(_BLOCK_TRUST, workspace=self._workspace, id=id)
             if row is None:
-                unknown = ExchangeNotFound if kind == "exchange" else MemoryNotFound
+                unknown = {"exchange": ExchangeNotFound, "memory": MemoryNotFound, "block": BlockNotFound}[kind]
                 raise unknown(f"There is no {kind} {id} in workspace {self._workspace!r} to be a source.")
             found.append(row[0])
         return max(found, key=TRUSTS.index) if found else "agent"

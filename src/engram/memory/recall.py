@@ -85,6 +85,10 @@ _CURRENT = (
     + CHUNK
     + ")"
 )
+_TURNS_OF = """
+SELECT e.id, e.content FROM sources s JOIN exchanges e ON e.workspace = s.workspace AND e.id = s.source_id
+WHERE s.workspace = :workspace AND s.derived_kind = 'memory' AND s.derived_id = :id AND s.source_kind = 'exchange'
+"""
 _TAGGED = "SELECT 1 FROM memory_tags WHERE workspace = :workspace AND tag = :tag AND memory_id = :id"
 _NEIGHBOURS = """
 SELECT id, session_id, seq, role, content, trust, created_at FROM exchanges
@@ -151,8 +155,12 @@ class Recall:
         neighbours: int = 0,
         prefer_project: str | None = None,
         weights: Weights | None = None,
+        note: bool = True,
     ) -> list[Hit]:
-        """What fits a question best; `weights` is for measuring, everything else is for use."""
+        """What fits a question best; `weights` is for measuring, everything else is for use.
+
+        That memories were recalled is noted, unless `note` is False.
+        """
         checks.text(query, "query")
         checks.whole(k, "k", least=1, most=1_000)
         checks.whole(neighbours, "neighbours", least=0, most=100)
@@ -186,7 +194,8 @@ class Recall:
         hits = self._answer(request, question)
         if budget is not None:
             hits = _within(hits, budget)
-        self._memories.used([hit.memory_id for hit in hits if hit.memory_id is not None])
+        if note:
+            self._memories.used([hit.memory_id for hit in hits if hit.memory_id is not None])
         return hits
 
     def _embedder(self) -> Embedder | None:
@@ -323,17 +332,28 @@ class Recall:
         now = tx.now()
         hits: list[Hit] = []
         seen: set[tuple[str, int]] = set()
+        turns = {scored.item.ref for scored in ranked if scored.item.kind == "exchange"}
         # Somewhat more than asked for, because importance may still exchange neighbours in the order.
         for scored in ranked:
             key = (scored.item.kind, scored.item.ref)
             if key in seen or len(hits) >= request.k + 10:
                 continue
             seen.add(key)
+            if self._repeats(tx, scored.item, turns):
+                continue
             hit = self._hit(tx, asked, scored, request, now)
             if hit is not None:
                 hits.append(hit)
         hits.sort(key=lambda hit: -hit.score)
         return hits[: request.k]
+
+    def _repeats(self, tx: Transaction, item: Item, turns: set[int]) -> bool:
+        """Whether a memory only repeats a turn it was made of, while that turn is a candidate itself."""
+        if item.kind != "memory" or not turns:
+            return False
+        row = tx.one(_MEMORY, workspace=self._workspace, id=item.ref)
+        said = tx.all(_TURNS_OF, workspace=self._workspace, id=item.ref)
+        return row is not None and any(id in turns and row[0] in content for id, content in said)
 
     def _hit(self, tx: Transaction, asked: Query, scored: Scored, request: _Request, now: str) -> Hit | None:
         item, tags = scored.item, request.wanted.tags
