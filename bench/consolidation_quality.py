@@ -1,0 +1,103 @@
+"""Whether dreaming costs recall anything: LoCoMo's conversations before a pass and after it.
+
+Each conversation goes into a store of its own, as in `recall_quality.py`. All questions are asked; then one pass runs
+with extraction and with `dream_consolidate=apply`, nothing being too young; all questions are asked again; then a
+second pass runs, which should find nothing to do. `R@10` is the share of a question's answering turns among the first
+ten hits. A memory stands for the turns it was made of: whoever reads it has the sentence that answers, and its sources
+name the turn. In brackets is the same with turns alone asked for.
+
+Fair because only the public API is used, and both times the same questions are asked in the same way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, NamedTuple
+
+from engram import Engram
+from engram.config import load
+
+if TYPE_CHECKING:
+    from bench.recall_quality import DATA, Conversation, Loaded, fill, read
+
+    from engram.records import DreamReport, Hit
+else:
+    from recall_quality import DATA, fill, read
+
+TEN = 10
+
+
+class Figures(NamedTuple):
+    both: float
+    turns: float
+
+
+def ask(eng: Engram, conversation: Conversation, loaded: Loaded) -> list[Figures]:
+    """Both measures of every question, in per cent."""
+    found = []
+    for question in conversation.questions:
+        wanted = {loaded.exchanges[id] for id in question.evidence}
+        both = eng.recall(question.text, TEN, note=False)
+        turns = eng.recall(question.text, TEN, what=("exchanges",), note=False)
+        found.append(Figures(_share(eng, both, wanted), _share(eng, turns, wanted)))
+    return found
+
+
+def _share(eng: Engram, hits: list[Hit], wanted: set[int]) -> float:
+    ids: set[int] = set()
+    for hit in hits:
+        if hit.exchange_id is not None:
+            ids.add(hit.exchange_id)
+        elif hit.memory_id is not None:
+            ids.update(id for kind, id in eng.memories.sources(hit.memory_id) if kind == "exchange")
+    return 100 * len(ids & wanted) / len(wanted)
+
+
+def mean(figures: list[Figures]) -> Figures:
+    return Figures(fmean(each.both for each in figures), fmean(each.turns for each in figures))
+
+
+def did_nothing(report: DreamReport) -> bool:
+    return not any((report.gists, report.eras, report.extracted, report.merged, report.archived, report.proposals))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--embedder", default="static")
+    chosen = parser.parse_args()
+    before: list[Figures] = []
+    after: list[Figures] = []
+    print("conversation  questions  before          after           learnt  merged  proposed  alarms  second pass")
+    for number, conversation in enumerate(read(chosen.data), 1):
+        with tempfile.TemporaryDirectory() as folder:
+            settings = load(
+                url=f"{folder}/engram.db", embedder=chosen.embedder, dream_consolidate="apply", dream_min_age=0
+            )
+            with Engram(settings=settings) as eng:
+                loaded = fill(eng, conversation)
+                eng.backlog.work()
+                first = ask(eng, conversation, loaded)
+                (report,) = eng.dream(force=True)
+                second = ask(eng, conversation, loaded)
+                (again,) = eng.dream(force=True)
+        before += first
+        after += second
+        one, other = mean(first), mean(second)
+        print(
+            f"{number:12}  {len(first):9}  {one.both:5.1f} ({one.turns:5.1f})   {other.both:5.1f} ({other.turns:5.1f})"
+            f"   {report.extracted or 0:6}  {report.merged or 0:6}  {report.proposals or 0:8}  {len(report.alarms):6}"
+            f"  {'nothing' if did_nothing(again) else again}",
+            flush=True,
+        )
+        for line in (*report.errors, *report.alarms):
+            print(f"              {line}")
+    one, other = mean(before), mean(after)
+    print(f"R@10 of all (turns alone): {one.both:.2f} ({one.turns:.2f}) -> {other.both:.2f} ({other.turns:.2f})")
+
+
+if __name__ == "__main__":
+    main()
