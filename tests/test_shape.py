@@ -138,6 +138,7 @@ PUBLIC = [
         "CapReached",
     ),
     *("Obstacle", "UndoBlocked", "UndoReport"),
+    *("Miscounted", "Proposal", "ProposalNotFound", "ProposalStale"),
 ]
 
 

@@ -39,10 +39,13 @@ if TYPE_CHECKING:
     from .errors import LogBroken as LogBroken
     from .errors import MemoryNotFound as MemoryNotFound
     from .errors import MigrationChanged as MigrationChanged
+    from .errors import Miscounted as Miscounted
     from .errors import MissingExtra as MissingExtra
     from .errors import NoRecipient as NoRecipient
     from .errors import NotAStore as NotAStore
     from .errors import NotFound as NotFound
+    from .errors import ProposalNotFound as ProposalNotFound
+    from .errors import ProposalStale as ProposalStale
     from .errors import SchemaTooNew as SchemaTooNew
     from .errors import SessionEnded as SessionEnded
     from .errors import SessionNotFound as SessionNotFound
@@ -73,6 +76,7 @@ if TYPE_CHECKING:
     from .records import MemoryEdit as MemoryEdit
     from .records import Message as Message
     from .records import Obstacle as Obstacle
+    from .records import Proposal as Proposal
     from .records import Receipt as Receipt
     from .records import Session as Session
     from .records import Spent as Spent
@@ -108,10 +112,13 @@ _WHERE = {
         "LogBroken",
         "MemoryNotFound",
         "MigrationChanged",
+        "Miscounted",
         "MissingExtra",
         "NoRecipient",
         "NotAStore",
         "NotFound",
+        "ProposalNotFound",
+        "ProposalStale",
         "SchemaTooNew",
         "SessionEnded",
         "SessionNotFound",
@@ -144,6 +151,7 @@ _WHERE = {
         "MemoryEdit",
         "Message",
         "Obstacle",
+        "Proposal",
         "Receipt",
         "Session",
         "Spent",

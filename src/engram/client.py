@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from .config import Config
     from .dreaming.cycle import Dreams
+    from .dreaming.proposals import Proposals
     from .dreaming.scheduler import Scheduler
     from .dreaming.work import Work
     from .records import Change, DreamReport, Hit, Receipt, Spent
@@ -136,6 +137,13 @@ class Engram:
         from .dreaming.cycle import Dreams
 
         return Dreams(self._scope)
+
+    @property
+    def proposals(self) -> Proposals:
+        """Changes that dreaming would make and somebody else is to decide."""
+        from .dreaming.proposals import Proposals
+
+        return Proposals(self._scope)
 
     @property
     def work(self) -> Work:

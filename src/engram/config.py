@@ -28,7 +28,7 @@ STORE_FILE = "engram.db"
 
 class Setting(NamedTuple):
     name: str
-    #: A float is a duration, an int a number.
+    #: A float is a duration (or a share, see `_SHARES`), an int a number.
     default: str | float | int
     help: str
 
@@ -54,6 +54,14 @@ SETTINGS = (
     Setting("dream_pass_tokens", 400_000, "how many tokens one pass of dreaming may take"),
     Setting("dream_day_calls", 1_000, "how many calls to a model a day's dreaming may make"),
     Setting("dream_day_tokens", 2_000_000, "how many tokens a day's dreaming may take"),
+    Setting("dream_consolidate", "propose", "duplicates, conflicts and dead wood: off, propose or apply"),
+    Setting("dream_max_actions", 50, "how many changes one pass of consolidation may make"),
+    Setting("dream_similarity", 0.92, "how alike two memories must be to be one, from 0 to 1"),
+    Setting("dream_min_age", 86_400.0, "a memory younger than this is not consolidated"),
+    Setting("dream_archive_after", 7_776_000.0, "a memory idle for this long may be archived"),
+    Setting("dream_archive_importance", 0.5, "only memories less important than this are archived, from 0 to 1"),
+    Setting("dream_archive_recalls", 3, "a memory recalled more often than this is not archived"),
+    Setting("dream_resolve_conflicts", "off", "on: of two that contradict, the newer and no less trusted one wins"),
     Setting("synchronous", "normal", "normal: survives a killed process; full: a power cut too (SQLite)"),
 )
 
@@ -62,6 +70,16 @@ _CHOICES = {"lock_policy": ("off", "warn", "deny"), "synchronous": ("normal", "f
 
 #: Settings that say where the store is, which a project's file may not point at a server.
 _PLACES = frozenset({"url", "data_dir"})
+
+#: Settings that are a part of one.
+_SHARES = frozenset({"dream_similarity", "dream_archive_importance"})
+
+#: Settings that are one of a few words.
+_CHOICES = {
+    "synchronous": ("normal", "full"),
+    "dream_consolidate": ("off", "propose", "apply"),
+    "dream_resolve_conflicts": ("off", "on"),
+}
 
 #: Settings by which texts leave the machine, and how such values begin; a project's file may not choose these either.
 _SENDING = {"embedder": ("openai",), "llm": ("openai", "anthropic"), "llm_base_url": ("",)}
@@ -84,6 +102,14 @@ class Config(NamedTuple):
     dream_pass_tokens: int
     dream_day_calls: int
     dream_day_tokens: int
+    dream_consolidate: str
+    dream_max_actions: int
+    dream_similarity: float
+    dream_min_age: float
+    dream_archive_after: float
+    dream_archive_importance: float
+    dream_archive_recalls: int
+    dream_resolve_conflicts: str
     synchronous: str
     #: For each setting, where its value came from.
     origins: Mapping[str, str]
@@ -131,6 +157,14 @@ def load(*, folder: str | None = None, environ: Mapping[str, str] | None = None,
         dream_pass_tokens=int(values["dream_pass_tokens"]),
         dream_day_calls=int(values["dream_day_calls"]),
         dream_day_tokens=int(values["dream_day_tokens"]),
+        dream_consolidate=str(values["dream_consolidate"]),
+        dream_max_actions=int(values["dream_max_actions"]),
+        dream_similarity=float(values["dream_similarity"]),
+        dream_min_age=float(values["dream_min_age"]),
+        dream_archive_after=float(values["dream_archive_after"]),
+        dream_archive_importance=float(values["dream_archive_importance"]),
+        dream_archive_recalls=int(values["dream_archive_recalls"]),
+        dream_resolve_conflicts=str(values["dream_resolve_conflicts"]),
         synchronous=str(values["synchronous"]),
         origins=origins,
     )
@@ -276,11 +310,20 @@ def _whole(value: object, what: str) -> int:
         raise InvalidInput(f"{what} is {value!r}; it must be a whole number.") from None
 
 
+def _share(value: object, what: str) -> float:
+    try:
+        return checks.share(float(str(value)), what)
+    except ValueError:
+        raise InvalidInput(f"{what} is {value!r}; it must be a number from 0 to 1.") from None
+
+
 def _value(setting: Setting, layer: Layer | None) -> str | float:
     if layer is None:
         return setting.default
     value = layer.values[setting.name]
     what = f"{setting.name} (from {layer.origin})"
+    if setting.name in _SHARES:
+        return _share(value, what)
     if isinstance(setting.default, float):
         return duration(value, what)
     if isinstance(setting.default, int):
@@ -297,7 +340,7 @@ def _value(setting: Setting, layer: Layer | None) -> str | float:
     ):
         # The value is not quoted: what is wrong with it may be that somebody put a key there.
         raise InvalidInput(f"{what} must be an http or https address without a query, like http://localhost:11434/v1.")
-    choices = _CHOICES.get(setting.name)
+    choices = _CHOICES.get(setting.name, ())
     if choices and value not in choices:
         raise InvalidInput(f"{what} is {value!r}; it must be {', '.join(choices[:-1])} or {choices[-1]}.")
     return checks.text(value, what, longest=4096)

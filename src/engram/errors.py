@@ -15,12 +15,14 @@ of a class's docstring is its default message; most raisers say more: what was w
     │   │   └── VersionNotFound
     │   ├── NoRecipient               a message nobody would get
     │   ├── DreamNotFound
+    │   ├── ProposalNotFound
     │   └── WorkNotFound              a piece of thinking that nobody left
     ├── Conflict                      right, but not now
     │   ├── SessionEnded              it must say that it is back first
     │   ├── LeaseHeld                 carries the holders
     │   ├── LeaseLost                 the fencing token is stale
     │   ├── BlockExists
+    │   ├── ProposalStale             what it would change has changed since
     │   ├── VersionConflict           carries the current version
     │   ├── SettingsConflict          a harness's settings hold something else in Engram's place
     │   ├── UndoBlocked               carries what was changed since
@@ -32,6 +34,7 @@ of a class's docstring is its default message; most raisers say more: what was w
     │   ├── LLMRefused                the model will not answer this
     │   ├── LLMTruncated              the answer did not fit into max_tokens
     │   └── LLMMalformed              the answer has not the form that was asked for
+    ├── Miscounted                    a change would have touched other rows than planned
     ├── LogBroken                     a block's log does not end in its content
     ├── SettingsUnusable              a harness's settings file cannot be read or written
     └── StoreError                    the store cannot be used
@@ -133,6 +136,12 @@ class DreamNotFound(NotFound):
     code = "dream_not_found"
 
 
+class ProposalNotFound(NotFound):
+    """There is no such proposal in this workspace."""
+
+    code = "proposal_not_found"
+
+
 class WorkNotFound(NotFound):
     """There is no such work item in this workspace."""
 
@@ -199,6 +208,12 @@ class BlockExists(Conflict):
     """A block of that name exists already."""
 
     code = "block_exists"
+
+
+class ProposalStale(Conflict):
+    """What the proposal would change has changed since it was made."""
+
+    code = "proposal_stale"
 
 
 class VersionConflict(Conflict):
@@ -290,6 +305,12 @@ class LLMMalformed(LLMFailed):
     """The language model's answer has not the form that was asked for."""
 
     code = "llm_malformed"
+
+
+class Miscounted(EngramError):
+    """A change would have touched other rows than it was planned to; it was taken back."""
+
+    code = "miscounted"
 
 
 class LogBroken(EngramError):

@@ -258,6 +258,26 @@ class DreamReport(NamedTuple):
     seconds: dict[str, float]
     #: What went wrong or was left undone, in words.
     errors: list[str]
+    #: What recall found before the pass and not after it, and what was done about it. Nothing is well while this is not
+    #: empty.
+    alarms: list[str]
+    #: Statements that became memories or were said again, and proposals that were made.
+    extracted: int | None = None
+    proposals: int | None = None
+    #: Groups of duplicates that were found; memories that became part of another one; memories put away.
+    groups: int | None = None
+    merged: int | None = None
+    archived: int | None = None
+    #: Of the memories that consolidation touched: what they cost before and after.
+    tokens_before: int | None = None
+    tokens_after: int | None = None
+    tokens_saved: int | None = None
+    #: Groups made one, contradictions decided, blocks whose overflow was stored, and what was found and left alone.
+    #: None, as the figures above: the stage was off or failed.
+    duplicates_merged: int | None = None
+    conflicts_resolved: int | None = None
+    summarized: int | None = None
+    skipped: int | None = None
     #: The run that undid this one.
     undone_by: int | None = None
 
@@ -290,6 +310,35 @@ class Obstacle(NamedTuple):
     kind: str
     ref: str
     why: str
+
+
+class Proposal(NamedTuple):
+    """A change that dreaming would make and somebody else is to decide."""
+
+    id: int
+    #: `pending`, `accepted`, `edited`, `rejected` or `applied`.
+    state: str
+    #: `remember`, `merge`, `supersede`, `archive` or `overflow`.
+    what: str
+    #: In words.
+    why: str
+    confidence: float
+    #: The text there would be; empty where nothing new is written.
+    content: str
+    #: What it would change: ("memory", 7) or ("block", 3).
+    targets: tuple[tuple[str, int], ...]
+    #: What it rests on.
+    sources: tuple[tuple[str, int], ...]
+    #: From what there is to what there would be.
+    diff: str
+    #: Whether a target has changed since, so that it cannot be applied.
+    stale: bool
+    #: The pass that made it.
+    dream: int
+    #: The memory that came of it, once it is applied.
+    result: int | None
+    created_at: str
+    decided_at: str | None
 
 
 class Stats(NamedTuple):
@@ -387,6 +436,6 @@ class Change(NamedTuple):
 
     #: Rises in commit order across the store.
     number: int
-    #: `session`, `exchange`, `lease`, `message`, `block`, `memory` or `receipt`.
+    #: `session`, `exchange`, `lease`, `message`, `block`, `memory`, `proposal`, `dream` or `receipt`.
     what: str
     id: str

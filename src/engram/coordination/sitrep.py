@@ -43,6 +43,7 @@ ORDER BY heartbeat_at DESC, id DESC
 _WORLD = """
 SELECT content, version, updated_by, updated_at FROM blocks WHERE workspace = :workspace AND name = :name
 """
+_ALARMS = "SELECT id, alarms FROM dreams WHERE workspace = :workspace ORDER BY id DESC LIMIT 1"
 
 _EMPTY = """\
 Nobody is at work in workspace {workspace!r} yet.
@@ -130,7 +131,15 @@ def _sections(tx: Transaction, scope: Scope, you: str | None, project: str, now:
     done = tx.all(_COMPLETED, workspace=workspace, since=since)
     # Sorting is stable: within "this project" and "the others", the latest heartbeat stays first.
     active.sort(key=lambda row: row[4] != project)
+    alarm = tx.one(_ALARMS, workspace=workspace)
     sections = [
+        Section(
+            "**Dreaming raised an alarm:**",
+            [_alarm(alarm)] if alarm and alarm[1] else [],
+            "alarms: `engram dream status`",
+            rank=0,
+            share=0.1,
+        ),
         Section(
             f"**Unread messages ({len(unread)}):**",
             [_message(row, now) for row in unread],
@@ -230,6 +239,11 @@ def _lease(row: Row) -> str:
     return f"- {visible(resource)} by {visible(session_id)} ({visible(type)}), {kind}" + (
         f": {one_line(note, SUMMARY_LENGTH)}" if note else ""
     )
+
+
+def _alarm(row: Row) -> str:
+    id, alarms = row
+    return f"⚠ pass {id}: {alarms} {'alarm' if alarms == 1 else 'alarms'}; see `engram dream show {id}`"
 
 
 def _message(row: Row, now: str) -> str:

@@ -18,7 +18,7 @@ from ..coordination.sessions import Sessions
 from ..errors import CapReached, DreamNotFound, EngramError, InvalidInput, LeaseHeld, LeaseLost
 from ..memory.backlog import Backlog
 from ..records import DreamBacklog, DreamReport, Drives, UndoReport
-from . import drives, eras, gists, portrait, undo
+from . import alarm, consolidate, digest, drives, eras, extract, gists, portrait, undo
 from .journal import Journal
 from .night import Night, Progress, Stopped
 from .thinking import Thinker
@@ -43,7 +43,9 @@ _BEGIN = """
 INSERT INTO dreams (workspace, session_id, started_at, undoes, report)
 VALUES (:workspace, :session, :now, :undoes, '{}') RETURNING id
 """
-_END = "UPDATE dreams SET ended_at = :now, report = :report WHERE workspace = :workspace AND id = :id"
+_END = """
+UPDATE dreams SET ended_at = :now, report = :report, alarms = :alarms WHERE workspace = :workspace AND id = :id
+"""
 _GET = """
 SELECT id, session_id, started_at, ended_at, report, undone_by, undoes FROM dreams
 WHERE workspace = :workspace AND id = :id
@@ -63,6 +65,8 @@ class Stage(NamedTuple):
 
 STAGES = (
     Stage("gists", "continuity", gists.run),
+    Stage("extract", "continuity", extract.run),
+    Stage("consolidate", "coherence", consolidate.run),
     Stage("eras", "coherence", eras.run),
     Stage("profile", "coherence", portrait.profile),
     Stage("narrative", "coherence", portrait.narrative),
@@ -192,6 +196,7 @@ class Dreams:
         report = _report(self._workspace, session, now, thinker.name, waiting, felt)._replace(id=id)
         try:
             seconds = self._stages(night, chosen, felt, force)
+            self._prove(night, seconds)
             return self._finish(night, report, seconds)
         except LeaseLost as lost:
             return report._replace(errors=[*night.errors, str(lost)])
@@ -247,11 +252,25 @@ class Dreams:
                 seconds[stage.name] = round(time.perf_counter() - started, 6)
         return seconds
 
+    def _prove(self, night: Night, seconds: dict[str, float]) -> None:
+        """That nothing was lost; what lost something is taken back. Then say what was learnt and changed."""
+        started = time.perf_counter()
+        try:
+            alarm.check(night)
+            digest.write(night)
+        except LeaseLost:
+            raise
+        except EngramError as error:
+            night.errors.append(f"probe: {error}")
+        seconds["probe"] = round(time.perf_counter() - started, 6)
+
     def _presses(self, stage: Stage) -> bool:
-        """Whether an earlier stage of this pass has made work for this one, or forgetting has."""
+        """Whether an earlier stage, an earlier pass that could not, or forgetting has left work for this one."""
         if stage.drive == "curiosity":
             return False
         with self._engine.read() as tx:
+            if stage.name == extract.STAGE:
+                return extract.waits(tx, self._workspace)
             if tx.one(_LOST, workspace=self._workspace):
                 return True
             felt = drives.sense(tx, self._workspace, drives.backlog(tx, self._workspace))
@@ -289,7 +308,12 @@ class Dreams:
                 waiting=night.thinker.waiting,
                 seconds=seconds,
                 errors=night.errors,
+                alarms=night.alarms,
+                extracted=night.extracted,
+                proposals=night.proposed if night.tally or night.extracted is not None else None,
             )
+            if night.tally:
+                report = DreamReport(**{**report._asdict(), **night.tally.figures(night.changes.values())})
             night.journal.close(tx)
             self._keep(tx, report)
         return report
@@ -298,12 +322,21 @@ class Dreams:
         values = report._asdict()
         for name in ("id", "workspace", "session_id", "started_at", "ended_at", "undone_by"):
             del values[name]
+        alarms = 0
         if isinstance(report, UndoReport):
             values["kind"] = "undo"
         else:
+            alarms = len(report.alarms)
             for name in ("before", "after", "drives_before", "drives"):
                 values[name] = values[name]._asdict()
-        tx.run(_END, workspace=self._workspace, id=report.id, now=report.ended_at, report=json.dumps(values))
+        tx.run(
+            _END,
+            workspace=self._workspace,
+            id=report.id,
+            now=report.ended_at,
+            report=json.dumps(values),
+            alarms=alarms,
+        )
         tx.note(self._workspace, "dream", report.id)
 
     def _record(self, row: Row) -> DreamReport:
@@ -390,4 +423,5 @@ def _report(
         waiting=0,
         seconds={},
         errors=[],
+        alarms=[],
     )

@@ -34,7 +34,9 @@ SELECT id FROM sessions
 WHERE workspace = :workspace AND turns > gist_turns AND (gist_turns = 0 OR turns - gist_turns >= :ripe OR :all = 1)
 ORDER BY id
 """
-_UNFOLDED = "SELECT COUNT(*) FROM (SELECT DISTINCT gist FROM folds WHERE workspace = :workspace) AS waiting"
+_UNFOLDED = """
+SELECT COUNT(*) FROM (SELECT DISTINCT gist FROM folds WHERE workspace = :workspace AND target <> 'extract') AS waiting
+"""
 # On either engine the index of times answers this from its end.
 _MARK = """
 SELECT id FROM exchanges WHERE workspace = :workspace AND role <> 'log' ORDER BY created_at DESC, id DESC LIMIT 1

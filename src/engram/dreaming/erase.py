@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from ..memory.places import CHUNK, padded
 from . import images
 
 if TYPE_CHECKING:
@@ -17,8 +18,16 @@ if TYPE_CHECKING:
 TEXTS = {
     "work": {"prompt": "anything", "answer": "anything"},
     "journal": {"before": "things", "after": "things"},
+    "proposals": {"why": "proposals", "content": "proposals", "data": "proposals", "hash": "proposals"},
 }
 
+_PROPOSALS = (
+    "SELECT DISTINCT proposal FROM proposal_parts WHERE workspace = :workspace AND kind = :kind AND ref IN ("
+    + CHUNK
+    + ") ORDER BY proposal"
+)
+_DROP_PARTS = "DELETE FROM proposal_parts WHERE workspace = :workspace AND proposal = :id"
+_DROP_PROPOSAL = "DELETE FROM proposals WHERE workspace = :workspace AND id = :id"
 _CLEAR_WORK = "DELETE FROM work WHERE workspace = :workspace"
 _IMAGES = """
 SELECT dream, kind, ref, action, before FROM journal
@@ -103,3 +112,16 @@ def _cut(image: Any, removed: Set[Thing]) -> bool:
         if (kind, str(row[column])) in removed:
             row[column], changed = None, True
     return changed
+
+
+def proposals(tx: Transaction, workspace: str, things: Iterable[tuple[str, int]]) -> None:
+    """Whatever was proposed about what goes or loses text, in any state: it may quote it."""
+    kinds: dict[str, list[int]] = {}
+    for kind, id in sorted(things):
+        kinds.setdefault(kind, []).append(id)
+    for kind, ids in kinds.items():
+        for some in padded(ids):
+            for (id,) in tx.all(_PROPOSALS, workspace=workspace, kind=kind, **some):
+                tx.run(_DROP_PARTS, workspace=workspace, id=id)
+                tx.run(_DROP_PROPOSAL, workspace=workspace, id=id)
+                tx.note(workspace, "proposal", id)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,9 @@ from ..llm import Passage
 from ..memory.blocks import Blocks
 from ..memory.gists import Gists
 from ..memory.memories import Memories
+from .probe import Probe
+from .proposals import Proposals
+from .undo import undo_actions
 
 if TYPE_CHECKING:
     from ..coordination.leases import Leases
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from ..scope import Scope
     from ..storage.engine import Transaction
     from .journal import Journal
+    from .plans import Done, Plan, Thing
     from .thinking import Thinker
 
 #: Words of the user and of the agents themselves; what tools print and imports bring is not taken at its word.
@@ -32,6 +37,34 @@ Progress = Callable[[str, int, int], None]
 
 class Stopped(Exception):
     """The pass was asked to end; what is done is kept."""
+
+
+class Tally:
+    """What consolidation did, in numbers."""
+
+    def __init__(self) -> None:
+        #: Groups of duplicates that were found, and what was left alone.
+        self.groups = self.skipped = 0
+        #: Changes that were made; there is a most of them.
+        self.actions = 0
+
+    def figures(self, changes: Collection[tuple[Plan, Done]]) -> dict[str, int]:
+        """As a report names them; of the changes that stand."""
+        of = Counter(plan.what for plan, _ in changes)
+        before = sum(done.tokens_before for _, done in changes)
+        after = sum(done.tokens_after for _, done in changes)
+        return {
+            "groups": self.groups,
+            "merged": sum(len(plan.targets) for plan, _ in changes if plan.what == "merge"),
+            "archived": of["archive"],
+            "tokens_before": before,
+            "tokens_after": after,
+            "tokens_saved": before - after,
+            "duplicates_merged": of["merge"],
+            "conflicts_resolved": of["supersede"],
+            "summarized": of["overflow"],
+            "skipped": self.skipped,
+        }
 
 
 class Night:
@@ -56,6 +89,10 @@ class Night:
         self.memories = Memories(scope, journal.touch)
         self.gists = Gists(scope, self.memories, journal.touch)
         self.blocks = Blocks(scope, journal.touch)
+        self.proposals = Proposals(scope, self.memories, self.blocks)
+        self.probe = Probe(scope, self.memories, self.blocks)
+        #: The number of the pass.
+        self.dream = journal.dream
         self.thinker = thinker
         self.force = force
         self._leases = leases
@@ -68,6 +105,16 @@ class Night:
         self.new_blocks: dict[str, int] = {}
         self.reflected = False
         self.errors: list[str] = []
+        self.alarms: list[str] = []
+        #: Memories that are new because somebody said so.
+        self.learnt: list[int] = []
+        self.extracted: int | None = None
+        self.proposed = 0
+        #: What consolidation did, if it did anything to its end.
+        self.tally: Tally | None = None
+        #: The changes that were made, by the number of the action.
+        self.changes: dict[int, tuple[Plan, Done]] = {}
+        self._touched: dict[int, set[Thing]] = {}
 
     @contextmanager
     def write(self) -> Iterator[Transaction]:
@@ -79,6 +126,30 @@ class Night:
             yield tx
 
     action = write
+
+    @property
+    def number(self) -> int:
+        """Of the action under way, or of the last one."""
+        return self.journal.action
+
+    def touch(self, things: Iterable[Thing]) -> None:
+        """Note what the action under way changes."""
+        self._touched.setdefault(self.number, set()).update(things)
+
+    def actions_on(self, things: Set[Thing]) -> set[int]:
+        """The actions that changed any of these."""
+        return {number for number, touched in self._touched.items() if touched & things}
+
+    def take_back(self, actions: set[int]) -> set[int]:
+        """Undo some of this pass's actions and keep the others; which were undone, with those that built on them."""
+        with self.write():
+            return undo_actions(self.scope, self.dream, actions)
+
+    def propose(self, tx: Transaction, plan: Plan) -> bool:
+        """Leave a plan for somebody to decide; whether it is new."""
+        made = self.proposals.make(tx, plan, self.dream)
+        self.proposed += made
+        return made
 
     def step(self, stage: str, done: int, total: int) -> None:
         """Between two steps: tell how far it is, and end here when that was asked for."""

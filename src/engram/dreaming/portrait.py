@@ -30,7 +30,7 @@ REFLECT = "reflect"
 #: They may be long: nothing cuts them, and whoever shows them shows what fits.
 TOKENS = 32_768
 #: A statement less sure than this is not worth a line.
-_SURE = 0.5
+SURE = 0.5
 #: So many sources a line names; more would only repeat that it is so.
 _NAMED = 3
 _REFLECTIONS = 6
@@ -44,7 +44,7 @@ _SECTIONS = {
     "callbacks": "Worth coming back to",
 }
 
-_WAITING = """
+WAITING = """
 SELECT f.gist, f.after, g.session_id, s.gist_seq FROM folds f
   JOIN gists g ON g.memory_id = f.gist JOIN sessions s ON s.workspace = g.workspace AND s.id = g.session_id
 WHERE f.workspace = :workspace AND f.target = :target ORDER BY f.gist
@@ -70,7 +70,7 @@ WHERE r.workspace = :workspace AND r.kind = 'block' AND b.name = :name
 def profile(night: Night) -> None:
     """Read what was said since, and add what it says about the user."""
     with night.engine.read() as tx:
-        waiting = tx.all(_WAITING, workspace=night.workspace, target=PROFILE)
+        waiting = tx.all(WAITING, workspace=night.workspace, target=PROFILE)
     for number, row in enumerate(waiting):
         night.step(PROFILE, number, len(waiting))
         try:
@@ -115,8 +115,8 @@ def _add_facts(night: Night, facts: list[dict[str, Any]], said: dict[int, Exchan
     lines = _Lines(before)
     sources = set()
     for fact in facts:
-        turn = said.get(_number(fact["source"])) if fact["source"].startswith("e") else None
-        if turn is None or fact["confidence"] < _SURE:
+        turn = said.get(number(fact["source"])) if fact["source"].startswith("e") else None
+        if turn is None or fact["confidence"] < SURE:
             continue
         lines.add(fact["kind"], _statement(night, fact["text"]), turn.created_at[:10], f"e{turn.id}")
         sources.add(("exchange", turn.id))
@@ -161,7 +161,7 @@ class _Lines:
 def narrative(night: Night) -> None:
     """Carry the narrative on with the gists that are new; from the latest ones when it lost text to forgetting."""
     with night.engine.read() as tx:
-        waiting = [row[0] for row in tx.all(_WAITING, workspace=night.workspace, target=NARRATIVE)]
+        waiting = [row[0] for row in tx.all(WAITING, workspace=night.workspace, target=NARRATIVE)]
         gists = _gists(tx.all(_NEW_GISTS, workspace=night.workspace))
         if tx.one(_LOST, workspace=night.workspace, name=NARRATIVE):
             gists = _gists(tx.all(_LATEST_GISTS, workspace=night.workspace, limit=_LOOKED_AT * 5))[::-1]
@@ -184,7 +184,7 @@ def _carry_on(night: Night, portion: list[Passage]) -> None:
     thought = night.thinker.think(
         NARRATIVE, NARRATIVE, lambda: (prompt, [passage.id for passage in portion]), form=prompts.NARRATIVE_FORM
     )
-    covered = [_number(id) for id in cast(list[str], thought.covers)]
+    covered = [number(id) for id in cast(list[str], thought.covers)]
     text = _sections(cast(dict[str, list[str]], thought.data), portion, _known(night, NARRATIVE))
     with night.write() as tx:
         _write(night, NARRATIVE, text, "the story went on", {("memory", id) for id in covered})
@@ -318,5 +318,6 @@ def _plain(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.casefold()))
 
 
-def _number(handle: str) -> int:
+def number(handle: str) -> int:
+    """Of an exchange or a memory that a passage's handle names; 0 for anything else."""
     return int(handle[1:]) if re.fullmatch(r"[a-z]\d{1,18}", handle) else 0

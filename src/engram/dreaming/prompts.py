@@ -22,6 +22,12 @@ PROFILE = (
     "passage it rests on as its source. Leave out what is known already, passing states, and what an assistant says "
     "about itself. With nothing new, the list is empty."
 )
+EXTRACT = (
+    "Find what is worth remembering by itself: facts, preferences, decisions (with their reason), lessons, things left "
+    "to do. One statement each that can be understood without the rest, in the third person, only what the quoted data "
+    "says; keep names, numbers, dates and versions exactly. Give the id of the passage it rests on as its source. "
+    "Leave out passwords, keys, tokens, passing states and small talk. With nothing of that kind, the list is empty."
+)
 NARRATIVE = (
     "Carry on the narrative of this person's work with their agents from the new gists: the arc (how it went, one line "
     "a step), trends (what keeps coming up), open threads (what is not finished), callbacks (what is worth coming back "
@@ -39,7 +45,7 @@ CRITIQUE = (
 )
 REVISE = "Write the draft anew with the critique in mind, in the same form."
 
-#: The kinds a statement may have, in the order of the profile.
+#: The kinds a statement may have, in the order of the profile. `PROFILE_FORM` is also the form of `EXTRACT`.
 KINDS = ("fact", "preference", "decision", "lesson", "todo")
 
 PROFILE_FORM = {

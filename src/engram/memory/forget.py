@@ -206,6 +206,7 @@ class Forget:
         dreaming.things(tx, self._workspace, gone.things, [*gone.touched, *aged], gone.sessions, older)
         self._erase(tx, gone)
         dreaming.anything(tx, self._workspace)
+        dreaming.proposals(tx, self._workspace, {*gone.things, *gone.touched})
         went = _went(gone)
         tx.run(_FILL_RECEIPT, workspace=self._workspace, id=receipt, went=went)
         tx.note(self._workspace, "receipt", receipt)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 KIND = "gist"
 #: What each new gist waits for.
-TARGETS = ("era", "profile", "narrative")
+TARGETS = ("era", "profile", "narrative", "extract")
 
 _SESSION = """
 SELECT gist_seq, gist_turns, last_seq, turns FROM sessions WHERE workspace = :workspace AND id = :session

@@ -27,6 +27,7 @@ from .common import (
     table,
     text_from,
 )
+from .review import review
 
 if TYPE_CHECKING:
     from ...records import DreamBacklog, DreamReport, Drives, UndoReport, WorkItem
@@ -101,11 +102,13 @@ def status(ctx: click.Context) -> None:
     waiting, felt = eng.dreams.backlog(), eng.dreams.drives()
     last = eng.dreams.list(1)
     offered, answered = eng.work.counts()
+    proposals = len(eng.proposals.list())
     value = {
         "backlog": waiting,
         "drives": felt,
         "last": last[0] if last else None,
         "work": {"waiting": offered, "answered": answered},
+        "proposals": proposals,
     }
     shown: dict[str, object] = {
         "sessions": f"{waiting.sessions}, {waiting.dirty} with new turns, {waiting.ripe} ripe",
@@ -113,7 +116,9 @@ def status(ctx: click.Context) -> None:
         "gists to fold in": waiting.unfolded,
         "drives": _drives(felt) if felt else "not sensed yet",
         "for agents": f"{offered} pieces of thinking wait, {answered} are answered",
+        "to decide": f"{proposals} proposals: engram dream review" if proposals else None,
         "last pass": _line(last[0]) if last else "none yet",
+        "ALARM": "\n".join(last[0].alarms) or None if last else None,
     }
     result(ctx, value, lambda: fields(shown))
 
@@ -148,6 +153,9 @@ def undo(ctx: click.Context, run: int | None) -> None:
     """
     found = open_store(ctx).dreams.undo(run)
     result(ctx, found, lambda: _undone(found))
+
+
+dream.add_command(review)
 
 
 @dream.group(cls=Group)
@@ -264,11 +272,15 @@ def _shown(report: DreamReport) -> str:
         "gists": f"{would}{len(report.gists)}",
         "eras": f"{would}{', '.join(report.eras) or 'none'}",
         "blocks": ", ".join(f"{name} (version {version})" for name, version in report.blocks.items()) or None,
+        "learnt": None if not report.extracted else f"{report.extracted} statements",
+        "consolidated": _consolidated(report),
+        "to decide": f"{report.proposals} new proposals: engram dream review" if report.proposals else None,
         "drives": _drives(report.drives),
         "spent": f"{report.calls} calls, {report.input_tokens} tokens in, {report.output_tokens} out",
         "for agents": f"{report.waiting} pieces of thinking wait" if report.waiting else None,
         "seconds": ", ".join(f"{stage} {value:.2f}" for stage, value in report.seconds.items()) or None,
         "errors": "\n".join(report.errors) or None,
+        "ALARM": "\n".join(report.alarms) or None,
     }
     return fields(values)
 
@@ -289,7 +301,18 @@ def _line(report: DreamReport) -> str:
     done = f"{len(report.gists)} gists, {len(report.eras)} eras" if report.ended_at else "did not end"
     undone = f", undone by run {report.undone_by}" if report.undone_by else ""
     problem = f"; {report.errors[0]}" if report.errors else ""
+    problem += f"; ALARM: {report.alarms[0]}" if report.alarms else ""
     return f"{number}  {report.started_at[:19].replace('T', ' ')}  {report.workspace}: {done}{undone}{problem}"
+
+
+def _consolidated(report: DreamReport) -> str | None:
+    if report.groups is None:
+        return None
+    return (
+        f"{report.groups} groups of duplicates; {report.merged} memories merged, {report.archived} archived, "
+        f"{report.conflicts_resolved} conflicts resolved, {report.summarized} blocks shortened, {report.skipped} left "
+        f"alone; {report.tokens_saved} of {report.tokens_before} tokens saved"
+    )
 
 
 def _waiting(backlog: DreamBacklog) -> str:

@@ -1,0 +1,290 @@
+"""Coherence, first of all: what is known stays small. Duplicates become one, contradictions are decided, dead wood is
+put away, and what a block has no room for becomes a memory.
+
+By default only what has the same text is merged by itself; everything else is proposed. Compared is only what is new
+since the last pass that got to its end. A memory has to be a day old first, so the mark up to which everything was
+compared stays before those that are too young.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..clock import between, later
+from ..errors import Miscounted, NotFound, ProposalStale
+from ..memory.exchanges import TRUSTS
+from ..memory.memories import fingerprint
+from ..memory.places import CHUNK, padded
+from ..tokens import CHARACTERS_PER_TOKEN
+from . import plans, similar
+from .extract import CONTRADICTS
+from .night import TRUSTED, Tally
+from .proposals import AGREED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ..records import Memory
+    from .night import Night
+    from .plans import Plan
+
+STAGE = "consolidate"
+#: What was merged is compared again, so often at most.
+_ROUNDS = 10
+_DAY = 86_400
+#: When a change is made without asking anybody.
+_ALWAYS, _BY_POLICY, _NEVER = "always", "by policy", "never"
+
+_COMPARED = "SELECT COALESCE(MAX(compared), 0) FROM dreams WHERE workspace = :workspace"
+_SET_COMPARED = "UPDATE dreams SET compared = :upto WHERE workspace = :workspace AND id = :dream"
+_LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
+_FIRST_CHANGE = (
+    "SELECT MIN(number) FROM changes WHERE workspace = :workspace AND number > :since AND what = 'memory' AND id IN ("
+    + CHUNK
+    + ")"
+)
+_IDLE = """
+SELECT m.id FROM memories m
+WHERE m.workspace = :workspace AND m.status = 'active' AND m.kind NOT IN ('gist', 'era', 'digest')
+  AND m.pinned = 0 AND m.importance < :importance AND m.recalled <= :recalls
+  AND m.updated_at < :before AND (m.recalled_at IS NULL OR m.recalled_at < :before)
+  AND (m.expires_at IS NULL OR m.expires_at > :now)
+  AND NOT EXISTS (SELECT 1 FROM proposal_parts p JOIN proposals q ON q.id = p.proposal
+                  WHERE p.workspace = :workspace AND p.part = 'target' AND p.kind = 'memory' AND p.ref = m.id
+                    AND p.version = m.version AND q.what = 'archive' AND (q.state = 'rejected' OR :propose = 1))
+ORDER BY m.id LIMIT :limit
+"""
+
+
+class Likeness(NamedTuple):
+    score: float
+    first: Memory
+    second: Memory
+    same: bool
+
+
+class Compared(NamedTuple):
+    """What comparing found."""
+
+    alike: list[Likeness]
+    #: Contradictions, the older one first.
+    against: list[tuple[float, Memory, Memory]]
+    #: Memories that are too young to be looked at.
+    young: set[int]
+
+
+class _Full(Exception):
+    """As many changes were made as one pass may make."""
+
+
+def run(night: Night) -> None:
+    if night.scope.config.dream_consolidate == "off":
+        return
+    night.probe.sample()
+    tally = Tally()
+    worker = _Worker(night, tally)
+    try:
+        worker.agreed()
+        worker.compare()
+        worker.put_away()
+        worker.store_overflows()
+    except _Full:
+        night.errors.append(f"{STAGE}: stopped at {tally.actions} changes, as many as one pass may make")
+    night.tally = tally
+
+
+class _Worker:
+    def __init__(self, night: Night, tally: Tally) -> None:
+        self._night = night
+        self._tally = tally
+        self._config = night.scope.config
+        self._apply = self._config.dream_consolidate == "apply"
+
+    def agreed(self) -> None:
+        """What somebody has agreed to since."""
+        night = self._night
+        for state in AGREED:
+            for proposal in night.proposals.list(state):
+                with night.engine.read() as tx:
+                    plan = night.proposals.plan(tx, proposal.id)
+                self._do(plan)
+
+    def compare(self) -> None:
+        """Everything that is new since the last time, with what is close to it."""
+        night, workspace = self._night, self._night.workspace
+        with night.engine.read() as tx:
+            (since,) = tx.all(_COMPARED, workspace=workspace)[0]
+        for number in range(_ROUNDS):
+            night.step(STAGE, number, _ROUNDS)
+            with night.engine.read() as tx:
+                (upto,) = tx.all(_LAST_CHANGE, workspace=workspace)[0]
+                now = tx.now()
+            before = self._tally.actions
+            found = self._compared(since, now)
+            self._merge(found.alike)
+            for sure, older, newer in found.against:
+                self._decide(plans.supersede(older, newer, sure), self._resolves(older, newer))
+            since = self._mark(since, upto, found.young)
+            if self._tally.actions == before:
+                break
+        night.step(STAGE, _ROUNDS, _ROUNDS)
+
+    def _compared(self, since: int, now: str) -> Compared:
+        """The pairs that say the same or cannot both be true."""
+        from . import candidates  # it needs numpy
+
+        found = Compared([], [], set())
+        for first, second, cosine in candidates.candidates(self._night.scope, since):
+            try:
+                one, other = self._night.memories.get(first), self._night.memories.get(second)
+            except NotFound:
+                continue
+            likeness = self._likeness(one, other, cosine)
+            against = similar.contradicts(one.content, other.content, cosine)
+            if likeness is None and against < CONTRADICTS:
+                continue
+            young = {each.id for each in (one, other) if between(each.created_at, now) < self._config.dream_min_age}
+            if young:
+                found.young.update(young)
+            elif likeness is not None:
+                found.alike.append(likeness)
+            else:
+                found.against.append((against, *plans.older_first(one, other)))
+        return found
+
+    def _likeness(self, one: Memory, other: Memory, cosine: float | None) -> Likeness | None:
+        same = fingerprint(one.content) == fingerprint(other.content)
+        score = 1.0 if same else similar.alike(one.content, other.content, cosine)
+        if not same and (score < self._config.dream_similarity or similar.differ(one.content, other.content)):
+            return None
+        if not _belong(one, other):
+            self._tally.skipped += 1
+            return None
+        return Likeness(score, one, other, same)
+
+    def _merge(self, found: list[Likeness]) -> None:
+        """Those of the same text by themselves, where the others need somebody's consent: what is left of them is
+        compared again."""
+        taken: set[int] = set()
+        for same in (False,) if self._apply else (True, False):
+            left = [each for each in found if each.same >= same and not {each.first.id, each.second.id} & taken]
+            for score, group in _groups(left):
+                self._tally.groups += 1
+                taken.update(memory.id for memory in group)
+                self._decide(plans.merge(group, self._config.dream_similarity, score), _ALWAYS if same else _BY_POLICY)
+
+    def _resolves(self, older: Memory, newer: Memory) -> str:
+        """When a contradiction is decided here: the newer one wins, if it is no less trusted."""
+        trusted = TRUSTS.index(newer.trust) <= TRUSTS.index(older.trust)
+        resolves = self._config.dream_resolve_conflicts == "on" and trusted and not older.pinned
+        return _BY_POLICY if resolves else _NEVER
+
+    def _mark(self, since: int, upto: int, young: set[int]) -> int:
+        """Remember how far everything was compared; where some have to wait, not further than before the first."""
+        night = self._night
+        with night.write() as tx:
+            for some in padded(sorted(map(str, young))):
+                (first,) = tx.all(_FIRST_CHANGE, workspace=night.workspace, since=since, **some)[0]
+                upto = upto if first is None else min(upto, first - 1)
+            tx.run(_SET_COMPARED, workspace=night.workspace, dream=night.dream, upto=upto)
+        return upto
+
+    def put_away(self) -> None:
+        """Archive what nobody has used for long and nobody called important."""
+        night, config = self._night, self._config
+        with night.engine.read() as tx:
+            now = tx.now()
+            rows = tx.all(
+                _IDLE,
+                workspace=night.workspace,
+                importance=config.dream_archive_importance,
+                recalls=config.dream_archive_recalls,
+                before=later(now, -max(config.dream_archive_after, config.dream_min_age)),
+                now=now,
+                propose=int(not self._apply),
+                limit=config.dream_max_actions,
+            )
+        for (id,) in rows:
+            memory = night.memories.get(id)
+            used = max(memory.updated_at, memory.recalled_at or "")
+            self._decide(plans.archive(memory, int(between(used, now) // _DAY)), _BY_POLICY)
+
+    def store_overflows(self) -> None:
+        night = self._night
+        for block in night.blocks.list():
+            if block.name in plans.WHOLE or len(block.content) <= block.max_tokens * CHARACTERS_PER_TOKEN:
+                continue
+            with night.engine.read() as tx:
+                plan = plans.overflow(tx, night.workspace, block.name)
+            if plan is not None:
+                self._decide(plan, _BY_POLICY)
+
+    def _decide(self, plan: Plan, by_itself: str) -> None:
+        """Do it or propose it."""
+        if by_itself == _ALWAYS or (by_itself == _BY_POLICY and self._apply):
+            self._do(plan)
+            return
+        with self._night.write() as tx:
+            self._tally.skipped += not self._night.propose(tx, plan)
+
+    def _do(self, plan: Plan) -> None:
+        night = self._night
+        if self._tally.actions >= self._config.dream_max_actions:
+            raise _Full
+        try:
+            night.probe.about((kind, id) for kind, id, _ in plan.targets)
+            prepared = plans.prepare(night.proposals.tiers, plan)
+            with night.action() as tx:
+                known = night.proposals.known(tx, plan)
+                if known and known[1] == "rejected":
+                    self._tally.skipped += 1
+                    return
+                done = plans.carry_out(tx, night.proposals.tiers, plan, prepared)
+                if known:
+                    night.proposals.settle(tx, known[0], done.result, night.dream)
+        except (ProposalStale, NotFound):
+            self._tally.skipped += 1
+            return
+        except Miscounted as wrong:
+            night.alarms.append(str(wrong))
+            return
+        night.touch(done.touched)
+        night.changes[night.number] = (plan, done)
+        self._tally.actions += 1
+
+
+def _belong(one: Memory, other: Memory) -> bool:
+    """Whether two texts that say the same may become one memory: nobody who looks for either may miss it."""
+    keys = {each.key for each in (one, other)} - {None}
+    trusted = [each.trust in TRUSTED for each in (one, other)]
+    return (
+        len(keys) < 2
+        and one.project == other.project
+        and (one.expires_at is None) == (other.expires_at is None)
+        and (trusted[0] == trusted[1])
+    )
+
+
+def _groups(found: Iterable[Likeness]) -> Iterator[tuple[float, list[Memory]]]:
+    """Memories that belong together, as large groups as there are, with how alike the least alike of them are.
+
+    The closest come first; a memory joins a group when nothing tells it from any of its members.
+    """
+    groups: list[dict[int, Memory]] = []
+    least: dict[int, float] = {}
+    for score, first, second, _ in sorted(found, key=lambda each: (-each.score, each.first.id, each.second.id)):
+        mine, theirs = (
+            next((group for group in groups if each.id in group), {each.id: each}) for each in (first, second)
+        )
+        if mine is theirs or not all(_one(a, b) for a in mine.values() for b in theirs.values()):
+            continue
+        groups = [group for group in groups if group is not mine and group is not theirs]
+        groups.append({**mine, **theirs})
+        least.update(dict.fromkeys(groups[-1], score))
+    for group in groups:
+        members = [group[id] for id in sorted(group)]
+        yield least[members[0].id], members
+
+
+def _one(one: Memory, other: Memory) -> bool:
+    return _belong(one, other) and similar.differ(one.content, other.content) is None

@@ -1,0 +1,217 @@
+"""Continuity, second half: what was said becomes memories, each with its source and its day.
+
+Facts, preferences, decisions, lessons and things to do are taken from the turns that a gist newly covers. What is known
+already is reinforced; what contradicts it is stored beside it, and a proposal says so. What tools print and imports
+bring is read by itself, so that nothing in it can pass for a person's words, and only ever becomes proposals. Whatever
+holds a secret, or the place where one was, is left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from ..errors import MemoryNotFound, NotFound
+from ..llm import Prompt
+from ..memory.memories import fingerprint
+from ..memory.recall import Recall
+from ..redact import redact
+from . import plans, portrait, prompts, similar
+from .night import TRUSTED, pieces, turn_passage
+from .plans import Plan
+from .thinking import Thought, Waiting
+
+if TYPE_CHECKING:
+    from ..memory.memories import Prepared
+    from ..records import Exchange, Memory
+    from ..storage.engine import Row, Transaction
+    from .night import Night
+
+STAGE = "extract"
+TAG = "extracted"
+#: Two that contradict each other this surely are worth somebody's look.
+CONTRADICTS = 0.75
+#: How many memories that fit are compared with a new statement.
+_LOOKED_AT = 5
+#: A statement is as important as it is sure, and never as important as what somebody asked to be kept.
+_IMPORTANCE = 0.6
+
+_WAITS = "SELECT 1 FROM folds WHERE workspace = :workspace AND target = 'extract' LIMIT 1"
+_SAME_TEXT = """
+SELECT id FROM memories
+WHERE workspace = :workspace AND hash = :hash AND status = 'active' AND kind NOT IN ('gist', 'era', 'digest')
+ORDER BY id LIMIT 1
+"""
+_LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
+
+
+class Found(NamedTuple):
+    """A statement, as a plan, and the turn it is from."""
+
+    turn: Exchange
+    plan: Plan
+
+
+def waits(tx: Transaction, workspace: str) -> bool:
+    """Whether there is anything to read."""
+    return tx.one(_WAITS, workspace=workspace) is not None
+
+
+def run(night: Night) -> None:
+    """Read what was said since, and keep what stands."""
+    with night.engine.read() as tx:
+        waiting = tx.all(portrait.WAITING, workspace=night.workspace, target=STAGE)
+        (start,) = tx.all(_LAST_CHANGE, workspace=night.workspace)[0]
+    if waiting:
+        night.probe.sample()
+    night.extracted = night.extracted or 0
+    for number, row in enumerate(waiting):
+        night.step(STAGE, number, len(waiting))
+        try:
+            _read_session(night, row)
+        except Waiting:
+            continue
+        except NotFound as gone:  # forgotten while it was thought about; the next pass reads what is left
+            night.errors.append(f"{STAGE}: {gone}")
+    night.step(STAGE, len(waiting), len(waiting))
+    if night.learnt:
+        _compare(night, start)
+
+
+def _read_session(night: Night, row: Row) -> None:
+    gist, after, session, upto = row
+    turns = [turn for turn in night.gists.unsummarised(session, after=after) if turn.seq <= upto]
+    said = [turn for turn in turns if turn.trust in TRUSTED and turn.role in ("user", "assistant")]
+    brought = [turn for turn in turns if turn.trust not in TRUSTED]
+    thoughts = _think(night, f"{session} {after}-{upto}", said)
+    quoted = _think(night, f"{session} {after}-{upto} quoted", brought)
+    statements = _statements(thoughts, session, said)
+    proposed = _statements(quoted, session, brought)
+    known = [_known(night, found.plan.content) for found in statements]
+    prepared = [
+        night.memories.prepare(old.content if old else found.plan.content, embed=old is None)
+        for found, old in zip(statements, known, strict=True)
+    ]
+    with night.action() as tx:
+        night.memories.lock(tx)
+        for found, old, ready in zip(statements, known, prepared, strict=True):
+            _keep(night, tx, found, old, ready)
+        for found in proposed:
+            night.propose(tx, found.plan)
+        night.gists.folded(tx, STAGE, gist)
+        for thought in (*thoughts, *quoted):
+            thought.used(tx)
+
+
+def _think(night: Night, subject: str, turns: list[Exchange]) -> list[Thought]:
+    """What is found in each portion; all are asked for before any is waited for."""
+    thoughts: list[Thought] = []
+    waiting = False
+    for number, portion in enumerate(pieces([turn_passage(turn) for turn in turns]), 1):
+        prompt = Prompt(STAGE, prompts.EXTRACT, tuple(portion))
+        try:
+            thoughts.append(_ask(night, f"{subject} part {number}", prompt))
+        except Waiting:
+            waiting = True
+    if waiting:
+        raise Waiting
+    return thoughts
+
+
+def _ask(night: Night, subject: str, prompt: Prompt) -> Thought:
+    return night.thinker.think(STAGE, subject, lambda: (prompt, None), form=prompts.PROFILE_FORM, max_tokens=2_000)
+
+
+def _statements(thoughts: list[Thought], session: str, turns: list[Exchange]) -> list[Found]:
+    """What is sure enough, has one of these turns as its source, and holds no secret; each text once."""
+    by_id = {turn.id: turn for turn in turns}
+    found: dict[str, Found] = {}
+    for thought in thoughts:
+        for fact in cast(dict[str, Any], thought.data)["facts"]:
+            turn = by_id.get(portrait.number(fact["source"]))
+            text = " ".join(fact["text"].split())
+            if turn is None or fact["confidence"] < portrait.SURE or not text or secret(text):
+                continue
+            found.setdefault(f"{fingerprint(text)} {turn.id}", Found(turn, _plan(fact, text, session, turn)))
+    return list(found.values())
+
+
+def secret(text: str) -> bool:
+    """Whether it holds something that looks like a secret, or says that one was taken out."""
+    return "[redacted:" in text or redact(text) != text
+
+
+def _plan(fact: dict[str, Any], text: str, session: str, turn: Exchange) -> Plan:
+    day = turn.created_at[:10]
+    return Plan(
+        "remember",
+        f"exchange {turn.id} ({turn.role}, {turn.trust}, {day}) says so",
+        fact["confidence"],
+        text,
+        (),
+        (("exchange", turn.id),),
+        {
+            "kind": fact["kind"],
+            "tags": [TAG],
+            "importance": round(_IMPORTANCE * fact["confidence"], 2),
+            "session": session,
+            "said": day,
+            "by": turn.role,
+        },
+    )
+
+
+def _known(night: Night, text: str) -> Memory | None:
+    """The memory that says this already, in the same words or nearly."""
+    with night.engine.read() as tx:
+        row = tx.one(_SAME_TEXT, workspace=night.workspace, hash=fingerprint(text))
+    if row:
+        return night.memories.get(row[0])
+    recall = Recall(night.scope, night.memories).recall
+    for hit in recall(text, _LOOKED_AT, what=("memories",), mode="words", note=False):
+        if hit.memory_id is not None:
+            memory = night.memories.get(hit.memory_id)
+            if similar.differ(text, memory.content) is None and (
+                similar.alike(text, memory.content, None) >= night.scope.config.dream_similarity
+            ):
+                return memory
+    return None
+
+
+def _keep(night: Night, tx: Transaction, found: Found, known: Memory | None, prepared: Prepared | None) -> None:
+    """Remember it, or note that it was said again."""
+    tiers, plan = night.proposals.tiers, found.plan
+    if known is None:
+        done = plans.carry_out(tx, tiers, plan, prepared)
+        if done.result is not None and done.result not in night.learnt:
+            night.learnt.append(done.result)
+    else:
+        try:
+            now, sources = tiers.memories.get(known.id), tiers.memories.sources(known.id)
+        except MemoryNotFound:  # forgotten just now, and with it what was to be said again
+            return
+        if now != known or plan.sources[0] in sources:  # somebody else was faster, or this very turn was read before
+            return
+        tiers.memories.remember(
+            known.content,
+            kind=known.kind,
+            key=known.key,
+            importance=known.importance,
+            expires_at=known.expires_at,
+            # What somebody stored by themselves rests on nothing, and must not go when this turn is forgotten.
+            sources=plan.sources if sources else (),
+            prepared=prepared,
+        )
+        night.touch([("memory", known.id)])
+    night.extracted = (night.extracted or 0) + 1
+
+
+def _compare(night: Night, since: int) -> None:
+    """Propose a decision where something new contradicts what was known."""
+    from . import candidates  # it needs numpy
+
+    for pair in candidates.candidates(night.scope, since):
+        first, second = night.memories.get(pair.first), night.memories.get(pair.second)
+        sure = similar.contradicts(first.content, second.content, pair.cosine)
+        if sure >= CONTRADICTS and {pair.first, pair.second} & set(night.learnt):
+            with night.write() as tx:
+                night.propose(tx, plans.supersede(*plans.older_first(first, second), sure))

@@ -1,0 +1,104 @@
+"""`engram dream review`: going through what dreaming would change, one key each."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from .common import Command, as_json, coloured_diff, edited, fields, open_store, print_json, result, say, stored
+
+if TYPE_CHECKING:
+    from ...client import Engram
+    from ...records import Proposal
+
+_KEYS = "[a]ccept and apply  [e]dit  [r]eject  [s]kip  [q]uit"
+
+
+@click.command(cls=Command)
+@click.option("--accept", type=click.IntRange(min=1), metavar="ID", help="Agree; the next pass does it.")
+@click.option("--reject", type=click.IntRange(min=1), metavar="ID", help="Refuse; it is not proposed again.")
+@click.option("--edit", type=(click.IntRange(min=1), str), metavar="ID TEXT", help="Agree, with another text.")
+@click.option("--apply", type=click.IntRange(min=1), metavar="ID", help="Agree, and do it now.")
+@click.option("--state", default="pending", show_default=True, help="Which to list; all: in any state.")
+@click.pass_context
+def review(
+    ctx: click.Context,
+    accept: int | None,
+    reject: int | None,
+    edit: tuple[int, str] | None,
+    apply: int | None,
+    state: str,
+) -> None:
+    """Decide what dreaming proposes: on a terminal one after another, otherwise by their numbers."""
+    proposals = open_store(ctx).proposals
+    decided: list[Proposal] = []
+    if accept is not None:
+        decided.append(proposals.accept(accept))
+    if reject is not None:
+        decided.append(proposals.reject(reject))
+    if edit is not None:
+        decided.append(proposals.edit(*edit))
+    if apply is not None:
+        decided.append(proposals.apply(apply))
+    if decided:
+        result(ctx, decided, lambda: "\n".join(f"Proposal {each.id} is {each.state}." for each in decided))
+        return
+    found = proposals.list(None if state == "all" else state)
+    if as_json(ctx):
+        print_json(found)
+    elif not found:
+        say("Nothing waits for a decision." if state == "pending" else "There are none.")
+    elif state == "pending" and sys.stdin.isatty() and sys.stdout.isatty():
+        _walk(open_store(ctx), found)
+    else:
+        say("\n\n".join(map(_shown, found)))
+
+
+def _walk(eng: Engram, found: list[Proposal]) -> None:
+    for number, proposal in enumerate(found, 1):
+        say(f"{_shown(proposal)}\n\n{number} of {len(found)}: {_KEYS}")
+        while (key := _key()) not in tuple("aersq"):
+            say(_KEYS)
+        if key == "q":
+            return
+        if key != "s":
+            _decide(eng, proposal, key)
+
+
+def _key() -> str:
+    """The key that is pressed; the end of the input ends the review."""
+    try:
+        return click.getchar().lower()
+    except EOFError:
+        return "q"
+
+
+def _decide(eng: Engram, proposal: Proposal, key: str) -> None:
+    """What cannot be done is said, and the review goes on."""
+    from ...errors import EngramError
+
+    try:
+        if key == "r":
+            eng.proposals.reject(proposal.id)
+            say(f"Proposal {proposal.id} is rejected.\n")
+            return
+        if key == "e":
+            eng.proposals.edit(proposal.id, edited(proposal.content).rstrip("\n"))
+        eng.proposals.apply(proposal.id)
+        say(f"Proposal {proposal.id} is applied.\n")
+    except EngramError as problem:
+        say(f"{problem}\n")
+    except click.ClickException as problem:
+        say(f"{problem.message}\n")
+
+
+def _shown(proposal: Proposal) -> str:
+    values: dict[str, object] = {
+        "proposal": f"{proposal.id}, {proposal.state}{', out of date' if proposal.stale else ''}",
+        "what": proposal.what,
+        "why": f"{stored(proposal.why)} (confidence {proposal.confidence:.2f})",
+        "sources": ", ".join(f"{kind} {id}" for kind, id in proposal.sources),
+    }
+    return f"{fields(values)}\n{coloured_diff(stored(proposal.diff))}"
