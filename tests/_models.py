@@ -12,6 +12,7 @@ from typing import Any
 #: An answer for every stage, by a word that only its prompt has.
 PORTRAIT = {
     "standing facts": {"facts": []},
+    "worth remembering by itself": {"facts": []},
     "Carry on the narrative": {"arc": ["It went on."], "trends": [], "open_threads": [], "callbacks": []},
     "first person": {"mood": "calm", "energy": 0.5, "narrative": "I keep notes.", "reflection": "Little happened."},
     "Write the draft anew": {"mood": "calm", "energy": 0.5, "narrative": "I keep notes.", "reflection": "As before."},

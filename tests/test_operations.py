@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from engram import Engram, InvalidInput, LeaseHeld, SessionNotFound
+from engram.dreaming.plans import Plan
 from engram.operations import HINTS, OPERATIONS, SESSION, checked, failed, run
 from engram.operations.inputs import Operation, number, text, texts, whole
 from tests.test_shape import ERRORS
@@ -34,6 +35,13 @@ class Scene:
         id = self._eng.dream(force=True)[0].id
         assert id is not None
         return id
+
+    def proposed(self) -> int:
+        """A proposal that waits for a decision."""
+        plan = Plan("remember", "a tool said it", 0.5, "Tea at five.", (), (("exchange", self.turn),), {"kind": "fact"})
+        with self._eng._scope.engine.write() as tx:
+            self._eng.proposals.make(tx, plan, 1)
+        return self._eng.proposals.list()[0].id
 
     def piece(self) -> int:
         """A piece of thinking that this session has taken."""
@@ -101,6 +109,8 @@ CASES: dict[str, Any] = {
     "dream.show": (lambda s: {"id": s.dreamt()}, lambda r: len(r["gists"]) == 1),
     "dream.next": (lambda s: {"session": s.me}, lambda r: r is None),
     "dream.submit": (lambda s: {"session": s.me, "item": s.piece(), "answer": "A gist."}, lambda r: r["item"]),
+    "dream.review": (lambda s: {"id": s.proposed(), "decide": "accept"}, lambda r: r["state"] == "accepted"),
+    "dream.undo": (lambda s: {"run": s.dreamt()}, lambda r: r["removed"]),
     "usage": (lambda s: {"days": 3}, lambda r: r == []),
     "block.delete": (lambda s: {"name": "plan"}, lambda r: r == {"deleted": "plan"}),
 }

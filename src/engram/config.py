@@ -65,9 +65,6 @@ SETTINGS = (
     Setting("synchronous", "normal", "normal: survives a killed process; full: a power cut too (SQLite)"),
 )
 
-#: Settings with a few possible values.
-_CHOICES = {"lock_policy": ("off", "warn", "deny"), "synchronous": ("normal", "full")}
-
 #: Settings that say where the store is, which a project's file may not point at a server.
 _PLACES = frozenset({"url", "data_dir"})
 
@@ -76,6 +73,7 @@ _SHARES = frozenset({"dream_similarity", "dream_archive_importance"})
 
 #: Settings that are one of a few words.
 _CHOICES = {
+    "lock_policy": ("off", "warn", "deny"),
     "synchronous": ("normal", "full"),
     "dream_consolidate": ("off", "propose", "apply"),
     "dream_resolve_conflicts": ("off", "on"),

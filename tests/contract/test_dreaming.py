@@ -45,7 +45,8 @@ def test_a_forced_pass_makes_a_gist_for_each_session_an_era_for_each_month_and_t
     assert set(report.blocks) == {"profile", "narrative", "self"}
     assert report.before.dirty == 3
     assert report.after == report.before._replace(dirty=0, ripe=0, turns=0)
-    assert set(report.seconds) == {"index", "gists", "eras", "profile", "narrative", "reflect"}
+    stages = {"gists", "extract", "consolidate", "eras", "profile", "narrative", "reflect"}
+    assert set(report.seconds) == {"index", *stages, "probe"}
     assert (report.calls, report.input_tokens, report.output_tokens) == (0, 0, 0)
     eras = {era.key: era for era in eng.memories.list(kind="era")}
     assert {key: era.data for key, era in eras.items()} == {"2026-03": {"sessions": 2}, "2026-04": {"sessions": 1}}
@@ -167,7 +168,7 @@ def test_chosen_stages_alone_are_run_and_unknown_ones_refused(eng: Engram) -> No
     talk(eng)
     (report,) = eng.dream(force=True, stages=["gists"])
     assert (len(report.gists), report.eras, report.blocks) == (1, [], {})
-    with pytest.raises(InvalidInput, match=r"no stage nap; there are gists, eras, profile, narrative, reflect"):
+    with pytest.raises(InvalidInput, match=r"no stage nap; there are gists, extract, consolidate, eras, profile"):
         eng.dream(stages=["nap"])
     with pytest.raises(InvalidInput, match="no stage nap"):
         eng.dream(stages=["nap"], all_workspaces=True)

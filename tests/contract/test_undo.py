@@ -369,7 +369,7 @@ def test_an_undo_that_is_killed_at_any_statement_leaves_everything_as_it_was(
         return run(self, sql, **values)  # type: ignore[arg-type]
 
     kills = 0
-    for step in range(1, 200, 7):
+    for step in range(1, 2_000, 29):
         left[0] = step
         with monkeypatch.context() as patched:
             patched.setattr(kind, "run", dying)

@@ -41,7 +41,11 @@ def test_what_an_undo_had_removed_is_forgotten_with_what_it_was_made_of(eng: Eng
     eng.forget(exchange=secret.id)
     assert holds(store_url, "Xylophone") == {}
     redone = eng.dreams.undo(undone.id)
-    assert redone.left and redone.restored == []
+    assert redone.left
+    # What the other turn says by itself was not made of the forgotten one.
+    assert [eng.memories.get(int(each.split()[1])).content for each in redone.restored] == [
+        "We decided to meet on Mondays."
+    ]
     assert holds(store_url, "Xylophone") == {}
 
 

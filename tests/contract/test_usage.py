@@ -32,12 +32,13 @@ def test_what_was_spent_is_shown_by_day_and_stage(open_store: Open, model: Model
     assert spent["gists"] == Spent(day, "gists", 1, 100, 10)
     assert {stage: each.calls for stage, each in spent.items()} == {
         "gists": 1,
+        "extract": 1,
         "eras": 1,
         "profile": 1,
         "narrative": 1,
         "reflect": 3,
     }
-    assert (report.calls, report.input_tokens, report.output_tokens) == (7, 700, 70)
+    assert (report.calls, report.input_tokens, report.output_tokens) == (8, 800, 80)
     clock.advance(2 * 86_400)
     assert eng.usage(days=1) == []
 

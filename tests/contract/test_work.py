@@ -51,7 +51,7 @@ def test_agents_can_do_a_whole_night_s_thinking(agent: Engram) -> None:
         while item := agent.work.next():
             agent.work.submit(item.id, plainly(item.prompt))
             done.add(item.stage)
-    assert done == {"gists", "eras", "profile", "narrative", "reflect"}
+    assert done == {"gists", "extract", "eras", "profile", "narrative", "reflect"}
     assert agent.work.counts() == (0, 0)
     block = agent.blocks.get("self")
     assert block is not None

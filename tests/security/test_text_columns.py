@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from engram import Engram, SessionNotFound
+from engram.dreaming.plans import Plan
 from engram.memory.forget import TEXTS
 from engram.memory.memories import fingerprint
 from tests._tables import Columns, columns, run, values
@@ -58,6 +59,11 @@ NEVER = {
     "target": "one of a few words, but for a message's",
     "stage": "the name of a part of dreaming",
     "dreams.report": "numbers, ids and names of stages",
+    "state": "one of a few words",
+    "part": "one of a few words",
+    "ref": "a number or a session's id",
+    "decided_at": "a time",
+    "journal.after": "numbers and digests",
     "work.subject": "a session's id, a month or a block's name",
     "work.covers": "numbers and ids",
     "work.form": "a form that is the same for all",
@@ -188,6 +194,31 @@ def put_anything(eng: Engram) -> tuple[dict[str, Any], Needles]:
     return {"memory": eng.remember("whatever").id}, {("work", "prompt"): "qpromptq", ("work", "answer"): "qanswerq"}
 
 
+def put_things(eng: Engram) -> tuple[dict[str, Any], Needles]:
+    sid = eng.sessions.register("codex", "work")
+    said = eng.exchanges.add(sid, "user", "I never deploy on qfridayq evenings.")
+    eng.dream(force=True)
+    eng.exchanges.add(sid, "user", "I prefer tea over coffee.")
+    eng.dream(force=True)
+    return {"exchange": said}, {("journal", "before"): "qfridayq"}
+
+
+def put_proposals(eng: Engram) -> tuple[dict[str, Any], Needles]:
+    sid = eng.sessions.register("codex", "work")
+    said = eng.exchanges.add(sid, "tool", "whatever")
+    plan = Plan("remember", "qwhyq", 0.5, "qcontentq", (), (("exchange", said),), {"kind": "qdataq"})
+    with eng._scope.engine.write() as tx:
+        eng.proposals.make(tx, plan, 1)
+    with eng._scope.engine.read() as tx:
+        ((hash,),) = tx.all("SELECT hash FROM proposals WHERE workspace = :workspace", workspace="default")
+    return {"exchange": said}, {
+        ("proposals", "why"): "qwhyq",
+        ("proposals", "content"): "qcontentq",
+        ("proposals", "data"): "qdataq",
+        ("proposals", "hash"): hash,
+    }
+
+
 #: Each fills what one way of forgetting claims, and says how to forget it and which word is in which column.
 FILLED: dict[str, Callable[[Engram], tuple[dict[str, Any], Needles]]] = {
     "exchange": put_exchange,
@@ -195,6 +226,8 @@ FILLED: dict[str, Callable[[Engram], tuple[dict[str, Any], Needles]]] = {
     "block": put_block,
     "session": put_session,
     "anything": put_anything,
+    "things": put_things,
+    "proposals": put_proposals,
 }
 #: Filled only while somebody waits; the last test looks at it.
 WAITERS = ("lease_waiters", "resource")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: Every text column of this tier's tables that can hold what somebody said, and what erases it.
 TEXTS = {
     "work": {"prompt": "anything", "answer": "anything"},
-    "journal": {"before": "things", "after": "things"},
+    "journal": {"before": "things"},
     "proposals": {"why": "proposals", "content": "proposals", "data": "proposals", "hash": "proposals"},
 }
 

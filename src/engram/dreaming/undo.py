@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..errors import DreamNotFound, UndoBlocked
 from ..memory import backlog
 from ..records import Obstacle
-from . import images
+from . import images, proposals
 from .journal import Entry, Journal, entries
 from .restore import restore
 
@@ -233,6 +233,7 @@ def carry_out(tx: Transaction, scope: Scope, undo: Undo, run: int, by: int) -> N
     for (kind, ref), image in undo.targets.items():
         journal.touch(tx, kind, ref, image.get("since") if image else 0)
     undo.restore(tx)
+    proposals.withdraw(tx, scope.workspace, run)
     journal.close(tx)
     _mark(tx, scope.workspace, run, by)
 

@@ -26,6 +26,18 @@ def _submitted(eng: Engram, item: int, answer: str, session: str | None = None) 
     return {"item": item}
 
 
+def _reviewed(eng: Engram, id: int | None = None, decide: str | None = None, text: str | None = None) -> object:
+    """What waits for a decision; with an id one of them, and with `decide` the decision."""
+    if id is None:
+        return eng.proposals.list()
+    if decide is None:
+        return eng.proposals.show(id)
+    if decide == "edit":
+        return eng.proposals.edit(id, text or "")
+    decisions = {"accept": eng.proposals.accept, "reject": eng.proposals.reject, "apply": eng.proposals.apply}
+    return decisions[decide](id)
+
+
 OPERATIONS = (
     Operation(
         "context",
@@ -67,6 +79,24 @@ OPERATIONS = (
             whole("item", "from next", required=True),
             text("answer", "text, or JSON in its form", required=True),
         ),
+    ),
+    Operation(
+        "dream.review",
+        "write",
+        "Proposals; with id and decide, decide one.",
+        _reviewed,
+        (
+            whole("id"),
+            text("decide", choices=("accept", "edit", "reject", "apply")),
+            text("text", "for edit"),
+        ),
+    ),
+    Operation(
+        "dream.undo",
+        "admin",
+        "Take back a pass, the newest unless told.",
+        lambda eng, run=None: eng.dreams.undo(run),
+        (whole("run"),),
     ),
     Operation(
         "usage",
