@@ -2,9 +2,12 @@
 
 Each conversation goes into a store of its own, as in `recall_quality.py`. All questions are asked; then one pass runs
 with extraction and with `dream_consolidate=apply`, nothing being too young; all questions are asked again; then a
-second pass runs, which should find nothing to do. `R@10` is the share of a question's answering turns among the first
-ten hits. A memory stands for the turns it was made of: whoever reads it has the sentence that answers, and its sources
-name the turn. In brackets is the same with turns alone asked for.
+second pass runs, which should find nothing to do. The first is undone, after which every memory with its history, links
+and sources, every block, every gist and the hits of every question should be what they were.
+
+`R@10` is the share of a question's answering turns among the first ten hits. A memory stands for the turns it was made
+of: whoever reads it has the sentence that answers, and its sources name the turn. In brackets is the same with turns
+alone asked for.
 
 Fair because only the public API is used, and both times the same questions are asked in the same way.
 """
@@ -64,6 +67,20 @@ def did_nothing(report: DreamReport) -> bool:
     return not any((report.gists, report.eras, report.extracted, report.merged, report.archived, report.proposals))
 
 
+def known(eng: Engram, conversation: Conversation) -> list[object]:
+    """All that is known, and what is found of it."""
+    statuses = ("active", "superseded", "archived")
+    memories = [memory for status in statuses for memory in eng.memories.list(status=status)]
+    return [
+        *(memory._replace(recalled=0, recalled_at=None) for memory in memories),
+        *(each(memory.id) for memory in memories for each in (eng.memories.history, eng.memories.links)),
+        *(eng.memories.sources(memory.id) for memory in memories),
+        *eng.blocks.list(),
+        eng.memories.gists_by_month(),
+        *([hit._replace(age=0.0) for hit in eng.recall(each.text, TEN, note=False)] for each in conversation.questions),
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=DATA)
@@ -71,7 +88,9 @@ def main() -> None:
     chosen = parser.parse_args()
     before: list[Figures] = []
     after: list[Figures] = []
-    print("conversation  questions  before          after           learnt  merged  proposed  alarms  second pass")
+    print(
+        "conversation  questions  before          after           learnt  merged  proposed  alarms  second pass  undone"
+    )
     for number, conversation in enumerate(read(chosen.data), 1):
         with tempfile.TemporaryDirectory() as folder:
             settings = load(
@@ -80,17 +99,19 @@ def main() -> None:
             with Engram(settings=settings) as eng:
                 loaded = fill(eng, conversation)
                 eng.backlog.work()
-                first = ask(eng, conversation, loaded)
+                first, blank = ask(eng, conversation, loaded), known(eng, conversation)
                 (report,) = eng.dream(force=True)
                 second = ask(eng, conversation, loaded)
                 (again,) = eng.dream(force=True)
+                eng.dreams.undo()  # the first pass; the second changed nothing
+                undone = known(eng, conversation) == blank
         before += first
         after += second
         one, other = mean(first), mean(second)
         print(
             f"{number:12}  {len(first):9}  {one.both:5.1f} ({one.turns:5.1f})   {other.both:5.1f} ({other.turns:5.1f})"
             f"   {report.extracted or 0:6}  {report.merged or 0:6}  {report.proposals or 0:8}  {len(report.alarms):6}"
-            f"  {'nothing' if did_nothing(again) else again}",
+            f"  {'nothing' if did_nothing(again) else again}      {'equal' if undone else 'DIFFERENT'}",
             flush=True,
         )
         for line in (*report.errors, *report.alarms):

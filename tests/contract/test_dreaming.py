@@ -284,7 +284,7 @@ def test_self_is_json_with_mood_energy_narrative_and_the_last_six_reflections(en
     for number in range(8):
         talk(eng, f"task {number}")
         clock.advance(60)
-        eng.dream(force=True)
+        eng.dream(force=True, stages=["gists", "reflect"])
     block = eng.blocks.get("self")
     assert block is not None
     data = json.loads(block.content)
