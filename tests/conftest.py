@@ -47,11 +47,11 @@ def postgres_server() -> Iterator[str]:
 
 
 def _never_mind_power_cuts(url: str) -> None:
-    """Nothing here outlives the machine, so the server need not wait for the disk."""
+    """Nothing here outlives the machine, so the server need not wait for the disk, nor tidy up behind a test."""
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as connection:
-        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+        for setting in ("fsync", "synchronous_commit", "full_page_writes", "autovacuum"):
             connection.execute(f"ALTER SYSTEM SET {setting} = off".encode())
         connection.execute("SELECT pg_reload_conf()")
 

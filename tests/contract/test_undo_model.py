@@ -127,9 +127,9 @@ class Life:
     def forget_memory(self, number: int) -> None:
         if id := self.memory(number, "active"):
             contents = [edit.content for edit in self.eng.memories.history(id)]
-            kind = self.eng.memories.get(id).kind
+            derived = self.eng.memories.sources(id)
             self.eng.forget(memory=id)
-            if kind not in ("gist", "era"):  # what these are made of is still there
+            if not derived:  # else what it was made of is still there, and says the same
                 self.gone(*contents)
 
     def forget_session(self, number: int) -> None:
