@@ -56,7 +56,8 @@ def test_a_killed_run_is_brought_to_its_end_by_the_next(store_url: str, crew: Cr
             tx.run("UPDATE vectors SET model = 'older:model'")
             tx.run("UPDATE models SET model = 'older:model'")
         run = crew.start(keep_reindexing, store_url)
-        assert (run.hear(), run.hear()) == (0, STEP)
+        # A run begins anywhere, so its first step may meet the end of what there is.
+        assert (run.hear(), run.hear() in range(1, STEP + 1)) == (0, True)
         run.kill()
         run.last_words()
         assert count(eng, "SELECT COUNT(*) FROM models WHERE model = 'older:model' AND next IS NOT NULL") == 1

@@ -13,7 +13,7 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from .. import checks
+from .. import checks, locks
 from ..clock import age, between, later
 from ..errors import InvalidInput, LeaseHeld, LeaseLost, LeaseNotFound, SessionEnded, StoreBusy, StoreError
 from ..memory import exchanges
@@ -158,7 +158,7 @@ class Leases:
         checks.name(session_id, "session id")
         resource = resources.normalise(resource)
         with self._engine.write() as tx:
-            tx.lock(sessions.lease_lock(self._workspace))
+            tx.lock(locks.leases(self._workspace))
             now = tx.now()
             row = self._own(tx, session_id, resource, now)
             if row is None:
@@ -172,7 +172,7 @@ class Leases:
         """Give back everything the session holds."""
         checks.name(session_id, "session id")
         with self._engine.write() as tx:
-            tx.lock(sessions.lease_lock(self._workspace))
+            tx.lock(locks.leases(self._workspace))
             now = tx.now()
             sessions.require(tx, self._workspace, session_id)
             held = tx.all(_OF_SESSION, workspace=self._workspace, session=session_id, now=now)
@@ -212,7 +212,7 @@ class Leases:
         resource = resources.normalise(resource)
         reason = checks.content(reason, "reason", longest=2_000)
         with self._engine.write() as tx:
-            tx.lock(sessions.lease_lock(self._workspace))
+            tx.lock(locks.leases(self._workspace))
             now = tx.now()
             sessions.require(tx, self._workspace, by)
             rows = tx.all(_ALL_LIVE, workspace=self._workspace, now=now)
@@ -278,7 +278,7 @@ class Leases:
     def _try(self, claim: _Claim, place: int | None = None) -> Lease:
         """Claim now or raise LeaseHeld; `place` is the caller's number in the queue."""
         with self._engine.write() as tx:
-            tx.lock(sessions.lease_lock(self._workspace))
+            tx.lock(locks.leases(self._workspace))
             tx.run(_TAKE_OWN, workspace=self._workspace, session=claim.session_id, resource=claim.resource)
             now = tx.now()
             _require_at_work(sessions.require(tx, self._workspace, claim.session_id))
@@ -363,7 +363,7 @@ class Leases:
 
     def _join_queue(self, claim: _Claim) -> int:
         with self._engine.write() as tx:
-            tx.lock(sessions.lease_lock(self._workspace))
+            tx.lock(locks.leases(self._workspace))
             now = tx.now()
             # It may have been forgotten since it was refused.
             sessions.require(tx, self._workspace, claim.session_id)
@@ -437,7 +437,7 @@ class Leases:
         if renewer.is_alive():
             renewer.join()
         with self._engine.write() as tx:
-            tx.lock(sessions.lease_lock(self._workspace))
+            tx.lock(locks.leases(self._workspace))
             now = tx.now()
             ended = tx.run(_END, workspace=self._workspace, token=lease.token, now=now, because="released")
             if ended:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import checks
+from .. import checks, locks
 from ..errors import NoRecipient
 from ..records import Message
 from . import resources, sessions
@@ -56,7 +56,7 @@ class Messages:
         text = checks.content(text, "message", longest=MAX_MESSAGE)
         with self._engine.write() as tx:
             # Neither the sender nor whom it reaches may be forgotten in between.
-            tx.lock(sessions.lease_lock(self._workspace))
+            tx.lock(locks.leases(self._workspace))
             if from_session is not None:
                 sessions.require(tx, self._workspace, from_session)
             now = tx.now()
@@ -87,7 +87,7 @@ class Messages:
             if not self._unread(tx, session_id):
                 return []
             # Who forgets a session takes messages and mailboxes away in an order of its own.
-            tx.lock(sessions.lease_lock(self._workspace))
+            tx.lock(locks.leases(self._workspace))
             unread = self._unread(tx, session_id)
             now = tx.now()
             # Two readers at once may both have seen a message; the one whose update marks it gets it. One by one,

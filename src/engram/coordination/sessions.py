@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from .. import checks
+from .. import checks, locks
 from ..clock import later
 from ..errors import InvalidInput, SessionNotFound, StoreBusy, StoreReadOnly
 from ..memory import exchanges
@@ -164,7 +164,7 @@ class Sessions:
         with self._engine.write() as tx:
             if parent_id is not None:
                 # The parent may not be forgotten in between.
-                tx.lock(lease_lock(self._workspace))
+                tx.lock(locks.leases(self._workspace))
                 require(tx, self._workspace, parent_id)
             known = self._known(tx, values["type"], values["external_id"])
             now = tx.now()
@@ -234,7 +234,7 @@ class Sessions:
         checks.name(id, "session id")
         summary = checks.optional_content(summary, "summary")
         with self._engine.write() as tx:
-            tx.lock(lease_lock(self._workspace))
+            tx.lock(locks.leases(self._workspace))
             now = tx.now()
             end_leases(tx, self._workspace, id, now, "completed")
             row = tx.one(_COMPLETE, workspace=self._workspace, id=id, now=now, summary=summary)
@@ -314,7 +314,7 @@ class Sessions:
                 if not self._silent(tx, tx.now()):
                     return 0
             with self._engine.write(patient=False) as tx:
-                tx.lock(lease_lock(self._workspace))
+                tx.lock(locks.leases(self._workspace))
                 now = tx.now()
                 since = later(now, -self._config.abandon_after)
                 ids = [row[0] for row in tx.all(_ABANDON, workspace=self._workspace, since=since, now=now)]
@@ -395,20 +395,12 @@ def renew_exclusive(tx: Transaction, workspace: str, id: str, now: str) -> None:
     """A sign of life also renews the session's exclusive leases; one that has expired stays so."""
     held = tx.all(_EXCLUSIVE_HELD, workspace=workspace, id=id, now=now)
     if held:
-        tx.lock(lease_lock(workspace))
+        tx.lock(locks.leases(workspace))
         tx.run(_TAKE, workspace=workspace, id=id)
         now = tx.now()
     for token, ttl in held:
         if tx.run(_RENEW, workspace=workspace, token=token, now=now, expires=later(now, ttl)):
             tx.note(workspace, "lease", token)
-
-
-def lease_lock(workspace: str) -> str:
-    """What every claim, every end of one, and what else refers to a session is decided under.
-
-    Who forgets a session holds it, so that nothing can begin to refer to a session while it goes.
-    """
-    return f"leases/{workspace}"
 
 
 def end_leases(tx: Transaction, workspace: str, id: str, now: str, because: str) -> list[int]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from ..records import DreamBacklog, Drives
 
 if TYPE_CHECKING:
-    from ..scope import Scope
     from ..storage.engine import Transaction
 
 #: A drive acts from here on.
@@ -108,9 +107,3 @@ def _drives(waiting: DreamBacklog, curiosity: float, now: str) -> Drives:
         stability=round(1.0 - (continuity + coherence) / 2, 6),
         updated_at=now,
     )
-
-
-def report(scope: Scope, ripe: int = RIPE) -> tuple[DreamBacklog, Drives | None]:
-    """What waits and how it pressed last, in one snapshot."""
-    with scope.engine.read() as tx:
-        return backlog(tx, scope.workspace, ripe), known(tx, scope.workspace)

@@ -180,12 +180,13 @@ def narrative(night: Night) -> None:
 
 
 def _carry_on(night: Night, portion: list[Passage]) -> None:
-    prompt = Prompt(NARRATIVE, prompts.NARRATIVE, tuple(portion), _known(night, NARRATIVE))
+    known = _known(night, NARRATIVE)
+    prompt = Prompt(NARRATIVE, prompts.NARRATIVE, tuple(portion), known)
     thought = night.thinker.think(
         NARRATIVE, NARRATIVE, lambda: (prompt, [passage.id for passage in portion]), form=prompts.NARRATIVE_FORM
     )
     covered = [number(id) for id in cast(list[str], thought.covers)]
-    text = _sections(cast(dict[str, list[str]], thought.data), portion, _known(night, NARRATIVE))
+    text = _sections(cast(dict[str, list[str]], thought.data), portion, known)
     with night.write() as tx:
         _write(night, NARRATIVE, text, "the story went on", {("memory", id) for id in covered})
         for gist in covered:
@@ -196,7 +197,8 @@ def _carry_on(night: Night, portion: list[Passage]) -> None:
 def _sections(data: dict[str, list[str]], portion: list[Passage], known: tuple[Passage, ...]) -> str:
     """The sections as text, every line with its sources: as given, as before, or where its words are from."""
     before = {passages.bare(line): line for passage in known for line in passage.text.split("\n")}
-    ids = {passage.id for passage in portion}
+    sieves = {passage.id: passages.Sieve([passage.text], []) for passage in portion}
+    ids = set(sieves)
     ids |= {handle for line in before.values() for handle in passages.handles(line)}
     parts = []
     for name, head in _SECTIONS.items():
@@ -204,15 +206,15 @@ def _sections(data: dict[str, list[str]], portion: list[Passage], known: tuple[P
         for given in data[name]:
             bare = f"- {passages.bare(given).removeprefix('- ')}"
             named = [handle for handle in passages.handles(given) if handle in ids]
-            named = named or passages.handles(before.get(bare, "")) or _from(bare, portion)
+            named = named or passages.handles(before.get(bare, "")) or _from(bare, sieves)
             lines.append(passages.cited(bare, named))
         if lines:
             parts.append("\n".join([f"## {head}", *lines]))
     return "\n\n".join(parts)
 
 
-def _from(line: str, portion: list[Passage]) -> list[str]:
-    return [passage.id for passage in portion if passages.Sieve([passage.text], []).holds(line)][:_NAMED]
+def _from(line: str, sieves: dict[str, passages.Sieve]) -> list[str]:
+    return [id for id, sieve in sieves.items() if sieve.holds(line)][:_NAMED]
 
 
 def reflect(night: Night) -> None:
@@ -311,11 +313,8 @@ def _statement(night: Night, text: str) -> str:
 
 
 def _same(line: str, statement: str) -> bool:
-    return _plain(re.sub(r"\(\d{4}-\d\d-\d\d\)$", "", passages.bare(line).rstrip())) == _plain(statement)
-
-
-def _plain(text: str) -> str:
-    return " ".join(re.findall(r"\w+", text.casefold()))
+    undated = re.sub(r"\(\d{4}-\d\d-\d\d\)$", "", passages.bare(line).rstrip())
+    return passages.plain(undated) == passages.plain(statement)
 
 
 def number(handle: str) -> int:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .. import locks
 from ..errors import DreamNotFound, UndoBlocked
-from ..memory import backlog
 from ..records import Obstacle
 from . import images, proposals
 from .journal import Entry, Journal, entries
@@ -267,11 +267,11 @@ def _held(tx: Transaction, workspace: str, run: int) -> list[Entry]:
     for kind, ref in sorted(things):
         if kind == "session":
             tx.run(_LOCK_SESSION, workspace=workspace, session=ref)
-    tx.lock(f"memories/{workspace}")
-    tx.lock(backlog.lock_name(workspace))
+    tx.lock(locks.memories(workspace))
+    tx.lock(locks.backlog(workspace))
     names = {_block_name(tx, workspace, ref, image) for (kind, ref), image in things.items() if kind == "block"}
     for name in sorted(filter(None, names)):
-        tx.lock(f"block/{workspace}/{name}")
+        tx.lock(locks.block(workspace, name))
     return entries(tx, workspace, run)
 
 

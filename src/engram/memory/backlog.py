@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from .. import locks
 from ..clock import later
 from ..errors import EmbedderFailed, MissingExtra
 from . import index
@@ -137,7 +138,7 @@ class Backlog:
 
     def _take(self, limit: int) -> list[_Taken]:
         with self._engine.write() as tx:
-            tx.lock(lock_name(self._workspace))
+            tx.lock(locks.backlog(self._workspace))
             now = tx.now()
             until = later(now, _TAKEN_FOR)
             rows = tx.all(_TAKE, workspace=self._workspace, now=now, until=until, limit=limit)
@@ -148,7 +149,7 @@ class Backlog:
         """Give back what is still ours; another worker may have taken it over since."""
         if taken:
             with self._engine.write() as tx:
-                tx.lock(lock_name(self._workspace))
+                tx.lock(locks.backlog(self._workspace))
                 for each in taken:
                     tx.run(_RELEASE, workspace=self._workspace, id=each.id, until=each.until, free=_FREE)
 
@@ -171,7 +172,7 @@ class Backlog:
         """Write what was made of each; those that have to go on waiting."""
         waiting = []
         with self._engine.write() as tx:
-            tx.lock(lock_name(self._workspace))
+            tx.lock(locks.backlog(self._workspace))
             for number, each in enumerate(taken):
                 entry = self._entry(tx, each.kind, each.ref)
                 if entry is None:
@@ -215,21 +216,13 @@ def quantised(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
     return [row.tobytes() for row in to_int8(embedder.embed(texts))]
 
 
-def lock_name(workspace: str) -> str:
-    """What entries are taken, given back, finished and withdrawn under.
-
-    So nothing is forgotten half-way through a step, and nobody waits for another's entries crosswise.
-    """
-    return f"backlog/{workspace}"
-
-
 def wait(tx: Transaction, workspace: str, kind: str, ref: int) -> None:
     """Leave the rest to whoever works off the backlog."""
     tx.run(_WAIT, workspace=workspace, kind=kind, ref=ref, free=_FREE)
 
 
 def withdraw(tx: Transaction, workspace: str, kind: str, ref: int) -> None:
-    tx.lock(lock_name(workspace))
+    tx.lock(locks.backlog(workspace))
     tx.run(_FORGET, workspace=workspace, kind=kind, ref=ref)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from .. import checks
+from .. import checks, locks
 from ..errors import BlockExists, BlockNotFound, InvalidInput, LogBroken, VersionConflict, VersionNotFound
 from ..records import Block, BlockEdit
 from ..tokens import CHARACTERS_PER_TOKEN
@@ -326,7 +326,7 @@ class Blocks:
 
     def _lock(self, tx: Transaction, name: str) -> None:
         checks.name(name, "block name")
-        tx.lock(f"block/{self._workspace}/{name}")
+        tx.lock(locks.block(self._workspace, name))
 
     def _row(self, tx: Transaction, name: str) -> Row | None:
         checks.name(name, "block name")

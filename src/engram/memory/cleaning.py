@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from .. import locks
 from . import gists, passages
 from .index import OWN_SHELVES
 from .memories import Memories, fingerprint
@@ -144,7 +145,7 @@ class Cleaning:
         row = self._head(thing)
         if row is not None and thing[0] == "block":
             # Whoever is about to edit it must not write back what it has read.
-            self._tx.lock(f"block/{self._workspace}/{row[0]}")
+            self._tx.lock(locks.block(self._workspace, row[0]))
             row = self._head(thing)
         if row is None:  # a block that was deleted since
             return None

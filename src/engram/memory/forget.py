@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .. import checks
+from .. import checks, locks
 from ..coordination import erase as coordination
 from ..dreaming import erase as dreaming
 from ..errors import BlockNotFound, ExchangeNotFound, InvalidInput, MemoryNotFound, SessionNotFound
@@ -185,10 +185,10 @@ class Forget:
 
     def _forget(self, tx: Transaction, asked: Asked) -> Receipt:
         # Everybody takes these in this order: leases, sessions, memories, the backlog, blocks.
-        tx.lock(f"leases/{self._workspace}")
+        tx.lock(locks.leases(self._workspace))
         held = self._hold_sessions(tx, asked)
-        tx.lock(f"memories/{self._workspace}")
-        tx.lock(backlog.lock_name(self._workspace))
+        tx.lock(locks.memories(self._workspace))
+        tx.lock(locks.backlog(self._workspace))
         gone = self._named(tx, asked, held)
         cleaning = self._follow(tx, gone)
         now = tx.now()
@@ -248,7 +248,7 @@ class Forget:
             self._require(tx.one(_MEMORY, workspace=self._workspace, id=value), asked, MemoryNotFound)
             gone.things.add((by, int(value)))
         elif by == "block":
-            tx.lock(f"block/{self._workspace}/{value}")
+            tx.lock(locks.block(self._workspace, str(value)))
             row = self._require(tx.one(_BLOCK, workspace=self._workspace, name=value), asked, BlockNotFound)
             gone.things.add((by, row[0]))
         else:

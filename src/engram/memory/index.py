@@ -15,6 +15,7 @@ from collections import Counter
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from .. import locks
 from .places import CHUNK, padded
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def _remove_from_shelf(tx: Transaction, workspace: str, shelf: str, rows: list[R
 
 def keep_items(tx: Transaction, workspace: str) -> None:
     """Nothing but this transaction takes items away until it ends: who gives one its vector must find it there."""
-    tx.lock(f"items/{workspace}")
+    tx.lock(locks.items(workspace))
 
 
 def hold_shelves(tx: Transaction, workspace: str) -> None:

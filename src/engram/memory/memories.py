@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from .. import checks
+from .. import checks, locks
 from ..errors import (
     BlockNotFound,
     ExchangeNotFound,
@@ -191,7 +191,7 @@ class Memories:
         labels = _checked_tags(tags)
         stored = _dump(data)
         checks.optional_name(project, "project")
-        pieces, vectors = prepared or self.prepare(content, embed=embed)
+        pieces, vectors = prepared or self._prepared(content, embed)
         with self._engine.write() as tx:
             self.lock(tx)
             now = tx.now()
@@ -232,12 +232,16 @@ class Memories:
 
     def prepare(self, content: str, *, embed: bool = True) -> Prepared:
         """What indexing a content needs, made before a transaction begins; `remember` and `update` take it."""
-        pieces = index.cut(checks.content(content, "content"))
+        return self._prepared(checks.content(content, "content"), embed)
+
+    def _prepared(self, content: str, embed: bool) -> Prepared:
+        """The same for a content that was checked."""
+        pieces = index.cut(content)
         return Prepared(pieces, self._backlog.vectors_of(pieces) if embed else None)
 
     def lock(self, tx: Transaction) -> None:
         """One at a time: two who say the same thing at once must not both be the first."""
-        tx.lock(f"memories/{self._workspace}")
+        tx.lock(locks.memories(self._workspace))
 
     def get(self, id: int) -> Memory:
         with self._engine.read() as tx:
@@ -268,7 +272,7 @@ class Memories:
         labels = None if tags is None else _checked_tags(tags)
         content = None if content is None else checks.content(content, "content")
         if content is not None and prepared is None:
-            prepared = self.prepare(content)
+            prepared = self._prepared(content, True)
         with self._engine.write() as tx:
             self.lock(tx)
             now = tx.now()
@@ -335,7 +339,7 @@ class Memories:
         checks.name(relation, "relation")
         with self._engine.write() as tx:
             # Neither of them may be forgotten in between.
-            tx.lock(f"memories/{self._workspace}")
+            self.lock(tx)
             for id in (from_id, to_id):
                 self._read(tx, checks.whole(id, "memory id", least=1))
             for id in (from_id, to_id):

@@ -50,17 +50,17 @@ class Sieve:
     """Lets through what the lost texts do not have, or what the kept ones have as well."""
 
     def __init__(self, lost: Sequence[str], kept: Iterable[str]) -> None:
-        self._lost = [_plain(text) for text in lost]
-        self._telling = [plain for text in lost for plain in map(_plain, sentences(text)) if len(plain) >= _TELLING]
-        self._kept = [_plain(text) for text in kept]
+        self._lost = [plain(text) for text in lost]
+        self._telling = [words for text in lost for words in map(plain, sentences(text)) if len(words) >= _TELLING]
+        self._kept = [plain(text) for text in kept]
 
     def holds(self, sentence: str) -> bool:
         """Whether the sentence may have come from a lost text, and from nowhere else."""
-        plain = _plain(sentence)
-        if not plain or any(_within(plain, text) for text in self._kept):
+        words = plain(sentence)
+        if not words or any(_within(words, text) for text in self._kept):
             return False
         # Either way round: a derived sentence may also be one of a source's with something around it.
-        return any(_within(plain, text) for text in self._lost) or any(_within(text, plain) for text in self._telling)
+        return any(_within(words, text) for text in self._lost) or any(_within(text, words) for text in self._telling)
 
     def rest(self, text: str) -> str:
         """The text without the sentences that are held back; unchanged when none is."""
@@ -91,6 +91,7 @@ def _within(words: str, text: str) -> bool:
     return f" {words} " in f" {text} "
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """The words of a text alone."""
     # Punctuation and who said it may differ between a text and a sentence made of it; the words do not.
     return " ".join(re.findall(r"\w+", text.casefold()))
