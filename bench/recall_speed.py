@@ -15,15 +15,17 @@ in memory. It chooses no neighbours, reads no texts, embeds nothing. *reading al
 for the question and compares it, row by row, which is the first thing one would write; *in bulk* joins what was read
 and compares it at once, and is shown so that nobody has to wonder. Sides take turns with every question.
 
-**Starting.** A fresh process that opens the store and recalls once, against a Python that imports numpy and loads the
-embedder. It loads every vector first, as it has none yet.
+**Starting.** `engram recall` as a fresh process, against a Python that imports numpy and loads the embedder. It loads
+every vector first, as it has none yet.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
+import sysconfig
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -93,24 +95,20 @@ _COMPARED = {
     "sessions": "COUNT(*), SUM(turns), SUM(last_seq)",
 }
 
-_FIRST_RECALL = """
-import sys
-from engram import Engram
-with Engram(sys.argv[1]) as eng:
-    assert eng.recall(sys.argv[2])
-"""
 _LOADING = """
 import numpy, sys
 from engram.embedding import load
-load("static").embed([sys.argv[2]])
+load("static").embed([sys.argv[1]])
 """
 _MEMORY = """
-import resource, sys
+import sys
 from engram import Engram
 with Engram(sys.argv[1]) as eng:
     for query in sys.argv[2:]:
         assert eng.recall(query)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+# Not ru_maxrss, which a new program inherits from the one that started it.
+with open("/proc/self/status") as status:
+    print(next(line.split()[1] for line in status if line.startswith("VmHWM")))
 """
 
 
@@ -419,19 +417,22 @@ def recalls(report: measure.Report, store: Store, path: str, embedder: Embedder,
 
 
 def starts(report: measure.Report, path: str, question: str, rounds: int) -> None:
-    sides = {"first recall": _FIRST_RECALL, "numpy and the embedder": _LOADING}
-    work = {name: partial(seconds, partial(_process, code, path, question)) for name, code in sides.items()}
+    sides = {
+        "engram recall": (os.path.join(sysconfig.get_path("scripts"), "engram"), "--store", path, "recall", question),
+        "numpy and the embedder": (sys.executable, "-c", _LOADING, question),
+    }
+    work = {name: partial(seconds, partial(_process, *command)) for name, command in sides.items()}
     measure.alternate(work, 1)
     results = measure.alternate(work, rounds)
     report.table(
         "a fresh process, ms", ("", "median"), [(name, median(times) * 1e3) for name, times in results.items()]
     )
     loading = results["numpy and the embedder"]
-    report.compare("first recall / numpy and the embedder", results["first recall"], loading, "at most", 3)
+    report.compare("engram recall / numpy and the embedder", results["engram recall"], loading, "at most", 3)
 
 
-def _process(code: str, *arguments: str) -> str:
-    return subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True, text=True).stdout
+def _process(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def million(report: measure.Report, folder: str, small: Store, speech: Speech, count: int) -> None:
@@ -453,7 +454,7 @@ def million(report: measure.Report, folder: str, small: Store, speech: Speech, c
         (
             f"{len(store.turns):,} turns",
             median(results[name]) * 1e3,
-            int(_process(_MEMORY, store.path, *texts[:10])) / 1e3,
+            int(_process(sys.executable, "-c", _MEMORY, store.path, *texts[:10])) / 1e3,
         )
         for name, store in (("small", small), ("large", large))
     ]

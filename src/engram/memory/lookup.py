@@ -10,7 +10,7 @@ from math import log
 from typing import TYPE_CHECKING
 
 from .index import find
-from .places import CHUNK, PAIRS, PAIRS_SIZE, padded, weighted
+from .places import CHUNK, FEW, PAIRS, PAIRS_SIZE, RANGES, few, padded, ranges, weighted
 from .scoring import K1, REACH, B, Item, Query, Wanted
 
 if TYPE_CHECKING:
@@ -48,42 +48,47 @@ GROUP BY p.item ORDER BY score DESC, p.item LIMIT :limit"""
 _ITEM_COLUMNS = "id, shelf, kind, ref, piece, label, session_id, project, turn, at"
 _ITEMS = "SELECT " + _ITEM_COLUMNS + " FROM items WHERE workspace = :workspace AND id IN (" + CHUNK + ")"
 _AROUND = (
-    "SELECT "
+    "WITH q (session, first, last) AS (VALUES "
+    + RANGES
+    + ") SELECT "
     + _ITEM_COLUMNS
-    + """ FROM items
-WHERE workspace = :workspace AND session_id = :session AND turn BETWEEN :first AND :last"""
+    + """ FROM q CROSS JOIN items i
+WHERE i.workspace = :workspace AND i.session_id = CAST(q.session AS TEXT)
+  AND i.turn BETWEEN CAST(q.first AS INTEGER) AND CAST(q.last AS INTEGER)"""
 )
-_POSTINGS = "SELECT item, term, tf, length FROM postings WHERE term = :term AND item IN (" + CHUNK + ")"
+_POSTINGS = "SELECT item, term, tf, length FROM postings WHERE term IN (" + FEW + ") AND item IN (" + CHUNK + ")"
 
 
 def weigh(tx: Transaction, workspace: str, shelves: Sequence[str], terms: list[str]) -> Query:
     """What each word of the query is worth, by how many items have it."""
     items, length = 0, 0
-    numbers: dict[int, str] = {}
-    by_shelf: list[dict[int, str]] = []
+    by_shelf: dict[str, dict[int, str]] = {}
     for shelf in shelves:
         row = tx.one(_SHELF, workspace=workspace, shelf=shelf)
-        items, length = (items + row[0], length + row[1]) if row else (items, length)
-        by_shelf.append({number: term for term, number in find(tx, workspace, shelf, terms).items()})
-        numbers.update(by_shelf[-1])
+        if row:
+            items, length = items + row[0], length + row[1]
+            by_shelf[shelf] = {number: term for term, number in find(tx, workspace, shelf, terms).items()}
     found = dict.fromkeys(terms, 0)
+    numbers = {number: term for shelf in by_shelf.values() for number, term in shelf.items()}
     for some in padded(list(numbers)):
         for number, count in tx.all(_COUNTS, **some):
             found[numbers[number]] += count
     weights = {term: log(1 + (items - count + 0.5) / (count + 0.5)) for term, count in found.items()}
     if len(terms) > _MOST_TERMS:
         kept = set(sorted((term for term in terms if found[term]), key=lambda term: found[term])[:_MOST_TERMS])
-        numbers = {number: term for number, term in numbers.items() if term in kept}
-        by_shelf = [{number: term for number, term in shelf.items() if term in kept} for shelf in by_shelf]
+        by_shelf = {
+            shelf: {number: term for number, term in known.items() if term in kept} for shelf, known in by_shelf.items()
+        }
         weights = {term: weights[term] for term in terms if term in kept}
-    return Query(terms, items, length / items if items else 1.0, found, weights, numbers, by_shelf)
+    return Query(terms, items, length / items if items else 1.0, found, weights, by_shelf)
 
 
 def best_by_words(tx: Transaction, asked: Query, wanted: Wanted, limit: int) -> list[int]:
     """Two shelves at a time, whose words fit the statement's places; an item's words are all on its own shelf."""
     best: list[Row] = []
-    for first in range(0, len(asked.shelves), 2):
-        known = [word for shelf in asked.shelves[first : first + 2] for word in shelf.items()]
+    shelves = list(asked.shelves.values())
+    for first in range(0, len(shelves), 2):
+        known = [word for shelf in shelves[first : first + 2] for word in shelf.items()]
         if known:
             best += _best_of(tx, asked, wanted, known, limit)
     best.sort(key=lambda row: (-row[1], row[0]))
@@ -107,24 +112,23 @@ def _best_of(tx: Transaction, asked: Query, wanted: Wanted, known: list[tuple[in
     )
 
 
-def fetch(tx: Transaction, workspace: str, ids: list[int]) -> dict[int, Item]:
-    items: dict[int, Item] = {}
-    for some in padded(list(dict.fromkeys(ids))):
-        items.update({row[0]: Item(*row) for row in tx.all(_ITEMS, workspace=workspace, **some)})
-    return items
+def fetch(tx: Transaction, workspace: str, ids: list[int], known: dict[int, Item]) -> list[Item]:
+    """The items that are there. `known` are those this snapshot was asked for before, and gains the others."""
+    for some in padded([id for id in dict.fromkeys(ids) if id not in known]):
+        known.update({row[0]: Item(*row) for row in tx.all(_ITEMS, workspace=workspace, **some)})
+    return [known[id] for id in ids if id in known]
 
 
-def with_neighbours(tx: Transaction, workspace: str, items: dict[int, Item], by_words: set[int]) -> dict[int, Item]:
+def with_neighbours(tx: Transaction, workspace: str, items: list[Item], by_words: set[int]) -> dict[int, Item]:
     """The items, and the turns around those that were found by words."""
     spans: dict[str, list[tuple[int, int]]] = {}
-    for item in items.values():
+    for item in items:
         if item.id in by_words and item.turn is not None and item.session_id is not None:
             spans.setdefault(item.session_id, []).append((item.turn - REACH, item.turn + REACH))
-    around = dict(items)
-    for session, ranges in spans.items():
-        for first, last in _joined(sorted(ranges)):
-            rows: list[Row] = tx.all(_AROUND, workspace=workspace, session=session, first=first, last=last)
-            around.update({row[0]: Item(*row) for row in rows})
+    around = {item.id: item for item in items}
+    wanted = [(session, *span) for session, some in spans.items() for span in _joined(sorted(some))]
+    for some in ranges(wanted):
+        around.update({row[0]: Item(*row) for row in tx.all(_AROUND, workspace=workspace, **some)})
     return around
 
 
@@ -139,12 +143,15 @@ def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def occurrences(tx: Transaction, asked: Query, items: list[int]) -> dict[int, dict[str, float]]:
-    """For each item, what each query word is worth in it."""
+def occurrences(tx: Transaction, asked: Query, items: dict[int, Item]) -> dict[int, dict[str, float]]:
+    """For each item that has some of the query's words, what each of them is worth in it."""
     found: dict[int, dict[str, float]] = {}
-    for number, term in asked.numbers.items():
-        for some in padded(items):
-            for item, _, tf, length in tx.all(_POSTINGS, term=number, **some):
-                norm = K1 * (1 - B + B * length / asked.average)
-                found.setdefault(item, {})[term] = asked.weights[term] * tf * (K1 + 1) / (tf + norm)
+    for shelf, numbers in asked.shelves.items():
+        ids = [item.id for item in items.values() if item.shelf == shelf]
+        for words in few(list(numbers)):
+            for some in padded(ids):
+                for item, number, tf, length in tx.all(_POSTINGS, **words, **some):
+                    term = numbers[number]
+                    norm = K1 * (1 - B + B * length / asked.average)
+                    found.setdefault(item, {})[term] = asked.weights[term] * tf * (K1 + 1) / (tf + norm)
     return found

@@ -6,6 +6,7 @@ over are filled with something that changes nothing.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,7 +19,14 @@ CHUNK = (
     ":x32, :x33, :x34, :x35, :x36, :x37, :x38, :x39, :x40, :x41, :x42, :x43, :x44, :x45, :x46, :x47, "
     ":x48, :x49, :x50, :x51, :x52, :x53, :x54, :x55, :x56, :x57, :x58, :x59, :x60, :x61, :x62, :x63"
 )
-_CHUNK_SIZE = 64
+_CHUNK_NAMES = tuple(f"x{number}" for number in range(64))
+
+#: For a second list of few values, filled by `few`.
+FEW = (
+    ":y0, :y1, :y2, :y3, :y4, :y5, :y6, :y7, :y8, :y9, :y10, :y11, "
+    ":y12, :y13, :y14, :y15, :y16, :y17, :y18, :y19, :y20, :y21, :y22, :y23"
+)
+_FEW_NAMES = tuple(f"y{number}" for number in range(24))
 
 #: For a table of numbers and weights, filled by `weighted`.
 PAIRS = (
@@ -30,18 +38,44 @@ PAIRS = (
     "(:t40, :w40), (:t41, :w41), (:t42, :w42), (:t43, :w43), (:t44, :w44), (:t45, :w45), (:t46, :w46), (:t47, :w47)"
 )
 PAIRS_SIZE = 48
+_PAIRS_NAMES = tuple(f"{name}{number}" for number in range(PAIRS_SIZE) for name in "tw")
+
+#: For a table of sessions and the first and last of some turns, filled by `ranges`.
+RANGES = (
+    "(:s0, :f0, :l0), (:s1, :f1, :l1), (:s2, :f2, :l2), (:s3, :f3, :l3), "
+    "(:s4, :f4, :l4), (:s5, :f5, :l5), (:s6, :f6, :l6), (:s7, :f7, :l7), "
+    "(:s8, :f8, :l8), (:s9, :f9, :l9), (:s10, :f10, :l10), (:s11, :f11, :l11), "
+    "(:s12, :f12, :l12), (:s13, :f13, :l13), (:s14, :f14, :l14), (:s15, :f15, :l15)"
+)
+_RANGES_SIZE = 16
+_RANGES_NAMES = tuple(f"{name}{number}" for number in range(_RANGES_SIZE) for name in "sfl")
 
 
 def padded(values: Sequence[object]) -> Iterator[dict[str, object]]:
     """Values in portions for the places of `CHUNK`; those left over repeat the last one."""
-    for start in range(0, len(values), _CHUNK_SIZE):
-        some = values[start : start + _CHUNK_SIZE]
-        yield {f"x{number}": some[min(number, len(some) - 1)] for number in range(_CHUNK_SIZE)}
+    return _portions(_CHUNK_NAMES, values)
+
+
+def few(values: Sequence[object]) -> Iterator[dict[str, object]]:
+    """The same for the places of `FEW`."""
+    return _portions(_FEW_NAMES, values)
+
+
+def _portions(names: Sequence[str], values: Sequence[object]) -> Iterator[dict[str, object]]:
+    for start in range(0, len(values), len(names)):
+        some = values[start : start + len(names)]
+        yield dict(zip(names, [*some, *[some[-1]] * (len(names) - len(some))], strict=True))
 
 
 def weighted(pairs: Sequence[tuple[int, float]]) -> dict[str, object]:
     """Numbers and weights for `PAIRS`; those left over have a number that nothing has."""
-    places: dict[str, object] = {}
-    for place in range(PAIRS_SIZE):
-        places[f"t{place}"], places[f"w{place}"] = pairs[place] if place < len(pairs) else (-1, 0.0)
-    return places
+    filled = [*pairs, *[(-1, 0.0)] * (PAIRS_SIZE - len(pairs))]
+    return dict(zip(_PAIRS_NAMES, chain.from_iterable(filled), strict=True))
+
+
+def ranges(values: Sequence[tuple[str, int, int]]) -> Iterator[dict[str, object]]:
+    """Ranges in portions for `RANGES`; those left over are empty."""
+    for start in range(0, len(values), _RANGES_SIZE):
+        some = values[start : start + _RANGES_SIZE]
+        filled = [*some, *[("", 1, 0)] * (_RANGES_SIZE - len(some))]
+        yield dict(zip(_RANGES_NAMES, chain.from_iterable(filled), strict=True))

@@ -264,15 +264,16 @@ class Recall:
 
     def _candidates(self, tx: Transaction, request: _Request, question: _Question) -> _Candidates:
         asked, wanted, k = question.asked, request.wanted, request.k
-        by_words = [] if request.mode == "vectors" and question.model else self._best_by_words(tx, asked, wanted, k)
+        known: dict[int, Item] = {}
+        skipped = request.mode == "vectors" and question.model
+        by_words = [] if skipped else self._best_by_words(tx, asked, wanted, k, known)
         meaning: dict[int, float] = {}
         if question.model is not None and question.meant is not None:
             meaning = _meaning(tx, self._workspace, asked, wanted, question.model, question.meant.vector)
-        best = self._closest(tx, meaning, wanted, k)
-        items = lookup.with_neighbours(
-            tx, self._workspace, lookup.fetch(tx, self._workspace, [*by_words, *best]), set(by_words)
-        )
-        occurrences = lookup.occurrences(tx, asked, list(items)) if by_words else {}
+        best = self._closest(tx, meaning, wanted, k, known)
+        chosen = lookup.fetch(tx, self._workspace, [*by_words, *best], known)
+        items = lookup.with_neighbours(tx, self._workspace, chosen, set(by_words))
+        occurrences = lookup.occurrences(tx, asked, items) if by_words else {}
         return _Candidates(items, matches(items, occurrences), meaning)
 
     def _texts(self, tx: Transaction, ranked: list[Scored]) -> dict[int, str]:
@@ -296,26 +297,30 @@ class Recall:
             return tx.one(_MEMORY, workspace=self._workspace, id=item.ref)
         return tx.one(_EXCHANGE, workspace=self._workspace, id=item.ref)
 
-    def _best_by_words(self, tx: Transaction, asked: Query, wanted: Wanted, k: int) -> list[int]:
+    def _best_by_words(
+        self, tx: Transaction, asked: Query, wanted: Wanted, k: int, known: dict[int, Item]
+    ) -> list[int]:
         """The best by words; more of them while filters and long texts leave fewer than were asked for."""
         limit = max(CANDIDATES, k)
         while True:
             best = lookup.best_by_words(tx, asked, wanted, limit)
-            if len(best) < limit or len(self._usable(tx, best, wanted)) >= k:
+            if len(best) < limit or len(self._usable(tx, best, wanted, known)) >= k:
                 return best
             limit *= 4
 
-    def _closest(self, tx: Transaction, meaning: dict[int, float], wanted: Wanted, k: int) -> list[int]:
+    def _closest(
+        self, tx: Transaction, meaning: dict[int, float], wanted: Wanted, k: int, known: dict[int, Item]
+    ) -> list[int]:
         """The closest in meaning, passed through the filters portion by portion until there are enough."""
         ordered = sorted(meaning, key=lambda item: (-meaning[item], item))
         taken, enough = max(CANDIDATES, k), k
-        while taken < len(ordered) and len(self._usable(tx, ordered[:taken], wanted)) < enough:
+        while taken < len(ordered) and len(self._usable(tx, ordered[:taken], wanted, known)) < enough:
             taken *= 4
         return ordered[:taken]
 
-    def _usable(self, tx: Transaction, ids: list[int], wanted: Wanted) -> set[tuple[str, int]]:
+    def _usable(self, tx: Transaction, ids: list[int], wanted: Wanted, known: dict[int, Item]) -> set[tuple[str, int]]:
         """What of it may be returned, each thing once however many pieces it has."""
-        items = lookup.fetch(tx, self._workspace, ids).values()
+        items = lookup.fetch(tx, self._workspace, ids, known)
         fitting = {(item.kind, item.ref) for item in items if wanted.fits(item)}
         memories = [ref for kind, ref in sorted(fitting) if kind == "memory"]
         now = tx.now() if memories else ""

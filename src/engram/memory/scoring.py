@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import log
+from math import fsum, log
 from typing import TYPE_CHECKING, NamedTuple
 
 from .dates import Span, day
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 K1, B = 0.9, 0.4
 #: What a word in a turn close by is worth, by how many turns it is before (+) or after (-) the one scored.
-_NEAR = {0: 1.0, 1: 0.6, 2: 0.5, 3: 0.4, -1: 0.5, -2: 0.4, -3: 0.3}
+_NEAR = ((1, 0.6), (2, 0.5), (3, 0.4), (-1, 0.5), (-2, 0.4), (-3, 0.3))
 REACH = 3
 #: Gentle: they settle what is otherwise much alike, and never bury a better match.
 _SAME_PROJECT, _RECENT, _DATED = 0.05, 0.05, 0.25
@@ -108,10 +108,8 @@ class Query(NamedTuple):
     #: For each word: in how many items it occurs, and its weight.
     found: dict[str, int]
     weights: dict[str, float]
-    #: Which word a term's number on some shelf stands for.
-    numbers: dict[int, str]
-    #: The same for each shelf by itself.
-    shelves: list[dict[int, str]]
+    #: For each shelf, which word a term's number on it stands for.
+    shelves: dict[str, dict[int, str]]
 
     @property
     def ideal(self) -> float:
@@ -169,21 +167,27 @@ class Scored(NamedTuple):
 
 def matches(items: dict[int, Item], occurrences: dict[int, dict[str, float]]) -> dict[int, dict[str, float]]:
     """Each query word at its best: in the item itself, or for less in a turn close by."""
-    turns: dict[tuple[str | None, int], dict[str, float]] = {}
-    for item in items.values():
+    sessions: dict[str | None, dict[int, dict[str, float]]] = {}
+    for id, words in occurrences.items():
+        item = items[id]
         if item.turn is not None:
-            there = turns.setdefault((item.session_id, item.turn), {})
-            for term, value in occurrences.get(item.id, {}).items():
-                there[term] = max(value, there.get(term, 0.0))
+            turns = sessions.setdefault(item.session_id, {})
+            there = turns.setdefault(item.turn, words)
+            if there is not words:  # another piece of the same turn
+                turns[item.turn] = {
+                    term: max(words.get(term, 0.0), there.get(term, 0.0)) for term in {**there, **words}
+                }
     found: dict[int, dict[str, float]] = {}
-    for item in items.values():
-        best = dict(occurrences.get(item.id, {}))
-        if item.turn is not None:
-            for distance, share in _NEAR.items():
-                for term, value in turns.get((item.session_id, item.turn - distance), {}).items():
-                    if distance and value * share > best.get(term, 0.0):
+    for id, item in items.items():
+        best = found[id] = dict(occurrences.get(id, ()))
+        if item.turn is None or item.session_id not in sessions:
+            continue
+        turns, turn = sessions[item.session_id], item.turn
+        for distance, share in _NEAR:
+            if turn - distance in turns:
+                for term, value in turns[turn - distance].items():
+                    if value * share > best.get(term, 0.0):
                         best[term] = value * share
-        found[item.id] = best
     return found
 
 
@@ -200,37 +204,31 @@ def combine(
     hybrid: bool,
 ) -> list[Scored]:
     """Words, meaning and, where they were compared, tokens as one order, best first; only what was wanted."""
-    by_words = {id: sum(found.values()) for id, found in matches.items()}
+    # Exactly, so that it does not matter in which order an engine gave the words.
+    by_words = {id: fsum(found.values()) for id, found in matches.items()}
     best = max(by_words.values(), default=0.0)
     ideal = asked.ideal
-    scores: dict[int, float] = {}
-    for id in items:
-        if hybrid:
-            close = meaning.get(id, 0.0)
-            fit = by_words[id] ** 2 / (best * ideal) if best and ideal else 0.0
-            scores[id] = fit + close * close / weights.meaning + weights.rerank * closer.get(id, 0.0)
-        else:
-            scores[id] = by_words[id] / ideal if ideal else 0.0
-    smooth = _smoothed(items, scores, weights.smooth)
+    if hybrid:
+        top = best * ideal
+        scores = {
+            id: (by_words[id] ** 2 / top if top else 0.0)
+            + meaning.get(id, 0.0) ** 2 / weights.meaning
+            + weights.rerank * closer.get(id, 0.0)
+            for id in items
+        }
+    else:
+        scores = {id: by_words[id] / ideal if ideal else 0.0 for id in items}
     ranked = []
     days: dict[str, float] = {}
-    for id, item in items.items():
-        if smooth[id] > 0 and wanted.fits(item):
+    for id, score in _smoothed(items, scores, weights.smooth).items():
+        item = items[id]
+        if score > 0 and wanted.fits(item):
             date = item.at[:10]
             if date not in days:
                 days[date] = preferences.of_day(item.at)
             preference = 1 + days[date] + preferences.of_project(item)
-            ranked.append(
-                Scored(
-                    item,
-                    smooth[id] * preference,
-                    by_words[id],
-                    meaning.get(id, 0.0),
-                    closer.get(id, 0.0),
-                    preference,
-                    matches[id],
-                )
-            )
+            words, close, tokens = by_words[id], meaning.get(id, 0.0), closer.get(id, 0.0)
+            ranked.append(Scored(item, score * preference, words, close, tokens, preference, matches[id]))
     # Rounded, so that the last bits of a sum cannot decide; ties go to the earlier one.
     ranked.sort(key=lambda scored: (-round(scored.score, 9), scored.item.id))
     return ranked
@@ -238,16 +236,17 @@ def combine(
 
 def _smoothed(items: dict[int, Item], scores: dict[int, float], share: float) -> dict[int, float]:
     """A turn beside a good one gains a little of it."""
-    turns: dict[tuple[str | None, int], float] = {}
-    for item in items.values():
+    sessions: dict[str | None, dict[int, float]] = {}
+    for id, item in items.items():
         if item.turn is not None:
-            key = (item.session_id, item.turn)
-            turns[key] = max(turns.get(key, 0.0), scores[item.id])
+            turns = sessions.setdefault(item.session_id, {})
+            turns[item.turn] = max(turns.get(item.turn, 0.0), scores[id])
     smooth = {}
-    for item in items.values():
-        score = scores[item.id]
+    for id, item in items.items():
+        score = scores[id]
         if item.turn is not None:
-            beside = max(turns.get((item.session_id, item.turn + step), 0.0) for step in (-1, 1))
+            turns = sessions[item.session_id]
+            beside = max(turns.get(item.turn - 1, 0.0), turns.get(item.turn + 1, 0.0))
             score = (score + share * beside) / (1 + share)
-        smooth[item.id] = score
+        smooth[id] = score
     return smooth
