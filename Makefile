@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Outside the repository: it is large, and the same for every clone.
 INSPECTOR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/engram-tests/inspector
 
-.PHONY: run test inspector test-icu e2e lint fix docs bench stress clean setup
+.PHONY: run test inspector test-icu e2e e2e-model lint fix docs bench stress clean setup
 .DEFAULT_GOAL := run
 
 setup: $(READY)
@@ -65,10 +65,14 @@ test-icu: setup  ## the contract suite on a PostgreSQL whose databases sort by a
 E2E_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/engram-e2e
 E2E_CLIENTS := @anthropic-ai/claude-code@2.1.325 @google/gemini-cli@0.61.0 @openai/codex@0.166.0
 
-e2e: setup  ## the real harness clients, with no network but loopback, against a scripted model
+e2e: setup $(if $(LLM),e2e-model)  ## the real harness clients, with no network but loopback, against a scripted model
 	@command -v npm >/dev/null || { test "$$(id -u)" = 0 && apt-get install --yes --quiet nodejs npm; } || { echo "make e2e needs node 20 or newer and npm"; exit 1; }
 	@test "$$(cat $(E2E_CACHE)/.ready 2>/dev/null)" = "$(E2E_CLIENTS)" || { mkdir -p $(E2E_CACHE) && npm install --prefix $(E2E_CACHE) --no-save --no-audit --no-fund $(E2E_CLIENTS) && echo "$(E2E_CLIENTS)" > $(E2E_CACHE)/.ready; }
-	ENGRAM_E2E_CLIENTS=$(E2E_CACHE)/node_modules/.bin unshare --map-root-user --net $(BIN)/python -m pytest tests/e2e -n 0
+	ENGRAM_E2E_CLIENTS=$(E2E_CACHE)/node_modules/.bin unshare --map-root-user --net $(BIN)/python -m pytest tests/e2e/test_harnesses.py -n 0
+
+e2e-model: setup  ## a pass with a real model: make e2e-model LLM=openai:llama3.2 LLM_BASE_URL=http://localhost:11434/v1
+	@test -n "$(LLM)" || { echo "Name a model: make e2e-model LLM=openai:MODEL [LLM_BASE_URL=http://HOST/v1]"; exit 1; }
+	ENGRAM_E2E_LLM=$(LLM) ENGRAM_E2E_LLM_BASE_URL=$(LLM_BASE_URL) $(BIN)/python -m pytest tests/e2e/test_endpoint.py -n 0 -s
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

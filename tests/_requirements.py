@@ -305,6 +305,7 @@ REQUIREMENTS = {
     "CLIENT-2": "A real client is denied a file that another one holds exclusively.",
     "CLIENT-3": "After uninstalling, the real clients work without Engram.",
     "CLIENT-4": "The real clients start the MCP server and offer its tools to the model.",
+    "CLIENT-5": "A pass with a model that the user names fills every stage, counts its calls, and takes no fact from a tool.",
     # Which memories say the same
     "SIMILAR-1": "Two statements that differ in a number, a date, a version, a name, a negation or an opposite never merge.",
     "SIMILAR-2": "Rewordings, case, punctuation and order are seen through: at least 40 of 50 pairs with static, 45 with minilm.",

@@ -1,11 +1,12 @@
-"""Desks for the clients, apart from the world: `make e2e` starts these tests in a network namespace of their own.
+"""Desks for the clients, apart from the world: `make e2e` starts their tests in a network namespace of their own.
 
-Without it, nothing here is collected, so that `make test` needs neither the clients nor node.
+Without it nothing here is collected, so that `make test` needs neither the clients nor node, and asks no model.
 """
 
 from __future__ import annotations
 
 import fcntl
+import os
 import socket
 import struct
 import subprocess
@@ -17,13 +18,15 @@ import pytest
 from tests.e2e.clients import CLIENTS, PROGRAMS, Desk
 from tests.e2e.model import Model, Script, serving
 
-if PROGRAMS is None:
-    collect_ignore_glob = ["test_*.py"]
+collect_ignore = [
+    *(["test_harnesses.py"] if PROGRAMS is None else []),
+    *(["test_endpoint.py"] if "ENGRAM_E2E_LLM" not in os.environ else []),
+]
 
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session")
 def apart() -> None:
     """Nothing but loopback, and that is up: a client that is looked at must not be able to reach anything else."""
     others = [name for _, name in socket.if_nameindex() if name != "lo"]
@@ -46,7 +49,7 @@ Sit = Callable[[str], Desk]
 
 
 @pytest.fixture
-def sit(tmp_path: Path, model: Model) -> Sit:
+def sit(tmp_path: Path, model: Model, apart: None) -> Sit:
     project = tmp_path / "project"
     project.mkdir()
     subprocess.run(["git", "init", "--quiet", str(project)], check=True)
