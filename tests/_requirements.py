@@ -114,6 +114,7 @@ REQUIREMENTS = {
     "BACKLOG-1": "What is not embedded at once is found by words at once, and by meaning after the backlog.",
     "BACKLOG-2": "The backlog is worked off in bounded steps, exactly once, safe against crashes and other workers.",
     "BACKLOG-3": "Logs join the word index with the backlog.",
+    "BACKLOG-4": "Without a model, or with one that fails, the work follows what lacks its words, not what lacks a vector.",
     # Forgetting
     "FORGET-1": "An exchange, a memory or a block goes from rows, words, vectors, versions, tags, links and backlog.",
     "FORGET-2": "A session goes with all in it; a source is all sessions of a type; before is everything older.",

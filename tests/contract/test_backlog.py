@@ -12,6 +12,7 @@ import pytest
 
 from engram import Engram
 from engram.embedding import Embedder
+from engram.errors import EmbedderFailed
 from engram.memory.backlog import STEP, Backlog
 from tests.conftest import ShiftedClock
 
@@ -23,16 +24,19 @@ OTHERS = ["Invoices are due in March", "The compiler rejects unsigned integers",
 
 
 class InterruptedEmbedder:
-    """Lets something happen once, while a worker computes for a long time."""
+    """Lets something happen, once unless `always`, while a worker computes for a long time."""
 
     def __init__(self, embedder: Embedder, interruption: Callable[[], object]) -> None:
         self._embedder = embedder
         self._interruption: Callable[[], object] | None = interruption
         self.name, self.dims = embedder.name, embedder.dims
+        self.always = False
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         made = self._embedder.embed(texts)
-        interruption, self._interruption = self._interruption, None
+        interruption = self._interruption
+        if not self.always:
+            self._interruption = None
         if interruption:
             interruption()
         return made
@@ -235,20 +239,16 @@ def test_a_worker_that_comes_back_after_its_time_does_nothing_twice(
 def test_a_worker_that_comes_back_after_its_time_does_not_free_what_another_has_taken_over(
     eng: Engram, open_store: OpenStore, clock: ShiftedClock
 ) -> None:
-    say(eng, *OTHERS)
     say(eng, ANSWER, embed=False)
-    with eng._scope.engine.write() as tx:
-        tx.run("UPDATE models SET model = 'another'")
     other = open_store()
 
     def overtake() -> None:
         clock.advance(61)
         die_holding(other, 1)
+        raise EmbedderFailed("too late")
 
-    # With the wrong model it can only give back what it took.
+    # Its model failed, so it can only give back what it took.
     assert interrupted(eng, overtake).work() == 0
-    with eng._scope.engine.write() as tx:
-        tx.run("UPDATE models SET model = :model", model=vectors(eng)[0][2])
     assert backlog(eng).work() == 0
     clock.advance(61)
     assert backlog(eng).work() == 1
@@ -305,3 +305,39 @@ def test_logs_are_found_once_the_backlog_was_worked_off(open_store: OpenStore, e
     assert {(hit.label, hit.session_id, hit.trust) for hit in hits} == {("log", sid, "agent")}
     assert eng.recall("zebra", mode="words") == []
     assert backlog(eng).work() == 0
+
+
+@pytest.mark.requirement("BACKLOG-4")
+def test_a_worker_without_a_model_looks_once_at_what_lacks_its_words_and_never_at_what_lacks_a_vector_only(
+    open_store: OpenStore,
+) -> None:
+    plain = open_store(embedder="none")
+    fill(plain, 2 * STEP)
+    plain.remember("Taxes rise again")
+    plain.sessions.log("s", "a zebra was seen")
+    steps: list[int] = []
+    assert plain.backlog.work(progress=steps.append) == 0
+    assert steps == [0]  # the log
+    assert plain.recall("zebra", roles=["log"])
+    assert plain.backlog.work(progress=steps.append) == 0
+    assert steps == [0]
+    assert plain.backlog.size() == 2 * STEP + 2
+    assert open_store(embedder="static").backlog.work() == 2 * STEP + 2
+
+
+@pytest.mark.requirement("BACKLOG-4")
+def test_a_model_that_fails_is_asked_once_and_the_words_are_indexed_all_the_same(eng: Engram) -> None:
+    fill(eng, 2 * STEP)
+    eng.sessions.log("s", "a zebra was seen")
+    asked: list[int] = []
+
+    def fail() -> None:
+        asked.append(1)
+        raise EmbedderFailed("no answer")
+
+    failing = interrupted(eng, fail)
+    failing.model.always = True
+    assert failing.work() == 0
+    assert asked == [1]
+    assert eng.recall("zebra", roles=["log"], mode="words")
+    assert backlog(eng).work() == 2 * STEP + 1

@@ -168,7 +168,7 @@ def _shelve(tx: Transaction, workspace: str, id: int, row: Image, vectors: dict[
         if len(kept) == len(items):
             backlog.keep(tx, items, backlog.Vectors(model, kept))
     if serving not in vectors or len(vectors[serving]) != len(items):
-        backlog.wait(tx, workspace, "memory", id)
+        backlog.wait(tx, workspace, "memory", id, indexed=True)
 
 
 def _restore_block(tx: Transaction, workspace: str, id: int, image: Image | None) -> None:

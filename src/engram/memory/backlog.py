@@ -9,13 +9,13 @@ lost or done twice, because an entry's removal and its vectors are one step.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, LiteralString, NamedTuple
 
 from .. import locks
 from ..clock import later
 from ..errors import EmbedderFailed, MissingExtra
 from . import index
-from .models import choose, keep_indexed
+from .models import choose, keep_indexed, model_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ _TAKEN_FOR = 60.0
 _FREE = "0000"
 
 _WAIT = """
-INSERT INTO backlog (workspace, kind, ref, taken_until) VALUES (:workspace, :kind, :ref, :free)
+INSERT INTO backlog (workspace, kind, ref, taken_until, indexed) VALUES (:workspace, :kind, :ref, :free, :indexed)
 ON CONFLICT (kind, ref) DO NOTHING
 """
 _TAKE = """
@@ -40,9 +40,17 @@ WHERE id IN (SELECT id FROM backlog WHERE workspace = :workspace AND taken_until
   AND taken_until <= :now
 RETURNING id, kind, ref
 """
+_TAKE_WITHOUT_WORDS = """
+UPDATE backlog SET taken_until = :until
+WHERE id IN (
+    SELECT id FROM backlog
+    WHERE workspace = :workspace AND indexed = 0 AND taken_until <= :now ORDER BY id LIMIT :limit
+  ) AND taken_until <= :now
+RETURNING id, kind, ref
+"""
 _DONE = "DELETE FROM backlog WHERE workspace = :workspace AND id = :id"
 _RELEASE = """
-UPDATE backlog SET taken_until = :free WHERE workspace = :workspace AND id = :id AND taken_until = :until
+UPDATE backlog SET taken_until = :free, indexed = 1 WHERE workspace = :workspace AND id = :id AND taken_until = :until
 """
 _FORGET = "DELETE FROM backlog WHERE workspace = :workspace AND kind = :kind AND ref = :ref"
 _COUNT = "SELECT COUNT(*) FROM backlog WHERE workspace = :workspace"
@@ -119,12 +127,17 @@ class Backlog:
         """
         done = 0
         left: list[_Taken] = []
+        able = self._able()
         try:
             while limit is None or done + len(left) < limit:
-                taken = self._take(STEP if limit is None else min(STEP, limit - done - len(left)))
+                size = STEP if limit is None else min(STEP, limit - done - len(left))
+                taken = self._take(_TAKE if able else _TAKE_WITHOUT_WORDS, size)
                 if not taken:
                     break
-                vectors = self.vectors([each.entry.pieces if each.entry else [] for each in taken])
+                texts = [each.entry.pieces if each.entry else [] for each in taken]
+                vectors = self.vectors(texts) if able else None
+                # A model that fails is not asked again and again.
+                able = vectors is not None
                 undone = self._finish(taken, vectors)
                 left += undone
                 done += len(taken) - len(undone)
@@ -136,17 +149,26 @@ class Backlog:
             keep_indexed(self._engine, self._workspace)
         return done
 
-    def _take(self, limit: int) -> list[_Taken]:
+    def _able(self) -> bool:
+        """Whether this process has the model whose vectors the workspace is searched with."""
+        try:
+            embedder = self.embedder()
+        except (EmbedderFailed, MissingExtra):
+            return False
+        with self._engine.read() as tx:
+            return embedder is not None and model_of(tx, self._workspace) in (None, embedder.name)
+
+    def _take(self, statement: LiteralString, limit: int) -> list[_Taken]:
         with self._engine.write() as tx:
             tx.lock(locks.backlog(self._workspace))
             now = tx.now()
             until = later(now, _TAKEN_FOR)
-            rows = tx.all(_TAKE, workspace=self._workspace, now=now, until=until, limit=limit)
+            rows = tx.all(statement, workspace=self._workspace, now=now, until=until, limit=limit)
         with self._engine.read() as tx:
             return [_Taken(id, kind, ref, until, self._entry(tx, kind, ref)) for id, kind, ref in sorted(rows)]
 
     def _release(self, taken: list[_Taken]) -> None:
-        """Give back what is still ours; another worker may have taken it over since."""
+        """Give back what is still ours, its words being on a shelf now; another may have taken it over since."""
         if taken:
             with self._engine.write() as tx:
                 tx.lock(locks.backlog(self._workspace))
@@ -216,9 +238,9 @@ def quantised(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
     return [row.tobytes() for row in to_int8(embedder.embed(texts))]
 
 
-def wait(tx: Transaction, workspace: str, kind: str, ref: int) -> None:
-    """Leave the rest to whoever works off the backlog."""
-    tx.run(_WAIT, workspace=workspace, kind=kind, ref=ref, free=_FREE)
+def wait(tx: Transaction, workspace: str, kind: str, ref: int, *, indexed: bool) -> None:
+    """Leave the rest to whoever works off the backlog: the vector, and the words unless they are `indexed`."""
+    tx.run(_WAIT, workspace=workspace, kind=kind, ref=ref, free=_FREE, indexed=int(indexed))
 
 
 def withdraw(tx: Transaction, workspace: str, kind: str, ref: int) -> None:
@@ -236,7 +258,7 @@ def place(tx: Transaction, workspace: str, entries: Sequence[index.Entry], vecto
         keep(tx, items, vectors)
     else:
         for entry in entries:
-            wait(tx, workspace, entry.kind, entry.ref)
+            wait(tx, workspace, entry.kind, entry.ref, indexed=True)
 
 
 def keep(tx: Transaction, items: Sequence[int], vectors: Vectors) -> None:

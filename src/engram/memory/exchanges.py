@@ -262,7 +262,7 @@ def append(
     )
     tx.note(workspace, "exchange", id)
     if pieces is None:
-        backlog.wait(tx, workspace, "exchange", id)
+        backlog.wait(tx, workspace, "exchange", id, indexed=False)
     else:
         project = tx.all(_PROJECT, workspace=workspace, session=session)[0][0]
         entry = index.Entry("turns", "exchange", id, role, session, project, turn, at or now, pieces)
@@ -295,7 +295,7 @@ def append_many(
         id: int = inserted[0][0]
         tx.note(workspace, "exchange", id)
         if said.pieces is None:
-            backlog.wait(tx, workspace, "exchange", id)
+            backlog.wait(tx, workspace, "exchange", id, indexed=False)
         else:
             entries.append(
                 index.Entry("turns", "exchange", id, said.role, said.session_id, project, turn, at, said.pieces)
