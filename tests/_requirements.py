@@ -358,4 +358,5 @@ REQUIREMENTS = {
     "ALARM-2": "What was found before and is not after has its changes undone and the others kept, and they are not tried again.",
     "ALARM-3": "An alarm is in the report, in status and in the next situation report.",
     "ALARM-4": "Rows may only change as planned; a change that touches others is taken back.",
+    "ALARM-5": "What a pass that died had lost is found out and taken back by the next one.",
 }

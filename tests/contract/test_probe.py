@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engram import DreamReport, Engram
-from engram.dreaming import plans
+from engram.dreaming import alarm, plans
 from engram.memory.memories import Memories
 
 Open = Callable[..., Engram]
@@ -130,3 +130,45 @@ def test_a_change_that_touches_other_rows_than_planned_is_taken_back(
     assert len(report.alarms) == 2
     assert all("taken back" in alarm for alarm in report.alarms)
     assert (report.merged, len(eng.memories.list())) == (0, 5)
+
+
+@pytest.mark.requirement("ALARM-5")
+def test_what_a_pass_lost_before_it_died_is_brought_back_by_the_next_one(
+    eng: Engram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = pairs(eng)
+    before = [eng.memories.get(id) for id in ids]
+    with monkeypatch.context() as broken:
+        broken.setattr(plans, "merged_text", drop_half)
+        broken.setattr(alarm, "check", die)
+        with pytest.raises(KeyboardInterrupt):
+            dream(eng)
+    assert [eng.memories.get(id).status for id in ids] == ["superseded"] * 4
+    (report,) = eng.dream(force=True, stages=["gists"])
+    assert [eng.memories.get(id) for id in ids[:2]] == before[:2]
+    assert [eng.memories.get(id).status for id in ids[2:]] == ["superseded", "superseded"]
+    assert [each.partition(";")[0] for each in report.alarms] == [
+        f"memory {id} was not found by its own words after run 1, which did not end" for id in ids[:2]
+    ]
+    assert "2 alarms" in eng.sitrep()
+    assert "This pass did not end." in eng.dreams.show(1).errors  # type: ignore[union-attr]
+    assert dream(eng).alarms == []
+
+
+@pytest.mark.requirement("ALARM-5")
+def test_what_somebody_changed_after_a_pass_died_is_theirs(eng: Engram, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = pairs(eng)
+    with monkeypatch.context() as broken:
+        broken.setattr(alarm, "check", die)
+        with pytest.raises(KeyboardInterrupt):
+            dream(eng)
+    merged = eng.memories.get(ids[0]).superseded_by
+    assert merged is not None
+    eng.memories.update(merged, "Nothing of that was so.")
+    (report,) = eng.dream(force=True, stages=["gists"])
+    assert report.alarms == []
+    assert eng.memories.get(merged).content == "Nothing of that was so."
+
+
+def die(night: Any) -> None:
+    raise KeyboardInterrupt

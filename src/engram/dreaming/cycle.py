@@ -195,6 +195,7 @@ class Dreams:
         )
         report = _report(self._workspace, session, now, thinker.name, waiting, felt)._replace(id=id)
         try:
+            self._settle(night)
             seconds = self._stages(night, chosen, felt, force)
             self._prove(night, seconds)
             return self._finish(night, report, seconds)
@@ -251,6 +252,15 @@ class Dreams:
             finally:
                 seconds[stage.name] = round(time.perf_counter() - started, 6)
         return seconds
+
+    def _settle(self, night: Night) -> None:
+        """First what a pass that died has left unproved."""
+        try:
+            alarm.settle(night)
+        except LeaseLost:
+            raise
+        except EngramError as error:
+            night.errors.append(f"probe: {error}")
 
     def _prove(self, night: Night, seconds: dict[str, float]) -> None:
         """That nothing was lost; what lost something is taken back. Then say what was learnt and changed."""

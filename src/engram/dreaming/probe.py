@@ -81,6 +81,11 @@ class Probe:
                 memory = self._memories.get(thing[1])
                 self._ask(thing, memory.content, memory.version)
 
+    def lacks(self, thing: Thing, text: str, version: int) -> bool:
+        """Whether a memory that said this, and was never asked for then, is not found by its words now."""
+        query = self._own_words(text)
+        return bool(query) and not self.kept(Question(thing, query, text, version, frozenset({"words"})), _touched)
+
     def lost(self, untouched: Callable[[Thing], bool]) -> list[Question]:
         """What was found and is not any more. `untouched` says whether the pass had nothing to do with a thing: then
         what somebody else has changed since is theirs."""
@@ -160,3 +165,7 @@ class Probe:
     def _exists(self, exchange: int) -> bool:
         with self._engine.read() as tx:
             return tx.one(_EXCHANGE, workspace=self._workspace, id=exchange) is not None
+
+
+def _touched(thing: Thing) -> bool:
+    return False
