@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from .records import Change as Change
     from .records import DreamBacklog as DreamBacklog
     from .records import DreamReport as DreamReport
+    from .records import DreamStatus as DreamStatus
     from .records import Drives as Drives
     from .records import Exchange as Exchange
     from .records import Gist as Gist
@@ -140,6 +141,7 @@ _WHERE = {
         "Change",
         "DreamBacklog",
         "DreamReport",
+        "DreamStatus",
         "Drives",
         "Exchange",
         "Gist",

@@ -282,6 +282,25 @@ class DreamReport(NamedTuple):
     undone_by: int | None = None
 
 
+class WorkCounts(NamedTuple):
+    """Pieces of thinking that wait for an agent, and answers that wait for the next pass."""
+
+    waiting: int
+    answered: int
+
+
+class DreamStatus(NamedTuple):
+    """What waits, how much it presses, and how the last pass went."""
+
+    backlog: DreamBacklog
+    #: None before the first pass.
+    drives: Drives | None
+    last: DreamReport | None
+    work: WorkCounts
+    #: How many proposals wait for a decision.
+    proposals: int
+
+
 class UndoReport(NamedTuple):
     """A run that undid another one."""
 

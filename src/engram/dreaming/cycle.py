@@ -17,11 +17,13 @@ from ..coordination.leases import Leases
 from ..coordination.sessions import Sessions
 from ..errors import CapReached, DreamNotFound, EngramError, InvalidInput, LeaseHeld, LeaseLost
 from ..memory.backlog import Backlog
-from ..records import DreamBacklog, DreamReport, Drives, UndoReport
+from ..records import DreamBacklog, DreamReport, DreamStatus, Drives, UndoReport
 from . import alarm, consolidate, digest, drives, eras, extract, gists, portrait, undo
 from .journal import Journal
 from .night import Night, Progress, Stopped
+from .proposals import Proposals
 from .thinking import Thinker
+from .work import Work
 
 if TYPE_CHECKING:
     from ..records import Lease
@@ -122,6 +124,13 @@ class Dreams:
         """How much pressed when it was last sensed; None before the first pass."""
         with self._engine.read() as tx:
             return drives.known(tx, self._workspace)
+
+    def status(self) -> DreamStatus:
+        """What waits, how much it presses, and how the last pass went."""
+        last = self.list(1)
+        proposals = len(Proposals(self._scope).list())
+        counts = Work(self._scope).counts()
+        return DreamStatus(self.backlog(), self.drives(), last[0] if last else None, counts, proposals)
 
     def undo(self, run: int | None = None) -> UndoReport:
         """Bring back everything that a run changed: the newest pass that was not undone, or the run that is named.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .. import checks
 from ..clock import later
 from ..errors import InvalidInput, LeaseLost, WorkNotFound
-from ..records import WorkItem
+from ..records import WorkCounts, WorkItem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -119,11 +119,11 @@ class Work:
             _check(answer, form)
             tx.run(_ANSWER, workspace=self._workspace, id=id, answer=answer)
 
-    def counts(self) -> tuple[int, int]:
+    def counts(self) -> WorkCounts:
         """How many pieces wait for an agent, and how many answers for the next pass."""
         with self._engine.read() as tx:
             waiting, answered = tx.all(_COUNT, workspace=self._workspace)[0]
-        return int(waiting), int(answered)
+        return WorkCounts(int(waiting), int(answered))
 
 
 def _check(answer: str, form: str | None) -> None:

@@ -32,6 +32,8 @@ _BLOCK = 512
 _PORTION = 16_384
 #: With more changes than this, loading everything anew is faster.
 _TOO_MANY = 20_000
+#: So many standard deviations above the mean is far out.
+_FAR = 2.0
 #: All are equally far from the query, but for rounding; then nothing is close.
 _NO_SPREAD = 1e-6
 
@@ -80,12 +82,16 @@ class Resident:
         items, cosines = self._compared(query, shelves)
         if len(items) == 0:
             return Closest([], 0.0, 0.0)
+        mean, spread = float(cosines.mean()), float(cosines.std())
         if len(items) > most:
-            best = np.flatnonzero(cosines >= np.partition(cosines, -most)[-most])
+            # Mostly the best are far out, and there are few to choose from.
+            far = cosines[cosines > mean + _FAR * spread]
+            least = np.partition(far if len(far) >= most else cosines, -most)[-most]
+            best = np.flatnonzero(cosines >= least)
         else:
             best = np.arange(len(items))
         found = list(zip(items[best].tolist(), cosines[best].tolist(), strict=True))
-        return Closest(found, float(cosines.mean()), float(cosines.std()))
+        return Closest(found, mean, spread)
 
     def _compared(self, query: npt.NDArray[np.float32], shelves: Sequence[str]) -> tuple[Any, Any]:
         """Item numbers and cosines of everything on those shelves."""
@@ -94,9 +100,14 @@ class Resident:
             cosines = np.empty(count, np.float32)
             for start, floats in self._blocks(0, count):
                 np.dot(floats, query, out=cosines[start : start + len(floats)])
-            wanted = np.isin(self._shelves[:count], [self._codes.get(shelf, -1) for shelf in shelves])
-            chosen = np.flatnonzero(wanted & (self._norms[:count] > 0))
-            return self._items[chosen], cosines[chosen] / self._norms[chosen]
+            norms, items = self._norms[:count], self._items[:count]
+            wanted = norms > 0
+            others = [code for shelf, code in self._codes.items() if shelf not in shelves]
+            for code in others:
+                wanted &= self._shelves[:count] != code
+            if wanted.all():
+                return items, cosines / norms
+            return items[wanted], cosines[wanted] / norms[wanted]
 
     def put(self, rows: Sequence[Row]) -> None:
         """Take rows of item, kind, ref, shelf and vector."""

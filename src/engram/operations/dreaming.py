@@ -10,17 +10,6 @@ if TYPE_CHECKING:
     from ..client import Engram
 
 
-def _status(eng: Engram) -> object:
-    last = eng.dreams.list(1)
-    waiting, answered = eng.work.counts()
-    return {
-        "backlog": eng.dreams.backlog(),
-        "drives": eng.dreams.drives(),
-        "last": last[0] if last else None,
-        "work": {"waiting": waiting, "answered": answered},
-    }
-
-
 def _submitted(eng: Engram, item: int, answer: str, session: str | None = None) -> object:
     eng.work.submit(item, answer, session)
     return {"item": item}
@@ -53,7 +42,9 @@ OPERATIONS = (
         lambda eng, **options: eng.dream(**options),
         (flag("force", "do everything there is to do"), flag("dry_run", "only say what"), texts("stages", rare=True)),
     ),
-    Operation("dream.status", "read", "What waits, what presses, how the last pass went.", _status),
+    Operation(
+        "dream.status", "read", "What waits, what presses, how the last pass went.", lambda eng: eng.dreams.status()
+    ),
     Operation(
         "dream.list",
         "read",

@@ -98,29 +98,19 @@ def loop(ctx: click.Context, every: float, now: bool, all_workspaces: bool) -> N
 @click.pass_context
 def status(ctx: click.Context) -> None:
     """What waits, how much it presses, and how the last pass went."""
-    eng = open_store(ctx)
-    waiting, felt = eng.dreams.backlog(), eng.dreams.drives()
-    last = eng.dreams.list(1)
-    offered, answered = eng.work.counts()
-    proposals = len(eng.proposals.list())
-    value = {
-        "backlog": waiting,
-        "drives": felt,
-        "last": last[0] if last else None,
-        "work": {"waiting": offered, "answered": answered},
-        "proposals": proposals,
-    }
+    found = open_store(ctx).dreams.status()
+    waiting, felt, last, work, proposals = found
     shown: dict[str, object] = {
         "sessions": f"{waiting.sessions}, {waiting.dirty} with new turns, {waiting.ripe} ripe",
         "new turns": waiting.turns,
         "gists to fold in": waiting.unfolded,
         "drives": _drives(felt) if felt else "not sensed yet",
-        "for agents": f"{offered} pieces of thinking wait, {answered} are answered",
+        "for agents": f"{work.waiting} pieces of thinking wait, {work.answered} are answered",
         "to decide": f"{proposals} proposals: engram dream review" if proposals else None,
-        "last pass": _line(last[0]) if last else "none yet",
-        "ALARM": "\n".join(last[0].alarms) or None if last else None,
+        "last pass": _line(last) if last else "none yet",
+        "ALARM": "\n".join(last.alarms) or None if last else None,
     }
-    result(ctx, value, lambda: fields(shown))
+    result(ctx, found, lambda: fields(shown))
 
 
 @dream.command("list")
