@@ -130,6 +130,7 @@ PUBLIC = [
         "DreamBacklog",
         "DreamNotFound",
         "DreamReport",
+        "DreamStatus",
         "Drives",
         "Gist",
         "Spent",

@@ -9,7 +9,7 @@ lost or done twice, because an entry's removal and its vectors are one step.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, LiteralString, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import locks
 from ..clock import later
@@ -131,7 +131,7 @@ class Backlog:
         try:
             while limit is None or done + len(left) < limit:
                 size = STEP if limit is None else min(STEP, limit - done - len(left))
-                taken = self._take(_TAKE if able else _TAKE_WITHOUT_WORDS, size)
+                taken = self._take(size, able)
                 if not taken:
                     break
                 texts = [each.entry.pieces if each.entry else [] for each in taken]
@@ -158,12 +158,13 @@ class Backlog:
         with self._engine.read() as tx:
             return embedder is not None and model_of(tx, self._workspace) in (None, embedder.name)
 
-    def _take(self, statement: LiteralString, limit: int) -> list[_Taken]:
+    def _take(self, limit: int, able: bool) -> list[_Taken]:
         with self._engine.write() as tx:
             tx.lock(locks.backlog(self._workspace))
             now = tx.now()
             until = later(now, _TAKEN_FOR)
-            rows = tx.all(statement, workspace=self._workspace, now=now, until=until, limit=limit)
+            places = {"workspace": self._workspace, "now": now, "until": until, "limit": limit}
+            rows = tx.all(_TAKE, **places) if able else tx.all(_TAKE_WITHOUT_WORDS, **places)
         with self._engine.read() as tx:
             return [_Taken(id, kind, ref, until, self._entry(tx, kind, ref)) for id, kind, ref in sorted(rows)]
 

@@ -105,7 +105,7 @@ class Resident:
             others = [code for shelf, code in self._codes.items() if shelf not in shelves]
             for code in others:
                 wanted &= self._shelves[:count] != code
-            if wanted.all():
+            if np.count_nonzero(wanted) == count:
                 return items, cosines / norms
             return items[wanted], cosines[wanted] / norms[wanted]
 
