@@ -311,3 +311,22 @@ def test_every_shelf_is_held_while_a_workspace_changes_over(eng: Engram) -> None
     with eng._scope.engine.read() as tx:
         used = tx.all("SELECT DISTINCT shelf FROM items ORDER BY shelf")
     assert [shelf for (shelf,) in used] == list(index.SHELVES)
+
+
+@pytest.mark.requirement("REINDEX-4")
+def test_who_writes_without_a_pause_does_not_keep_it_from_its_end(eng: Engram, open_store: OpenStore) -> None:
+    other = open_store(embedder="none")
+    say(eng, *OTHERS)
+    age(eng)
+    steps = 0
+
+    def write(done: int, total: int) -> None:
+        nonlocal steps
+        steps += 1
+        assert steps < 100, "it follows the writer for ever"
+        say(other, f"turn {steps}")
+
+    eng.reindex(progress=write)
+    assert state(eng) == (STATIC, None)
+    assert models(eng) == {STATIC: len(OTHERS) + steps}
+    assert eng.backlog.size() == 0

@@ -121,17 +121,18 @@ class Backlog:
         return count
 
     def work(self, limit: int | None = None, progress: Callable[[int], None] | None = None) -> int:
-        """Work off what waits, at most `limit` things; how many were done.
+        """Work off what waits now, at most `limit` things; how many were done.
 
-        Without a model only the words of logs can be indexed; the rest goes on waiting.
+        Without a model only the words of logs can be indexed; the rest goes on waiting. What others add meanwhile is
+        left to the next call, or this one might never end.
         """
+        limit = self.size() if limit is None else limit
         done = 0
         left: list[_Taken] = []
         able = self._able()
         try:
-            while limit is None or done + len(left) < limit:
-                size = STEP if limit is None else min(STEP, limit - done - len(left))
-                taken = self._take(size, able)
+            while done + len(left) < limit:
+                taken = self._take(min(STEP, limit - done - len(left)), able)
                 if not taken:
                     break
                 texts = [each.entry.pieces if each.entry else [] for each in taken]

@@ -14,6 +14,7 @@ from .. import checks, locks
 from ..errors import BlockExists, BlockNotFound, InvalidInput, LogBroken, VersionConflict, VersionNotFound
 from ..records import Block, BlockEdit
 from ..tokens import CHARACTERS_PER_TOKEN
+from . import provenance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -48,11 +49,6 @@ _VERSIONS = """
 SELECT version, content, reason, actor, created_at, receipt FROM block_versions
 WHERE block_id = :id ORDER BY version DESC LIMIT :limit
 """
-_ADD_SOURCE = """
-INSERT INTO sources (workspace, derived_kind, derived_id, derived_version, source_kind, source_id)
-VALUES (:workspace, 'block', :id, :version, :kind, :source) ON CONFLICT DO NOTHING
-"""
-_NO_REBUILD = "DELETE FROM rebuilds WHERE workspace = :workspace AND kind = 'block' AND ref = :id"
 _VERSION = "SELECT content, receipt FROM block_versions WHERE block_id = :id AND version = :version"
 
 
@@ -262,9 +258,8 @@ class Blocks:
         with self._engine.write() as tx:
             block = self.put(name, content, reason, actor, None, max_tokens)
             id = self._require(tx, name)[0]
-            for kind, source in sorted(sources):
-                tx.run(_ADD_SOURCE, workspace=self._workspace, id=id, version=block.version, kind=kind, source=source)
-            tx.run(_NO_REBUILD, workspace=self._workspace, id=id)
+            provenance.add(tx, self._workspace, "block", id, block.version, sorted(sources))
+            provenance.rebuilt(tx, self._workspace, "block", id)
             return block
 
     def _changing(self, tx: Transaction, id: int, since: int | None = None) -> None:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from .index import find
 from .places import CHUNK, FEW, PAIRS, PAIRS_SIZE, RANGES, few, padded, ranges, weighted
-from .scoring import K1, REACH, B, Item, Query, Wanted
+from .scoring import K1, REACH, B, Item, Query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..storage.engine import Row, Transaction
+    from .asking import Wanted
 
 #: More words than this are a pasted text; its rarest ones say what it is about.
 _MOST_TERMS = 24

@@ -11,17 +11,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks, locks
-from ..errors import (
-    BlockNotFound,
-    ExchangeNotFound,
-    InvalidInput,
-    MemoryNotFound,
-    SessionNotFound,
-    StoreBusy,
-    StoreError,
-)
+from ..errors import InvalidInput, MemoryNotFound, SessionNotFound, StoreBusy, StoreError
 from ..records import Memory, MemoryEdit
-from . import backlog, index
+from . import backlog, index, provenance
 from .exchanges import TRUSTS
 
 if TYPE_CHECKING:
@@ -31,6 +23,7 @@ if TYPE_CHECKING:
     from ..scope import Scope, Watch
     from ..storage.engine import Row, Transaction
     from .gists import Gists
+    from .provenance import Source
     from .recall import Recall
 
 MAX_TAGS = 50
@@ -121,19 +114,7 @@ _LINKS = """
 SELECT from_id, to_id, relation FROM memory_links
 WHERE workspace = :workspace AND (from_id = :id OR to_id = :id) ORDER BY from_id, to_id, relation
 """
-_ADD_SOURCE = """
-INSERT INTO sources (workspace, derived_kind, derived_id, derived_version, source_kind, source_id)
-VALUES (:workspace, 'memory', :id, :version, :kind, :source) ON CONFLICT DO NOTHING
-"""
-_SOURCES = """
-SELECT source_kind, source_id FROM sources
-WHERE workspace = :workspace AND derived_kind = 'memory' AND derived_id = :id ORDER BY source_kind, source_id
-"""
-_EXCHANGE_TRUST = "SELECT trust FROM exchanges WHERE workspace = :workspace AND id = :id"
-_BLOCK_TRUST = "SELECT 'agent' FROM blocks WHERE workspace = :workspace AND id = :id"
-_MEMORY_TRUST = "SELECT trust FROM memories WHERE workspace = :workspace AND id = :id"
 _SESSION_PROJECT = "SELECT project FROM sessions WHERE workspace = :workspace AND id = :id"
-_NO_REBUILD = "DELETE FROM rebuilds WHERE workspace = :workspace AND kind = 'memory' AND ref = :id"
 _USED = """
 UPDATE memories SET recalled = recalled + 1, recalled_at = :now WHERE workspace = :workspace AND id = :id
 """
@@ -166,7 +147,7 @@ class Memories:
         key: str | None = None,
         session_id: str | None = None,
         project: str | None = None,
-        sources: Sequence[tuple[str, int]] = (),
+        sources: Sequence[Source] = (),
         data: object = None,
         expires_at: str | None = None,
         trust: str | None = None,
@@ -196,7 +177,7 @@ class Memories:
             self.lock(tx)
             now = tx.now()
             home = self._project(tx, session_id)
-            lowest = self._trust(tx, sources)
+            lowest = provenance.trust(tx, self._workspace, sources)
             hash = fingerprint(content)
             known = tx.one(_SAME, workspace=self._workspace, kind=kind, key=key, hash=hash)
             if known:
@@ -259,7 +240,7 @@ class Memories:
         pinned: bool | None = None,
         expires_at: str | None = None,
         data: object = None,
-        sources: Sequence[tuple[str, int]] = (),
+        sources: Sequence[Source] = (),
         prepared: Prepared | None = None,
     ) -> Memory:
         """Change what is given and leave the rest; a new content is a new version.
@@ -277,7 +258,8 @@ class Memories:
             self.lock(tx)
             now = tx.now()
             before = self._read(tx, id)
-            trust = max(before.trust, self._trust(tx, sources), key=TRUSTS.index) if sources else before.trust
+            made_of = provenance.trust(tx, self._workspace, sources) if sources else before.trust
+            trust = max(before.trust, made_of, key=TRUSTS.index)
             text = before.content if content is None else content
             version = before.version + (content is not None)
             self._changing(tx, id)
@@ -353,11 +335,11 @@ class Memories:
             self._read(tx, checks.whole(id, "memory id", least=1))
             return [(row[0], row[1], row[2]) for row in tx.all(_LINKS, workspace=self._workspace, id=id)]
 
-    def sources(self, id: int) -> list[tuple[str, int]]:
+    def sources(self, id: int) -> list[Source]:
         """What the memory was made from."""
         with self._engine.read() as tx:
             self._read(tx, checks.whole(id, "memory id", least=1))
-            return [(row[0], row[1]) for row in tx.all(_SOURCES, workspace=self._workspace, id=id)]
+            return provenance.of_memory(tx, self._workspace, id)
 
     def used(self, ids: Sequence[int]) -> None:
         """Note that recall returned them; never waits and never fails, because the answer is there already."""
@@ -413,7 +395,7 @@ class Memories:
     def rebuilt(self, tx: Transaction, id: int) -> None:
         """It was made anew from what is left of its sources."""
         self._changing(tx, id)
-        tx.run(_NO_REBUILD, workspace=self._workspace, id=id)
+        provenance.rebuilt(tx, self._workspace, "memory", id)
 
     def _changing(self, tx: Transaction, id: int) -> None:
         """Called before every change of a memory, and between the two rows that make one."""
@@ -479,29 +461,9 @@ class Memories:
         for tag in tags:
             tx.run(_ADD_TAG, workspace=self._workspace, tag=tag, id=id)
 
-    def _add_sources(self, tx: Transaction, id: int, sources: Sequence[tuple[str, int]]) -> None:
-        version = self._read(tx, id).version if sources else 0
-        for kind, source in sources:
-            tx.run(_ADD_SOURCE, workspace=self._workspace, id=id, version=version, kind=kind, source=source)
-
-    def _trust(self, tx: Transaction, sources: Sequence[tuple[str, int]]) -> str:
-        """The lowest trust of the sources; an agent's own word without any, which is also what a block is."""
-        found = []
-        for kind, id in sources:
-            if kind not in ("exchange", "memory", "block"):
-                raise InvalidInput(f"A source is ('exchange', id), ('memory', id) or ('block', id), not {kind!r}.")
-            checks.whole(id, "source id", least=1)
-            if kind == "exchange":
-                row = tx.one(_EXCHANGE_TRUST, workspace=self._workspace, id=id)
-            elif kind == "memory":
-                row = tx.one(_MEMORY_TRUST, workspace=self._workspace, id=id)
-            else:
-                row = tx.one(_BLOCK_TRUST, workspace=self._workspace, id=id)
-            if row is None:
-                unknown = {"exchange": ExchangeNotFound, "memory": MemoryNotFound, "block": BlockNotFound}[kind]
-                raise unknown(f"There is no {kind} {id} in workspace {self._workspace!r} to be a source.")
-            found.append(row[0])
-        return max(found, key=TRUSTS.index) if found else "agent"
+    def _add_sources(self, tx: Transaction, id: int, sources: Sequence[Source]) -> None:
+        if sources:
+            provenance.add(tx, self._workspace, "memory", id, self._read(tx, id).version, sources)
 
     def _project(self, tx: Transaction, session_id: str | None) -> str | None:
         if session_id is None:

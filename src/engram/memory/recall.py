@@ -28,26 +28,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks
 from ..clock import between
-from ..errors import EmbedderFailed, InvalidInput, MissingExtra, SessionNotFound
+from ..errors import EmbedderFailed, MissingExtra, SessionNotFound
 from ..records import Exchange, Hit
 from ..tokens import estimate
-from . import dates, lookup, meaning, words
+from . import asking, dates, lookup, meaning, words
 from .backlog import Backlog
-from .exchanges import ROLES
-from .index import OWN_SHELVES
 from .models import model_of
 from .places import CHUNK, padded
-from .scoring import (
-    Item,
-    Preferences,
-    Query,
-    Scored,
-    Wanted,
-    Weights,
-    combine,
-    matches,
-    weights_of,
-)
+from .scoring import Item, Preferences, Query, Scored, Weights, combine, matches, weights_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,6 +44,7 @@ if TYPE_CHECKING:
     from ..embedding.protocol import Vectors
     from ..scope import Scope
     from ..storage.engine import Row, Transaction
+    from .asking import Wanted
     from .memories import Memories
 
 #: How many of the best by words, and by meaning, are looked at more closely.
@@ -64,9 +53,6 @@ CANDIDATES = 50
 _IMPORTANCE = 0.1
 #: So often the candidates' texts may have changed while they were being compared; then their tokens do not count.
 _ATTEMPTS = 3
-
-MODES = ("hybrid", "words", "vectors")
-RERANK = ("auto", "always", "never")
 
 _SESSION = "SELECT 1 FROM sessions WHERE workspace = :workspace AND id = :id"
 _LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
@@ -164,18 +150,10 @@ class Recall:
         checks.text(query, "query")
         checks.whole(k, "k", least=1, most=1_000)
         checks.whole(neighbours, "neighbours", least=0, most=100)
-        _expect(mode, MODES, "mode")
-        _expect(rerank, RERANK, "rerank")
-        wanted = Wanted(
-            shelves=_shelves(what, kinds, roles, include_archived),
-            session_id=checks.optional_name(session_id, "session id"),
-            exclude_session=checks.optional_name(exclude_session, "session id"),
-            kinds=None if kinds is None else frozenset(_names(kinds, "kind")),
-            roles=None if roles is None else frozenset(_roles(roles)),
-            tags=tuple(_names(tags or (), "tag")),
-            project=checks.optional_name(project, "project"),
-            since=None if since is None else checks.moment(since, "since"),
-            until=None if until is None else checks.moment(until, "until"),
+        asking.expect(mode, asking.MODES, "mode")
+        asking.expect(rerank, asking.RERANK, "rerank")
+        wanted = asking.wanted(
+            what, session_id, exclude_session, kinds, roles, tags, project, since, until, include_archived
         )
         budget = None if budget is None else checks.whole(budget, "budget", least=1)
         embedder = None if mode == "words" else self._embedder()
@@ -418,42 +396,6 @@ class Recall:
             last=item.turn + n,
         )
         return tuple(Exchange(*row) for row in rows if row[0] != item.ref)
-
-
-def _expect(value: object, known: tuple[str, ...], what: str) -> None:
-    if value not in known:
-        raise InvalidInput(f"{what} is {value!r}; it must be one of {', '.join(known)}.")
-
-
-def _names(given: Sequence[str], what: str) -> list[str]:
-    if isinstance(given, str):
-        raise InvalidInput(f"{what}s is the text {given!r}; give a list of {what}s.")
-    return [checks.name(name, what) for name in given]
-
-
-def _roles(given: Sequence[str]) -> list[str]:
-    unknown = set(_names(given, "role")) - set(ROLES)
-    if unknown:
-        raise InvalidInput(f"role is {min(unknown)!r}; it must be one of {', '.join(ROLES)}.")
-    return list(given)
-
-
-def _shelves(
-    what: Sequence[str], kinds: Sequence[str] | None, roles: Sequence[str] | None, include_archived: bool
-) -> tuple[str, ...]:
-    """Where to look: turns and memories, and what is named beyond them."""
-    unknown = set(what) - {"exchanges", "memories"}
-    if unknown or isinstance(what, str):
-        raise InvalidInput(f"what is {what!r}; it must name exchanges, memories or both.")
-    shelves: list[str] = []
-    if "exchanges" in what:
-        shelves += ["turns"] if roles is None or set(roles) - {"log"} else []
-        shelves += ["logs"] if roles is not None and "log" in roles else []
-    if "memories" in what:
-        shelves += ["memories"] if kinds is None or set(kinds) - OWN_SHELVES.keys() else []
-        shelves += sorted(OWN_SHELVES[kind] for kind in set(kinds or ()) & OWN_SHELVES.keys())
-        shelves += ["archive"] if include_archived else []
-    return tuple(shelves)
 
 
 def _distinct(query: str) -> list[str]:

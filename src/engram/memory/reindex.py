@@ -2,18 +2,23 @@
 
 The store knows how far it is: `models.next` names the model, and what has a vector of it is done. So a run that was
 killed goes on where it was, and two at once share the work. Others write meanwhile as ever, with vectors of the model
-that serves; the workspace changes over in one transaction, only when nothing lacks a new vector, and with the shelves
-held, so that nobody can put something there in between. The old vectors are deleted afterwards, in bounded steps.
+that serves; the workspace changes over in one transaction, with the shelves held, so that nobody can put something
+there in between. What was written in the last moment and lacks a new vector joins the backlog then, which is worked off
+at once: who waited for the moment when nothing lacks would wait for ever beside somebody who writes without a pause.
+The old vectors are deleted afterwards, in bounded steps.
 """
 
 from __future__ import annotations
 
+import random
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from .. import locks
+from ..checks import MAX_WHOLE
 from ..errors import Conflict, InvalidInput, StoreBusy
 from . import index
-from .backlog import STEP, Backlog, Vectors, keep, quantised
+from .backlog import STEP, Backlog, Vectors, keep, quantised, wait
 from .models import choose, keep_indexed, model_of
 from .places import CHUNK, padded
 
@@ -41,7 +46,7 @@ WHERE i.workspace = :workspace
 _HIGHEST = "SELECT COALESCE(MAX(id), 0) FROM items WHERE workspace = :workspace"
 _LACKING = """
 SELECT i.id, i.kind, i.ref, i.piece FROM items i
-WHERE i.workspace = :workspace AND i.id > :after
+WHERE i.workspace = :workspace AND i.id > :after AND i.id <= :last
   AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.item = i.id AND v.model = :model)
 ORDER BY i.id LIMIT :limit
 """
@@ -64,7 +69,8 @@ _DELETE = "DELETE FROM vectors WHERE item = :item AND model = :model"
 
 
 def reindex(scope: Scope, model: str | None = None, progress: Callable[[int, int], None] | None = None) -> int:
-    """Give everything vectors of a model, the configured one unless told otherwise; how many this call made.
+    """Give everything vectors of a model, the configured one unless told otherwise; how many this call made, apart
+    from those of what was written in the last moment.
 
     `progress` is called with how many are done and how many there are. Conflict when another process begins to
     reindex with yet another model: the last one to begin wins.
@@ -72,15 +78,19 @@ def reindex(scope: Scope, model: str | None = None, progress: Callable[[int, int
     if scope.engine.joined:
         raise InvalidInput("reindex works in transactions of its own; call it outside of write().")
     choice = scope.config.embedder if model is None else model
-    embedder = Backlog(scope._replace(config=scope.config._replace(embedder=choice))).embedder()
+    backlog = Backlog(scope._replace(config=scope.config._replace(embedder=choice)))
+    embedder = backlog.embedder()
     if embedder is None:
         raise InvalidInput("The embedder is none, which makes no vectors; name one: static, minilm or openai:<model>.")
-    return _Reindex(scope, embedder, progress or (lambda done, total: None)).complete()
+    return _Reindex(scope, embedder, backlog, progress or (lambda done, total: None)).complete()
 
 
 class _Reindex:
-    def __init__(self, scope: Scope, embedder: Embedder, progress: Callable[[int, int], None]) -> None:
+    def __init__(
+        self, scope: Scope, embedder: Embedder, backlog: Backlog, progress: Callable[[int, int], None]
+    ) -> None:
         self._engine = scope.engine
+        self._backlog = backlog
         self._workspace = scope.workspace
         self._embedder = embedder
         self._model = embedder.name
@@ -92,13 +102,16 @@ class _Reindex:
         # A model that cannot be had fails here, before anything is announced.
         self._embedder.embed(["ready"])
         self._begin()
-        made = 0
+        made, most = 0, STEP
         while True:
             made += self._fill()
             keep_indexed(self._engine, self._workspace, self._model)
-            if self._politely(self._change_over):
+            if self._politely(partial(self._change_over, most=most)):
                 break
+            # However much is written meanwhile, it comes to an end.
+            most *= 2
         self._progress(self._total, self._total)
+        self._backlog.work()
         self._clean()
         keep_indexed(self._engine, self._workspace)
         return made
@@ -111,13 +124,15 @@ class _Reindex:
         self._progress(self._done, self._total)
 
     def _fill(self) -> int:
-        """Make what is lacking; how many were made here.
+        """Make what is lacking of what there is now; how many were made here.
 
         Begins anywhere, and goes on elsewhere when somebody else was faster: so those who share the work meet seldom.
         """
-        made, after = 0, self._anywhere()
+        with self._engine.read() as tx:
+            last: int = tx.all(_HIGHEST, workspace=self._workspace)[0][0]
+        made, after = 0, random.randint(0, last)
         while True:
-            lacking, texts = self._some(after)
+            lacking, texts = self._some(after, last)
             if not lacking and after == 0:
                 return made
             if not lacking:
@@ -128,20 +143,14 @@ class _Reindex:
             if kept is None:
                 return made
             made += kept
-            after = lacking[-1][0] if kept == len(lacking) else self._anywhere()
+            after = lacking[-1][0] if kept == len(lacking) else random.randint(0, last)
             self._done += kept
             self._progress(min(self._done, self._total), self._total)
 
-    def _anywhere(self) -> int:
-        import random
-
-        with self._engine.read() as tx:
-            return random.randint(0, tx.all(_HIGHEST, workspace=self._workspace)[0][0])
-
-    def _some(self, after: int) -> tuple[list[Row], list[str]]:
+    def _some(self, after: int, last: int) -> tuple[list[Row], list[str]]:
         """The next items without a new vector, and their texts."""
         with self._engine.read() as tx:
-            lacking = tx.all(_LACKING, workspace=self._workspace, model=self._model, after=after, limit=STEP)
+            lacking = tx.all(_LACKING, workspace=self._workspace, model=self._model, after=after, last=last, limit=STEP)
             contents: dict[tuple[str, int], list[str]] = {}
             for _, kind, ref, _ in lacking:
                 if (kind, ref) not in contents:
@@ -171,13 +180,19 @@ class _Reindex:
             keep(tx, left, Vectors(self._model, [made[item] for item in left]))
         return len(left)
 
-    def _change_over(self, tx: Transaction) -> bool:
-        """Search with the new vectors from now on; False while something lacks its own."""
+    def _change_over(self, tx: Transaction, most: int) -> bool:
+        """Search with the new vectors from now on; False while more than so many things lack their own."""
+        tx.lock(locks.backlog(self._workspace))
         index.hold_shelves(tx, self._workspace)
         if self._is_over(tx):
             return True
-        if tx.all(_LACKING, workspace=self._workspace, model=self._model, after=0, limit=1):
+        lacking = tx.all(
+            _LACKING, workspace=self._workspace, model=self._model, after=0, last=MAX_WHOLE, limit=most + 1
+        )
+        if len(lacking) > most:
             return False
+        for _, kind, ref, _ in lacking:
+            wait(tx, self._workspace, kind, ref, indexed=True)
         tx.run(_CHANGE_OVER, workspace=self._workspace, model=self._model)
         tx.note(self._workspace, "model", self._model)
         return True

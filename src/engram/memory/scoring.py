@@ -6,10 +6,11 @@ from math import fsum, log
 from typing import TYPE_CHECKING, NamedTuple
 
 from .dates import Span, day
-from .index import OWN_SHELVES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from .asking import Wanted
 
 K1, B = 0.9, 0.4
 #: What a word in a turn close by is worth, by how many turns it is before (+) or after (-) the one scored.
@@ -61,41 +62,6 @@ class Item(NamedTuple):
     project: str | None
     turn: int | None
     at: str
-
-
-class Wanted(NamedTuple):
-    """What recall was asked for, checked."""
-
-    shelves: tuple[str, ...]
-    session_id: str | None
-    exclude_session: str | None
-    kinds: frozenset[str] | None
-    roles: frozenset[str] | None
-    tags: tuple[str, ...]
-    #: Only this project.
-    project: str | None
-    since: str | None
-    until: str | None
-
-    @property
-    def filtered(self) -> bool:
-        """Whether most of what there is may be unwanted. One excluded session is little, and left out afterwards."""
-        return any((self.session_id, self.project, self.since, self.until))
-
-    def fits(self, item: Item) -> bool:
-        labels = self.roles if item.kind == "exchange" else self.kinds
-        # On the archive's shelf lie old gists too, which come only when they are named.
-        hidden = labels is None and item.kind == "memory" and item.label in OWN_SHELVES
-        return (
-            item.shelf in self.shelves
-            and not hidden
-            and (labels is None or item.label in labels)
-            and (self.session_id is None or item.session_id == self.session_id)
-            and (self.exclude_session is None or item.session_id != self.exclude_session)
-            and (self.project is None or item.project == self.project)
-            and (self.since is None or item.at >= self.since)
-            and (self.until is None or item.at < self.until)
-        )
 
 
 class Query(NamedTuple):

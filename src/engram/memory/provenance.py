@@ -1,0 +1,68 @@
+"""What something was made of, so that trust is carried over and forgetting finds what was derived."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import checks
+from ..errors import BlockNotFound, ExchangeNotFound, InvalidInput, MemoryNotFound
+from .exchanges import TRUSTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..storage.engine import Transaction
+
+#: `exchange`, `memory` or `block`, and its number.
+Source = tuple[str, int]
+
+_ADD = """
+INSERT INTO sources (workspace, derived_kind, derived_id, derived_version, source_kind, source_id)
+VALUES (:workspace, :derived, :id, :version, :kind, :source) ON CONFLICT DO NOTHING
+"""
+_OF = """
+SELECT source_kind, source_id FROM sources
+WHERE workspace = :workspace AND derived_kind = 'memory' AND derived_id = :id ORDER BY source_kind, source_id
+"""
+_NO_REBUILD = "DELETE FROM rebuilds WHERE workspace = :workspace AND kind = :kind AND ref = :id"
+_EXCHANGE = "SELECT trust FROM exchanges WHERE workspace = :workspace AND id = :id"
+_MEMORY = "SELECT trust FROM memories WHERE workspace = :workspace AND id = :id"
+_BLOCK = "SELECT 'agent' FROM blocks WHERE workspace = :workspace AND id = :id"
+
+
+def add(tx: Transaction, workspace: str, derived: str, id: int, version: int, sources: Iterable[Source]) -> None:
+    """Note what a version of a memory or a block was made of."""
+    for kind, source in sources:
+        tx.run(_ADD, workspace=workspace, derived=derived, id=id, version=version, kind=kind, source=source)
+
+
+def of_memory(tx: Transaction, workspace: str, id: int) -> list[Source]:
+    """What a memory was made of, in all its versions."""
+    return [(kind, source) for kind, source in tx.all(_OF, workspace=workspace, id=id)]
+
+
+def rebuilt(tx: Transaction, workspace: str, derived: str, id: int) -> None:
+    """It says again what its sources say; forgetting had marked it."""
+    tx.run(_NO_REBUILD, workspace=workspace, kind=derived, id=id)
+
+
+def trust(tx: Transaction, workspace: str, sources: Sequence[Source]) -> str:
+    """The lowest trust of the sources; an agent's own word without any, which is also what a block is."""
+    found = [_trust_of(tx, workspace, kind, id) for kind, id in sources]
+    return max(found, key=TRUSTS.index) if found else "agent"
+
+
+def _trust_of(tx: Transaction, workspace: str, kind: str, id: int) -> str:
+    unknown = {"exchange": ExchangeNotFound, "memory": MemoryNotFound, "block": BlockNotFound}
+    if kind not in unknown:
+        raise InvalidInput(f"A source is ('exchange', id), ('memory', id) or ('block', id), not {kind!r}.")
+    checks.whole(id, "source id", least=1)
+    if kind == "exchange":
+        row = tx.one(_EXCHANGE, workspace=workspace, id=id)
+    elif kind == "memory":
+        row = tx.one(_MEMORY, workspace=workspace, id=id)
+    else:
+        row = tx.one(_BLOCK, workspace=workspace, id=id)
+    if row is None:
+        raise unknown[kind](f"There is no {kind} {id} in workspace {workspace!r} to be a source.")
+    return str(row[0])
