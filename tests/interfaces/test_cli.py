@@ -283,11 +283,14 @@ def test_what_is_remembered_is_recalled_edited_linked_pinned_and_archived(engram
 @pytest.mark.requirement("CLI-1", "EXCHANGE-1", "BACKLOG-1")
 def test_what_is_said_is_in_the_history_and_the_timeline_and_found(engram: Engram, me: str) -> None:
     assert engram("say", me, "user", "The router lives in src/router.py", "--no-embed").code == 0
-    assert engram("say", me, "assistant", "Noted.", "--at", "2026-11-01T10:00Z").code == 0
+    assert engram("say", me, "assistant", "Noted.", "--at", "2001-11-01T10:00Z").code == 0
     engram("session", "log", "moved the router", session=me)
     assert [turn["role"] for turn in engram("history", me, "--json").json] == ["user", "assistant"]
     assert "src/router.py" in engram("history", session=me).out
-    assert [turn["role"] for turn in engram("timeline", "--since", "2026-11-02", "--json").json] == ["user"]
+    for since in ("2001-11-02", "1h", "90d"):
+        assert [turn["role"] for turn in engram("timeline", "--since", since, "--json").json] == ["user"]
+    assert engram("recall", "router", "--until", "1h", "--json").json == []
+    assert engram("timeline", "--since", "last.d").code == 2
     assert engram("recall", "src/router.py", "--mode", "words", "--json").json[0]["label"] == "user"
     assert engram("recall", "moved", "--role", "log", "--json").json == []
     assert engram("embed", "--json").json == {"done": 2, "left": 0}

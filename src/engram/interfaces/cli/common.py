@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -189,6 +190,16 @@ def duration_type(ctx: click.Context, parameter: click.Parameter, value: str | N
     from ...config import duration
 
     return None if value is None else duration(value, parameter.opts[0])
+
+
+def moment_type(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """A time as it is given, or, from 30s, 15m, 2h or 7d, the time so long ago."""
+    if value is None or not re.fullmatch(r"[\d.]+[smhd]", value.lower()):
+        return value
+    from ...clock import Clock, later
+    from ...config import duration
+
+    return later(Clock().now(), -duration(value, parameter.opts[0]))
 
 
 def complete_session(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

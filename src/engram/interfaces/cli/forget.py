@@ -11,6 +11,7 @@ from .common import (
     command,
     complete_block,
     complete_session,
+    moment_type,
     open_store,
     result,
     table,
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 @click.option("--memory", type=click.IntRange(min=1), metavar="ID", help="One memory, with its history.")
 @click.option("--session", metavar="ID", shell_complete=complete_session, help="A session with all that is in it.")
 @click.option("--block", metavar="NAME", shell_complete=complete_block, help="A block, with its history.")
-@click.option("--before", metavar="TIME", help="Everything older: 2026-11-01 or 2026-11-01T18:00.")
+@click.option(
+    "--before", metavar="TIME", callback=moment_type, help="Everything older: 2026-11-01, 2026-11-01T18:00, or 90d."
+)
 @click.option("--source", metavar="TYPE", help="Every session of this type: claude-code, import, …")
 @click.option("--dry-run", is_flag=True, help="Only show what would go.")
 @click.option("--yes", is_flag=True, help="Do not ask.")

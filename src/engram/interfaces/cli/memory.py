@@ -14,6 +14,7 @@ from .common import (
     complete_session,
     edited,
     fields,
+    moment_type,
     one_line,
     open_store,
     result,
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from ...records import Exchange, Hit, Memory
 
 _ID = click.argument("id", type=click.IntRange(min=1))
+_SINCE = click.option(
+    "--since", metavar="TIME", callback=moment_type, help="Not older: 2026-11-01, 2026-11-01T18:00, or 7d."
+)
+_UNTIL = click.option("--until", metavar="TIME", callback=moment_type, help="Not newer.")
 
 
 @command()
@@ -61,8 +66,8 @@ def remember(ctx: click.Context, /, text: str | None, no_embed: bool, session_id
 @click.option("--role", "roles", multiple=True, help="Only turns of this role; log for log entries.")
 @click.option("--tag", "tags", multiple=True, help="Only memories with this tag.")
 @click.option("--project", help="Only of this project.")
-@click.option("--since", metavar="TIME", help="Not older: 2026-11-01 or 2026-11-01T18:00.")
-@click.option("--until", metavar="TIME", help="Not newer.")
+@_SINCE
+@_UNTIL
 @click.option("--archived", "include_archived", is_flag=True, help="Also what was archived or superseded.")
 @click.option("--mode", type=click.Choice(["hybrid", "words", "vectors"]), default="hybrid", show_default=True)
 @click.option(
@@ -111,7 +116,12 @@ def history(ctx: click.Context, session_id: str) -> None:
 
 
 @command()
-@click.option("--since", metavar="TIME", help="Begin here.  [default: the last week]")
+@click.option(
+    "--since",
+    metavar="TIME",
+    callback=moment_type,
+    help="Begin here, or so long ago: 2h.  [default: 7d]",
+)
 @click.option("-n", "--limit", type=click.IntRange(min=1), default=50, show_default=True)
 @click.pass_context
 def timeline(ctx: click.Context, since: str | None, limit: int) -> None:
@@ -143,8 +153,8 @@ def memory() -> None:
 @click.option("--tag")
 @click.option("--status", type=click.Choice(["active", "superseded", "archived"]), default="active", show_default=True)
 @click.option("--project")
-@click.option("--since", metavar="TIME")
-@click.option("--until", metavar="TIME")
+@_SINCE
+@_UNTIL
 @click.option("--pinned", is_flag=True, help="Only pinned ones.")
 @click.option("-n", "--limit", type=click.IntRange(min=0), default=50, show_default=True, help="0: all.")
 @click.pass_context
