@@ -14,7 +14,6 @@ from ..clock import between, later
 from ..errors import Miscounted, NotFound, ProposalStale
 from ..memory.exchanges import TRUSTS
 from ..memory.memories import fingerprint
-from ..memory.places import CHUNK, padded
 from ..tokens import CHARACTERS_PER_TOKEN
 from . import plans, similar
 from .extract import CONTRADICTS
@@ -38,11 +37,10 @@ _ALWAYS, _BY_POLICY, _NEVER = "always", "by policy", "never"
 _COMPARED = "SELECT COALESCE(MAX(compared), 0) FROM dreams WHERE workspace = :workspace"
 _SET_COMPARED = "UPDATE dreams SET compared = :upto WHERE workspace = :workspace AND id = :dream"
 _LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
-_FIRST_CHANGE = (
-    "SELECT MIN(number) FROM changes WHERE workspace = :workspace AND number > :since AND what = 'memory' AND id IN ("
-    + CHUNK
-    + ")"
-)
+_FIRST_CHANGE = """
+SELECT MIN(number) FROM changes
+WHERE workspace = :workspace AND number > :since AND what = 'memory' AND id IN (SELECT value FROM json_each(:ids))
+"""
 _IDLE = """
 SELECT m.id FROM memories m
 WHERE m.workspace = :workspace AND m.status = 'active' AND m.kind NOT IN ('gist', 'era', 'digest')
@@ -183,8 +181,9 @@ class _Worker:
         """Remember how far everything was compared; where some have to wait, not further than before the first."""
         night = self._night
         with night.write() as tx:
-            for some in padded(sorted(map(str, young))):
-                (first,) = tx.all(_FIRST_CHANGE, workspace=night.workspace, since=since, **some)[0]
+            if young:
+                ids = tx.array(map(str, young))
+                (first,) = tx.all(_FIRST_CHANGE, workspace=night.workspace, since=since, ids=ids)[0]
                 upto = upto if first is None else min(upto, first - 1)
             tx.run(_SET_COMPARED, workspace=night.workspace, dream=night.dream, upto=upto)
         return upto

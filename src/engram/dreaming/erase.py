@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ..memory.places import CHUNK, padded
 from . import images
 
 if TYPE_CHECKING:
@@ -21,11 +20,10 @@ TEXTS = {
     "proposals": {"why": "proposals", "content": "proposals", "data": "proposals", "hash": "proposals"},
 }
 
-_PROPOSALS = (
-    "SELECT DISTINCT proposal FROM proposal_parts WHERE workspace = :workspace AND kind = :kind AND ref IN ("
-    + CHUNK
-    + ") ORDER BY proposal"
-)
+_PROPOSALS = """
+SELECT DISTINCT proposal FROM proposal_parts
+WHERE workspace = :workspace AND kind = :kind AND ref IN (SELECT value FROM json_each(:ids)) ORDER BY proposal
+"""
 _DROP_PARTS = "DELETE FROM proposal_parts WHERE workspace = :workspace AND proposal = :id"
 _DROP_PROPOSAL = "DELETE FROM proposals WHERE workspace = :workspace AND id = :id"
 _CLEAR_WORK = "DELETE FROM work WHERE workspace = :workspace"
@@ -120,8 +118,7 @@ def proposals(tx: Transaction, workspace: str, things: Iterable[tuple[str, int]]
     for kind, id in sorted(things):
         kinds.setdefault(kind, []).append(id)
     for kind, ids in kinds.items():
-        for some in padded(ids):
-            for (id,) in tx.all(_PROPOSALS, workspace=workspace, kind=kind, **some):
-                tx.run(_DROP_PARTS, workspace=workspace, id=id)
-                tx.run(_DROP_PROPOSAL, workspace=workspace, id=id)
-                tx.note(workspace, "proposal", id)
+        for (id,) in tx.all(_PROPOSALS, workspace=workspace, kind=kind, ids=tx.array(ids)):
+            tx.run(_DROP_PARTS, workspace=workspace, id=id)
+            tx.run(_DROP_PROPOSAL, workspace=workspace, id=id)
+            tx.note(workspace, "proposal", id)

@@ -22,7 +22,6 @@ from ..records import Receipt
 from . import backlog, gists, index
 from .cleaning import REWRITE_BLOCK_VERSION, Cleaning, Thing, sources
 from .memories import Memories
-from .places import CHUNK, padded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -80,25 +79,25 @@ WHERE b.workspace = :workspace AND v.created_at < :before AND v.version < b.vers
 ORDER BY v.block_id, v.version
 """
 
-_DERIVED = (
-    """
-SELECT derived_kind, derived_id, MIN(derived_version) FROM sources
-WHERE workspace = :workspace AND source_kind = :kind AND source_id IN ("""
-    + CHUNK
-    + ") GROUP BY derived_kind, derived_id ORDER BY derived_kind, derived_id"
-)
-_DROP_SOURCES = (
-    "DELETE FROM sources WHERE workspace = :workspace AND source_kind = :kind AND source_id IN (" + CHUNK + ")"
-)
-_DROP_DERIVED = (
-    "DELETE FROM sources WHERE workspace = :workspace AND derived_kind = :kind AND derived_id IN (" + CHUNK + ")"
-)
-_DELETE_EXCHANGES = "DELETE FROM exchanges WHERE workspace = :workspace AND id IN (" + CHUNK + ")"
-_TURNS_OF = (
-    "SELECT session_id, COUNT(*) FROM exchanges WHERE workspace = :workspace AND turn IS NOT NULL AND id IN ("
-    + CHUNK
-    + ") GROUP BY session_id ORDER BY session_id"
-)
+_DERIVED = """
+SELECT derived_kind, derived_id, derived_version FROM sources
+WHERE workspace = :workspace AND source_kind = :kind AND source_id IN (SELECT value FROM json_each(:ids))
+"""
+_DROP_SOURCES = """
+DELETE FROM sources
+WHERE workspace = :workspace AND source_kind = :kind AND source_id IN (SELECT value FROM json_each(:ids))
+"""
+_DROP_DERIVED = """
+DELETE FROM sources
+WHERE workspace = :workspace AND derived_kind = :kind AND derived_id IN (SELECT value FROM json_each(:ids))
+"""
+_DELETE_EXCHANGES = """
+DELETE FROM exchanges WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids))
+"""
+_TURNS_OF = """
+SELECT DISTINCT session_id FROM exchanges
+WHERE workspace = :workspace AND turn IS NOT NULL AND id IN (SELECT value FROM json_each(:ids))
+"""
 _COUNT_TURNS = "SELECT COUNT(*) FROM exchanges WHERE workspace = :workspace AND session_id = :session AND role <> 'log'"
 _TURNS_GONE = "UPDATE sessions SET turns_gone = turns - :left WHERE workspace = :workspace AND id = :session"
 _DELETE_VERSIONS = "DELETE FROM memory_versions WHERE memory_id = :id"
@@ -317,9 +316,8 @@ class Forget:
         """What has one of these as a source, with its first version that has."""
         made: dict[Thing, int] = {}
         for kind, ids in _by_kind(things).items():
-            for some in padded(ids):
-                for what, id, first in tx.all(_DERIVED, workspace=self._workspace, kind=kind, **some):
-                    made[what, id] = min(first, made.get((what, id), first))
+            for what, id, version in sorted(tx.all(_DERIVED, workspace=self._workspace, kind=kind, ids=tx.array(ids))):
+                made[what, id] = min(version, made.get((what, id), version))
         return made
 
     def _blank_old_versions(self, tx: Transaction, time: str, receipt: int) -> list[Thing]:
@@ -339,20 +337,18 @@ class Forget:
             tx.run(_NO_REBUILD, workspace=self._workspace, kind="block", ref=id)
             tx.run(_DELETE_BLOCK, workspace=self._workspace, id=id)
         for kind, ids in _by_kind(gone.things).items():
-            for some in padded(ids):
-                tx.run(_DROP_SOURCES, workspace=self._workspace, kind=kind, **some)
-                tx.run(_DROP_DERIVED, workspace=self._workspace, kind=kind, **some)
+            all_of_them = {"workspace": self._workspace, "kind": kind, "ids": tx.array(ids)}
+            tx.run(_DROP_SOURCES, **all_of_them)
+            tx.run(_DROP_DERIVED, **all_of_them)
         for session in gone.sessions:
             tx.run(_DETACH, workspace=self._workspace, session=session)
             tx.run(_DETACH_ITEMS, workspace=self._workspace, session=session)
         gone.messages += coordination.sessions(tx, self._workspace, gone.sessions)
 
     def _erase_exchanges(self, tx: Transaction, ids: list[int], ending: set[str]) -> None:
-        shortened: set[str] = set()
         index.remove(tx, self._workspace, "exchange", ids)
-        for some in padded(ids):
-            shortened.update(row[0] for row in tx.all(_TURNS_OF, workspace=self._workspace, **some))
-            tx.run(_DELETE_EXCHANGES, workspace=self._workspace, **some)
+        shortened = {row[0] for row in tx.all(_TURNS_OF, workspace=self._workspace, ids=tx.array(ids))}
+        tx.run(_DELETE_EXCHANGES, workspace=self._workspace, ids=tx.array(ids))
         for id in ids:
             backlog.withdraw(tx, self._workspace, "exchange", id)
             tx.note(self._workspace, "exchange", id)

@@ -16,7 +16,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import locks
-from .places import CHUNK, padded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,7 +40,10 @@ _COUNT_OUT = """
 UPDATE shelves SET items = items - :items, length = length - :length WHERE workspace = :workspace AND shelf = :shelf
 """
 _NEW_GENERATION = "UPDATE shelves SET generation = generation + 1 WHERE workspace = :workspace AND shelf = :shelf"
-_FIND_TERMS = "SELECT term, id FROM terms WHERE workspace = :workspace AND shelf = :shelf AND term IN (" + CHUNK + ")"
+_FIND_TERMS = """
+SELECT term, id FROM terms
+WHERE workspace = :workspace AND shelf = :shelf AND term IN (SELECT value FROM json_each(:terms))
+"""
 _ADD_TERM = """
 INSERT INTO terms (workspace, shelf, term) VALUES (:workspace, :shelf, :term)
 ON CONFLICT (workspace, shelf, term) DO NOTHING
@@ -53,11 +55,10 @@ VALUES (:workspace, :shelf, :kind, :ref, :piece, :label, :session_id, :project, 
 RETURNING id
 """
 _ADD_POSTING = "INSERT INTO postings (term, item, tf, length) VALUES (:term, :item, :tf, :length)"
-_ITEMS_OF = (
-    "SELECT id, shelf, length, terms FROM items WHERE workspace = :workspace AND kind = :kind AND ref IN ("
-    + CHUNK
-    + ") ORDER BY id"
-)
+_ITEMS_OF = """
+SELECT id, shelf, length, terms FROM items
+WHERE workspace = :workspace AND kind = :kind AND ref IN (SELECT value FROM json_each(:refs)) ORDER BY id
+"""
 _REMOVE_POSTING = "DELETE FROM postings WHERE term = :term AND item = :item"
 _REMOVE_ITEM = "DELETE FROM items WHERE workspace = :workspace AND id = :item"
 _REMOVE_VECTORS = "DELETE FROM vectors WHERE item = :item"
@@ -120,9 +121,8 @@ def remove(tx: Transaction, workspace: str, kind: str, refs: Sequence[int]) -> N
     """Take things out of the index: postings, vectors, and words that nothing else has."""
     keep_items(tx, workspace)
     shelves: dict[str, list[Row]] = {}
-    for some in padded(refs):
-        for row in tx.all(_ITEMS_OF, workspace=workspace, kind=kind, **some):
-            shelves.setdefault(row[1], []).append(row)
+    for row in tx.all(_ITEMS_OF, workspace=workspace, kind=kind, refs=tx.array(refs)):
+        shelves.setdefault(row[1], []).append(row)
     for shelf, rows in sorted(shelves.items()):
         _remove_from_shelf(tx, workspace, shelf, rows)
 
@@ -223,10 +223,7 @@ def _remembered(tx: Transaction, workspace: str, shelf: str, generation: int) ->
 
 def find(tx: Transaction, workspace: str, shelf: str, terms: list[str]) -> dict[str, int]:
     """The numbers of those terms that the shelf has."""
-    found: dict[str, int] = {}
-    for some in padded(terms):
-        found.update(tx.all(_FIND_TERMS, workspace=workspace, shelf=shelf, **some))
-    return found
+    return dict(tx.all(_FIND_TERMS, workspace=workspace, shelf=shelf, terms=tx.array(terms)))
 
 
 def _new_number(tx: Transaction, workspace: str, shelf: str, term: str) -> int:

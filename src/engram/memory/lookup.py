@@ -10,7 +10,7 @@ from math import log
 from typing import TYPE_CHECKING
 
 from .index import find
-from .places import CHUNK, FEW, PAIRS, PAIRS_SIZE, RANGES, few, padded, ranges, weighted
+from .places import PAIRS, PAIRS_SIZE, RANGES, ranges, weighted
 from .scoring import K1, REACH, B, Item, Query
 
 if TYPE_CHECKING:
@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from ..storage.engine import Row, Transaction
     from .asking import Wanted
 
-#: More words than this are a pasted text; its rarest ones say what it is about.
-_MOST_TERMS = 24
 
 _SHELF = "SELECT items, length FROM shelves WHERE workspace = :workspace AND shelf = :shelf"
-_COUNTS = "SELECT term, COUNT(*) FROM postings WHERE term IN (" + CHUNK + ") GROUP BY term"
+_COUNTS = "SELECT term, COUNT(*) FROM postings WHERE term IN (SELECT value FROM json_each(:terms)) GROUP BY term"
 _BEST = (
     "WITH q (term, weight) AS (VALUES "
     + PAIRS
@@ -47,7 +45,9 @@ WHERE (CAST(:session AS TEXT) IS NULL OR i.session_id = :session)
 GROUP BY p.item ORDER BY score DESC, p.item LIMIT :limit"""
 )
 _ITEM_COLUMNS = "id, shelf, kind, ref, piece, label, session_id, project, turn, at"
-_ITEMS = "SELECT " + _ITEM_COLUMNS + " FROM items WHERE workspace = :workspace AND id IN (" + CHUNK + ")"
+_ITEMS = (
+    "SELECT " + _ITEM_COLUMNS + " FROM items WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids))"
+)
 _AROUND = (
     "WITH q (session, first, last) AS (VALUES "
     + RANGES
@@ -57,7 +57,10 @@ _AROUND = (
 WHERE i.workspace = :workspace AND i.session_id = CAST(q.session AS TEXT)
   AND i.turn BETWEEN CAST(q.first AS INTEGER) AND CAST(q.last AS INTEGER)"""
 )
-_POSTINGS = "SELECT item, term, tf, length FROM postings WHERE term IN (" + FEW + ") AND item IN (" + CHUNK + ")"
+_POSTINGS = """
+SELECT item, term, tf, length FROM postings
+WHERE term IN (SELECT value FROM json_each(:terms)) AND item IN (SELECT value FROM json_each(:ids))
+"""
 
 
 def weigh(tx: Transaction, workspace: str, shelves: Sequence[str], terms: list[str]) -> Query:
@@ -71,12 +74,11 @@ def weigh(tx: Transaction, workspace: str, shelves: Sequence[str], terms: list[s
             by_shelf[shelf] = {number: term for term, number in find(tx, workspace, shelf, terms).items()}
     found = dict.fromkeys(terms, 0)
     numbers = {number: term for shelf in by_shelf.values() for number, term in shelf.items()}
-    for some in padded(list(numbers)):
-        for number, count in tx.all(_COUNTS, **some):
-            found[numbers[number]] += count
+    for number, count in tx.all(_COUNTS, terms=tx.array(numbers)) if numbers else ():
+        found[numbers[number]] += count
     weights = {term: log(1 + (items - count + 0.5) / (count + 0.5)) for term, count in found.items()}
-    if len(terms) > _MOST_TERMS:
-        kept = set(sorted((term for term in terms if found[term]), key=lambda term: found[term])[:_MOST_TERMS])
+    if len(terms) > PAIRS_SIZE:
+        kept = set(sorted((term for term in terms if found[term]), key=lambda term: found[term])[:PAIRS_SIZE])
         by_shelf = {
             shelf: {number: term for number, term in known.items() if term in kept} for shelf, known in by_shelf.items()
         }
@@ -85,19 +87,17 @@ def weigh(tx: Transaction, workspace: str, shelves: Sequence[str], terms: list[s
 
 
 def best_by_words(tx: Transaction, asked: Query, wanted: Wanted, limit: int) -> list[int]:
-    """Two shelves at a time, whose words fit the statement's places; an item's words are all on its own shelf."""
+    """A shelf at a time: an item's words are all on its own."""
     best: list[Row] = []
-    shelves = list(asked.shelves.values())
-    for first in range(0, len(shelves), 2):
-        known = [word for shelf in shelves[first : first + 2] for word in shelf.items()]
+    for known in asked.shelves.values():
         if known:
             best += _best_of(tx, asked, wanted, known, limit)
     best.sort(key=lambda row: (-row[1], row[0]))
     return [row[0] for row in best[:limit]]
 
 
-def _best_of(tx: Transaction, asked: Query, wanted: Wanted, known: list[tuple[int, str]], limit: int) -> list[Row]:
-    places = weighted([(number, asked.weights.get(term, 0.0)) for number, term in known][:PAIRS_SIZE])
+def _best_of(tx: Transaction, asked: Query, wanted: Wanted, known: dict[int, str], limit: int) -> list[Row]:
+    places = weighted([(number, asked.weights[term]) for number, term in known.items()])
     if not wanted.filtered:
         return tx.all(_BEST, average=asked.average, limit=limit, **places)
     return tx.all(
@@ -115,8 +115,10 @@ def _best_of(tx: Transaction, asked: Query, wanted: Wanted, known: list[tuple[in
 
 def fetch(tx: Transaction, workspace: str, ids: list[int], known: dict[int, Item]) -> list[Item]:
     """The items that are there. `known` are those this snapshot was asked for before, and gains the others."""
-    for some in padded([id for id in dict.fromkeys(ids) if id not in known]):
-        known.update({row[0]: Item(*row) for row in tx.all(_ITEMS, workspace=workspace, **some)})
+    unknown = [id for id in ids if id not in known]
+    if unknown:
+        rows = tx.all(_ITEMS, workspace=workspace, ids=tx.array(unknown))
+        known.update({row[0]: Item(*row) for row in rows})
     return [known[id] for id in ids if id in known]
 
 
@@ -149,10 +151,10 @@ def occurrences(tx: Transaction, asked: Query, items: dict[int, Item]) -> dict[i
     found: dict[int, dict[str, float]] = {}
     for shelf, numbers in asked.shelves.items():
         ids = [item.id for item in items.values() if item.shelf == shelf]
-        for words in few(list(numbers)):
-            for some in padded(ids):
-                for item, number, tf, length in tx.all(_POSTINGS, **words, **some):
-                    term = numbers[number]
-                    norm = K1 * (1 - B + B * length / asked.average)
-                    found.setdefault(item, {})[term] = asked.weights[term] * tf * (K1 + 1) / (tf + norm)
+        if not numbers or not ids:
+            continue
+        for item, number, tf, length in tx.all(_POSTINGS, terms=tx.array(numbers), ids=tx.array(ids)):
+            term = numbers[number]
+            norm = K1 * (1 - B + B * length / asked.average)
+            found.setdefault(item, {})[term] = asked.weights[term] * tf * (K1 + 1) / (tf + norm)
     return found

@@ -34,7 +34,6 @@ from ..tokens import estimate
 from . import asking, dates, lookup, meaning, words
 from .backlog import Backlog
 from .models import model_of
-from .places import CHUNK, padded
 from .scoring import Item, Preferences, Query, Scored, Weights, combine, matches, weights_of
 
 if TYPE_CHECKING:
@@ -56,21 +55,22 @@ _ATTEMPTS = 3
 
 _SESSION = "SELECT 1 FROM sessions WHERE workspace = :workspace AND id = :id"
 _LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
-_EXCHANGE = """
-SELECT e.content, e.trust, s.type FROM exchanges e
+# The casts keep SQLite from reading the whole workspace by its index.
+_EXCHANGES = """
+SELECT e.id, e.content, e.trust, s.type FROM exchanges e
   LEFT JOIN sessions s ON s.workspace = e.workspace AND s.id = e.session_id
-WHERE e.workspace = :workspace AND e.id = :id
+WHERE e.id IN (SELECT value FROM json_each(:ids)) AND CAST(e.workspace AS TEXT) = :workspace
 """
-_MEMORY = """
-SELECT m.content, m.trust, s.type, m.importance, m.expires_at FROM memories m
+_MEMORIES = """
+SELECT m.id, m.content, m.trust, s.type, m.importance, m.expires_at FROM memories m
   LEFT JOIN sessions s ON s.workspace = m.workspace AND s.id = m.session_id
-WHERE m.workspace = :workspace AND m.id = :id
+WHERE m.id IN (SELECT value FROM json_each(:ids)) AND CAST(m.workspace AS TEXT) = :workspace
 """
-_CURRENT = (
-    "SELECT id FROM memories WHERE workspace = :workspace AND (expires_at IS NULL OR expires_at > :now) AND id IN ("
-    + CHUNK
-    + ")"
-)
+_CURRENT = """
+SELECT id FROM memories
+WHERE id IN (SELECT value FROM json_each(:ids)) AND CAST(workspace AS TEXT) = :workspace
+  AND (expires_at IS NULL OR expires_at > :now)
+"""
 _TURNS_OF = """
 SELECT e.id, e.content FROM sources s JOIN exchanges e ON e.workspace = s.workspace AND e.id = s.source_id
 WHERE s.workspace = :workspace AND s.derived_kind = 'memory' AND s.derived_id = :id AND s.source_kind = 'exchange'
@@ -260,8 +260,9 @@ class Recall:
 
         texts: dict[int, str] = {}
         left = MOST_CHARACTERS
+        rows = self._rows(tx, ranked[:MOST])
         for item, *_ in ranked[:MOST]:
-            row = self._row(tx, item)
+            row = rows.get((item.kind, item.ref))
             text = _piece(row[0], item.piece) if row else ""
             left -= len(text)
             if left < 0:
@@ -269,11 +270,18 @@ class Recall:
             texts[item.id] = text
         return texts
 
-    def _row(self, tx: Transaction, item: Item) -> Row | None:
-        """Content and trust of what an item is a piece of; of a memory also importance and expiry."""
-        if item.kind == "memory":
-            return tx.one(_MEMORY, workspace=self._workspace, id=item.ref)
-        return tx.one(_EXCHANGE, workspace=self._workspace, id=item.ref)
+    def _rows(self, tx: Transaction, ranked: Sequence[Scored]) -> dict[tuple[str, int], Row]:
+        """By kind and number, content, trust and source of what they are pieces of; importance and end of memories."""
+        exchanges = [item.ref for item, *_ in ranked if item.kind == "exchange"]
+        memories = [item.ref for item, *_ in ranked if item.kind == "memory"]
+        rows: dict[tuple[str, int], Row] = {}
+        if exchanges:
+            found = tx.all(_EXCHANGES, workspace=self._workspace, ids=tx.array(exchanges))
+            rows |= {("exchange", id): tuple(rest) for id, *rest in found}
+        if memories:
+            found = tx.all(_MEMORIES, workspace=self._workspace, ids=tx.array(memories))
+            rows |= {("memory", id): tuple(rest) for id, *rest in found}
+        return rows
 
     def _best_by_words(
         self, tx: Transaction, asked: Query, wanted: Wanted, k: int, known: dict[int, Item]
@@ -300,11 +308,11 @@ class Recall:
         """What of it may be returned, each thing once however many pieces it has."""
         items = lookup.fetch(tx, self._workspace, ids, known)
         fitting = {(item.kind, item.ref) for item in items if wanted.fits(item)}
-        memories = [ref for kind, ref in sorted(fitting) if kind == "memory"]
-        now = tx.now() if memories else ""
+        memories = [ref for kind, ref in fitting if kind == "memory"]
         current: set[int] = set()
-        for some in padded(memories):
-            current.update(row[0] for row in tx.all(_CURRENT, workspace=self._workspace, now=now, **some))
+        if memories:
+            rows = tx.all(_CURRENT, workspace=self._workspace, now=tx.now(), ids=tx.array(memories))
+            current = {row[0] for row in rows}
         return {
             (kind, ref)
             for kind, ref in fitting
@@ -314,35 +322,33 @@ class Recall:
     def _hits(self, tx: Transaction, asked: Query, ranked: list[Scored], request: _Request) -> list[Hit]:
         now = tx.now()
         hits: list[Hit] = []
-        seen: set[tuple[str, int]] = set()
-        turns = {scored.item.ref for scored in ranked if scored.item.kind == "exchange"}
-        # Somewhat more than asked for, because importance may still exchange neighbours in the order.
+        best: dict[tuple[str, int], Scored] = {}
         for scored in ranked:
-            key = (scored.item.kind, scored.item.ref)
-            if key in seen or len(hits) >= request.k + 10:
-                continue
-            seen.add(key)
-            if self._repeats(tx, scored.item, turns):
-                continue
-            hit = self._hit(tx, asked, scored, request, now)
-            if hit is not None:
-                hits.append(hit)
+            best.setdefault((scored.item.kind, scored.item.ref), scored)
+        turns = {ref for kind, ref in best if kind == "exchange"}
+        things = list(best.values())
+        # Somewhat more than asked for, because importance may still exchange neighbours in the order.
+        enough = request.k + 10
+        while things and len(hits) < enough:
+            some, things = things[:enough], things[enough:]
+            rows = self._rows(tx, some)
+            for scored in some:
+                row = rows.get((scored.item.kind, scored.item.ref))
+                if row is not None and not self._repeats(tx, scored.item, row[0], turns):
+                    hit = self._hit(tx, asked, scored, row, request, now)
+                    hits += [hit] if hit is not None else []
         hits.sort(key=lambda hit: -hit.score)
         return hits[: request.k]
 
-    def _repeats(self, tx: Transaction, item: Item, turns: set[int]) -> bool:
+    def _repeats(self, tx: Transaction, item: Item, text: str, turns: set[int]) -> bool:
         """Whether a memory only repeats a turn it was made of, while that turn is a candidate itself."""
         if item.kind != "memory" or not turns:
             return False
-        row = tx.one(_MEMORY, workspace=self._workspace, id=item.ref)
         said = tx.all(_TURNS_OF, workspace=self._workspace, id=item.ref)
-        return row is not None and any(id in turns and row[0] in content for id, content in said)
+        return any(id in turns and text in content for id, content in said)
 
-    def _hit(self, tx: Transaction, asked: Query, scored: Scored, request: _Request, now: str) -> Hit | None:
+    def _hit(self, tx: Transaction, asked: Query, scored: Scored, row: Row, request: _Request, now: str) -> Hit | None:
         item, tags = scored.item, request.wanted.tags
-        row = self._row(tx, item)
-        if row is None:
-            return None
         importance = 1.0
         if item.kind == "memory":
             expires_at = row[4]

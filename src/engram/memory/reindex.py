@@ -20,7 +20,6 @@ from ..errors import Conflict, InvalidInput, StoreBusy
 from . import index
 from .backlog import STEP, Backlog, Vectors, keep, quantised, wait
 from .models import choose, keep_indexed, model_of
-from .places import CHUNK, padded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,14 +49,12 @@ WHERE i.workspace = :workspace AND i.id > :after AND i.id <= :last
   AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.item = i.id AND v.model = :model)
 ORDER BY i.id LIMIT :limit
 """
-_STILL_LACKING = (
-    """
+_STILL_LACKING = """
 SELECT i.id FROM items i
-WHERE i.workspace = :workspace
-  AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.item = i.id AND v.model = :model) AND i.id IN ("""
-    + CHUNK
-    + ")"
-)
+WHERE i.workspace = :workspace AND i.id IN (SELECT value FROM json_each(:ids))
+  AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.item = i.id AND v.model = :model)
+ORDER BY i.id
+"""
 _EXCHANGE = "SELECT content FROM exchanges WHERE workspace = :workspace AND id = :id"
 _MEMORY = "SELECT content FROM memories WHERE workspace = :workspace AND id = :id"
 _OLD = """
@@ -172,10 +169,8 @@ class _Reindex:
         if self._is_over(tx):
             return None
         index.keep_items(tx, self._workspace)
-        left: list[int] = []
-        for some in padded(list(made)):
-            found = tx.all(_STILL_LACKING, workspace=self._workspace, model=self._model, **some)
-            left += sorted(row[0] for row in found)
+        found = tx.all(_STILL_LACKING, workspace=self._workspace, model=self._model, ids=tx.array(made))
+        left: list[int] = [row[0] for row in found]
         if left:
             keep(tx, left, Vectors(self._model, [made[item] for item in left]))
         return len(left)

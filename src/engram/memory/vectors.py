@@ -17,7 +17,6 @@ import numpy as np
 
 from ..storage.engine import Closest
 from .models import EXACT_BELOW
-from .places import CHUNK, padded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,13 +46,10 @@ _NEXT = """
 SELECT i.id, i.kind, i.ref, i.shelf, v.vector FROM items i JOIN vectors v ON v.item = i.id AND v.model = :model
 WHERE i.workspace = :workspace AND i.id > :after ORDER BY i.id LIMIT :limit
 """
-_SOME = (
-    """
+_SOME = """
 SELECT i.id, i.kind, i.ref, i.shelf, v.vector FROM items i JOIN vectors v ON v.item = i.id AND v.model = :model
-WHERE i.workspace = :workspace AND i.kind = :kind AND i.ref IN ("""
-    + CHUNK
-    + ") ORDER BY i.id"
-)
+WHERE i.workspace = :workspace AND i.kind = :kind AND i.ref IN (SELECT value FROM json_each(:ids)) ORDER BY i.id
+"""
 
 
 class Resident:
@@ -219,9 +215,8 @@ def _catch_up(tx: Transaction, workspace: str, vectors: Resident) -> bool:
     for kind in ("exchange", "memory"):
         refs = sorted({int(id) for _, what, id in changes if what == kind})
         vectors.drop(kind, refs)
-        for some in padded(refs):
-            rows = tx.all(_SOME, workspace=workspace, model=vectors.model, kind=kind, **some)
-            vectors.put(rows)
+        if refs:
+            vectors.put(tx.all(_SOME, workspace=workspace, model=vectors.model, kind=kind, ids=tx.array(refs)))
     if changes:
         vectors.last = changes[-1][0]
     return True

@@ -1,7 +1,8 @@
 """The storage protocol: what a tier may ask of an engine, and what both engines do alike.
 
 A tier opens `engine.write()` or `engine.read()` and runs its own SQL constants on the transaction it is given. The
-engine knows no nouns; the tiers see no driver. SQL is a constant, never text built at run time; a test sees to it.
+engine knows no nouns; the tiers see no driver. SQL is a constant, never text built at run time; a test sees to it. A
+list has one place, in one form of words: `id IN (SELECT value FROM json_each(:ids))`, with `ids=tx.array(…)`.
 
 Transactions are joined, not nested: inside `write()` on the same thread, another `write()` becomes a savepoint and a
 `read()` sees the writer's own state. That is what lets `with eng.write():` wrap any number of facade calls into one
@@ -16,7 +17,7 @@ from __future__ import annotations
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, LiteralString, NamedTuple
 
@@ -61,6 +62,10 @@ class Transaction(ABC):
     @abstractmethod
     def many(self, sql: LiteralString, values: Sequence[Mapping[str, object]]) -> None:
         """Run a statement that returns no rows once for each set of values."""
+
+    @abstractmethod
+    def array(self, values: Iterable[int] | Iterable[str]) -> object:
+        """A list, as the engine takes it in the place that `json_each` has in a statement."""
 
     @abstractmethod
     def now(self) -> str:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, LiteralString
 
@@ -55,6 +56,9 @@ FROM unnest(%s::text[], %s::text[], %s::text[]) WITH ORDINALITY AS noted (worksp
 ORDER BY place
 """
 
+#: As the tiers write it, with the driver's parameter.
+_EACH = re.compile(r"IN \(SELECT value FROM json_each\((%\(\w+\)s)\)\)")
+
 _MOST_CONNECTIONS = 16
 _CONNECT_TIMEOUT = 10
 #: A client that was stopped in the middle of a transaction must not keep its row locks for ever.
@@ -81,6 +85,9 @@ class PostgresTransaction(Transaction):
     def many(self, sql: LiteralString, values: Sequence[Mapping[str, object]]) -> None:
         with self.connection.cursor() as cursor:
             cursor.executemany(driver_sql(sql), values)
+
+    def array(self, values: Iterable[int] | Iterable[str]) -> object:
+        return list(values)
 
     def now(self) -> str:
         row = self.connection.execute(_NOW).fetchone()
@@ -239,7 +246,7 @@ class PostgresEngine(Engine):
 
 @functools.cache
 def driver_sql(sql: LiteralString) -> LiteralString:
-    """The same statement with the driver's parameters: `:name` becomes `%(name)s`, `%` becomes `%%`.
+    """The same statement for this engine: `:name` becomes `%(name)s`, `%` becomes `%%`, and a list becomes an array.
 
     Reads the text token by token, so that what looks like a parameter inside a string, a quoted name, a comment or a
     cast (`::text`) is left alone.
@@ -259,7 +266,7 @@ def driver_sql(sql: LiteralString) -> LiteralString:
             end = place + 1
             out.append("%%" if sql[place] == "%" else sql[place])
         place = end
-    return "".join(out)
+    return _EACH.sub(r"= ANY(\1)", "".join(out))
 
 
 def _skip(sql: str, place: int) -> int:

@@ -10,11 +10,12 @@ therefore made under another name and linked into place.
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import LiteralString
 
@@ -66,6 +67,9 @@ class SqliteTransaction(Transaction):
     def many(self, sql: LiteralString, values: Sequence[Mapping[str, object]]) -> None:
         self.require_alive()
         self.connection.executemany(sql, values)
+
+    def array(self, values: Iterable[int] | Iterable[str]) -> object:
+        return json.dumps(list(values))
 
     def now(self) -> str:
         return self._clock.now()
