@@ -565,7 +565,7 @@ def test_recall_neither_waits_nor_fails_while_another_writes(open_store: OpenSto
         start = clock.monotonic()
         assert texts(eng.recall("zebra")) == ["the zebra is out"]
         # The store would wait for 30 seconds.
-        assert clock.monotonic() - start < 5
+        assert clock.monotonic() - start < 15
     finally:
         done.set()
         thread.join(10)

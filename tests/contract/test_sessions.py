@@ -511,7 +511,7 @@ def test_the_sweep_gives_way_to_another_writer_and_is_made_up_for_later(
     with somebody_writes(store_url):
         began = time.monotonic()
         assert lost in eng.sitrep()
-        assert time.monotonic() - began < 5, "the report waited for the other writer"
+        assert time.monotonic() - began < 15, "the report waited for the other writer"
         assert eng.sessions.get(lost).status == "active"
     eng.sitrep()
     assert eng.sessions.get(lost).status == "abandoned"

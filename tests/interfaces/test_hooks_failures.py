@@ -150,7 +150,7 @@ def test_a_store_locked_by_another_process_is_given_up_within_the_limit(data: Pa
     holder.execute("ROLLBACK")
     holder.close()
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
-    assert took < 5, "half a second of waiting, and what a busy machine takes to start a process"
+    assert took < 15, "half a second of waiting, and what a busy machine takes to start a process"
     assert "StoreBusy" in (data / "hook.log").read_text()
     with Engram() as eng:
         assert [session.type for session in eng.sessions.list()] == ["test"]
@@ -166,7 +166,7 @@ def test_a_harness_that_never_ends_its_input_does_not_hold_the_hook_up(data: Pat
     process.stdin.flush()
     begun = time.monotonic()
     assert process.wait(timeout=30) == 0
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 15
     process.communicate()
     assert "took longer than" in (data / "hook.log").read_text()
 
