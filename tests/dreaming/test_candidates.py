@@ -142,3 +142,14 @@ def test_many_new_ones_are_not_all_compared_and_still_nearly_all_close_ones_are_
     places = module._by_vectors(shelf, np.ones(count, np.bool_), 0.9, 10)
     got = {(int(one), int(other)) for one, other in places}
     assert sum((place, place + pairs) in got for place in range(pairs)) > 0.97 * pairs
+
+
+@pytest.mark.requirement("SIMILAR-5")
+def test_long_texts_with_hardly_a_word_in_common_are_left_out(eng: Engram) -> None:
+    crane = "The harbour crane lifts seven containers from the ferry beside the old lighthouse every morning at dawn."
+    compiler = "Our compiler rejects unsigned integers unless somebody passes the strict option through a variable."
+    again = "At dawn every morning the crane in the harbour lifts seven containers from the ferry by the lighthouse."
+    ids = [eng.memories.remember(text).id for text in (crane, compiler, again, "Cats sleep.", "Dogs bark.")]
+    # Everything is close enough by vectors here.
+    assert set(found(eng, least=-1.0)) >= {(ids[0], ids[2]), (ids[3], ids[4])}
+    assert (ids[0], ids[1]) not in found(eng, least=-1.0)

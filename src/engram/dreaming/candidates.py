@@ -8,7 +8,8 @@ A few new ones are compared with all. When nearly everything is new, as in the f
 square; then a small forest is grown instead. Each tree halves the memories again and again, across a line between two
 of them drawn from a fixed seed, until so few are left that all of those are compared. Two that are as close as
 duplicates are rarely parted in every tree. By words only rare ones lead to others, and those who have just the same
-words meet.
+words meet. Long texts that have hardly a word in common are left out in the end: among very many, some are always close
+by chance, and nobody who compares words would take them for the same.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ _TREES, _LEAF = 8, 256
 _SEED = 5
 #: A memory's rarest words lead to others, so many of them, unless more memories than this have a word.
 _LEADS, _COMMON = 8, 64
+#: Texts of more words than this have to share so much of them.
+_SHORT, _HARDLY = 8, 0.25
 #: Close by words are those who share at least this much of what their leading words weigh.
 _SHARED = 0.5
 
@@ -100,6 +103,14 @@ class _Shelf(NamedTuple):
     def units(self, places: Numbers) -> Floats:
         """Unit vectors, so that a product is a cosine."""
         return from_int8(self.rows[places])
+
+    def words(self, places: Numbers) -> tuple[Numbers, Numbers]:
+        """How many words the memories at some places have, and all of these, each as one number with its place here."""
+        starts = np.searchsorted(self.owners, places)
+        counts = np.searchsorted(self.owners, places, "right") - starts
+        whose = np.repeat(np.arange(len(places)), counts)
+        terms = self.terms[np.repeat(starts, counts) + _rank(whose)]
+        return counts, whose * (self.terms.max(initial=0) + 1) + terms
 
 
 def _load(tx: Transaction, workspace: str) -> _Shelf:
@@ -264,9 +275,18 @@ def _same_words(shelf: _Shelf, new: npt.NDArray[np.bool_], most: int) -> Numbers
     return np.concatenate(found)
 
 
+def _with_common_words(shelf: _Shelf, found: Numbers) -> Numbers:
+    """The pairs of short texts, and those of long ones that share enough words."""
+    (one, left), (other, right) = (shelf.words(places) for places in found.T)
+    longer = np.maximum(one, other)
+    whose = np.repeat(np.arange(len(found)), one)
+    shared = np.bincount(whose[np.isin(left, right, assume_unique=True)], minlength=len(found))
+    return found[(longer <= _SHORT) | (shared >= _HARDLY * longer)]
+
+
 def _pairs(shelf: _Shelf, found: Numbers) -> Iterator[Pair]:
     for start in range(0, len(found), _BLOCK):
-        first, second = found[start : start + _BLOCK].T
+        first, second = _with_common_words(shelf, found[start : start + _BLOCK]).T
         one, other = shelf.units(first), shelf.units(second)
         cosines = np.einsum("ij,ij->i", one, other).tolist()
         known = np.logical_and(one.any(axis=1), other.any(axis=1)).tolist()
