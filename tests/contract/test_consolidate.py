@@ -251,24 +251,50 @@ def test_what_is_too_young_is_compared_when_it_is_old_enough(open_store: Open, c
     assert consolidate(eng).merged == 2
 
 
-@pytest.mark.requirement("MERGE-10")
-def test_only_what_is_new_is_compared(open_store: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    eng = open_store(**AT_ONCE)
-    known = [eng.remember(f"The house number {number} is painted.").id for number in range(5)]
-    asked: list[int] = []
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
+    """What was compared with the rest, each time."""
+    noted: list[set[int]] = []
     find = candidates.candidates
 
-    def noted(scope: Any, since: int) -> Any:
-        asked.append(since)
-        return find(scope, since)
+    def note(scope: Any, fresh: set[int]) -> Any:
+        noted.append(fresh)
+        return find(scope, fresh)
 
-    monkeypatch.setattr(candidates, "candidates", noted)
+    monkeypatch.setattr(candidates, "candidates", note)
+    return noted
+
+
+@pytest.mark.requirement("MERGE-10")
+def test_only_what_is_new_is_compared(open_store: Open, asked: list[set[int]]) -> None:
+    eng = open_store(**AT_ONCE)
+    known = [eng.remember(f"The house number {number} is painted.").id for number in range(5)]
     consolidate(eng)
     new = eng.remember("The garden is open.").id
-    last = [change.number for change in eng.changes() if change.what == "memory" and change.id == str(known[-1])]
     consolidate(eng)
-    (first,) = [change.number for change in eng.changes() if change.what == "memory" and change.id == str(new)]
-    assert last[-1] <= asked[-1] < first
+    consolidate(eng)
+    assert asked == [set(known), {new}, set()]
+
+
+@pytest.mark.requirement("MERGE-10")
+def test_each_is_compared_once_when_it_has_come_of_age_and_again_when_it_was_changed(
+    open_store: Open, clock: ShiftedClock, asked: list[set[int]]
+) -> None:
+    eng = open_store()
+    old = [eng.remember(f"The house number {number} is painted.").id for number in range(3)]
+    consolidate(eng)
+    clock.advance(DAY / 2)
+    young = eng.remember("The garden is open.").id
+    consolidate(eng)
+    clock.advance(DAY / 2 + 60)
+    consolidate(eng)
+    eng.memories.update(old[1], "The house is green.")
+    eng.memories.update(young, "The garden is closed.")
+    consolidate(eng)
+    clock.advance(DAY / 2)
+    consolidate(eng)
+    consolidate(eng)
+    assert asked == [set(), set(), set(old), {old[1]}, {young}, set()]
 
 
 @pytest.mark.requirement("MERGE-11")

@@ -51,6 +51,7 @@ NEVER = {
     "applied_at": "a time",
     "alive_until": "a time",
     "taken_until": "a time",
+    "matured": "a time",
     "at": "a time",
     "started_at": "a time",
     "deadline": "a time",

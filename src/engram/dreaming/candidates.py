@@ -1,6 +1,6 @@
 """Which memories are worth a comparison: those that are close to something new, by vectors or by words.
 
-A pass compares only what has changed since the last one with the rest. The memories' vectors and the numbers of their
+Only what is new to a pass is compared with the rest. The memories' vectors and the numbers of their
 words are read once for all of it, because asking the store about each would read everything for each; and because so
 both engines give the same pairs, in the same order.
 
@@ -24,7 +24,7 @@ from ..embedding.quantise import from_int8, to_int8
 from ..memory.models import model_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -47,9 +47,6 @@ _SHORT, _HARDLY = 8, 0.25
 #: Close by words are those who share at least this much of what their leading words weigh.
 _SHARED = 0.5
 
-_CHANGED = """
-SELECT DISTINCT id FROM changes WHERE workspace = :workspace AND number > :since AND what = 'memory'
-"""
 _LAST = "SELECT COALESCE(MAX(id), 0) FROM memories WHERE workspace = :workspace"
 _SOME = """
 SELECT m.id, i.terms, v.vector
@@ -72,18 +69,17 @@ class Pair(NamedTuple):
     cosine: float | None
 
 
-def candidates(scope: Scope, since: int, *, least: float = 0.75, most: int = 10) -> Iterator[Pair]:
-    """What has changed after change `since`, with its closest others: at most `most` by vectors, and as many by words.
+def candidates(scope: Scope, fresh: Collection[int], *, least: float = 0.75, most: int = 10) -> Iterator[Pair]:
+    """Those that are `fresh`, with their closest others: at most `most` by vectors, and as many by words.
 
     Among active memories only, without gists, eras and digests. By vectors, others are close from a cosine of `least`
     on. Pairs come in the order of their numbers, each once; no transaction is open meanwhile.
     """
-    with scope.engine.read() as tx:
-        changed = [int(id) for (id,) in tx.all(_CHANGED, workspace=scope.workspace, since=since)]
-        shelf = _load(tx, scope.workspace) if changed else None
-    if shelf is None:
+    if not fresh:
         return iter(())
-    new = np.isin(shelf.ids, changed)
+    with scope.engine.read() as tx:
+        shelf = _load(tx, scope.workspace)
+    new = np.isin(shelf.ids, list(fresh))
     found = np.concatenate(
         [_by_vectors(shelf, new, least, most), _by_words(shelf, new, most), _same_words(shelf, new, most)]
     )

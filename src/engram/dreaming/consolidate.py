@@ -1,9 +1,9 @@
 """Coherence, first of all: what is known stays small. Duplicates become one, contradictions are decided, dead wood is
 put away, and what a block has no room for becomes a memory.
 
-By default only what has the same text is merged by itself; everything else is proposed. Compared is only what is new
-since the last pass that got to its end. A memory has to be a day old first, so the mark up to which everything was
-compared stays before those that are too young.
+By default only what has the same text is merged by itself; everything else is proposed. A memory has to be a day old
+first. Compared are, once, those that have come of age since the last pass that got to its end, and those of age that
+have changed since.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ..records import Memory
+    from ..storage.engine import Transaction
     from .night import Night
     from .plans import Plan
 
@@ -34,12 +35,24 @@ _DAY = 86_400
 #: When a change is made without asking anybody.
 _ALWAYS, _BY_POLICY, _NEVER = "always", "by policy", "never"
 
-_COMPARED = "SELECT COALESCE(MAX(compared), 0) FROM dreams WHERE workspace = :workspace"
-_SET_COMPARED = "UPDATE dreams SET compared = :upto WHERE workspace = :workspace AND id = :dream"
+_COMPARED = """
+SELECT compared, COALESCE(matured, '') FROM dreams
+WHERE workspace = :workspace AND compared IS NOT NULL ORDER BY id DESC LIMIT 1
+"""
+_SET_COMPARED = """
+UPDATE dreams SET compared = :upto, matured = :matured WHERE workspace = :workspace AND id = :dream
+"""
 _LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
-_FIRST_CHANGE = """
-SELECT MIN(number) FROM changes
-WHERE workspace = :workspace AND number > :since AND what = 'memory' AND id IN (SELECT value FROM json_each(:ids))
+_CHANGED = """
+SELECT DISTINCT id FROM changes WHERE workspace = :workspace AND number > :since AND what = 'memory'
+"""
+_OF_AGE = """
+SELECT id FROM memories
+WHERE id IN (SELECT value FROM json_each(:ids)) AND CAST(workspace AS TEXT) = :workspace AND created_at <= :matured
+"""
+_CAME_OF_AGE = """
+SELECT id FROM memories
+WHERE workspace = :workspace AND status = 'active' AND created_at > :before AND created_at <= :matured
 """
 _IDLE = """
 SELECT m.id FROM memories m
@@ -67,8 +80,6 @@ class Compared(NamedTuple):
     alike: list[Likeness]
     #: Contradictions, the older one first.
     against: list[tuple[float, Memory, Memory]]
-    #: Memories that are too young to be looked at.
-    young: set[int]
 
 
 class _Full(Exception):
@@ -110,43 +121,50 @@ class _Worker:
     def compare(self) -> None:
         """Everything that is new since the last time, with what is close to it."""
         night, workspace = self._night, self._night.workspace
-        with night.engine.read() as tx:
-            (since,) = tx.all(_COMPARED, workspace=workspace)[0]
         for number in range(_ROUNDS):
             night.step(STAGE, number, _ROUNDS)
             with night.engine.read() as tx:
                 (upto,) = tx.all(_LAST_CHANGE, workspace=workspace)[0]
-                now = tx.now()
+                matured = later(tx.now(), -self._config.dream_min_age)
+                fresh = self._fresh(tx, matured)
             before = self._tally.actions
-            found = self._compared(since, now)
+            found = self._compared(fresh, matured)
             self._merge(found.alike)
             for sure, older, newer in found.against:
                 self._decide(plans.supersede(older, newer, sure), self._resolves(older, newer))
-            since = self._mark(since, upto, found.young)
+            with night.write() as tx:
+                tx.run(_SET_COMPARED, workspace=workspace, dream=night.dream, upto=upto, matured=matured)
             if self._tally.actions == before:
                 break
         night.step(STAGE, _ROUNDS, _ROUNDS)
 
-    def _compared(self, since: int, now: str) -> Compared:
-        """The pairs that say the same or cannot both be true."""
+    def _fresh(self, tx: Transaction, matured: str) -> set[int]:
+        """What has come of age since it was last compared, and what of age has changed since."""
+        workspace = self._night.workspace
+        since, before = tx.one(_COMPARED, workspace=workspace) or (0, "")
+        changed = tx.array(int(id) for (id,) in tx.all(_CHANGED, workspace=workspace, since=since))
+        rows = tx.all(_OF_AGE, workspace=workspace, ids=changed, matured=matured)
+        rows += tx.all(_CAME_OF_AGE, workspace=workspace, before=before, matured=matured)
+        return {id for (id,) in rows}
+
+    def _compared(self, fresh: set[int], matured: str) -> Compared:
+        """The pairs that say the same or cannot both be true. One that is too young comes up when it is of age."""
         from . import candidates  # it needs numpy
 
-        found = Compared([], [], set())
-        for first, second, cosine in candidates.candidates(self._night.scope, since):
+        found = Compared([], [])
+        for first, second, cosine in candidates.candidates(self._night.scope, fresh):
             try:
                 one, other = self._night.memories.get(first), self._night.memories.get(second)
             except NotFound:
                 continue
-            likeness = self._likeness(one, other, cosine)
-            against = similar.contradicts(one.content, other.content, cosine)
-            if likeness is None and against < CONTRADICTS:
+            if max(one.created_at, other.created_at) > matured:
                 continue
-            young = {each.id for each in (one, other) if between(each.created_at, now) < self._config.dream_min_age}
-            if young:
-                found.young.update(young)
-            elif likeness is not None:
+            likeness = self._likeness(one, other, cosine)
+            if likeness is not None:
                 found.alike.append(likeness)
-            else:
+                continue
+            against = similar.contradicts(one.content, other.content, cosine)
+            if against >= CONTRADICTS:
                 found.against.append((against, *plans.older_first(one, other)))
         return found
 
@@ -176,17 +194,6 @@ class _Worker:
         trusted = TRUSTS.index(newer.trust) <= TRUSTS.index(older.trust)
         resolves = self._config.dream_resolve_conflicts == "on" and trusted and not older.pinned
         return _BY_POLICY if resolves else _NEVER
-
-    def _mark(self, since: int, upto: int, young: set[int]) -> int:
-        """Remember how far everything was compared; where some have to wait, not further than before the first."""
-        night = self._night
-        with night.write() as tx:
-            if young:
-                ids = tx.array(map(str, young))
-                (first,) = tx.all(_FIRST_CHANGE, workspace=night.workspace, since=since, ids=ids)[0]
-                upto = upto if first is None else min(upto, first - 1)
-            tx.run(_SET_COMPARED, workspace=night.workspace, dream=night.dream, upto=upto)
-        return upto
 
     def put_away(self) -> None:
         """Archive what nobody has used for long and nobody called important."""

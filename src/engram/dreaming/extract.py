@@ -41,7 +41,6 @@ SELECT id FROM memories
 WHERE workspace = :workspace AND hash = :hash AND status = 'active' AND kind NOT IN ('gist', 'era', 'digest')
 ORDER BY id LIMIT 1
 """
-_LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
 
 
 class Found(NamedTuple):
@@ -60,7 +59,6 @@ def run(night: Night) -> None:
     """Read what was said since, and keep what stands."""
     with night.engine.read() as tx:
         waiting = tx.all(portrait.WAITING, workspace=night.workspace, target=STAGE)
-        (start,) = tx.all(_LAST_CHANGE, workspace=night.workspace)[0]
     if waiting:
         night.probe.sample()
     night.extracted = night.extracted or 0
@@ -74,7 +72,7 @@ def run(night: Night) -> None:
             night.errors.append(f"{STAGE}: {gone}")
     night.step(STAGE, len(waiting), len(waiting))
     if night.learnt:
-        _compare(night, start)
+        _compare(night)
 
 
 def _read_session(night: Night, row: Row) -> None:
@@ -205,13 +203,13 @@ def _keep(night: Night, tx: Transaction, found: Found, known: Memory | None, pre
     night.extracted = (night.extracted or 0) + 1
 
 
-def _compare(night: Night, since: int) -> None:
+def _compare(night: Night) -> None:
     """Propose a decision where something new contradicts what was known."""
     from . import candidates  # it needs numpy
 
-    for pair in candidates.candidates(night.scope, since):
+    for pair in candidates.candidates(night.scope, night.learnt):
         first, second = night.memories.get(pair.first), night.memories.get(pair.second)
         sure = similar.contradicts(first.content, second.content, pair.cosine)
-        if sure >= CONTRADICTS and {pair.first, pair.second} & set(night.learnt):
+        if sure >= CONTRADICTS:
             with night.write() as tx:
                 night.propose(tx, plans.supersede(*plans.older_first(first, second), sure))

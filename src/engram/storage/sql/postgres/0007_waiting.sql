@@ -1,3 +1,7 @@
 -- What waits for a model only, its words being on a shelf, need not be looked at by those who have no model.
 ALTER TABLE backlog ADD COLUMN indexed BIGINT NOT NULL DEFAULT 0 CHECK (indexed IN (0, 1));
 CREATE INDEX backlog_without_words ON backlog (workspace, id) WHERE indexed = 0;
+
+-- Everything made up to this time was old enough to be compared, when the pass got that far.
+ALTER TABLE dreams ADD COLUMN matured TEXT COLLATE "C";
+CREATE INDEX memories_by_age ON memories (workspace, created_at) WHERE status = 'active';
