@@ -54,6 +54,7 @@ bench: setup  ## the numbers in docs/benchmarks.md
 	$(BIN)/python bench/dream_quality.py
 	$(BIN)/python bench/dreaming.py
 	$(BIN)/python bench/consolidation.py
+	$(BIN)/python bench/consolidation_quality.py
 
 stress: setup  ## the long kill, stop and contention runs
 	ENGRAM_TEST_STRESS=1 $(BIN)/python -m pytest tests/stress -n 0 -s
