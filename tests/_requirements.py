@@ -346,6 +346,7 @@ REQUIREMENTS = {
     "MERGE-11": "The report counts what was done; the figures are none when the stage was off or failed.",
     "MERGE-12": "Nobody who looks for one of the originals misses it: other keys, projects, ends or trust are not merged.",
     "MERGE-13": "Wherever a change is interrupted, all of it or nothing of it is there, and the next pass goes on.",
+    "MERGE-14": "A pass makes and proposes no more than it may, one decision about a memory at a time, the surest first.",
     # Proposals
     "PROPOSAL-1": "A proposal says what, why, how surely, from which sources, and shows a diff.",
     "PROPOSAL-2": "accept, edit, reject and apply move it through its states; applying twice is applying once.",

@@ -55,7 +55,7 @@ SETTINGS = (
     Setting("dream_day_calls", 1_000, "how many calls to a model a day's dreaming may make"),
     Setting("dream_day_tokens", 2_000_000, "how many tokens a day's dreaming may take"),
     Setting("dream_consolidate", "propose", "duplicates, conflicts and dead wood: off, propose or apply"),
-    Setting("dream_max_actions", 50, "how many changes one pass of consolidation may make"),
+    Setting("dream_max_actions", 50, "how many changes one pass of consolidation may make and propose"),
     Setting("dream_similarity", 0.92, "how alike two memories must be to be one, from 0 to 1"),
     Setting("dream_min_age", 86_400.0, "a memory younger than this is not consolidated"),
     Setting("dream_archive_after", 7_776_000.0, "a memory idle for this long may be archived"),

@@ -408,3 +408,28 @@ def test_the_pass_after_one_that_died_goes_on(
     clock.advance(1_000)  # the lease of the dead expires
     report = consolidate(eng)
     assert (report.merged, report.alarms, len(active(eng))) == (4, [], 2)
+
+
+@pytest.mark.requirement("MERGE-14")
+def test_a_memory_that_contradicts_several_is_proposed_about_once_a_pass_the_surest_first(open_store: Open) -> None:
+    eng = open_store(**AT_ONCE)
+    for minute in range(6):
+        eng.remember(f"The standup is at 9:{minute}0.")
+    consolidate(eng)
+    pending = eng.proposals.list()
+    about = [ref for proposal in pending for kind, ref in proposal.sources]
+    assert len(about) == len(set(about)) == 6
+
+
+@pytest.mark.requirement("MERGE-14")
+def test_a_pass_proposes_no_more_than_it_may_and_the_next_one_goes_on(open_store: Open) -> None:
+    eng = open_store(**AT_ONCE, dream_max_actions=2)
+    for thing in ("standup", "retro", "review", "lunch"):
+        for hour in (9, 11):
+            eng.remember(f"The {thing} is at {hour}:00.")
+    report = consolidate(eng)
+    assert (report.proposals, len(eng.proposals.list())) == (2, 2)
+    assert report.errors == ["consolidate: stopped at 0 changes and 2 proposals, as many as one pass may make"]
+    consolidate(eng)
+    assert len(eng.proposals.list()) == 4
+    assert consolidate(eng).errors == []

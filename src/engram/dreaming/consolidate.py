@@ -98,7 +98,8 @@ def run(night: Night) -> None:
         worker.put_away()
         worker.store_overflows()
     except _Full:
-        night.errors.append(f"{STAGE}: stopped at {tally.actions} changes, as many as one pass may make")
+        done = f"{tally.actions} changes" + (f" and {tally.proposed} proposals" if tally.proposed else "")
+        night.errors.append(f"{STAGE}: stopped at {done}, as many as one pass may make")
     night.tally = tally
 
 
@@ -130,8 +131,13 @@ class _Worker:
             before = self._tally.actions
             found = self._compared(fresh, matured)
             self._merge(found.alike)
-            for sure, older, newer in found.against:
-                self._decide(plans.supersede(older, newer, sure), self._resolves(older, newer))
+            decided: set[int] = set()
+            for sure, older, newer in plans.surest(found.against):
+                both = {older.id, newer.id}
+                # One decision about a memory at a time: it may settle the others.
+                if not both & decided:
+                    new = self._decide(plans.supersede(older, newer, sure), self._resolves(older, newer))
+                    decided |= both if new else set()
             with night.write() as tx:
                 tx.run(_SET_COMPARED, workspace=workspace, dream=night.dream, upto=upto, matured=matured)
             if self._tally.actions == before:
@@ -225,18 +231,24 @@ class _Worker:
             if plan is not None:
                 self._decide(plan, _BY_POLICY)
 
-    def _decide(self, plan: Plan, by_itself: str) -> None:
-        """Do it or propose it."""
+    def _decide(self, plan: Plan, by_itself: str) -> bool:
+        """Do it or propose it; whether either is new."""
         if by_itself == _ALWAYS or (by_itself == _BY_POLICY and self._apply):
-            self._do(plan)
-            return
+            return self._do(plan)
+        self._make_sure_of_room()
         with self._night.write() as tx:
-            self._tally.skipped += not self._night.propose(tx, plan)
+            new = self._night.propose(tx, plan)
+        self._tally.proposed += new
+        self._tally.skipped += not new
+        return new
 
-    def _do(self, plan: Plan) -> None:
-        night = self._night
-        if self._tally.actions >= self._config.dream_max_actions:
+    def _make_sure_of_room(self) -> None:
+        if self._tally.actions + self._tally.proposed >= self._config.dream_max_actions:
             raise _Full
+
+    def _do(self, plan: Plan) -> bool:
+        night = self._night
+        self._make_sure_of_room()
         try:
             night.probe.about((kind, id) for kind, id, _ in plan.targets)
             prepared = plans.prepare(night.proposals.tiers, plan)
@@ -244,19 +256,20 @@ class _Worker:
                 known = night.proposals.known(tx, plan)
                 if known and known[1] == "rejected":
                     self._tally.skipped += 1
-                    return
+                    return False
                 done = plans.carry_out(tx, night.proposals.tiers, plan, prepared)
                 if known:
                     night.proposals.settle(tx, known[0], done.result, night.dream)
         except (ProposalStale, NotFound):
             self._tally.skipped += 1
-            return
+            return False
         except Miscounted as wrong:
             night.alarms.append(str(wrong))
-            return
+            return False
         night.touch(done.touched)
         night.changes[night.number] = (plan, done)
         self._tally.actions += 1
+        return True
 
 
 def _belong(one: Memory, other: Memory) -> bool:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ..storage.engine import Row, Transaction
     from .night import Night
 
+#: Of so many times more contradictions than are proposed, the surest are chosen.
+_ENOUGH = 10
 STAGE = "extract"
 TAG = "extracted"
 #: Two that contradict each other this surely are worth somebody's look.
@@ -204,12 +206,25 @@ def _keep(night: Night, tx: Transaction, found: Found, known: Memory | None, pre
 
 
 def _compare(night: Night) -> None:
-    """Propose a decision where something new contradicts what was known."""
+    """Propose a decision where something new contradicts what was known: the surest, and no more than somebody will
+    look at. The others come up again in consolidation."""
     from . import candidates  # it needs numpy
 
+    most = night.scope.config.dream_max_actions
+    found: list[tuple[float, Memory, Memory]] = []
     for pair in candidates.candidates(night.scope, night.learnt):
-        first, second = night.memories.get(pair.first), night.memories.get(pair.second)
+        try:
+            first, second = night.memories.get(pair.first), night.memories.get(pair.second)
+        except NotFound:
+            continue
         sure = similar.contradicts(first.content, second.content, pair.cosine)
         if sure >= CONTRADICTS:
+            found.append((sure, *plans.older_first(first, second)))
+        if len(found) >= _ENOUGH * most:
+            break
+    decided: set[int] = set()
+    for sure, older, newer in plans.surest(found):
+        if len(decided) < 2 * most and not decided & {older.id, newer.id}:
             with night.write() as tx:
-                night.propose(tx, plans.supersede(*plans.older_first(first, second), sure))
+                if night.propose(tx, plans.supersede(older, newer, sure)):
+                    decided |= {older.id, newer.id}

@@ -45,8 +45,8 @@ class Tally:
     def __init__(self) -> None:
         #: Groups of duplicates that were found, and what was left alone.
         self.groups = self.skipped = 0
-        #: Changes that were made; there is a most of them.
-        self.actions = 0
+        #: Changes that were made, and proposed; there is a most of both together.
+        self.actions = self.proposed = 0
 
     def figures(self, changes: Collection[tuple[Plan, Done]]) -> dict[str, int]:
         """As a report names them; of the changes that stand."""

@@ -130,6 +130,11 @@ def older_first(first: Memory, second: Memory) -> tuple[Memory, Memory]:
     return one, other
 
 
+def surest(against: Iterable[tuple[float, Memory, Memory]]) -> list[tuple[float, Memory, Memory]]:
+    """Contradictions in the order in which they are decided."""
+    return sorted(against, key=lambda each: (-each[0], each[1].id, each[2].id))
+
+
 def by_worth(memories: Iterable[Memory]) -> list[Memory]:
     """The one that stands for the others first: it has a key, is pinned, is important, was there first."""
     return sorted(memories, key=lambda each: (each.key is None, not each.pinned, -each.importance, each.id))
