@@ -24,6 +24,7 @@ REQUIREMENTS = {
     "STORE-17": "The tiers' SQL is translated for the driver without touching strings, casts or comments.",
     "STORE-18": "Every connection has the promised PRAGMAs.",
     "STORE-19": "A list is bound whole, as each engine takes it; SQLite reads what the list names, and nothing else.",
+    "STORE-20": "What belongs to one thing is found without going through what belongs to all of them.",
     "MIGRATE-1": "Each migration is applied once, with its record in the same transaction, also when processes start together.",
     "MIGRATE-2": "An applied migration whose file was edited is MigrationChanged.",
     "MIGRATE-3": "Before a store with data is migrated a backup is made; an empty one needs none.",

@@ -80,7 +80,7 @@ def test_both_engines_understand_a_statement_alike(
 def tier_sql() -> dict[str, str]:
     """Every SQL constant of the tiers, by module and name."""
     found = {}
-    for package in ("coordination", "memory", "storage"):
+    for package in ("coordination", "memory", "dreaming", "storage"):
         for module in pkgutil.iter_modules([f"{engram.__path__[0]}/{package}"]):
             if package != "storage" or module.name == "changes":
                 for name, value in vars(import_module(f"engram.{package}.{module.name}")).items():

@@ -1,9 +1,9 @@
-"""How SQLite goes about the tiers' statements: what is looked for in a list is found by the list."""
+"""How SQLite goes about the tiers' statements: what is named is found by its name, not by going through everything."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from collections.abc import Iterator
 
 import apsw
 import pytest
@@ -15,16 +15,43 @@ from tests.test_driver_sql import tier_sql
 STATEMENTS = sorted(name for name, sql in tier_sql().items() if "json_each(:" in sql)
 
 
+#: Whose tags, sources, versions, links: a memory's own are few, the workspace's are many.
+OF_ONE = sorted(
+    name
+    for name, sql in tier_sql().items()
+    if re.search(r"FROM (memory_tags|sources|memory_versions|block_versions|vectors)\b(?! t\b)", sql)
+    and re.search(r"\b(memory_id|derived_id|block_id|item) = :", sql)
+)
+
+
+@pytest.fixture(scope="module")
+def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[apsw.Connection]:
+    path = str(tmp_path_factory.mktemp("plans") / "engram.db")
+    Engram(settings=load(url=path)).close()
+    connection = apsw.Connection(path)
+    yield connection
+    connection.close()
+
+
+def plan(connection: apsw.Connection, name: str) -> list[str]:
+    sql = tier_sql()[name]
+    values = dict.fromkeys(re.findall(r":(\w+)", sql), "[1]")
+    return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+
+
 @pytest.mark.requirement("STORE-19")
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_a_statement_with_a_list_reads_only_what_the_list_names(name: str, tmp_path: Path) -> None:
-    path = str(tmp_path / "engram.db")
-    Engram(settings=load(url=path)).close()
-    sql = tier_sql()[name]
-    connection = apsw.Connection(path)
-    values = dict.fromkeys(re.findall(r":(\w+)", sql), "[1]")
-    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
-    connection.close()
-    assert not [step for step in plan if step.startswith("SCAN") and "json_each" not in step]
+def test_a_statement_with_a_list_reads_only_what_the_list_names(name: str, connection: apsw.Connection) -> None:
+    steps = plan(connection, name)
+    assert not [step for step in steps if step.startswith("SCAN") and "json_each" not in step]
     # A Bloom filter is for sifting all rows by the list.
-    assert not [step for step in plan if "BLOOM" in step]
+    assert not [step for step in steps if "BLOOM" in step]
+
+
+@pytest.mark.requirement("STORE-20")
+@pytest.mark.parametrize("name", OF_ONE)
+def test_what_belongs_to_one_thing_is_found_without_going_through_the_workspace(
+    name: str, connection: apsw.Connection
+) -> None:
+    whole = re.compile(r"^SCAN|\(workspace=\?\)$")
+    assert not [step for step in plan(connection, name) if whole.search(step)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from ..memory import provenance
 from . import images
 
 if TYPE_CHECKING:
@@ -35,10 +36,6 @@ _ERASE = "UPDATE journal SET before = NULL, after = NULL WHERE workspace = :work
 _REWRITE = """
 UPDATE journal SET before = :before
 WHERE workspace = :workspace AND dream = :dream AND kind = :kind AND ref = :ref AND action = :action
-"""
-_SOURCES = """
-SELECT DISTINCT source_kind, source_id FROM sources
-WHERE workspace = :workspace AND derived_kind = :kind AND derived_id = :id
 """
 _SESSION_OF = "SELECT session_id FROM gists WHERE workspace = :workspace AND memory_id = :gist"
 
@@ -84,7 +81,7 @@ def _sources(tx: Transaction, workspace: str, thing: Thing) -> set[Thing]:
     kind, ref = thing
     if kind == "session":
         return set()
-    return {(what, str(id)) for what, id in tx.all(_SOURCES, workspace=workspace, kind=kind, id=int(ref))}
+    return {(what, str(id)) for what, id in provenance.of(tx, workspace, kind, int(ref))}
 
 
 def _lost(thing: Thing, image: Image, older: Set[Thing], lost: Set[Thing], before: str | None) -> set[Thing]:

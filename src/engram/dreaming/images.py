@@ -31,7 +31,7 @@ SELECT version, content, reason, actor, created_at, receipt FROM memory_versions
 WHERE memory_id = :id AND version > :since ORDER BY version
 """
 _MEMORY_MADE = "SELECT 1 FROM memory_versions WHERE memory_id = :id AND version = :version"
-_TAGS = "SELECT tag FROM memory_tags WHERE workspace = :workspace AND memory_id = :id ORDER BY tag"
+_TAGS = "SELECT tag FROM memory_tags WHERE memory_id = :id AND CAST(workspace AS TEXT) = :workspace ORDER BY tag"
 _LINKS = """
 SELECT from_id, to_id, relation, created_at FROM memory_links
 WHERE workspace = :workspace AND (from_id = :id OR to_id = :id) ORDER BY from_id, to_id, relation

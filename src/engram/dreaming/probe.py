@@ -9,6 +9,7 @@ away, when it is found among the archived. Asking leaves no trace.
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import MemoryNotFound
@@ -29,8 +30,8 @@ MODES = ("words", "hybrid")
 #: A thing's own words bring it up among the first few; it may have been overtaken by some since.
 _DEEP = 50
 _TURNS, _FACTS, _PINNED = 8, 8, 8
-#: So many words of a text are asked for.
-_WORDS = 6
+#: So many words of a text are asked for; fewer, if more things than this would have to be looked at for them.
+_WORDS, _LOOKED_AT = 6, 2_000
 _SHELVES = ("turns", "memories")
 _PROFILE = "profile"
 
@@ -121,7 +122,7 @@ class Probe:
             self._questions[thing] = question._replace(found=self._finds(question, thing))
 
     def _own_words(self, text: str) -> str:
-        """The rarest words of a text."""
+        """The rarest words of a text: one, and more if few have them; so a pass costs no more in a large store."""
         terms: dict[str, str] = {}
         for word in re.findall(r"\w+", text):
             for term in words.terms(word):
@@ -129,7 +130,8 @@ class Probe:
         with self._engine.read() as tx:
             counts = lookup.weigh(tx, self._workspace, _SHELVES, list(terms)).found
         known = sorted((count, place, term) for place, (term, count) in enumerate(counts.items()) if count)
-        return " ".join(dict.fromkeys(terms[term] for _, _, term in known[:_WORDS]))
+        rare = [known[:1], [each for each in known[1:_WORDS] if each[0] <= _LOOKED_AT]]
+        return " ".join(dict.fromkeys(terms[term] for _, _, term in chain(*rare)))
 
     def _finds(self, question: Question, thing: Thing, *, away: bool = False) -> frozenset[str]:
         """The ways that find a thing by the question's words."""

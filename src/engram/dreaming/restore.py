@@ -23,7 +23,7 @@ UPDATE memories SET status = 'archived', superseded_by = NULL WHERE workspace = 
 """
 _NOT_SUPERSEDED = "UPDATE memories SET superseded_by = NULL WHERE workspace = :workspace AND superseded_by = :id"
 _DELETE_VERSIONS = "DELETE FROM memory_versions WHERE memory_id = :id AND version > :since"
-_DELETE_TAGS = "DELETE FROM memory_tags WHERE workspace = :workspace AND memory_id = :id"
+_DELETE_TAGS = "DELETE FROM memory_tags WHERE memory_id = :id AND CAST(workspace AS TEXT) = :workspace"
 _DELETE_LINKS = "DELETE FROM memory_links WHERE workspace = :workspace AND (from_id = :id OR to_id = :id)"
 _DELETE_SOURCES = """
 DELETE FROM sources

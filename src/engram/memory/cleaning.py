@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import locks
-from . import gists, passages
+from . import gists, passages, provenance
 from .index import OWN_SHELVES
 from .memories import Memories, fingerprint
 
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 #: A kind and a number: `("exchange", 12)`, `("memory", 7)`, `("block", 3)`.
 Thing = tuple[str, int]
 
-_SOURCES = """
-SELECT DISTINCT source_kind, source_id FROM sources
-WHERE workspace = :workspace AND derived_kind = :kind AND derived_id = :id ORDER BY source_kind, source_id
-"""
 _MEMORY = "SELECT kind, version FROM memories WHERE workspace = :workspace AND id = :id"
 _BLOCK = "SELECT name, version FROM blocks WHERE workspace = :workspace AND id = :id"
 _EXCHANGE_TEXT = "SELECT content FROM exchanges WHERE workspace = :workspace AND id = :id"
@@ -43,7 +39,7 @@ _REWRITE_MEMORY = """
 UPDATE memories SET content = :content, hash = :hash, data = NULL, updated_at = :now
 WHERE workspace = :workspace AND id = :id
 """
-_DROP_TAGS = "DELETE FROM memory_tags WHERE workspace = :workspace AND memory_id = :id"
+_DROP_TAGS = "DELETE FROM memory_tags WHERE memory_id = :id AND CAST(workspace AS TEXT) = :workspace"
 _REWRITE_BLOCK = """
 UPDATE blocks SET content = :content, updated_at = :now WHERE workspace = :workspace AND id = :id
 """
@@ -149,7 +145,7 @@ class Cleaning:
             row = self._head(thing)
         if row is None:  # a block that was deleted since
             return None
-        return _Text(row[0], row[1], first, self._versions(thing), sources(self._tx, self._workspace, thing))
+        return _Text(row[0], row[1], first, self._versions(thing), provenance.of(self._tx, self._workspace, *thing))
 
     def _head(self, thing: Thing) -> Row | None:
         """A memory's kind or a block's name, and the version it is at."""
@@ -210,8 +206,3 @@ class Cleaning:
         if kind == "exchange":
             return [row[0] for row in tx.all(_EXCHANGE_TEXT, workspace=self._workspace, id=id)]
         return [row[0] for row in self._versions(thing)]
-
-
-def sources(tx: Transaction, workspace: str, thing: Thing) -> set[Thing]:
-    """What a thing was made of, in any of its versions."""
-    return {(kind, id) for kind, id in tx.all(_SOURCES, workspace=workspace, kind=thing[0], id=thing[1])}

@@ -19,8 +19,8 @@ from ..coordination import erase as coordination
 from ..dreaming import erase as dreaming
 from ..errors import BlockNotFound, ExchangeNotFound, InvalidInput, MemoryNotFound, SessionNotFound
 from ..records import Receipt
-from . import backlog, gists, index
-from .cleaning import REWRITE_BLOCK_VERSION, Cleaning, Thing, sources
+from . import backlog, gists, index, provenance
+from .cleaning import REWRITE_BLOCK_VERSION, Cleaning, Thing
 from .memories import Memories
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ WHERE workspace = :workspace AND turn IS NOT NULL AND id IN (SELECT value FROM j
 _COUNT_TURNS = "SELECT COUNT(*) FROM exchanges WHERE workspace = :workspace AND session_id = :session AND role <> 'log'"
 _TURNS_GONE = "UPDATE sessions SET turns_gone = turns - :left WHERE workspace = :workspace AND id = :session"
 _DELETE_VERSIONS = "DELETE FROM memory_versions WHERE memory_id = :id"
-_DELETE_TAGS = "DELETE FROM memory_tags WHERE workspace = :workspace AND memory_id = :id"
+_DELETE_TAGS = "DELETE FROM memory_tags WHERE memory_id = :id AND CAST(workspace AS TEXT) = :workspace"
 _DELETE_LINKS = "DELETE FROM memory_links WHERE workspace = :workspace AND (from_id = :id OR to_id = :id)"
 _NOT_SUPERSEDED = "UPDATE memories SET superseded_by = NULL WHERE workspace = :workspace AND superseded_by = :id"
 _DELETE_MEMORY = "DELETE FROM memories WHERE workspace = :workspace AND id = :id"
@@ -267,7 +267,7 @@ class Forget:
             gone.things.update(("exchange", row[0]) for row in tx.all(_EXCHANGES_OF, **of_it))
         for session in gone.sessions:
             for (id,) in tx.all(_MEMORIES_OF, workspace=self._workspace, session=session):
-                if sources(tx, self._workspace, ("memory", id)) <= gone.things:
+                if provenance.of(tx, self._workspace, "memory", id) <= gone.things:
                     gone.things.add(("memory", id))
 
     def _add_older(self, tx: Transaction, gone: _Gone, time: str, held: set[str]) -> None:
@@ -306,7 +306,7 @@ class Forget:
     def _alone(self, tx: Transaction, touched: Iterable[Thing], gone: set[Thing]) -> set[Thing]:
         """Memories that have no source outside of what goes; two may have each other."""
         # A block stays when its last source goes: it has a name that others know, and is only emptied.
-        made_of = {thing: sources(tx, self._workspace, thing) for thing in touched if thing[0] == "memory"}
+        made_of = {thing: provenance.of(tx, self._workspace, *thing) for thing in touched if thing[0] == "memory"}
         alone = set(made_of)
         while others := {thing for thing in alone if not made_of[thing] <= gone | alone}:
             alone -= others

@@ -80,12 +80,13 @@ _VERSIONS = """
 SELECT version, content, reason, actor, created_at, receipt FROM memory_versions
 WHERE memory_id = :id ORDER BY version DESC
 """
-_TAGS = "SELECT tag FROM memory_tags WHERE workspace = :workspace AND memory_id = :id ORDER BY tag"
+# The cast keeps SQLite from going through the tags of the whole workspace.
+_TAGS = "SELECT tag FROM memory_tags WHERE memory_id = :id AND CAST(workspace AS TEXT) = :workspace ORDER BY tag"
 _ADD_TAG = """
 INSERT INTO memory_tags (workspace, tag, memory_id) VALUES (:workspace, :tag, :id)
 ON CONFLICT (memory_id, tag) DO NOTHING
 """
-_DROP_TAGS = "DELETE FROM memory_tags WHERE workspace = :workspace AND memory_id = :id"
+_DROP_TAGS = "DELETE FROM memory_tags WHERE memory_id = :id AND CAST(workspace AS TEXT) = :workspace"
 _LIST = (
     "SELECT "
     + _COLUMNS
@@ -339,7 +340,7 @@ class Memories:
         """What the memory was made from."""
         with self._engine.read() as tx:
             self._read(tx, checks.whole(id, "memory id", least=1))
-            return provenance.of_memory(tx, self._workspace, id)
+            return sorted(provenance.of(tx, self._workspace, "memory", id))
 
     def used(self, ids: Sequence[int]) -> None:
         """Note that recall returned them; never waits and never fails, because the answer is there already."""

@@ -20,9 +20,10 @@ _ADD = """
 INSERT INTO sources (workspace, derived_kind, derived_id, derived_version, source_kind, source_id)
 VALUES (:workspace, :derived, :id, :version, :kind, :source) ON CONFLICT DO NOTHING
 """
+# In no order, or SQLite goes through all sources in that order.
 _OF = """
 SELECT source_kind, source_id FROM sources
-WHERE workspace = :workspace AND derived_kind = 'memory' AND derived_id = :id ORDER BY source_kind, source_id
+WHERE workspace = :workspace AND derived_kind = :derived AND derived_id = :id
 """
 _NO_REBUILD = "DELETE FROM rebuilds WHERE workspace = :workspace AND kind = :kind AND ref = :id"
 _EXCHANGE = "SELECT trust FROM exchanges WHERE workspace = :workspace AND id = :id"
@@ -36,9 +37,9 @@ def add(tx: Transaction, workspace: str, derived: str, id: int, version: int, so
         tx.run(_ADD, workspace=workspace, derived=derived, id=id, version=version, kind=kind, source=source)
 
 
-def of_memory(tx: Transaction, workspace: str, id: int) -> list[Source]:
-    """What a memory was made of, in all its versions."""
-    return [(kind, source) for kind, source in tx.all(_OF, workspace=workspace, id=id)]
+def of(tx: Transaction, workspace: str, derived: str, id: int) -> set[Source]:
+    """What a memory or a block was made of, in all its versions."""
+    return {(kind, source) for kind, source in tx.all(_OF, workspace=workspace, derived=derived, id=id)}
 
 
 def rebuilt(tx: Transaction, workspace: str, derived: str, id: int) -> None:
