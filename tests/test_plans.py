@@ -22,6 +22,9 @@ OF_ONE = sorted(
     if re.search(r"FROM (memory_tags|sources|memory_versions|block_versions|vectors)\b(?! t\b)", sql)
     and re.search(r"\b(memory_id|derived_id|block_id|item) = :", sql)
 )
+LIVE = sorted(
+    name for name, sql in tier_sql().items() if re.search(r"\b(FROM|UPDATE) leases\b.*\bended_at IS NULL", sql, re.S)
+)
 
 
 @pytest.fixture(scope="module")
@@ -55,3 +58,10 @@ def test_what_belongs_to_one_thing_is_found_without_going_through_the_workspace(
 ) -> None:
     whole = re.compile(r"^SCAN|\(workspace=\?\)$")
     assert not [step for step in plan(connection, name) if whole.search(step)]
+
+
+@pytest.mark.requirement("STORE-20")
+@pytest.mark.parametrize("name", LIVE)
+def test_live_leases_are_found_without_those_that_have_ended(name: str, connection: apsw.Connection) -> None:
+    steps = [step for step in plan(connection, name) if re.search(r" (leases|l) ", step)]
+    assert steps and not [step for step in steps if "leases_live" not in step and "rowid=?" not in step]

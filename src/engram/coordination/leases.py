@@ -64,7 +64,7 @@ _OF_SESSION = (
     "SELECT "
     + _COLUMNS
     + """ FROM leases
-WHERE workspace = :workspace AND session_id = :session AND ended_at IS NULL
+WHERE workspace = :workspace AND session_id = :session AND resource >= '' AND ended_at IS NULL
   AND (expires_at IS NULL OR expires_at > :now)
 ORDER BY token"""
 )

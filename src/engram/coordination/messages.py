@@ -29,7 +29,7 @@ RETURNING id
 """
 _DELIVER = "INSERT INTO deliveries (message_id, workspace, session_id) VALUES (:message, :workspace, :session)"
 _EXISTS = "SELECT 1 FROM sessions WHERE workspace = :workspace AND id = :id"
-_ACTIVE = "SELECT id FROM sessions WHERE workspace = :workspace AND status = 'active' ORDER BY id"
+_ACTIVE = "SELECT id FROM sessions WHERE workspace = :workspace AND status = 'active'"
 UNREAD = """
 SELECT m.id, m.from_session, m.target, m.content, m.created_at
 FROM deliveries d JOIN messages m ON m.id = d.message_id
@@ -106,7 +106,7 @@ class Messages:
 
     def _recipients(self, tx: Transaction, sender: str | None, to: str, now: str) -> list[str]:
         if to == EVERYBODY:
-            everybody = [id for (id,) in tx.all(_ACTIVE, workspace=self._workspace) if id != sender]
+            everybody = sorted(id for (id,) in tx.all(_ACTIVE, workspace=self._workspace) if id != sender)
             if not everybody:
                 raise NoRecipient(f"Nobody else is at work in workspace {self._workspace!r}.")
             return everybody

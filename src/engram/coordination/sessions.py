@@ -98,9 +98,11 @@ UPDATE sessions SET status = 'abandoned', ended_at = :now
 WHERE workspace = :workspace AND status = 'active' AND heartbeat_at < :since
 RETURNING id
 """
+# Every resource is >= '': that leads SQLite to the index of the live ones, away from that of all a session ever had.
 _EXCLUSIVE_HELD = """
 SELECT token, ttl FROM leases
-WHERE workspace = :workspace AND session_id = :id AND ended_at IS NULL AND exclusive = 1 AND expires_at > :now
+WHERE workspace = :workspace AND session_id = :id AND resource >= '' AND ended_at IS NULL
+  AND exclusive = 1 AND expires_at > :now
 ORDER BY token
 """
 _RENEW = """
@@ -109,11 +111,13 @@ WHERE workspace = :workspace AND token = :token AND ended_at IS NULL AND expires
 """
 # Takes the rows' locks and changes nothing: what may be renewed is decided by the time after waiting for them.
 _TAKE = """
-UPDATE leases SET exclusive = 1 WHERE workspace = :workspace AND session_id = :id AND ended_at IS NULL AND exclusive = 1
+UPDATE leases SET exclusive = 1
+WHERE workspace = :workspace AND session_id = :id AND resource >= '' AND ended_at IS NULL AND exclusive = 1
 """
 _END_LEASES = """
 UPDATE leases SET ended_at = :now, ended_because = :because
-WHERE workspace = :workspace AND session_id = :id AND ended_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
+WHERE workspace = :workspace AND session_id = :id AND resource >= '' AND ended_at IS NULL
+  AND (expires_at IS NULL OR expires_at > :now)
 RETURNING token
 """
 _COUNT_SESSIONS = """

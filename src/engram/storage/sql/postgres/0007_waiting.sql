@@ -5,3 +5,7 @@ CREATE INDEX backlog_without_words ON backlog (workspace, id) WHERE indexed = 0;
 -- Everything made up to this time was old enough to be compared, when the pass got that far.
 ALTER TABLE dreams ADD COLUMN matured TEXT COLLATE "C";
 CREATE INDEX memories_by_age ON memories (workspace, created_at) WHERE status = 'active';
+
+-- The session first: beginning with the workspace, SQLite took it for the live ones too, and read all that ever were.
+DROP INDEX leases_by_session;
+CREATE INDEX leases_by_session ON leases (session_id, workspace);
