@@ -43,7 +43,7 @@ _SEED = 5
 #: A memory's rarest words lead to others, so many of them, unless more memories than this have a word.
 _LEADS, _COMMON = 8, 64
 #: Texts of more words than this have to share so much of them.
-_SHORT, _HARDLY = 8, 0.25
+_SHORT, _HARDLY = 8, 1 / 3
 #: Close by words are those who share at least this much of what their leading words weigh.
 _SHARED = 0.5
 
