@@ -129,7 +129,8 @@ class Backlog:
         limit = self.size() if limit is None else limit
         done = 0
         left: list[_Taken] = []
-        able = self._able()
+        # No model is loaded for nothing.
+        able = limit > 0 and self._able()
         try:
             while done + len(left) < limit:
                 taken = self._take(min(STEP, limit - done - len(left)), able)

@@ -20,7 +20,7 @@ CREATE INDEX gists_by_month ON gists (workspace, month, memory_id);
 -- Gists that are new to an era or to the portrait; `after` is the seq from which the session's turns are new to it.
 CREATE TABLE folds (
   workspace TEXT COLLATE "C" NOT NULL,
-  target TEXT COLLATE "C" NOT NULL CHECK (target IN ('era', 'profile', 'narrative', 'extract')),
+  target TEXT COLLATE "C" NOT NULL CHECK (target IN ('era', 'profile', 'narrative')),
   gist BIGINT NOT NULL REFERENCES gists (memory_id),
   after BIGINT NOT NULL,
   PRIMARY KEY (workspace, target, gist)

@@ -9,3 +9,7 @@ CREATE INDEX memories_by_age ON memories (workspace, created_at) WHERE status = 
 -- The session first: beginning with the workspace, SQLite took it for the live ones too, and read all that ever were.
 DROP INDEX leases_by_session;
 CREATE INDEX leases_by_session ON leases (session_id, workspace);
+
+-- A gist also waits until what was said in its session is read for facts.
+ALTER TABLE folds DROP CONSTRAINT folds_target_check;
+ALTER TABLE folds ADD CONSTRAINT folds_target_check CHECK (target IN ('era', 'profile', 'narrative', 'extract'));

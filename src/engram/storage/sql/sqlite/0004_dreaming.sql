@@ -20,7 +20,7 @@ CREATE INDEX gists_by_month ON gists (workspace, month, memory_id);
 -- Gists that are new to an era or to the portrait; `after` is the seq from which the session's turns are new to it.
 CREATE TABLE folds (
   workspace TEXT NOT NULL,
-  target TEXT NOT NULL CHECK (target IN ('era', 'profile', 'narrative', 'extract')),
+  target TEXT NOT NULL CHECK (target IN ('era', 'profile', 'narrative')),
   gist INTEGER NOT NULL REFERENCES gists (memory_id),
   after INTEGER NOT NULL,
   PRIMARY KEY (workspace, target, gist)
