@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from ..llm import Passage, Prompt
 from . import prompts
 from .night import gist_passage, pieces
-from .thinking import Waiting
 
 if TYPE_CHECKING:
     from ..records import Gist, Memory
@@ -48,13 +47,7 @@ def changed(tx: Transaction, workspace: str) -> list[str]:
 def run(night: Night) -> None:
     with night.engine.read() as tx:
         months = changed(tx, night.workspace)
-    for number, month in enumerate(months):
-        night.step(STAGE, number, len(months))
-        try:
-            _digest(night, month)
-        except Waiting:
-            continue
-    night.step(STAGE, len(months), len(months))
+    night.each(STAGE, months, _digest)
 
 
 def _digest(night: Night, month: str) -> None:

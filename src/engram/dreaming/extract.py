@@ -18,7 +18,7 @@ from ..redact import redact
 from . import plans, portrait, prompts, similar
 from .night import TRUSTED, pieces, turn_passage
 from .plans import Plan
-from .thinking import Thought, Waiting
+from .thinking import Thought, all_thoughts
 
 if TYPE_CHECKING:
     from ..memory.memories import Prepared
@@ -64,17 +64,16 @@ def run(night: Night) -> None:
     if waiting:
         night.probe.sample()
     night.extracted = night.extracted or 0
-    for number, row in enumerate(waiting):
-        night.step(STAGE, number, len(waiting))
-        try:
-            _read_session(night, row)
-        except Waiting:
-            continue
-        except NotFound as gone:  # forgotten while it was thought about; the next pass reads what is left
-            night.errors.append(f"{STAGE}: {gone}")
-    night.step(STAGE, len(waiting), len(waiting))
+    night.each(STAGE, waiting, _read_or_say_why_not)
     if night.learnt:
         _compare(night)
+
+
+def _read_or_say_why_not(night: Night, row: Row) -> None:
+    try:
+        _read_session(night, row)
+    except NotFound as gone:  # forgotten while it was thought about; the next pass reads what is left
+        night.errors.append(f"{STAGE}: {gone}")
 
 
 def _read_session(night: Night, row: Row) -> None:
@@ -103,18 +102,11 @@ def _read_session(night: Night, row: Row) -> None:
 
 
 def _think(night: Night, subject: str, turns: list[Exchange]) -> list[Thought]:
-    """What is found in each portion; all are asked for before any is waited for."""
-    thoughts: list[Thought] = []
-    waiting = False
-    for number, portion in enumerate(pieces([turn_passage(turn) for turn in turns]), 1):
-        prompt = Prompt(STAGE, prompts.EXTRACT, tuple(portion))
-        try:
-            thoughts.append(_ask(night, f"{subject} part {number}", prompt))
-        except Waiting:
-            waiting = True
-    if waiting:
-        raise Waiting
-    return thoughts
+    """What is found in each portion."""
+    return all_thoughts(
+        pieces([turn_passage(turn) for turn in turns]),
+        lambda number, portion: _ask(night, f"{subject} part {number}", Prompt(STAGE, prompts.EXTRACT, tuple(portion))),
+    )
 
 
 def _ask(night: Night, subject: str, prompt: Prompt) -> Thought:

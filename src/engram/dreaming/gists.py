@@ -14,7 +14,7 @@ from ..text import one_line
 from . import prompts
 from .drives import RIPE, ripe
 from .night import TRUSTED, pieces, turn_passage
-from .thinking import Thought, Waiting
+from .thinking import Thought, all_thoughts
 
 if TYPE_CHECKING:
     from ..records import Exchange
@@ -28,13 +28,7 @@ def run(night: Night) -> None:
     """Summarise every session that is ripe; with force, every one that has anything new."""
     with night.engine.read() as tx:
         sessions = ripe(tx, night.workspace, RIPE, everything=night.force)
-    for number, session in enumerate(sessions):
-        night.step(STAGE, number, len(sessions))
-        try:
-            _summarise(night, session)
-        except Waiting:
-            continue
-    night.step(STAGE, len(sessions), len(sessions))
+    night.each(STAGE, sessions, _summarise)
 
 
 def _summarise(night: Night, session: str) -> None:
@@ -76,18 +70,13 @@ def _known(night: Night, session: str) -> tuple[Passage, ...]:
 
 
 def _parts(night: Night, session: str, portions: list[list[Passage]], upto: int) -> list[Thought]:
-    """A gist of each piece; all are asked for before any is waited for."""
-    parts: list[Thought] = []
-    waiting = False
-    for number, portion in enumerate(portions, 1):
-        prompt = Prompt("gist", prompts.GIST, tuple(portion))
-        try:
-            parts.append(_think(night, _part(session, number), prompt, upto))
-        except Waiting:
-            waiting = True
-    if waiting:
-        raise Waiting
-    return parts
+    """A gist of each piece."""
+    return all_thoughts(
+        portions,
+        lambda number, portion: _think(
+            night, _part(session, number), Prompt("gist", prompts.GIST, tuple(portion)), upto
+        ),
+    )
 
 
 def _think(night: Night, subject: str, prompt: Prompt, upto: int) -> Thought:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Set
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, TypeVar
 
 from ..llm import Passage
 from ..memory.blocks import Blocks
@@ -14,6 +14,7 @@ from ..memory.gists import Gists
 from ..memory.memories import Memories
 from .probe import Probe
 from .proposals import Proposals
+from .thinking import Waiting
 from .undo import undo_actions
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ PIECE = 16_000
 #: Of one turn, so many; what a tool prints or somebody pastes may be very long.
 _HEAD, _TAIL = 6_000, 1_500
 
+T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
 
 
@@ -150,6 +152,14 @@ class Night:
         made = self.proposals.make(tx, plan, self.dream)
         self.proposed += made
         return made
+
+    def each(self, stage: str, things: Sequence[T], act: Callable[[Night, T], None]) -> None:
+        """Do a stage thing by thing; what an agent has yet to think about is left to a later pass."""
+        for number, thing in enumerate(things):
+            self.step(stage, number, len(things))
+            with suppress(Waiting):
+                act(self, thing)
+        self.step(stage, len(things), len(things))
 
     def step(self, stage: str, done: int, total: int) -> None:
         """Between two steps: tell how far it is, and end here when that was asked for."""

@@ -18,7 +18,7 @@ from ..memory import passages
 from ..records import Exchange
 from . import prompts
 from .night import TRUSTED, gist_passage, pieces, turn_passage
-from .thinking import Thought, Waiting
+from .thinking import Thought, Waiting, all_thoughts
 
 if TYPE_CHECKING:
     from ..records import Gist
@@ -71,13 +71,7 @@ def profile(night: Night) -> None:
     """Read what was said since, and add what it says about the user."""
     with night.engine.read() as tx:
         waiting = tx.all(WAITING, workspace=night.workspace, target=PROFILE)
-    for number, row in enumerate(waiting):
-        night.step(PROFILE, number, len(waiting))
-        try:
-            _read_session(night, row)
-        except Waiting:
-            continue
-    night.step(PROFILE, len(waiting), len(waiting))
+    night.each(PROFILE, waiting, _read_session)
 
 
 def _read_session(night: Night, row: Row) -> None:
@@ -86,15 +80,9 @@ def _read_session(night: Night, row: Row) -> None:
     said = [turn for turn in turns if turn.trust in TRUSTED and turn.role in ("user", "assistant") and turn.seq <= upto]
     portions = pieces([turn_passage(turn) for turn in said])
     facts: list[dict[str, Any]] = []
-    thoughts: list[Thought] = []
-    waiting = False
-    for number, portion in enumerate(portions, 1):
-        try:
-            thoughts.append(_find_facts(night, f"{session} {after}-{upto} part {number}", portion))
-        except Waiting:
-            waiting = True
-    if waiting:
-        raise Waiting
+    thoughts = all_thoughts(
+        portions, lambda number, portion: _find_facts(night, f"{session} {after}-{upto} part {number}", portion)
+    )
     for thought in thoughts:
         facts += cast(dict[str, Any], thought.data)["facts"]
     with night.write() as tx:

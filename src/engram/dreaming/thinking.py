@@ -8,8 +8,8 @@ now. No transaction is open here.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..llm import Prompt, check, load, render
 from .usage import Meter
@@ -24,6 +24,9 @@ SYSTEM = (
     "You distil what happened between a person and their AI agents into what is worth knowing later. Be factual and "
     "brief, keep names, numbers, dates and decisions exactly, and add nothing that the quoted data does not say."
 )
+
+
+T = TypeVar("T")
 
 
 class Waiting(Exception):
@@ -102,3 +105,17 @@ class Thinker:
         if form and check(data, form):
             raise AssertionError("an answer is checked when it is handed in")
         return Thought(found.answer, data, json.loads(found.covers), lambda tx: self._work.done(tx, stage, subject))
+
+
+def all_thoughts(portions: Iterable[T], ask: Callable[[int, T], Thought]) -> list[Thought]:
+    """What is thought about each portion, by its number from 1; all are asked about before any is waited for."""
+    thoughts: list[Thought] = []
+    waiting = False
+    for number, portion in enumerate(portions, 1):
+        try:
+            thoughts.append(ask(number, portion))
+        except Waiting:
+            waiting = True
+    if waiting:
+        raise Waiting
+    return thoughts
