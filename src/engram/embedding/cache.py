@@ -12,6 +12,8 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 
+from ..files import make_folder
+
 FOLDER_VARIABLE = "ENGRAM_CACHE_DIR"
 
 
@@ -52,7 +54,7 @@ def _read(name: str) -> bytes | None:
 
 def _write(name: str, content: bytes) -> None:
     place = folder()
-    os.makedirs(place, mode=0o700, exist_ok=True)
+    make_folder(place)
     handle, draft = tempfile.mkstemp(prefix=f".{name}-", dir=place)
     try:
         with open(handle, "wb") as opened:
