@@ -275,10 +275,8 @@ class SqliteEngine(Engine):
         with self._opening:
             self.memo = {}
             try:
-                link = self._connect(check=True)
+                link = self._connect(check=True, first=first)
                 try:
-                    if not first:
-                        _require_contents(link.connection, self.path)
                     outcome = migrate.sqlite(
                         link.connection, self.path, self.clock, upgrade=self._upgrade, progress=progress
                     )
@@ -350,7 +348,7 @@ class SqliteEngine(Engine):
     def _translated(self) -> AbstractContextManager[None]:
         return _translated(self.path)
 
-    def _connect(self, *, check: bool = False) -> _Link:
+    def _connect(self, *, check: bool = False, first: bool = False) -> _Link:
         if _LOST and os.path.realpath(self.path) in _LOST:
             raise StoreUnavailable(
                 f"This process was forked while {self.path} was in use, so SQLite cannot lock it here. Fork between "
@@ -367,6 +365,8 @@ class SqliteEngine(Engine):
             connection.set_busy_timeout(int(self._busy_timeout * 1000))
             if check:
                 check_ours(connection, self.path)
+                if not first:
+                    _require_contents(connection, self.path)
                 to_wal(connection, self._busy_timeout)
             connection.execute(f"PRAGMA synchronous={'FULL' if self._synchronous == 'full' else 'NORMAL'}")
             connection.execute("PRAGMA foreign_keys=ON")
