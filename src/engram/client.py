@@ -16,6 +16,7 @@ from .memory.backlog import Backlog
 from .memory.blocks import Blocks, World
 from .memory.exchanges import Exchanges
 from .memory.memories import Memories
+from .records import Upgraded
 from .scope import Scope
 from .storage import changes
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from .dreaming.proposals import Proposals
     from .dreaming.scheduler import Scheduler
     from .dreaming.work import Work
-    from .records import Change, DreamReport, Hit, Receipt, Restored, Spent, Upgraded
+    from .records import Change, DreamReport, Hit, Receipt, Restored, Spent
     from .storage.engine import Engine
 
 
