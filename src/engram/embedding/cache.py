@@ -57,6 +57,7 @@ def _write(name: str, content: bytes) -> None:
     make_folder(place)
     handle, draft = tempfile.mkstemp(prefix=f".{name}-", dir=place)
     try:
+        os.chmod(draft, 0o600)
         with open(handle, "wb") as opened:
             opened.write(content)
         os.replace(draft, os.path.join(place, _file_name(name, content)))
