@@ -19,7 +19,20 @@ ROOT = Path(engram.__path__[0])
 
 #: From the bottom up; a module imports from its own layer and from those below it.
 LAYERS = (
-    {"_version", "address", "checks", "clock", "config", "errors", "locks", "records", "redact", "text", "tokens"},
+    {
+        "_version",
+        "address",
+        "checks",
+        "clock",
+        "config",
+        "errors",
+        "files",
+        "locks",
+        "records",
+        "redact",
+        "text",
+        "tokens",
+    },
     {"embedding", "llm", "scope", "storage"},
     {"coordination", "dreaming", "memory"},
     {"", "client", "operations", "remote"},
@@ -139,7 +152,7 @@ PUBLIC = [
         "CapReached",
     ),
     *("Obstacle", "UndoBlocked", "UndoReport"),
-    *("Miscounted", "Proposal", "ProposalNotFound", "ProposalStale"),
+    *("Miscounted", "Proposal", "ProposalNotFound", "ProposalStale", "StoreDamaged", "UpgradeNeeded"),
 ]
 
 

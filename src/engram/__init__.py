@@ -52,11 +52,13 @@ if TYPE_CHECKING:
     from .errors import SettingsConflict as SettingsConflict
     from .errors import SettingsUnusable as SettingsUnusable
     from .errors import StoreBusy as StoreBusy
+    from .errors import StoreDamaged as StoreDamaged
     from .errors import StoreError as StoreError
     from .errors import StoreFull as StoreFull
     from .errors import StoreReadOnly as StoreReadOnly
     from .errors import StoreUnavailable as StoreUnavailable
     from .errors import UndoBlocked as UndoBlocked
+    from .errors import UpgradeNeeded as UpgradeNeeded
     from .errors import VersionConflict as VersionConflict
     from .errors import VersionNotFound as VersionNotFound
     from .errors import WorkNotFound as WorkNotFound
@@ -126,11 +128,13 @@ _WHERE = {
         "SettingsConflict",
         "SettingsUnusable",
         "StoreBusy",
+        "StoreDamaged",
         "StoreError",
         "StoreFull",
         "StoreReadOnly",
         "StoreUnavailable",
         "UndoBlocked",
+        "UpgradeNeeded",
         "VersionConflict",
         "VersionNotFound",
         "WorkNotFound",

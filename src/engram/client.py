@@ -11,10 +11,12 @@ from .coordination import sitrep as report
 from .coordination.leases import Leases
 from .coordination.messages import Messages
 from .coordination.sessions import Sessions
+from .errors import InvalidInput
 from .memory.backlog import Backlog
 from .memory.blocks import Blocks, World
 from .memory.exchanges import Exchanges
 from .memory.memories import Memories
+from .records import Upgraded
 from .scope import Scope
 from .storage import changes
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from .dreaming.proposals import Proposals
     from .dreaming.scheduler import Scheduler
     from .dreaming.work import Work
-    from .records import Change, DreamReport, Hit, Receipt, Spent
+    from .records import Change, DreamReport, Hit, Receipt, Restored, Spent
     from .storage.engine import Engine
 
 
@@ -37,6 +39,9 @@ class Engram:
     `Engram()` opens the user's own store; `Engram("path.db")` or `Engram("postgresql://…")` another one. Thread-safe,
     usable after a fork, and a context manager that closes its connections. `workspace(name)` gives another workspace
     on the same connections.
+
+    A store that an earlier version wrote is migrated, after a copy of it was made. With `migrate=False` it is left as
+    it is, and is UpgradeNeeded unless its schema is enough for hooks; a store that does not exist yet is made.
     """
 
     def __init__(
@@ -46,9 +51,10 @@ class Engram:
         workspace: str | None = None,
         settings: Config | None = None,
         clock: Clock | None = None,
+        migrate: bool = True,
     ) -> None:
         settings = settings or config.load(url=url, workspace=workspace)
-        self._compose(Scope(_open(settings, clock or Clock()), settings.workspace, settings))
+        self._compose(Scope(_open(settings, clock or Clock(), migrate), settings.workspace, settings))
 
     def _compose(self, scope: Scope) -> None:
         self._scope = scope
@@ -225,12 +231,57 @@ class Engram:
         self.close()
 
 
-def _open(settings: Config, clock: Clock) -> Engine:
+#: How long an upgrade waits for another one, which may be copying a large store.
+_UPGRADE_PATIENCE = 3_600.0
+
+
+def upgrade(settings: Config, *, progress: Callable[[int, int], None] | None = None) -> Upgraded:
+    """Bring a store to this version's schema, after a copy of it was made; what was done.
+
+    `progress` is called with how much is copied, and how much there is to copy. Of several at once one does the work,
+    and the others wait for it.
+    """
+    from .address import masked
+
+    patient = settings._replace(busy_timeout=max(settings.busy_timeout, _UPGRADE_PATIENCE))
+    engine = _open(patient, Clock(), True, progress)
+    try:
+        done = engine.outcome
+        return Upgraded(
+            masked(settings.url),
+            tuple(f"{each.number:04d}_{each.name}" for each in done.applied),
+            done.backup,
+            done.newest,
+        )
+    finally:
+        engine.close()
+
+
+def restore(settings: Config, file: str, *, progress: Callable[[int, int], None] | None = None) -> Restored:
+    """Put a copy of a backup in the place of the store, also while other processes use it."""
+    if settings.url.startswith("postgresql://"):
+        raise InvalidInput(
+            "engram restore works on SQLite stores. Restore a PostgreSQL store with PostgreSQL's own tools, such as "
+            "pg_restore; docs/storage.md says how to go back to a copy that a migration made."
+        )
+    from .storage import restore as restoring
+
+    return restoring.sqlite(settings.url, file, Clock(), busy_timeout=settings.busy_timeout, progress=progress)
+
+
+def _open(settings: Config, clock: Clock, migrate: bool, progress: Callable[[int, int], None] | None = None) -> Engine:
     # Imported here, so that a SQLite user never pays for the PostgreSQL driver, nor the other way round.
     if settings.url.startswith("postgresql://"):
         from .storage.postgres import PostgresEngine
 
-        return PostgresEngine(settings.url, clock, busy_timeout=settings.busy_timeout)
+        return PostgresEngine(settings.url, clock, busy_timeout=settings.busy_timeout, upgrade=migrate)
     from .storage.sqlite import SqliteEngine
 
-    return SqliteEngine(settings.url, clock, busy_timeout=settings.busy_timeout, synchronous=settings.synchronous)
+    return SqliteEngine(
+        settings.url,
+        clock,
+        busy_timeout=settings.busy_timeout,
+        synchronous=settings.synchronous,
+        upgrade=migrate,
+        progress=progress,
+    )

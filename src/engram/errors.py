@@ -41,8 +41,10 @@ of a class's docstring is its default message; most raisers say more: what was w
         ├── StoreUnavailable          unreachable, or cannot be opened
         ├── StoreReadOnly
         ├── StoreFull
+        ├── StoreDamaged              what the file holds contradicts itself
         ├── NotAStore                 a file that is not an Engram store
         ├── SchemaTooNew              written by a later Engram
+        ├── UpgradeNeeded             written by an earlier Engram, and not to be migrated here
         ├── MigrationChanged          an applied migration was edited
         └── MissingExtra              an optional dependency is not installed
 """
@@ -351,6 +353,12 @@ class StoreFull(StoreError):
     status = 507
 
 
+class StoreDamaged(StoreError):
+    """The store is damaged."""
+
+    code = "store_damaged"
+
+
 class NotAStore(StoreError):
     """The file is not an Engram store."""
 
@@ -361,6 +369,12 @@ class SchemaTooNew(StoreError):
     """The store was written by a later version of Engram."""
 
     code = "schema_too_new"
+
+
+class UpgradeNeeded(StoreError):
+    """The store was written by an earlier version of Engram and has to be upgraded first."""
+
+    code = "upgrade_needed"
 
 
 class MigrationChanged(StoreError):

@@ -458,3 +458,26 @@ class Change(NamedTuple):
     #: `session`, `exchange`, `lease`, `message`, `block`, `memory`, `proposal`, `dream` or `receipt`.
     what: str
     id: str
+
+
+class Restored(NamedTuple):
+    """A store that a backup was put in the place of."""
+
+    store: str
+    file: str
+    #: The copy of the store as it was before; None when there was none.
+    kept: str | None
+    #: The number of the newest migration it has now.
+    schema: int
+
+
+class Upgraded(NamedTuple):
+    """What was done to bring a store to this version's schema."""
+
+    store: str
+    #: The migrations that were applied, by number and name: `0008_name`.
+    applied: tuple[str, ...]
+    #: The copy that was made before; None when there was nothing to copy.
+    backup: str | None
+    #: The number of the newest migration it has now.
+    schema: int

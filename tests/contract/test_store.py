@@ -201,7 +201,7 @@ def full_disk(eng: Engram) -> Iterator[None]:
     """No room for a large log entry on the disk of the store."""
     engine = eng._scope.engine
     if isinstance(engine, SqliteEngine):
-        (connection,) = engine._idle
+        ((connection, _),) = engine._idle
         connection.pragma("max_page_count", connection.pragma("page_count"))
         yield
         connection.pragma("max_page_count", 1 << 30)
@@ -556,4 +556,4 @@ def test_every_connection_has_the_promised_pragmas(sqlite_url: str, setting: str
         assert ready == [["wal", synchronous, 500, 1, 1]] * 4
     with Engram(settings=load(url=sqlite_url)) as eng:
         assert isinstance(eng._scope.engine, SqliteEngine)
-        assert eng._scope.engine._idle[0].pragma("busy_timeout") == 30_000
+        assert eng._scope.engine._idle[0].connection.pragma("busy_timeout") == 30_000

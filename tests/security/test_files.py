@@ -15,8 +15,13 @@ import apsw
 import pytest
 
 from engram import Engram, NotAStore, StoreBusy, StoreReadOnly, StoreUnavailable
+from engram.client import restore
 from engram.config import load
-from engram.storage import sqlite
+from engram.embedding import cache
+from engram.interfaces import detached
+from engram.interfaces.hooks import respond
+from engram.interfaces.install import files
+from engram.storage import backup, sqlite
 from engram.storage.sqlite import NETWORK_FILE_SYSTEMS, network_file_system
 from tests.conftest import ShiftedClock
 
@@ -243,6 +248,50 @@ def test_a_stores_files_are_for_their_owner_alone_whatever_the_umask(tmp_path: P
     assert modes == {"e.db": 0o600, "e.db-wal": 0o600, "e.db-shm": 0o600}
     assert mode(path.parent) == 0o700
     assert [file.name for file in path.parent.iterdir()] == ["e.db"]
+
+
+@pytest.mark.requirement("STORE-9")
+@pytest.mark.parametrize("umask", [0o000, 0o777])
+def test_everything_that_is_made_is_for_its_owner_alone_whatever_the_umask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int
+) -> None:
+    """The data folder and those above it, the log, locks and copies; the settings of a harness and their backup."""
+    home, data = tmp_path / "home", tmp_path / "a" / "b" / "data"
+    monkeypatch.setenv("ENGRAM_DATA_DIR", str(data))
+    monkeypatch.setenv("ENGRAM_CACHE_DIR", str(tmp_path / "c" / "cache"))
+    monkeypatch.setenv("HOME", str(home))
+    home.mkdir()
+    settings = home / ".claude" / "settings.json"
+    previous = os.umask(umask)
+    try:
+        respond("claude-code", b"no event")
+        with Engram() as eng:
+            eng.world.set("private")
+            _make_copies(eng, tmp_path)
+        cache._write("thing", b"content")
+        assert detached._lock(str(data / "some.lock"), 0) is not None
+        for after in ("{}", '{"a": 1}'):
+            before = files.read(settings)
+            files.apply(files.Change(settings, before, after))
+    finally:
+        os.umask(previous)
+    made = [file for top in ("a", "c", "home/.claude") for file in [tmp_path / top, *(tmp_path / top).rglob("*")]]
+    assert {"hook.log", "engram.db", "some.lock", "settings.json"} <= {file.name for file in made}
+    assert any("before-restore" in file.name for file in made)
+    assert any(file.name.endswith(".engram-backup") for file in made)
+    wrong = {str(file): oct(mode(file)) for file in made if mode(file) != (0o700 if file.is_dir() else 0o600)}
+    assert wrong == {}
+
+
+def _make_copies(eng: Engram, tmp_path: Path) -> None:
+    url = eng.settings.url
+    source = apsw.Connection(url)
+    try:
+        backup.keep(source, url, "before-0002", eng._scope.engine.clock)
+        backup.write(source, str(tmp_path / "backup.db"))
+    finally:
+        source.close()
+    restore(eng.settings, str(tmp_path / "backup.db"))
 
 
 @pytest.mark.requirement("STORE-9")

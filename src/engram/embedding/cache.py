@@ -12,6 +12,8 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 
+from ..files import make_folder
+
 FOLDER_VARIABLE = "ENGRAM_CACHE_DIR"
 
 
@@ -52,9 +54,10 @@ def _read(name: str) -> bytes | None:
 
 def _write(name: str, content: bytes) -> None:
     place = folder()
-    os.makedirs(place, mode=0o700, exist_ok=True)
+    make_folder(place)
     handle, draft = tempfile.mkstemp(prefix=f".{name}-", dir=place)
     try:
+        os.chmod(draft, 0o600)
         with open(handle, "wb") as opened:
             opened.write(content)
         os.replace(draft, os.path.join(place, _file_name(name, content)))

@@ -19,10 +19,13 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, LiteralString, NamedTuple
+from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple
 
 from ..clock import Clock
 from ..errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from .migrate import Outcome
 
 Row = tuple[Any, ...]
 
@@ -103,6 +106,8 @@ class Engine(ABC):
 
     #: What to call this engine in messages and tests.
     name: str
+    #: What opening the store has changed in it.
+    outcome: Outcome
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -126,7 +131,7 @@ class Engine(ABC):
             return
         pid = os.getpid()
         with self._writing(patient) as transaction:
-            transaction.memo = self.memo
+            transaction.memo = self._memo_for(transaction)
             self._local.transaction = transaction
             try:
                 yield transaction
@@ -151,7 +156,7 @@ class Engine(ABC):
                 yield outer
             return
         with self._reading() as transaction:
-            transaction.memo = self.memo
+            transaction.memo = self._memo_for(transaction)
             self._local.transaction = transaction
             try:
                 yield transaction
@@ -181,6 +186,10 @@ class Engine(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close every connection; later use is an error. Closing twice is fine."""
+
+    def _memo_for(self, transaction: Transaction) -> dict[str, Any]:
+        """What this process remembers about the state of the store that the transaction sees."""
+        return self.memo
 
     @abstractmethod
     def _writing(self, patient: bool) -> AbstractContextManager[Transaction]: ...

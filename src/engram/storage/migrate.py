@@ -7,7 +7,11 @@ is changed, a backup is made.
 
 A migration that the release before it can live with says so in its first lines (`-- works with: 3`: code that knows
 migrations up to 3 still works on the result); that release then keeps opening the store. Without such a line it
-refuses.
+refuses. A process that has the store open while another one migrates it is told by the same rule (`pending`).
+
+A hook does not migrate: the copy of a large store takes longer than a hook may. When what hooks do needs nothing of a
+migration, its first lines say so (`-- hooks work without it`), and hooks go on with the schema that is there. Otherwise
+a hook gets `UpgradeNeeded`. A store that does not exist yet is made by whoever comes first, a hook too.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import functools
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import MigrationChanged, SchemaTooNew
+from ..errors import MigrationChanged, SchemaTooNew, UpgradeNeeded
 from . import backup
 
 if TYPE_CHECKING:
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 
 _FOLDER = os.path.join(os.path.dirname(__file__), "sql")
 _WORKS_WITH = "-- works with:"
+_HOOKS_WITHOUT = "-- hooks work without it"
 
 _APPLIED = "SELECT number, hash, works_with FROM migrations ORDER BY number"
 
@@ -40,6 +45,20 @@ class Migration(NamedTuple):
     hash: str
     #: The oldest migration whose code can use the store after this one.
     works_with: int
+    #: Whether what hooks do needs nothing of this one.
+    hooks_without: bool
+
+
+class Outcome(NamedTuple):
+    """What one call has done."""
+
+    applied: tuple[Migration, ...] = ()
+    #: The copy that was made before; None when there was no data to copy.
+    backup: str | None = None
+    #: The newest migration that the store has now.
+    newest: int = 0
+    #: SQLite's own number of the schema that was found to be usable; any later change of the schema changes it.
+    schema: int = 0
 
 
 class Applied(NamedTuple):
@@ -57,11 +76,12 @@ def shipped(engine: str, folder: str = _FOLDER) -> tuple[Migration, ...]:
         number, _, name = file.removesuffix(".sql").partition("_")
         with open(os.path.join(directory, file), encoding="utf-8") as text:
             sql = text.read()
-        works_with = int(number)
+        works_with, hooks_without = int(number), False
         for line in sql.splitlines()[:10]:
             if line.startswith(_WORKS_WITH):
                 works_with = int(line.removeprefix(_WORKS_WITH))
-        found.append(Migration(int(number), name, sql, _hash(sql), works_with))
+            hooks_without = hooks_without or line.startswith(_HOOKS_WITHOUT)
+        found.append(Migration(int(number), name, sql, _hash(sql), works_with, hooks_without))
     return tuple(found)
 
 
@@ -84,7 +104,8 @@ def pending(applied: Sequence[Applied], known: Sequence[Migration], store: str) 
             if record.works_with > newest:
                 raise SchemaTooNew(
                     f"{store} has schema {applied[-1].number}, and this Engram knows schemas up to {newest}. "
-                    "Upgrade it (pip install --upgrade engram); nothing was changed."
+                    "Upgrade it (pip install --upgrade engram) and restart the programs that use it; nothing was "
+                    "changed."
                 )
         elif ours.hash != record.hash:
             raise MigrationChanged(
@@ -95,19 +116,51 @@ def pending(applied: Sequence[Applied], known: Sequence[Migration], store: str) 
     return [migration for migration in known if migration.number not in done]
 
 
-def sqlite(connection: apsw.Connection, path: str, clock: Clock, folder: str = _FOLDER) -> None:
+def left_out(applied: Sequence[Applied], todo: Sequence[Migration], store: str) -> bool:
+    """For a process that does not migrate: whether it works without what is to be applied.
+
+    False for a store that has to be made; an error when the process cannot go on.
+    """
+    if not applied:
+        return False
+    if not all(migration.hooks_without for migration in todo):
+        raise UpgradeNeeded(
+            f"{store} has schema {applied[-1].number}, and this Engram needs schema {todo[-1].number}. Run "
+            "`engram upgrade`; every other engram command and the MCP server do the same when they open it."
+        )
+    return True
+
+
+def sqlite(
+    connection: apsw.Connection,
+    path: str,
+    clock: Clock,
+    folder: str = _FOLDER,
+    *,
+    upgrade: bool = True,
+    save: bool = True,
+    progress: backup.Progress | None = None,
+) -> Outcome:
+    """Apply what is missing, after a copy of the store unless `save` is off; what was done.
+
+    With `upgrade` off a store is made but never changed: see `left_out`.
+    """
     known = shipped("sqlite", folder)
-    saved = False
-    while pending(_sqlite_applied(connection), known, path):
+    done: list[Migration] = []
+    copy = None
+    while True:
+        applied, schema = _seen(connection)
+        todo = pending(applied, known, path)
+        if not todo or (not upgrade and left_out(applied, todo, path)):
+            return Outcome(tuple(done), copy, applied[-1].number, schema)
         connection.execute("BEGIN IMMEDIATE")
         try:
             # Asked again under the lock: another process may just have finished the same work.
-            applied = _sqlite_applied(connection)
+            applied = sqlite_applied(connection)
             todo = pending(applied, known, path)
             if todo:
-                if applied and not saved:
-                    backup.sqlite(path, f"before-{todo[0].number:04d}", clock)
-                    saved = True
+                if applied and save and not done:
+                    copy = backup.sqlite(path, f"before-{todo[0].number:04d}", clock, progress)
                 connection.execute(todo[0].sql)
                 connection.execute(
                     "INSERT INTO migrations (number, name, hash, works_with, applied_at) VALUES (?, ?, ?, ?, ?)",
@@ -118,27 +171,52 @@ def sqlite(connection: apsw.Connection, path: str, clock: Clock, folder: str = _
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+        done += todo[:1]
+        # A new store is made to its end by whoever began it.
+        upgrade = upgrade or not applied
 
 
-def _sqlite_applied(connection: apsw.Connection) -> list[Applied]:
+def _seen(connection: apsw.Connection) -> tuple[list[Applied], int]:
+    """What is applied, and SQLite's own number of the schema; both of one state of the store."""
+    connection.execute("BEGIN")
+    try:
+        return sqlite_applied(connection), connection.execute("PRAGMA schema_version").get
+    finally:
+        connection.execute("ROLLBACK")
+
+
+def sqlite_applied(connection: apsw.Connection) -> list[Applied]:
     there = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migrations'").fetchall()
     return [Applied(*row) for row in connection.execute(_APPLIED)] if there else []
 
 
-def postgres(connection: psycopg.Connection, schema: str, store: str, clock: Clock, folder: str = _FOLDER) -> None:
-    """Expects a connection in autocommit whose search path begins with the schema."""
+def postgres(
+    connection: psycopg.Connection,
+    schema: str,
+    store: str,
+    clock: Clock,
+    folder: str = _FOLDER,
+    *,
+    upgrade: bool = True,
+) -> Outcome:
+    """Expects a connection in autocommit whose search path begins with the schema. `upgrade` as for SQLite."""
     known = shipped("postgres", folder)
-    if not pending(_postgres_applied(connection, schema), known, store):
-        return
+    applied = postgres_applied(connection, schema)
+    todo = pending(applied, known, store)
+    if not todo or (not upgrade and left_out(applied, todo, store)):
+        return Outcome(newest=applied[-1].number)
     from psycopg import sql
 
+    copy = None
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"engram-migrate/{schema}",))
         connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
-        applied = _postgres_applied(connection, schema)
+        applied = postgres_applied(connection, schema)
         todo = pending(applied, known, store)
         if applied and todo:
-            backup.postgres(connection, schema, f"before_{todo[0].number:04d}", clock)
+            if not upgrade and left_out(applied, todo, store):
+                return Outcome(newest=applied[-1].number)
+            copy = backup.postgres(connection, schema, f"before_{todo[0].number:04d}", clock)
         for migration in todo:
             with connection.transaction():
                 connection.execute(migration.sql.encode())
@@ -146,9 +224,10 @@ def postgres(connection: psycopg.Connection, schema: str, store: str, clock: Clo
                     "INSERT INTO migrations (number, name, hash, works_with, applied_at) VALUES (%s, %s, %s, %s, %s)",
                     (migration.number, migration.name, migration.hash, migration.works_with, clock.now()),
                 )
+    return Outcome(tuple(todo), copy, max([each.number for each in applied] + [each.number for each in todo]))
 
 
-def _postgres_applied(connection: psycopg.Connection, schema: str) -> list[Applied]:
+def postgres_applied(connection: psycopg.Connection, schema: str) -> list[Applied]:
     there = connection.execute(
         "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = 'migrations'",
         (schema,),

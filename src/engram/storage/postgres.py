@@ -114,7 +114,7 @@ class PostgresTransaction(Transaction):
 class PostgresEngine(Engine):
     name = "postgres"
 
-    def __init__(self, url: str, clock: Clock, *, busy_timeout: float = 30.0) -> None:
+    def __init__(self, url: str, clock: Clock, *, busy_timeout: float = 30.0, upgrade: bool = True) -> None:
         super().__init__(clock)
         self._url, self._schema = split_schema(url)
         self._store = masked(url)
@@ -124,7 +124,7 @@ class PostgresEngine(Engine):
         self._vectors: str | None = None
         self._pool = self._new_pool()
         with self._translated(), self._connected() as connection:
-            migrate.postgres(connection, self._schema, self._store, clock)
+            self.outcome = migrate.postgres(connection, self._schema, self._store, clock, upgrade=upgrade)
             self._vectors = pgvector.prepare(connection)
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ class PostgresEngine(Engine):
 
     def backups(self, before: str) -> tuple[str, ...]:
         with self._translated(), self._pool.connection() as connection:
-            names = connection.execute(_BACKUPS, (f"{self._schema}_before_",)).fetchall()
+            names = connection.execute(_BACKUPS, (backup.prefix(self._schema),)).fetchall()
         return backup.older((name for (name,) in names), before)
 
     def index_vectors(self, workspace: str, models: Sequence[str]) -> None:

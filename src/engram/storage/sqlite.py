@@ -6,6 +6,12 @@ write is `BEGIN IMMEDIATE`, so a transaction never fails half-way for want of th
 
 Never `open()` a live database file here: closing that descriptor would drop this process's locks on it. A new file is
 therefore made under another name and linked into place.
+
+A connection goes on with the file it has opened, also when that file was deleted, moved or replaced: its writes would
+reach nobody. So each transaction looks whether the path still leads to that file, after it has begun and once more
+before its commit. It also reads SQLite's own number of the schema, which changes when another process migrates or
+restores the store. After either, the store is opened anew as at the start, except that a missing or empty file never
+becomes a new store in the middle of a process's life.
 """
 
 from __future__ import annotations
@@ -17,18 +23,29 @@ import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import LiteralString
+from typing import Any, LiteralString, NamedTuple
 
 import apsw
 
 from ..clock import Clock
-from ..errors import EngramError, NotAStore, StoreBusy, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+from ..errors import (
+    EngramError,
+    NotAStore,
+    StoreBusy,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from ..files import make_file, make_folder
 from . import backup, migrate
 from .engine import Engine, Row, Transaction
 
 #: Written into the file's header ("Engr"), so that a foreign database is never mistaken for a store.
 APPLICATION_ID = 0x456E6772
 
+_SCHEMA_VERSION = "PRAGMA schema_version"
 _INSERT_CHANGE = "INSERT INTO changes (workspace, what, id) VALUES (?, ?, ?)"
 
 #: File systems whose locks do not reach other machines, or not reliably; SQLite corrupts on them.
@@ -49,15 +66,34 @@ _INHERITED: list[object] = []
 _LOST: set[str] = set()
 
 
+#: How often a transaction begins anew when its store was replaced or changed at that moment.
+_ATTEMPTS = 5
+
+#: Which file it is: its number and its disk's.
+_File = tuple[int, int]
+
+
+class _Link(NamedTuple):
+    """A connection, and the file it has opened."""
+
+    connection: apsw.Connection
+    file: _File
+
+
 class SqliteTransaction(Transaction):
-    def __init__(self, connection: apsw.Connection, clock: Clock, *, writable: bool) -> None:
+    def __init__(self, link: _Link, engine: SqliteEngine, memo: dict[str, Any], *, writable: bool) -> None:
         super().__init__(writable=writable)
-        self.connection = connection
-        self._clock = clock
+        self.connection = link.connection
+        self.remembered = memo
+        self._engine = engine
+        self._clock = engine.clock
 
     def all(self, sql: LiteralString, **values: object) -> list[Row]:
         self.require_alive()
-        return self.connection.execute(sql, values).fetchall()
+        try:
+            return self.connection.execute(sql, values).fetchall()
+        except UnicodeDecodeError as error:
+            raise damaged(self._engine.path, f"a text in it is not UTF-8: {error.reason}") from error
 
     def run(self, sql: LiteralString, **values: object) -> int:
         self.require_alive()
@@ -101,22 +137,34 @@ class SqliteTransaction(Transaction):
 class SqliteEngine(Engine):
     name = "sqlite"
 
-    def __init__(self, path: str, clock: Clock, *, busy_timeout: float = 30.0, synchronous: str = "normal") -> None:
+    def __init__(
+        self,
+        path: str,
+        clock: Clock,
+        *,
+        busy_timeout: float = 30.0,
+        synchronous: str = "normal",
+        upgrade: bool = True,
+        progress: backup.Progress | None = None,
+    ) -> None:
         super().__init__(clock)
         self.path = path
         self._busy_timeout = busy_timeout
         self._synchronous = synchronous
+        self._upgrade = upgrade
         self._closed = False
-        self._idle: list[apsw.Connection] = []
-        self._in_use: list[apsw.Connection] = []
+        self._idle: list[_Link] = []
+        self._in_use: list[_Link] = []
         self._writer = threading.Lock()
+        self._opening = threading.Lock()
+        #: The file that was opened, and the number of its schema; None while no file is known to be the store.
+        self._file: _File | None = None
+        self._schema = 0
         _create(path)
         _ENGINES.add(self)
         with _translated(path):
-            connection = self._connect(check=True)
-            self._idle.append(connection)
             try:
-                migrate.sqlite(connection, path, clock)
+                self.outcome = self._open(first=True, progress=progress)
             except BaseException:
                 self.close()
                 raise
@@ -124,8 +172,7 @@ class SqliteEngine(Engine):
     def close(self) -> None:
         self._joined()
         self._closed = True
-        while self._idle:
-            self._idle.pop().close()
+        self._drop_idle()
 
     def scrub(self) -> None:
         from .scrub import scrub
@@ -133,7 +180,7 @@ class SqliteEngine(Engine):
         try:
             with self._writer, _translated(self.path):
                 # One of its own: a used connection may hold pages as they were before.
-                connection = self._connect()
+                connection = self._connect().connection
                 try:
                     clean = scrub(connection, self.path, self._busy_timeout)
                 finally:
@@ -150,8 +197,7 @@ class SqliteEngine(Engine):
             )
 
     def backups(self, before: str) -> tuple[str, ...]:
-        folder, name = os.path.split(self.path)
-        return backup.older((file for file in os.listdir(folder) if file.startswith(f"{name}.before-")), before)
+        return backup.older(backup.names(self.path), before)
 
     @contextmanager
     def _writing(self, patient: bool) -> Iterator[Transaction]:
@@ -159,45 +205,95 @@ class SqliteEngine(Engine):
         if not writer.acquire(timeout=self._busy_timeout if patient else 0):
             raise StoreBusy(f"Another thread of this process is writing to {self.path}; try again.")
         # One generator does it all: on this path another layer would cost as much as a statement.
-        connection = None
+        link = None
         try:
-            connection = self._lend()
-            self._begin(connection, patient)
-            transaction = SqliteTransaction(connection, self.clock, writable=True)
+            link, memo = self._begun("BEGIN IMMEDIATE", patient)
+            transaction = SqliteTransaction(link, self, memo, writable=True)
             yield transaction
             transaction.require_alive()
-            connection.execute("COMMIT")
+            if not _is_there(self.path, link.file):
+                raise StoreUnavailable(
+                    f"{self.path} was deleted or replaced during this write; nothing was written. Try again."
+                )
+            link.connection.execute("COMMIT")
         except apsw.Error as error:
             raise translate(error, self.path) from error
         finally:
             # In the child of a fork inside the block, all of this is the parent's.
             if os.getpid() == pid:
-                self._give_back(connection)
+                self._give_back(link)
                 writer.release()
 
     @contextmanager
     def _reading(self) -> Iterator[Transaction]:
         pid = os.getpid()
-        connection = None
+        link = None
         try:
-            connection = self._lend()
-            connection.execute("BEGIN")
-            yield SqliteTransaction(connection, self.clock, writable=False)
+            link, memo = self._begun("BEGIN", True)
+            yield SqliteTransaction(link, self, memo, writable=False)
         except apsw.Error as error:
             raise translate(error, self.path) from error
         finally:
             if os.getpid() == pid:
-                self._give_back(connection)
+                self._give_back(link)
 
-    def _begin(self, connection: apsw.Connection, patient: bool) -> None:
-        if patient:
-            connection.execute("BEGIN IMMEDIATE")
-            return
-        connection.set_busy_timeout(0)
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-        finally:
-            connection.set_busy_timeout(int(self._busy_timeout * 1000))
+    def _memo_for(self, transaction: Transaction) -> dict[str, Any]:
+        assert isinstance(transaction, SqliteTransaction)
+        return transaction.remembered
+
+    def _begun(self, begin: str, patient: bool) -> tuple[_Link, dict[str, Any]]:
+        """A connection of one's own to the store that is there now, with a transaction begun; and the memo of it."""
+        for _ in range(_ATTEMPTS):
+            link = self._lend()
+            try:
+                connection = link.connection
+                if patient:
+                    connection.execute(begin)
+                else:
+                    connection.set_busy_timeout(0)
+                    try:
+                        connection.execute(begin)
+                    finally:
+                        connection.set_busy_timeout(int(self._busy_timeout * 1000))
+                # Before the look at the schema: what another thread finds out later is not about this transaction.
+                memo = self.memo
+                if (
+                    link.file == self._file
+                    and _is_there(self.path, link.file)
+                    and connection.execute(_SCHEMA_VERSION).get == self._schema
+                ):
+                    return link, memo
+            except BaseException:
+                self._give_back(link)
+                raise
+            self._give_back(link)
+            self._open()
+        raise StoreUnavailable(f"{self.path} was replaced again and again while this call began; try again.")
+
+    def _open(self, *, first: bool = False, progress: backup.Progress | None = None) -> migrate.Outcome:
+        """Connect to the file that is at the path now, and see that this version can use it."""
+        with self._opening:
+            self.memo = {}
+            try:
+                link = self._connect(check=True, first=first)
+                try:
+                    outcome = migrate.sqlite(
+                        link.connection, self.path, self.clock, upgrade=self._upgrade, progress=progress
+                    )
+                except BaseException:
+                    link.connection.close()
+                    raise
+            except BaseException:
+                # Without an open connection the number of a deleted file may become another one's, so the next call
+                # has to look at everything again.
+                self._file = None
+                self._drop_idle()
+                raise
+            if link.file != self._file:
+                self._drop_idle()
+            self._file, self._schema = link.file, outcome.schema
+            self._idle.append(link)
+            return outcome
 
     def _flush(self, transaction: Transaction) -> None:
         assert isinstance(transaction, SqliteTransaction)
@@ -210,44 +306,55 @@ class SqliteEngine(Engine):
             _LOST.add(os.path.realpath(self.path))
         self._in_use = []
         self._idle = []
+        self._file = None
         self._writer = threading.Lock()
+        self._opening = threading.Lock()
 
     def _before_fork(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
+        self._drop_idle()
+        if not self._in_use:
+            self._file = None
 
-    def _lend(self) -> apsw.Connection:
+    def _drop_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().connection.close()
+
+    def _lend(self) -> _Link:
         """A connection of one's own."""
         if self._closed:
             raise StoreUnavailable(f"The store {self.path} was closed; open it again.")
+        if self._file is None:
+            self._open()
         try:
-            connection = self._idle.pop()
+            link = self._idle.pop()
         except IndexError:
-            connection = self._connect()
-        self._in_use.append(connection)
-        return connection
+            link = self._connect()
+        self._in_use.append(link)
+        return link
 
-    def _give_back(self, connection: apsw.Connection | None) -> None:
+    def _give_back(self, link: _Link | None) -> None:
         """End whatever is still open on a lent connection, and keep it for the next one."""
-        if connection is None:
+        if link is None:
             return
-        self._in_use.remove(connection)
+        self._in_use.remove(link)
+        connection = link.connection
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        if self._closed:
+        if self._closed or link.file != self._file:
             connection.close()
         else:
-            self._idle.append(connection)
+            self._idle.append(link)
 
     def _translated(self) -> AbstractContextManager[None]:
         return _translated(self.path)
 
-    def _connect(self, *, check: bool = False) -> apsw.Connection:
+    def _connect(self, *, check: bool = False, first: bool = False) -> _Link:
         if _LOST and os.path.realpath(self.path) in _LOST:
             raise StoreUnavailable(
                 f"This process was forked while {self.path} was in use, so SQLite cannot lock it here. Fork between "
                 "transactions, or start a new process instead."
             )
+        file = _file_at(self.path)
         connection = apsw.Connection(
             self.path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX, statementcachesize=256
         )
@@ -257,34 +364,60 @@ class SqliteEngine(Engine):
             connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             connection.set_busy_timeout(int(self._busy_timeout * 1000))
             if check:
-                _check_ours(connection, self.path)
-                _to_wal(connection, self._busy_timeout)
+                check_ours(connection, self.path)
+                if not first:
+                    _require_contents(connection, self.path)
+                to_wal(connection, self._busy_timeout)
             connection.execute(f"PRAGMA synchronous={'FULL' if self._synchronous == 'full' else 'NORMAL'}")
             connection.execute("PRAGMA foreign_keys=ON")
             connection.execute("PRAGMA secure_delete=ON")
             connection.execute("PRAGMA temp_store=MEMORY")
+            if not _is_there(self.path, file):
+                raise StoreUnavailable(f"{self.path} was replaced while it was being opened; try again.")
         except BaseException:
             connection.close()
             raise
-        return connection
+        return _Link(connection, file)
+
+
+def _file_at(path: str) -> _File:
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{path} is not there any more ({error.strerror}). It was deleted or moved while this process used it; "
+            "nothing was written. Put it back, or bring back a backup with `engram restore FILE`."
+        ) from error
+    return found.st_ino, found.st_dev
+
+
+def _is_there(path: str, file: _File) -> bool:
+    try:
+        return os.stat(path)[1:3] == file
+    except OSError:
+        return False
+
+
+def _require_contents(connection: apsw.Connection, path: str) -> None:
+    """In the middle of a process's life an empty file is not a new store but the place of one that was lost."""
+    if not migrate.sqlite_applied(connection):
+        raise StoreUnavailable(
+            f"{path} was replaced by an empty file while this process used it. Bring back a backup with "
+            "`engram restore FILE`, or make a new store with `engram init`."
+        )
 
 
 def _create(path: str) -> None:
     """Make an empty file only its owner can read, unless there is one."""
     folder = os.path.dirname(path)
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        network = network_file_system(folder)
-        if network:
-            raise StoreUnavailable(
-                f"{folder} is on a network file system ({network}), where SQLite cannot lock safely. Put the store "
-                "on a local disk, or use PostgreSQL to share it between machines."
-            )
+        make_folder(folder)
+        refuse_network(folder)
         if os.path.exists(path):
             _unlock(path)
             return
         draft = f"{path}.new-{os.getpid()}-{threading.get_ident()}"
-        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        make_file(draft)
         try:
             os.link(draft, path)
         except FileExistsError:
@@ -292,7 +425,16 @@ def _create(path: str) -> None:
         finally:
             os.unlink(draft)
     except OSError as error:
-        raise _translate_os(error, path) from error
+        raise translate_os(error, path) from error
+
+
+def refuse_network(folder: str) -> None:
+    network = network_file_system(folder)
+    if network:
+        raise StoreUnavailable(
+            f"{folder} is on a network file system ({network}), where SQLite cannot lock safely. Put the store on a "
+            "local disk, or use PostgreSQL to share it between machines."
+        )
 
 
 def _unlock(path: str) -> None:
@@ -302,7 +444,7 @@ def _unlock(path: str) -> None:
             os.chmod(helper, os.stat(path).st_mode & 0o777)
 
 
-def _check_ours(connection: apsw.Connection, path: str) -> None:
+def check_ours(connection: apsw.Connection, path: str) -> None:
     """Refuse a database that another program made, before a single byte of it is changed."""
     # In this order: whoever makes the store writes both at once, perhaps just now.
     empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall() == [(0,)]
@@ -314,7 +456,7 @@ def _check_ours(connection: apsw.Connection, path: str) -> None:
         )
 
 
-def _to_wal(connection: apsw.Connection, patience: float) -> None:
+def to_wal(connection: apsw.Connection, patience: float) -> None:
     """Write-ahead logging, once per file; SQLite does not wait by itself when two processes switch at once."""
     deadline = time.monotonic() + patience
     while True:
@@ -369,9 +511,7 @@ def translate(error: apsw.Error, path: str) -> EngramError:
             f"{path} is not a database; it was left as it is. Give another path with --store or ENGRAM_URL."
         )
     if isinstance(error, apsw.CorruptError):
-        return StoreError(
-            f"{path} is damaged ({error}). Keep the file, and restore the newest backup beside it or your own."
-        )
+        return damaged(path, str(error))
     if isinstance(error, apsw.CantOpenError):
         return StoreUnavailable(
             f"{path} cannot be opened ({error}). Check that its folder exists and that you may write there."
@@ -379,7 +519,14 @@ def translate(error: apsw.Error, path: str) -> EngramError:
     return StoreError(f"{path}: {type(error).__name__}: {error}")
 
 
-def _translate_os(error: OSError, path: str) -> EngramError:
+def damaged(path: str, why: str) -> StoreDamaged:
+    return StoreDamaged(
+        f"{path} is damaged ({why}). Bring back a backup with `engram restore FILE`: your own, or the newest one "
+        "beside the store. The damaged file is kept."
+    )
+
+
+def translate_os(error: OSError, path: str) -> EngramError:
     import errno
 
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):

@@ -95,7 +95,8 @@ def _answer(event: Event, harness: str) -> Answer:
 
     _enter(event.folder)
     settings = load(busy_timeout=BUSY_TIMEOUT)
-    with Engram(settings=settings) as eng:
+    # A hook has no time to copy and migrate a large store.
+    with Engram(settings=settings, migrate=False) as eng:
         given = handle(eng, event, harness)
     forget(settings.data_dir)
     return given
@@ -112,20 +113,38 @@ def _enter(folder: str | None) -> None:
 
 def _apology(event: Event, error: Exception) -> Answer:
     """What the model is told about a failure: nothing, unless it is no accident any more."""
-    from ...errors import SchemaTooNew
+    from ...errors import SchemaTooNew, UpgradeNeeded
     from .events import START, Answer
     from .failures import LOG, count
     from .framing import frame
 
-    newer = isinstance(error, SchemaTooNew)
-    tell = count(_folder(), new_session=event.kind == START, hopeless=newer, can_tell=event.takes_context)
+    newer, older = isinstance(error, SchemaTooNew), isinstance(error, UpgradeNeeded)
+    if older:
+        _upgrade()
+    tell = count(_folder(), new_session=event.kind == START, hopeless=newer or older, can_tell=event.takes_context)
     if not tell:
         return Answer()
     if newer:
         what = "its store was written by a newer version than this hook's; upgrade it (pip install --upgrade engram)"
+    elif older:
+        what = (
+            "its store is being upgraded for a new version, and recording goes on when that is done. If this message "
+            "comes again, run `engram upgrade`"
+        )
     else:
         what = f"its hook keeps failing ({type(error).__name__}); the reasons are in {os.path.join(_folder(), LOG)}"
     return Answer(frame("notice", f"Engram does not see or record this session at the moment: {what}."))
+
+
+def _upgrade() -> None:
+    """Have the store upgraded, by a process that has the time."""
+    from ...config import load
+    from ..detached import start
+
+    try:
+        start("upgrade", ["upgrade"], load())
+    except Exception as error:
+        _note(f"engram upgrade cannot be started: {type(error).__name__}: {error}")
 
 
 def _folder() -> str:

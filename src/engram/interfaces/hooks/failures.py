@@ -25,6 +25,7 @@ _TOLD = b" told"
 
 def note(folder: str, line: str) -> None:
     """Write one line to the log, which only its owner can read."""
+    from ...files import make_folder
     from ...redact import redact
     from ...text import one_line
 
@@ -32,7 +33,7 @@ def note(folder: str, line: str) -> None:
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     entry = f"{stamp} {one_line(redact(line), LONGEST_LINE)}\n".encode("utf-8", "replace")
     with suppress(OSError):
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        make_folder(folder)
         if os.path.exists(path) and os.path.getsize(path) > MAX_LOG:
             os.replace(path, f"{path}.old")
         _write(path, os.O_APPEND, entry)
@@ -74,6 +75,8 @@ def _counted(path: str) -> tuple[int, bool]:
 def _write(path: str, mode: int, data: bytes) -> None:
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | mode, 0o600)
     try:
+        with suppress(PermissionError):  # somebody else's, which may be written all the same
+            os.fchmod(file, 0o600)
         os.write(file, data)
     finally:
         os.close(file)

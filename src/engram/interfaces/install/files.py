@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import SettingsConflict, SettingsUnusable
+from ...files import make_folder
 
 
 class Change(NamedTuple):
@@ -58,7 +59,7 @@ def apply(change: Change) -> Path | None:
         if change.after is None:
             real.unlink()
         else:
-            real.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(str(real.parent))
             _replace(real, change.after)
         return backup
 
@@ -70,6 +71,7 @@ def _back_up(path: Path, text: str) -> Path:
         backup = path.with_name(f"{path.name}.{stamp}{f'-{number}' if number else ''}.engram-backup")
         with contextlib.suppress(FileExistsError):
             descriptor = os.open(backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            os.fchmod(descriptor, 0o600)
             _write(descriptor, text)
             return backup
     raise SettingsUnusable(f"{path} has a thousand backups of this second beside it.")
@@ -78,6 +80,7 @@ def _back_up(path: Path, text: str) -> Path:
 def _replace(path: Path, text: str) -> None:
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
+        os.chmod(temporary, 0o600)
         with contextlib.suppress(FileNotFoundError):
             old = path.stat()
             os.chmod(temporary, old.st_mode & 0o7777)

@@ -1,0 +1,85 @@
+"""`engram restore` and `engram upgrade`: what happens to a store as a whole."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from .common import as_json, command, load_settings, result
+from .setup import shown_url
+
+if TYPE_CHECKING:
+    from click._termui_impl import ProgressBar
+
+    from ...records import Restored, Upgraded
+
+
+@command()
+@click.argument("file", type=click.Path())
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def restore(ctx: click.Context, file: str, yes: bool) -> None:
+    """Put a backup in the place of the store.
+
+    FILE is a copy of an Engram store: one that a migration or an earlier restore left beside the store, or your own.
+    It is checked and copied; FILE itself stays as it is. The present store is kept beside the new one. Running
+    processes go on with the restored store. Works when the present store is damaged or missing. SQLite only.
+    """
+    from ...client import restore as replace
+
+    settings = load_settings(ctx)
+    if not yes:
+        if as_json(ctx):
+            raise click.UsageError("With --json, say --yes: nobody can be asked.")
+        click.confirm(f"Replace everything in {shown_url(settings)} with {file}?", abort=True, err=True)
+    with _progress("Copying") as show:
+        done = replace(settings, file, progress=show)
+    result(ctx, done, lambda: _restored(done))
+
+
+@command()
+@click.pass_context
+def upgrade(ctx: click.Context) -> None:
+    """Bring the store to this version's schema.
+
+    A copy of the store is made first. Every other command does the same when it opens an older store; hooks do not.
+    Exit code 0 also when there is nothing to do.
+    """
+    from ...client import upgrade as migrate
+
+    with _progress("Copying the store") as show:
+        done = migrate(load_settings(ctx), progress=show)
+    result(ctx, done, lambda: _upgraded(done))
+
+
+def _restored(done: Restored) -> str:
+    kept = f"\nThe store as it was before: {done.kept}" if done.kept else ""
+    return f"Restored {done.store} from {done.file}.{kept}"
+
+
+def _upgraded(done: Upgraded) -> str:
+    if not done.applied:
+        return f"{done.store} is up to date (schema {done.schema})."
+    copy = f"\nThe store as it was before: {done.backup}" if done.backup else ""
+    return f"Upgraded {done.store} to schema {done.schema}: {', '.join(done.applied)}.{copy}"
+
+
+@contextmanager
+def _progress(label: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on a terminal, from the first report on: mostly there is nothing to copy."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with ExitStack() as stack:
+        bars: list[ProgressBar[int]] = []
+
+        def show(done: int, total: int) -> None:
+            if not bars:
+                bars.append(stack.enter_context(click.progressbar(length=max(total, 1), label=label, file=sys.stderr)))
+            bars[0].update(done - bars[0].pos)
+
+        yield show
