@@ -4,11 +4,14 @@ A harness waits for its hooks, so this is the path on which everything Engram do
 library, no logging, no dataclasses, no model, and each module imported where it is needed. It fails open: whatever
 happens, it ends within its limit, and the agent goes on.
 
-Two threads keep the limit. The first is Python's own: it notes the failure and ends the process with 0. It needs the
-interpreter's lock, which a call into C may hold for as long as it likes; so does a signal handler, which in addition
-waits for a call that has released the lock. Behind it `faulthandler` has a thread that needs no lock. It ends the
-process with 1, which every harness takes for a failure that blocks nothing, and prints to standard error where the
-process was.
+Three mechanisms keep the limit, each for what the one before cannot end:
+
+1. A timer of the operating system. Its handler notes the failure and ends the process with 0. Python calls the handler
+   between two steps of its own, during a regular expression, and when a read or write was interrupted.
+2. A thread that does the same. It runs while the main thread waits in C without the interpreter's lock: in SQLite.
+3. `faulthandler`'s thread, which is written in C and needs no lock. It runs while a call into C holds the lock. It ends
+   the process with 1, which every harness takes for a failure that blocks nothing, and prints to standard error where
+   the process was.
 """
 
 from __future__ import annotations
@@ -20,14 +23,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
+    from typing import NoReturn
 
     from .events import Answer, Event
 
 #: What `engram-hook` is given, and the module that knows the harness.
 HARNESSES = {"claude-code": "claude_code", "codex": "codex", "gemini": "gemini", "cursor": "cursor"}
-#: Seconds after which a hook gives up, and after which it is ended whatever it does; a harness's own limit is longer
-#: everywhere.
-LIMIT, HARD_LIMIT = 1.6, 2.0
+#: Seconds after which each of the three ends the process; a harness's own limit is longer everywhere.
+LIMIT, THREAD_LIMIT, HARD_LIMIT = 1.5, 1.7, 2.0
 #: Seconds after which it begins no more work that can wait.
 ENOUGH = 1.0
 BUSY_TIMEOUT = 0.5
@@ -195,22 +198,30 @@ def _input() -> bytes:
 def _guard() -> None:
     """End the process when its time is up, whatever it is doing."""
     import faulthandler
+    import signal
     import threading
 
+    signal.signal(signal.SIGALRM, lambda *_: _give_up())
+    signal.setitimer(signal.ITIMER_REAL, LIMIT)
+    threading.Thread(target=_end_in_time, daemon=True).start()
     errors = 2 if sys.stderr is not None else os.open(os.devnull, os.O_WRONLY)
     faulthandler.dump_traceback_later(HARD_LIMIT, exit=True, file=errors)
-    threading.Thread(target=_end_in_time, daemon=True).start()
 
 
 def _end_in_time() -> None:
-    import threading
     import time
 
-    time.sleep(LIMIT)
-    # In a thread of its own: what keeps the hook waiting may keep the log waiting too.
+    time.sleep(THREAD_LIMIT)
+    _give_up()
+
+
+def _give_up() -> NoReturn:
+    import threading
+
+    # In a thread of its own, and not for long: what keeps the hook waiting may keep the log waiting too.
     noting = threading.Thread(target=_note_the_time, daemon=True)
     noting.start()
-    noting.join(0.1)
+    noting.join((THREAD_LIMIT - LIMIT) / 2)
     os._exit(0)
 
 
