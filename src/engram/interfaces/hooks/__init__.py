@@ -198,11 +198,13 @@ def _input() -> bytes:
 def _guard() -> None:
     """End the process when its time is up, whatever it is doing."""
     import faulthandler
-    import signal
     import threading
 
-    signal.signal(signal.SIGALRM, lambda *_: _give_up())
-    signal.setitimer(signal.ITIMER_REAL, LIMIT)
+    # Not from `signal`, which makes enumerations of these names: every hook would wait half a millisecond for that.
+    from _signal import ITIMER_REAL, SIGALRM, setitimer, signal  # type: ignore[import-not-found]
+
+    signal(SIGALRM, lambda *_: _give_up())
+    setitimer(ITIMER_REAL, LIMIT)
     threading.Thread(target=_end_in_time, daemon=True).start()
     errors = 2 if sys.stderr is not None else os.open(os.devnull, os.O_WRONLY)
     faulthandler.dump_traceback_later(HARD_LIMIT, exit=True, file=errors)
