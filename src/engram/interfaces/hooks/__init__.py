@@ -10,8 +10,8 @@ Three mechanisms keep the limit, each for what the one before cannot end:
    between two steps of its own, during a regular expression, and when a read or write was interrupted.
 2. A thread that does the same. It runs while the main thread waits in C without the interpreter's lock: in SQLite.
 3. `faulthandler`'s thread, which is written in C and needs no lock. It runs while a call into C holds the lock. It ends
-   the process with 1, which every harness takes for a failure that blocks nothing, and prints to standard error where
-   the process was.
+   the process with 1, which the harnesses that were tried take for a failure that blocks nothing, and prints to
+   standard error where the process was.
 """
 
 from __future__ import annotations
