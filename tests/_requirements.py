@@ -87,6 +87,8 @@ REQUIREMENTS = {
     "MESSAGE-3": "Unread messages show in the recipient's situation report.",
     "MESSAGE-4": "A session that was refused a lease can ask its holder.",
     "MESSAGE-5": "A message nobody would get is NoRecipient.",
+    "MESSAGE-6": "A message whose reader died or could not pass it on is shown again, at most twice in all, never twice at once.",
+    "MESSAGE-7": "The release before this one reads and writes messages and turns of the same store.",
     # Blocks
     "BLOCK-1": "create makes version 1 without a history entry; an existing name is BlockExists.",
     "BLOCK-2": "get returns the block or None; list is ordered by name.",
@@ -130,6 +132,7 @@ REQUIREMENTS = {
     "BACKLOG-2": "The backlog is worked off in bounded steps, exactly once, safe against crashes and other workers.",
     "BACKLOG-3": "Logs join the word index with the backlog.",
     "BACKLOG-4": "Without a model, or with one that fails, the work follows what lacks its words, not what lacks a vector.",
+    "BACKLOG-5": "A turn may be stored before its words; those are indexed in short transactions, by whoever comes first.",
     # Forgetting
     "FORGET-1": "An exchange, a memory or a block goes from rows, words, vectors, versions, tags, links and backlog.",
     "FORGET-2": "A session goes with all in it; a source is all sessions of a type; before is everything older.",
@@ -209,6 +212,7 @@ REQUIREMENTS = {
     "CLI-7": "docs/cli.md is what the help says.",
     "CLI-8": "Shell completion is offered.",
     "CLI-9": "demo shows the report change while three agents work.",
+    "CLI-10": "Messages are read once they are printed; with a closed standard output they stay unread.",
     # Operations and the MCP server
     "OPERATION-1": "Every operation is in one table, with input, scope, handler and help, and works on both engines.",
     "OPERATION-2": "Results have one shape as plain data, errors another: code, message, hint and details.",
@@ -226,6 +230,7 @@ REQUIREMENTS = {
     "MCP-11": "The SDK's client, the Inspector and two clients at once work on one store.",
     "MCP-12": "Streamable HTTP only needs mounting.",
     "MCP-13": "The server works off what processes without a model have left.",
+    "MCP-14": "Messages in an answer that was cancelled or that nobody received come with the next one; at most twice in all.",
     # Dreaming
     "DREAM-1": "A forced pass makes a gist a session, an era a month, profile, narrative and self, and its report is kept.",
     "DREAM-2": "A second pass right after the first writes nothing but its report and the drives.",
@@ -284,10 +289,11 @@ REQUIREMENTS = {
     "HOOK-6": "Subagents are child sessions with leases of their own.",
     "HOOK-7": "What Engram injected and what is private is never recorded.",
     "HOOK-8": "A hook fails open with one line in a bounded log of its owner's; repeated failures and a newer store are told once.",
-    "HOOK-9": "A hook ends within its limit, whatever it waits for.",
+    "HOOK-9": "A hook ends within its limit, whatever it waits for or computes, also in C; its harness goes on.",
     "HOOK-10": "A hook imports nothing it does not need.",
     "HOOK-11": "Malformed, huge, truncated and hostile payloads end with 0, without a traceback and without half a row.",
     "HOOK-12": "Each harness's events are understood and answered in its own form.",
+    "HOOK-13": "The first thing a hook commits is the text; its words are indexed after the answer, or by a later process.",
     # Redaction
     "REDACT-1": "Secrets in the formats of common providers are replaced by their kind before anything is stored, at every entry.",
     "REDACT-2": "What only looks like a secret stays: hashes, UUIDs, identifiers, encoded prose, placeholders.",
@@ -322,6 +328,7 @@ REQUIREMENTS = {
     "CLIENT-3": "After uninstalling, the real clients work without Engram.",
     "CLIENT-4": "The real clients start the MCP server and offer its tools to the model.",
     "CLIENT-5": "A pass with a model that the user names fills every stage, counts its calls, and takes no fact from a tool.",
+    "CLIENT-6": "A hook that fails or is killed by a signal does not stop a client.",
     # Which memories say the same
     "SIMILAR-1": "Two statements that differ in a number, a date, a version, a name, a negation or an opposite never merge.",
     "SIMILAR-2": "Rewordings, case, punctuation and order are seen through: at least 40 of 50 pairs with static, 45 with minilm.",

@@ -422,6 +422,8 @@ class Message(NamedTuple):
     created_at: str
     #: The sessions it goes to; filled by `send`.
     recipients: tuple[str, ...] = ()
+    #: Whether it was shown before, to a reader that did not confirm it.
+    again: bool = False
 
 
 class Block(NamedTuple):

@@ -13,7 +13,8 @@ import pytest
 from engram import Engram
 from engram.embedding import Embedder
 from engram.errors import EmbedderFailed
-from engram.memory.backlog import STEP, Backlog
+from engram.memory import index
+from engram.memory.backlog import PIECES, STEP, Backlog
 from tests.conftest import ShiftedClock
 
 OpenStore = Callable[..., Engram]
@@ -341,3 +342,112 @@ def test_a_model_that_fails_is_asked_once_and_the_words_are_indexed_all_the_same
     assert asked == [1]
     assert eng.recall("zebra", roles=["log"], mode="words")
     assert backlog(eng).work() == 2 * STEP + 1
+
+
+def left_without_words(eng: Engram, text: str) -> int:
+    """A turn as a hook leaves it that was killed right after its first commit."""
+    eng.sessions.ensure("s")
+    return eng.exchanges.add("s", "user", text, embed=False, words=False)
+
+
+#: More pieces than are indexed in one transaction, each with a word of its own.
+LONG = " ".join(f"marker{number} " + f"filler{number} " * 100 for number in range(3 * PIECES))
+
+
+@pytest.mark.requirement("BACKLOG-5")
+def test_a_turn_that_was_stored_without_its_words_is_there_and_found_once_they_are_indexed(eng: Engram) -> None:
+    say(eng, *OTHERS)
+    id = left_without_words(eng, ANSWER)
+    assert eng.exchanges.get(id).content == ANSWER
+    assert eng.recall("puppy fireplace", mode="words") == []
+    eng.backlog.index_words()
+    assert [hit.exchange_id for hit in eng.recall("puppy fireplace", 1, mode="words")] == [id]
+    assert (backlog(eng).size(), backlog(eng).work(), backlog(eng).size()) == (1, 1, 0)
+    assert closest(eng) == ANSWER
+
+
+@pytest.mark.requirement("BACKLOG-5")
+@pytest.mark.parametrize("embedder", ["static", "none"])
+def test_a_worker_indexes_the_words_that_nobody_came_back_for(open_store: OpenStore, embedder: str) -> None:
+    worker = open_store(embedder=embedder)
+    ids = [left_without_words(worker, ANSWER), left_without_words(worker, LONG)]
+    worker.backlog.work()
+    assert [hit.exchange_id for hit in worker.recall("puppy fireplace", 1, mode="words")] == ids[:1]
+    assert all(worker.recall(f"marker{number}", 1, mode="words") for number in range(3 * PIECES))
+    assert worker.backlog.size() == (0 if embedder == "static" else 2)
+
+
+@pytest.mark.requirement("BACKLOG-5")
+@pytest.mark.parametrize("finish", ["index_words", "work"])
+def test_words_that_were_indexed_half_way_are_completed_and_none_twice(eng: Engram, finish: str) -> None:
+    id = left_without_words(eng, LONG)
+    eng.backlog.index_words(Answers(False, True))
+    with eng._scope.engine.read() as tx:
+        assert len(tx.all("SELECT id FROM items")) == PIECES, "one short transaction"
+    getattr(eng.backlog, finish)()
+    with eng._scope.engine.read() as tx:
+        rows = tx.all("SELECT piece FROM items WHERE ref = :id ORDER BY piece", id=id)
+    assert [row[0] for row in rows] == list(range(len(index.cut(LONG))))
+
+
+class Answers:
+    """Gives its answers one after the other."""
+
+    def __init__(self, *answers: bool) -> None:
+        self._answers = iter(answers)
+
+    def __call__(self) -> bool:
+        return next(self._answers)
+
+
+@pytest.mark.requirement("BACKLOG-5")
+def test_many_who_index_the_same_words_at_once_index_them_once(eng: Engram, open_store: OpenStore) -> None:
+    id = left_without_words(eng, LONG)
+    stores, barrier = [eng, open_store(embedder="none"), open_store(embedder="static")], threading.Barrier(3)
+
+    def finish(store: Engram) -> None:
+        barrier.wait(60)
+        store.backlog.index_words()
+
+    with ThreadPoolExecutor(3) as pool:
+        for each in [pool.submit(finish, store) for store in stores]:
+            each.result(60)
+    with eng._scope.engine.read() as tx:
+        rows = tx.all("SELECT piece FROM items WHERE ref = :id ORDER BY piece", id=id)
+    assert [row[0] for row in rows] == list(range(len(index.cut(LONG))))
+
+
+@pytest.mark.requirement("BACKLOG-5")
+def test_a_turn_that_is_forgotten_before_its_words_are_indexed_leaves_none(eng: Engram) -> None:
+    id = left_without_words(eng, LONG)
+    eng.backlog.index_words(Answers(False, True))
+    eng.forget(exchange=id)
+    eng.backlog.index_words()
+    with eng._scope.engine.read() as tx:
+        rows = [*tx.all("SELECT id FROM items"), *tx.all("SELECT id FROM terms"), *tx.all("SELECT id FROM backlog")]
+    assert rows == []
+
+
+@pytest.mark.requirement("BACKLOG-5", "BACKLOG-4")
+def test_logs_wait_for_a_worker_and_not_for_a_hook(eng: Engram) -> None:
+    eng.sessions.ensure("s")
+    eng.sessions.log("s", "puppy by the fireplace")
+    eng.backlog.index_words()
+    assert eng.recall("puppy", roles=["log"], mode="words") == []
+
+
+@pytest.mark.requirement("MESSAGE-7", "BACKLOG-5")
+def test_what_the_release_before_finished_or_left_is_left_alone(eng: Engram) -> None:
+    id = left_without_words(eng, ANSWER)
+    with eng._scope.engine.write() as tx:
+        entry = backlog(eng)._entry(tx, "exchange", id)
+        assert entry is not None
+        index.add(tx, "default", [entry])
+        # That release knows only of this mark.
+        tx.run("UPDATE backlog SET indexed = 1")
+        tx.run(
+            "INSERT INTO backlog (workspace, kind, ref, taken_until, indexed) VALUES ('default', 'exchange', 99, '', 0)"
+        )
+    eng.backlog.index_words()
+    assert len(eng.recall("puppy fireplace", mode="words")) == 1
+    assert backlog(eng).work() == 2

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +14,7 @@ import pytest
 
 from engram import Engram, InvalidInput, LeaseHeld, Message, NoRecipient, SessionNotFound
 from engram.config import load
+from engram.coordination.messages import PATIENCE
 from tests.conftest import ShiftedClock
 
 OpenStore = Callable[..., Engram]
@@ -176,6 +179,134 @@ def test_messages_are_committed_in_the_order_of_their_numbers(postgres_url: str)
         assert texts(eng.messages.inbox(b)) == ["begun first", "begun second"]
 
 
+@pytest.mark.requirement("MESSAGE-6")
+def test_what_was_shown_and_acknowledged_is_read(eng: Engram, clock: ShiftedClock) -> None:
+    a, b = sessions(eng, 2)
+    sent = eng.messages.send(a, b, "hello")
+    shown = eng.messages.show(b)
+    assert shown == [sent._replace(recipients=())]
+    eng.messages.acknowledge(b, shown)
+    clock.advance(2 * PATIENCE)
+    assert eng.messages.show(b) == eng.messages.inbox(b) == eng.messages.inbox(b, peek=True) == []
+
+
+@pytest.mark.requirement("MESSAGE-6")
+def test_what_was_shown_and_never_acknowledged_is_shown_once_more_after_a_while(
+    eng: Engram, open_store: OpenStore, clock: ShiftedClock
+) -> None:
+    a, b = sessions(eng, 2)
+    eng.messages.send(a, b, "hello")
+    assert [(each.text, each.again) for each in eng.messages.show(b)] == [("hello", False)]
+    other = open_store()
+    # Meanwhile its reader may be about to show it.
+    assert other.messages.show(b) == other.messages.inbox(b) == other.messages.inbox(b, peek=True) == []
+    assert "hello" not in other.sitrep(session_id=b)
+    clock.advance(PATIENCE + 1)
+    assert "hello" in other.sitrep(session_id=b)
+    assert [each.again for each in other.messages.inbox(b, peek=True)] == [True]
+    assert [(each.text, each.again) for each in other.messages.show(b)] == [("hello", True)]
+    clock.advance(PATIENCE + 1)
+    assert other.messages.show(b) == eng.messages.show(b) == eng.messages.inbox(b) == []
+
+
+@pytest.mark.requirement("MESSAGE-6")
+def test_what_could_not_be_shown_is_given_to_the_next_reader_at_once_and_only_to_one(
+    eng: Engram, open_store: OpenStore
+) -> None:
+    a, b = sessions(eng, 2)
+    eng.messages.send(a, b, "hello")
+    with pytest.raises(BrokenPipeError), eng.messages.showing(b) as shown:
+        assert texts(shown) == ["hello"]
+        raise BrokenPipeError
+    with pytest.raises(BrokenPipeError), open_store().messages.showing(b) as shown:
+        assert [(each.text, each.again) for each in shown] == [("hello", True)]
+        raise BrokenPipeError
+    assert eng.messages.inbox(b) == [], "twice is enough"
+
+
+@pytest.mark.requirement("MESSAGE-6")
+def test_what_a_block_has_shown_is_read_at_its_end(eng: Engram, clock: ShiftedClock) -> None:
+    a, b = sessions(eng, 2)
+    eng.messages.send(a, b, "hello")
+    with eng.messages.showing(b) as shown:
+        assert texts(shown) == ["hello"]
+    clock.advance(PATIENCE + 1)
+    with eng.messages.showing(b) as shown:
+        assert shown == []
+
+
+@pytest.mark.requirement("MESSAGE-6")
+def test_acknowledging_late_reads_and_giving_back_late_does_not_unread(eng: Engram, clock: ShiftedClock) -> None:
+    a, b = sessions(eng, 2)
+    eng.messages.send(a, b, "slow")
+    slow = eng.messages.show(b)
+    clock.advance(PATIENCE + 1)
+    eng.messages.acknowledge(b, slow)
+    eng.messages.give_back(b, slow)
+    assert eng.messages.inbox(b) == []
+
+
+@pytest.mark.requirement("MESSAGE-6")
+def test_readers_that_show_at_once_never_show_a_message_twice(eng: Engram, open_store: OpenStore) -> None:
+    a, b = sessions(eng, 2)
+    sent = [eng.messages.send(a, b, f"message {number}").text for number in range(10)]
+    other = open_store()
+    stores, barrier = [eng, eng, other, other], threading.Barrier(4)
+
+    def read(store: Engram) -> list[str]:
+        barrier.wait(10)
+        return [text for _ in range(4) for text in texts(store.messages.show(b))]
+
+    with ThreadPoolExecutor(4) as pool:
+        shown = [text for reader in [pool.submit(read, store) for store in stores] for text in reader.result(60)]
+    assert sorted(shown) == sorted(sent)
+
+
+@pytest.mark.requirement("MESSAGE-6")
+def test_a_reader_that_is_killed_before_it_shows_a_message_does_not_lose_it(
+    eng: Engram, store_url: str, clock: ShiftedClock
+) -> None:
+    a, b = sessions(eng, 2)
+    eng.messages.send(a, b, "hello")
+    dying = (
+        "import os, sys; from engram import Engram\n"
+        "Engram(sys.argv[1]).messages.show(sys.argv[2]); os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", dying, store_url, b], check=False)
+    assert eng.messages.inbox(b) == []
+    clock.advance(PATIENCE + 1)
+    assert [(each.text, each.again) for each in eng.messages.inbox(b)] == [("hello", True)]
+
+
+#: Statements of the release before, which knew neither the time of a showing nor words that are due.
+OLD_UNREAD = """
+SELECT m.id, m.from_session, m.target, m.content, m.created_at
+FROM deliveries d JOIN messages m ON m.id = d.message_id
+WHERE d.workspace = :workspace AND d.session_id = :session AND d.read_at IS NULL
+ORDER BY d.message_id
+"""
+OLD_MARK_READ = """
+UPDATE deliveries SET read_at = :now
+WHERE workspace = :workspace AND session_id = :session AND message_id = :message AND read_at IS NULL
+"""
+OLD_DELIVER = "INSERT INTO deliveries (message_id, workspace, session_id) VALUES (:message, :workspace, :session)"
+
+
+@pytest.mark.requirement("MESSAGE-7")
+def test_the_release_before_reads_and_sends_messages_beside_this_one(eng: Engram, clock: ShiftedClock) -> None:
+    a, b = sessions(eng, 2)
+    sent = eng.messages.send(a, b, "hello")
+    shown = eng.messages.show(b)
+    with eng._scope.engine.write() as tx:
+        assert [row[0] for row in tx.all(OLD_UNREAD, workspace="default", session=b)] == [sent.id]
+        assert tx.run(OLD_MARK_READ, workspace="default", session=b, message=sent.id, now=tx.now()) == 1
+        tx.run(OLD_DELIVER, workspace="default", session=a, message=sent.id)
+    eng.messages.acknowledge(b, shown)
+    clock.advance(PATIENCE + 1)
+    assert eng.messages.inbox(b) == []
+    assert [(each.text, each.again) for each in eng.messages.inbox(a)] == [("hello", False)]
+
+
 @pytest.mark.requirement("MESSAGE-3")
 def test_unread_messages_show_in_the_recipients_report_alone_until_they_are_read(eng: Engram) -> None:
     a, b = sessions(eng, 2)
@@ -228,6 +359,8 @@ def test_a_message_nobody_would_get_is_an_error_and_leaves_no_trace(eng: Engram,
     assert eng.changes() == changes
 
 
+LETTER = Message(1, None, "*", "hello", "2026-01-01T00:00:00.000000Z")
+
 #: Every call that names a session, with what else it needs.
 NAMES_A_SESSION: dict[str, Callable[[Engram, Any], object]] = {
     "get": lambda eng, sid: eng.sessions.get(sid),
@@ -247,6 +380,9 @@ NAMES_A_SESSION: dict[str, Callable[[Engram, Any], object]] = {
     "send": lambda eng, sid: eng.messages.send(sid, "*", "hello"),
     "inbox": lambda eng, sid: eng.messages.inbox(sid),
     "peek": lambda eng, sid: eng.messages.inbox(sid, peek=True),
+    "show": lambda eng, sid: eng.messages.show(sid),
+    "acknowledge": lambda eng, sid: eng.messages.acknowledge(sid, [LETTER]),
+    "give back": lambda eng, sid: eng.messages.give_back(sid, [LETTER]),
     "report": lambda eng, sid: eng.sitrep(session_id=sid),
 }
 

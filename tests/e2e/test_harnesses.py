@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from engram import Engram, Lease
@@ -84,3 +86,26 @@ def test_the_model_is_offered_the_server_s_tools(name: str, sign: str, sit: Sit,
     sit(name).prompt(PROMPT)
     # Codex lists a server by its name and instructions and leaves it to the model to look for its tools.
     assert sign in model.requests[0].text
+
+
+@pytest.mark.requirement("CLIENT-6")
+@pytest.mark.parametrize("failure", ["exit 1", "kill -9 $$", "kill -ALRM $$"])
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_hook_that_fails_or_is_killed_does_not_stop_the_client(
+    name: str, failure: str, sit: Sit, model: Model
+) -> None:
+    desk = sit(name)
+    ran = desk.home / "ran"
+    hook = desk.home / "failing-hook"
+    hook.write_text(f"#!/bin/sh\ncat > /dev/null\necho ran >> {ran}\necho 'Timeout (0:00:02)!' >&2\n{failure}\n")
+    hook.chmod(0o755)
+    replaced = 0
+    for settings in [*desk.home.rglob("*.json"), *desk.home.rglob("*.toml")]:
+        text = settings.read_text()
+        replaced += len(re.findall(r"[^\s\"']*engram-hook", text))
+        settings.write_text(re.sub(r"[^\s\"']*engram-hook", str(hook), text))
+    assert replaced
+    desk.prompt(PROMPT)
+    assert len(ran.read_text().splitlines()) > 2, "at the prompt and around the tool"
+    assert (desk.project / "notes.txt").read_text() == "hello\n"
+    assert "Timeout" not in "".join(request.text for request in model.requests), "the model is told nothing"

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
 
 from engram import Engram as Library
 
-from .conftest import Engram
+from .conftest import Engram, program
 
 
 @pytest.fixture
@@ -295,3 +298,25 @@ def test_what_is_said_is_in_the_history_and_the_timeline_and_found(engram: Engra
     assert engram("recall", "moved", "--role", "log", "--json").json == []
     assert engram("embed", "--json").json == {"done": 2, "left": 0}
     assert engram("recall", "moved", "--role", "log", "--json").json[0]["label"] == "log"
+
+
+@pytest.mark.requirement("CLI-10", "MESSAGE-6")
+@pytest.mark.parametrize("closed", ["a pipe that nobody reads", "no standard output"])
+@pytest.mark.parametrize("arguments", [[], ["--json"]], ids=["text", "json"])
+def test_messages_that_could_not_be_printed_stay_unread(closed: str, arguments: list[str], sqlite_url: str) -> None:
+    with Library(sqlite_url) as eng:
+        session = eng.sessions.register("codex", "Porting")
+        eng.messages.send(None, session, "hello")
+        command = [program(), "--store", sqlite_url, "message", "inbox", "--session", session, *arguments]
+        if closed == "no standard output":
+            close = "import os, sys; os.close(1); os.execv(sys.argv[1], sys.argv[1:])"
+            subprocess.run([sys.executable, "-c", close, *command], check=False, stderr=subprocess.DEVNULL)
+        else:
+            reading, writing = os.pipe()
+            os.close(reading)
+            subprocess.run(command, stdout=writing, check=False, stderr=subprocess.DEVNULL)
+            os.close(writing)
+        assert [each.text for each in eng.messages.inbox(session, peek=True)] == ["hello"]
+        shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert "hello" in shown
+        assert eng.messages.inbox(session, peek=True) == []

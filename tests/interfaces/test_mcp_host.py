@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
 
 from engram import Engram, InvalidInput, NotFound, SessionNotFound, StoreUnavailable
+from engram.coordination.messages import PATIENCE
 from engram.interfaces.mcp import guide
 from engram.interfaces.mcp.answers import FRAME, Answer, answer
 from engram.interfaces.mcp.host import BEAT_EVERY, Connection, Host
@@ -181,6 +183,73 @@ def test_messages_also_come_with_a_report_and_with_an_error(host: Host, eng: Eng
     assert agent.text.count("first") == 1
     eng.messages.send(None, agent.connection.session, "second")
     assert "> second" in agent.refused("block", action="view", name="missing")
+
+
+@pytest.mark.requirement("MCP-14")
+def test_messages_of_an_answer_that_was_lost_come_with_the_next_one_once(agent: Agent, eng: Engram) -> None:
+    agent("sitrep", summary="Porting")
+    eng.messages.send(None, str(agent.connection.session), "hello")
+    agent.host.lost(agent.answer("lock", action="list"))
+    answer = agent.answer("lock", action="list")
+    assert ", shown again:\n> hello" in answer.text
+    (unread,) = answer.structured["messages"]["unread"]  # type: ignore[index]
+    assert unread["again"] is True
+    agent.host.lost(answer)
+    assert "hello" not in agent.answer("lock", action="list").text
+
+
+@pytest.mark.requirement("MCP-14")
+def test_messages_of_an_answer_that_was_passed_on_are_read_a_moment_later(
+    agent: Agent, eng: Engram, clock: ShiftedClock
+) -> None:
+    agent("sitrep", summary="Porting")
+    session = str(agent.connection.session)
+    eng.messages.send(None, session, "hello")
+    agent.host.passed_on(agent.answer("lock", action="list"))
+    clock.advance(PATIENCE + 1)
+    deadline = monotonic() + 60
+    while eng.messages.inbox(session, peek=True):
+        assert monotonic() < deadline
+        sleep(0.01)
+
+
+@pytest.mark.requirement("MCP-14")
+def test_messages_of_an_answer_whose_client_left_at_once_stay_unread(
+    open_store: Callable[..., Engram], clock: ShiftedClock
+) -> None:
+    eng = open_store()
+    agent = Agent(Host(open_store))
+    agent("sitrep", summary="Porting")
+    session = str(agent.connection.session)
+    eng.messages.send(None, session, "hello")
+    answer = agent.answer("lock", action="list")
+    agent.host.passed_on(answer)
+    agent.host.close()
+    clock.advance(PATIENCE + 1)
+    assert [(each.text, each.again) for each in eng.messages.inbox(session)] == [("hello", True)]
+
+
+@pytest.mark.requirement("MCP-14")
+def test_a_call_that_waits_leaves_messages_to_those_that_do_not(host: Host, eng: Engram) -> None:
+    agent, other = Agent(host), Agent(host)
+    agent("sitrep", summary="Porting")
+    other("sitrep", summary="Limits")
+    claim = {"action": "claim", "resource": "db:schema", "exclusive": True}
+    other("lock", **claim)
+    session = str(agent.connection.session)
+    eng.messages.send(None, session, "hello")
+    seen: list[str] = []
+
+    def meanwhile(seconds: float) -> None:
+        if not seen:
+            seen.append(host.call(Connection(session=session), "lock", {"action": "list"}).text)  # type: ignore[union-attr]
+        type(eng._scope.engine.clock).sleep(eng._scope.engine.clock, seconds)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(eng._scope.engine.clock, "sleep", meanwhile)
+        waited = agent.refused("lock", **claim, wait=2)
+    assert "> hello" in seen[0]
+    assert "hello" not in waited
 
 
 @pytest.mark.requirement("MCP-5")

@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from engram import Engram
@@ -359,3 +361,101 @@ def test_two_servers_write_to_one_store_at_once_and_nothing_is_lost(
     assert failed == []
     with Engram(sqlite_url) as eng:
         assert len(eng.memories.list(kind="said")) == 100
+
+
+@pytest.mark.requirement("MCP-14")
+def test_a_message_in_an_answer_that_was_cancelled_comes_with_the_next_one(
+    start: Callable[..., Process], sqlite_url: str
+) -> None:
+    with Engram(sqlite_url) as eng:
+        holder = eng.sessions.register("codex", "Holding")
+        eng.leases.claim(holder, "db:schema", exclusive=True)
+        server = start()
+        server.open()
+        session = server.call("sitrep", summary="Porting")["structuredContent"]["session"]
+        eng.messages.send(holder, session, "May I keep it?")
+        claim = {"action": "claim", "resource": "db:schema", "exclusive": True, "wait": 300}
+        server.send(request("slow", "tools/call", {"name": "lock", "arguments": claim}))
+        # Its claim waits in line, so the call has begun.
+        wait_until(lambda: waits(sqlite_url))
+        server.send(
+            {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "slow", "reason": "late"}}
+        )
+        answer = server.call("lock", action="list")
+        assert "> May I keep it?" in answer["content"][0]["text"]
+        assert "May I keep it?" not in server.call("lock", action="list")["content"][0]["text"]
+
+
+@pytest.mark.requirement("MCP-14")
+def test_a_message_taken_by_a_call_that_was_cancelled_meanwhile_is_given_back(eng: Engram) -> None:
+    """The call is done and has taken the message, and its client no longer waits for it."""
+    import anyio
+
+    from engram.interfaces.mcp.host import Connection, Host
+    from engram.interfaces.mcp.lines import converse
+    from engram.interfaces.mcp.server import build
+
+    session = eng.sessions.register("codex", "Porting")
+    eng.messages.send(None, session, "hello")
+    taken, given_back = threading.Event(), threading.Event()
+
+    class SlowHost(Host):
+        def call(self, connection: Connection, name: str, arguments: Any) -> Any:
+            answer = super().call(connection, name, arguments)
+            if not taken.is_set():
+                taken.set()
+                assert cancelled.wait(DEADLINE)
+            return answer
+
+        def lost(self, answer: Any) -> None:
+            super().lost(answer)
+            given_back.set()
+
+    cancelled = threading.Event()
+    answers: list[Any] = []
+
+    class Lines:
+        def hand_over(self, take: Callable[[str], object]) -> None:
+            self._take = take
+            threading.Thread(target=self._talk).start()
+
+        def _talk(self) -> None:
+            listing: dict[str, object] = {"name": "lock", "arguments": {"action": "list"}}
+            for each in (opening("2025-11-25"), {"jsonrpc": "2.0", "method": "notifications/initialized"}):
+                self._take(json.dumps(each))
+            self._take(json.dumps(request(1, "tools/call", listing)))
+            assert taken.wait(DEADLINE)
+            self._take(json.dumps({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}))
+            # Answered after the cancellation was taken in.
+            self._take(json.dumps(request(2, "ping")))
+
+        def write(self, line: str) -> None:
+            answers.append(json.loads(line))
+            if answers[-1]["id"] == 2:
+                cancelled.set()
+                threading.Thread(target=self._next).start()
+            if answers[-1]["id"] == 3:
+                self._take("")
+
+        def _next(self) -> None:
+            assert given_back.wait(DEADLINE)
+            self._take(json.dumps(request(3, "tools/call", {"name": "lock", "arguments": {"action": "list"}})))
+
+    anyio.run(converse, build(SlowHost(lambda: eng), session=session), Lines())
+    assert "shown again:\n> hello" in answers[-1]["result"]["content"][0]["text"]
+
+
+def waits(store: str) -> bool:
+    """Whether a claim waits in line."""
+    connection = apsw.Connection(store, flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        return bool(connection.execute("SELECT 1 FROM lease_waiters").fetchall())
+    finally:
+        connection.close()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

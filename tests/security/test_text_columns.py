@@ -47,6 +47,7 @@ NEVER = {
     "fenced_at": "a time",
     "ended_at": "a time",
     "read_at": "a time",
+    "shown_at": "a time",
     "recalled_at": "a time",
     "applied_at": "a time",
     "alive_until": "a time",

@@ -1,26 +1,43 @@
-"""Messages between sessions, each delivered once.
+"""Messages between sessions, each read once.
 
-Whom a message reaches is settled when it is sent: the session named, the holders of the resource named, or everybody
-active at that moment. A mailbox row per recipient then makes "delivered once" a single statement.
+The recipients of a message are chosen when it is sent: the session named, the holders of the resource named, or every
+session active at that moment. There is a mailbox row per recipient, so that one update decides which reader gets it.
+
+A reader can die between reading a message and showing it. So there are two ways to read:
+
+- `inbox` marks what it returns as read. It is for callers that hold the messages once the call has returned.
+- `show` only marks it as shown. The reader passes it on, for example to a pipe, and then calls `acknowledge`, or
+  `give_back` when that failed. A message that is neither acknowledged nor given back, because the reader was killed,
+  is due again after `PATIENCE`. The second showing counts as read, so a message is shown at most twice.
+
+Within `PATIENCE` no other reader gets the message: readers that run at the same time do not show it twice.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from .. import checks, locks
-from ..errors import NoRecipient
+from ..clock import later
+from ..errors import EngramError, NoRecipient
 from ..records import Message
 from . import resources, sessions
 from .leases import LIVE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from ..scope import Scope
     from ..storage.engine import Transaction
 
 #: Long enough for a question and its context; more belongs into a block.
 MAX_MESSAGE = 20_000
 EVERYBODY = "*"
+#: Seconds a reader has for showing what it was given: longer than a hook may live.
+PATIENCE = 5.0
+#: When something was shown that may be shown again at once.
+_FREE = "0000"
 
 _INSERT = """
 INSERT INTO messages (workspace, from_session, target, content, created_at)
@@ -31,14 +48,27 @@ _DELIVER = "INSERT INTO deliveries (message_id, workspace, session_id) VALUES (:
 _EXISTS = "SELECT 1 FROM sessions WHERE workspace = :workspace AND id = :id"
 _ACTIVE = "SELECT id FROM sessions WHERE workspace = :workspace AND status = 'active'"
 UNREAD = """
-SELECT m.id, m.from_session, m.target, m.content, m.created_at
+SELECT m.id, m.from_session, m.target, m.content, m.created_at, d.shown_at
 FROM deliveries d JOIN messages m ON m.id = d.message_id
 WHERE d.workspace = :workspace AND d.session_id = :session AND d.read_at IS NULL
+  AND (d.shown_at IS NULL OR d.shown_at <= :before)
 ORDER BY d.message_id
 """
-_MARK_READ = """
+# The first of two showings leaves it unread; anything else reads it.
+_TAKE = """
+UPDATE deliveries
+SET read_at = CASE WHEN shown_at IS NULL AND :show = 1 THEN read_at ELSE :now END, shown_at = :now
+WHERE workspace = :workspace AND session_id = :session AND message_id = :message AND read_at IS NULL
+  AND (shown_at IS NULL OR shown_at <= :before)
+"""
+_ACKNOWLEDGE = """
 UPDATE deliveries SET read_at = :now
 WHERE workspace = :workspace AND session_id = :session AND message_id = :message AND read_at IS NULL
+"""
+_GIVE_BACK = """
+UPDATE deliveries SET shown_at = :free
+WHERE workspace = :workspace AND session_id = :session AND message_id = :message AND read_at IS NULL
+  AND shown_at IS NOT NULL
 """
 
 
@@ -76,33 +106,91 @@ class Messages:
         return Message(id=id, from_session=from_session, to=to, text=text, created_at=now, recipients=tuple(recipients))
 
     def inbox(self, session_id: str, *, peek: bool = False) -> list[Message]:
-        """What the session has not read yet, oldest first. Each message comes once, unless only peeked at."""
+        """Unread messages of the session, oldest first. They are read with this call, unless `peek` is set."""
         checks.flag(peek, "peek")
-        if peek:
-            with self._engine.read() as tx:
-                sessions.require(tx, self._workspace, session_id)
-                return self._unread(tx, session_id)
+        if not peek:
+            return self._take(session_id, show=False)
+        with self._engine.read() as tx:
+            sessions.require(tx, self._workspace, session_id)
+            return self._unread(tx, session_id, tx.now())
+
+    def show(self, session_id: str) -> list[Message]:
+        """Unread messages for a reader that is still to show them; see the module's docstring.
+
+        `acknowledge` them once they were shown, or `give_back` when they could not be.
+        """
+        return self._take(session_id, show=True)
+
+    @contextmanager
+    def showing(self, session_id: str) -> Iterator[list[Message]]:
+        """`show` around a block: acknowledged at its end, given back when it raises."""
+        shown = self.show(session_id)
+        try:
+            yield shown
+        except BaseException:
+            # If even that fails, they are due again after a while.
+            with suppress(EngramError):
+                self.give_back(session_id, shown)
+            raise
+        self.acknowledge(session_id, shown)
+
+    def acknowledge(self, session_id: str, shown: Iterable[Message]) -> None:
+        """Mark what `show` returned as read."""
+        ids = sorted(message.id for message in shown)
+        if ids:
+            with self._engine.write() as tx:
+                self._lock(tx, session_id)
+                now = tx.now()
+                for id in ids:
+                    if tx.run(_ACKNOWLEDGE, workspace=self._workspace, session=session_id, message=id, now=now):
+                        tx.note(self._workspace, "message", id)
+
+    def give_back(self, session_id: str, shown: Iterable[Message]) -> None:
+        """Let the next reader have what `show` returned; what was shown for the second time stays read."""
+        ids = sorted(message.id for message in shown)
+        if ids:
+            with self._engine.write() as tx:
+                self._lock(tx, session_id)
+                for id in ids:
+                    if tx.run(_GIVE_BACK, workspace=self._workspace, session=session_id, message=id, free=_FREE):
+                        tx.note(self._workspace, "message", id)
+
+    def _take(self, session_id: str, *, show: bool) -> list[Message]:
         with self._engine.write() as tx:
             sessions.require(tx, self._workspace, session_id)
-            if not self._unread(tx, session_id):
+            if not self._unread(tx, session_id, tx.now()):
                 return []
-            # Who forgets a session takes messages and mailboxes away in an order of its own.
-            tx.lock(locks.leases(self._workspace))
-            unread = self._unread(tx, session_id)
+            self._lock(tx, session_id)
             now = tx.now()
             # Two readers at once may both have seen a message; the one whose update marks it gets it. One by one,
             # because ids do not follow commits: an earlier one may come in after we looked, and is not ours to mark.
             mine = [
                 message
-                for message in unread
-                if tx.run(_MARK_READ, workspace=self._workspace, session=session_id, message=message.id, now=now)
+                for message in self._unread(tx, session_id, now)
+                if tx.run(
+                    _TAKE,
+                    workspace=self._workspace,
+                    session=session_id,
+                    message=message.id,
+                    now=now,
+                    before=due_before(now),
+                    show=int(show),
+                )
             ]
             for message in mine:
                 tx.note(self._workspace, "message", message.id)
             return mine
 
-    def _unread(self, tx: Transaction, session_id: str) -> list[Message]:
-        return [Message(*row) for row in tx.all(UNREAD, workspace=self._workspace, session=session_id)]
+    def _lock(self, tx: Transaction, session_id: str) -> None:
+        # Forgetting a session takes messages and mailboxes away in an order of its own.
+        tx.lock(locks.leases(self._workspace))
+        sessions.require(tx, self._workspace, session_id)
+
+    def _unread(self, tx: Transaction, session_id: str, now: str) -> list[Message]:
+        rows = tx.all(UNREAD, workspace=self._workspace, session=session_id, before=due_before(now))
+        return [
+            Message(id, sender, to, text, at, again=shown_at is not None) for id, sender, to, text, at, shown_at in rows
+        ]
 
     def _recipients(self, tx: Transaction, sender: str | None, to: str, now: str) -> list[str]:
         if to == EVERYBODY:
@@ -124,3 +212,8 @@ class Messages:
                 "holds; `engram session list` and `engram lock list` show both."
             )
         return sorted(holders)
+
+
+def due_before(now: str) -> str:
+    """What was shown before this time and not acknowledged is due again."""
+    return later(now, -PATIENCE)

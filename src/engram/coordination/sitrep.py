@@ -123,7 +123,8 @@ def _sections(tx: Transaction, scope: Scope, you: str | None, project: str, now:
     workspace = scope.workspace
     stale_before = later(now, -scope.config.stale_after)
     since = later(now, -RECENT_HOURS * 3_600)
-    unread = tx.all(messages.UNREAD, workspace=workspace, session=you) if you else []
+    due = messages.due_before(now)
+    unread = tx.all(messages.UNREAD, workspace=workspace, session=you, before=due) if you else []
     world = tx.one(_WORLD, workspace=workspace, name=WORLD)
     active = tx.all(_ACTIVE, workspace=workspace)
     # Dreaming is nobody's concern: it waits for no one, and no one for it.
@@ -247,7 +248,7 @@ def _alarm(row: Row) -> str:
 
 
 def _message(row: Row, now: str) -> str:
-    _, sender, _, text, at = row
+    _, sender, _, text, at, _ = row
     return f"- from {visible(sender or 'a person')}, {age(at, now)}: {one_line(text, MESSAGE_LENGTH)}"
 
 

@@ -5,6 +5,9 @@ ever held open during an embedding. What was written by a process that may not (
 backlog. Any process with a model works it off in bounded steps: it takes some for a while, embeds them, and writes the
 vectors and removes the entries in one transaction. A worker that dies loses what it took after a minute, and nothing is
 lost or done twice, because an entry's removal and its vectors are one step.
+
+A hook has little time, so it stores the text of a turn first, without its words. It indexes them right afterwards with
+`index_words`, in short transactions; whatever it does not get to is left to the next hook or to the next worker.
 """
 
 from __future__ import annotations
@@ -28,11 +31,23 @@ if TYPE_CHECKING:
 STEP = 64
 #: Seconds after which what a worker took is anybody's again.
 _TAKEN_FOR = 60.0
+#: How many pieces of a text get their words in one transaction: other writers wait no longer than for these.
+PIECES = 16
 _FREE = "0000"
 
 _WAIT = """
-INSERT INTO backlog (workspace, kind, ref, taken_until, indexed) VALUES (:workspace, :kind, :ref, :free, :indexed)
+INSERT INTO backlog (workspace, kind, ref, taken_until, indexed, words_due)
+VALUES (:workspace, :kind, :ref, :free, :indexed, :words_due)
 ON CONFLICT (kind, ref) DO NOTHING
+"""
+# The latest first: a hook looks after its own turn before those that others left.
+_WORDS_DUE = """
+SELECT kind, ref FROM backlog
+WHERE workspace = :workspace AND words_due = 1 AND indexed = 0 ORDER BY id DESC LIMIT 1
+"""
+_WAITS = "SELECT 1 FROM backlog WHERE workspace = :workspace AND kind = :kind AND ref = :ref AND indexed = 0"
+_WORDS_DONE = """
+UPDATE backlog SET indexed = 1, words_due = 0 WHERE workspace = :workspace AND kind = :kind AND ref = :ref
 """
 _TAKE = """
 UPDATE backlog SET taken_until = :until
@@ -50,7 +65,8 @@ RETURNING id, kind, ref
 """
 _DONE = "DELETE FROM backlog WHERE workspace = :workspace AND id = :id"
 _RELEASE = """
-UPDATE backlog SET taken_until = :free, indexed = 1 WHERE workspace = :workspace AND id = :id AND taken_until = :until
+UPDATE backlog SET taken_until = :free, indexed = 1, words_due = 0
+WHERE workspace = :workspace AND id = :id AND taken_until = :until
 """
 _FORGET = "DELETE FROM backlog WHERE workspace = :workspace AND kind = :kind AND ref = :ref"
 _COUNT = "SELECT COUNT(*) FROM backlog WHERE workspace = :workspace"
@@ -60,6 +76,7 @@ FROM exchanges e JOIN sessions s ON s.workspace = e.workspace AND s.id = e.sessi
 WHERE e.workspace = :workspace AND e.id = :id
 """
 _MEMORY = "SELECT content FROM memories WHERE workspace = :workspace AND id = :id"
+_COUNT_ITEMS = "SELECT COUNT(*) FROM items WHERE workspace = :workspace AND kind = :kind AND ref = :ref"
 _ITEMS = "SELECT id FROM items WHERE workspace = :workspace AND kind = :kind AND ref = :ref ORDER BY piece"
 _ADD_VECTOR = """
 INSERT INTO vectors (item, model, vector) VALUES (:item, :model, :vector) ON CONFLICT (item, model) DO NOTHING
@@ -136,6 +153,7 @@ class Backlog:
                 taken = self._take(min(STEP, limit - done - len(left)), able)
                 if not taken:
                     break
+                self._shelve_long(taken)
                 texts = [each.entry.pieces if each.entry else [] for each in taken]
                 vectors = self.vectors(texts) if able else None
                 # A model that fails is not asked again and again.
@@ -150,6 +168,42 @@ class Backlog:
         if done:
             keep_indexed(self._engine, self._workspace)
         return done
+
+    def index_words(self, enough: Callable[[], bool] | None = None) -> None:
+        """Index the words of turns that were stored without them, in short transactions, until `enough` says stop."""
+        while not (enough and enough()):
+            with self._engine.read() as tx:
+                waiting = tx.one(_WORDS_DUE, workspace=self._workspace)
+            if waiting is None:
+                return
+            self._index_next(*waiting)
+
+    def _index_next(self, kind: str, ref: int) -> bool:
+        """Put some more pieces of a text on its shelf; whether there are still others."""
+        thing = {"workspace": self._workspace, "kind": kind, "ref": ref}
+        with self._engine.read() as tx:
+            if not tx.one(_WAITS, **thing):
+                return False
+            first: int = tx.all(_COUNT_ITEMS, **thing)[0][0]
+            entry = self._entry(tx, kind, ref, cut=lambda text: index.cut_some(text, first, PIECES))
+        with self._engine.write() as tx:
+            tx.lock(locks.backlog(self._workspace))
+            # Another worker may have been faster, or it was forgotten.
+            if not tx.one(_WAITS, **thing) or tx.all(_COUNT_ITEMS, **thing)[0][0] != first:
+                return True
+            if entry is not None:
+                index.add(tx, self._workspace, [entry._replace(first=first)])
+                if len(entry.pieces) == PIECES:
+                    return True
+            tx.run(_WORDS_DONE, **thing)
+            return False
+
+    def _shelve_long(self, taken: list[_Taken]) -> None:
+        """Index the words of long texts one after the other; together they would keep other writers waiting."""
+        for each in taken:
+            if each.entry is not None and each.entry.shelf and len(each.entry.pieces) > PIECES:
+                while self._index_next(each.kind, each.ref):
+                    pass
 
     def _able(self) -> bool:
         """Whether this process has the model whose vectors the workspace is searched with."""
@@ -178,20 +232,22 @@ class Backlog:
                 for each in taken:
                     tx.run(_RELEASE, workspace=self._workspace, id=each.id, until=each.until, free=_FREE)
 
-    def _entry(self, tx: Transaction, kind: str, ref: int) -> index.Entry | None:
+    def _entry(
+        self, tx: Transaction, kind: str, ref: int, cut: Callable[[str], list[index.Piece]] = index.cut
+    ) -> index.Entry | None:
         """What waits, as it is now."""
         if kind == "memory":
             row = tx.one(_MEMORY, workspace=self._workspace, id=ref)
             if row is None:
                 return None
             # A memory is on its shelf already; only its text matters here.
-            return index.Entry("", kind, ref, "", None, None, None, "", index.cut(row[0]))
+            return index.Entry("", kind, ref, "", None, None, None, "", cut(row[0]))
         row = tx.one(_EXCHANGE, workspace=self._workspace, id=ref)
         if row is None:
             return None
         session, role, content, turn, at, project = row
         shelf = "logs" if turn is None else "turns"
-        return index.Entry(shelf, kind, ref, role, session, project, turn, at, index.cut(content))
+        return index.Entry(shelf, kind, ref, role, session, project, turn, at, cut(content))
 
     def _finish(self, taken: list[_Taken], vectors: list[Vectors] | None) -> list[_Taken]:
         """Write what was made of each; those that have to go on waiting."""
@@ -211,11 +267,14 @@ class Backlog:
         return waiting
 
     def _items(self, tx: Transaction, entry: index.Entry) -> list[int]:
-        """The numbers of a thing's pieces; a log is put on its shelf only now."""
+        """The numbers of a thing's pieces; what was stored without its words is put on its shelf only now."""
         rows = tx.all(_ITEMS, workspace=self._workspace, kind=entry.kind, ref=entry.ref)
-        if not rows and entry.shelf:
-            return [item for item, _ in index.add(tx, self._workspace, [entry])]
-        return [row[0] for row in rows]
+        items = [row[0] for row in rows]
+        missing = entry.pieces[len(items) :]
+        if missing and entry.shelf:
+            rest = entry._replace(pieces=missing, first=len(items))
+            items += [item for item, _ in index.add(tx, self._workspace, [rest])]
+        return items
 
     def _complete(self, tx: Transaction, each: _Taken, items: list[int], vectors: Vectors) -> bool:
         """Keep the vectors and take the thing off the backlog; whoever removes its entry writes them."""
@@ -241,9 +300,20 @@ def quantised(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
     return [row.tobytes() for row in to_int8(embedder.embed(texts))]
 
 
-def wait(tx: Transaction, workspace: str, kind: str, ref: int, *, indexed: bool) -> None:
-    """Leave the rest to whoever works off the backlog: the vector, and the words unless they are `indexed`."""
-    tx.run(_WAIT, workspace=workspace, kind=kind, ref=ref, free=_FREE, indexed=int(indexed))
+def wait(tx: Transaction, workspace: str, kind: str, ref: int, *, indexed: bool, words_due: bool = False) -> None:
+    """Leave the rest to the backlog: the vector, and the words unless they are `indexed`.
+
+    `words_due`: `index_words` indexes the words, and so before a worker would.
+    """
+    tx.run(
+        _WAIT,
+        workspace=workspace,
+        kind=kind,
+        ref=ref,
+        free=_FREE,
+        indexed=int(indexed),
+        words_due=int(words_due),
+    )
 
 
 def withdraw(tx: Transaction, workspace: str, kind: str, ref: int) -> None:

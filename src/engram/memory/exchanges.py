@@ -96,7 +96,7 @@ class Said(NamedTuple):
     trust: str
     #: None: now.
     at: str | None
-    #: None for a log, which waits in the backlog.
+    #: None for a log, and for what is stored without its words; both wait in the backlog.
     pieces: list[index.Piece] | None
 
 
@@ -115,9 +115,14 @@ class Exchanges:
         created_at: str | None = None,
         trust: str | None = None,
         embed: bool = True,
+        words: bool = True,
     ) -> int:
-        """Add what was said or done; its id. `embed=False` leaves its vector to the backlog."""
-        said = self._checked(session_id, role, content, created_at, trust)
+        """Add what was said or done; its id. `embed=False` leaves its vector to the backlog.
+
+        `words=False` leaves its words to the backlog too, for a caller that may be killed while they are indexed;
+        `Backlog.index_words` catches up.
+        """
+        said = self._checked(session_id, role, content, created_at, trust, words=words)
         vectors = self._backlog.vectors_of(said.pieces) if embed and said.pieces is not None else None
         with self._engine.write() as tx:
             id, _ = self._write(tx, said, tx.now(), vectors)
@@ -137,7 +142,7 @@ class Exchanges:
         written = 0
         batch: list[Said] = []
         for given in exchanges:
-            batch.append(self._checked(**_arguments(given)))
+            batch.append(self._checked(words=True, **_arguments(given)))
             if len(batch) == BATCH:
                 written = self._write_batch(batch, embed, written, progress)
                 batch = []
@@ -186,7 +191,14 @@ class Exchanges:
             return [Exchange(*row) for row in tx.all(_SINCE, workspace=self._workspace, since=start, limit=limit)]
 
     def _checked(
-        self, session_id: str, role: str, content: str, created_at: str | None = None, trust: str | None = None
+        self,
+        session_id: str,
+        role: str,
+        content: str,
+        created_at: str | None = None,
+        trust: str | None = None,
+        *,
+        words: bool = True,
     ) -> Said:
         if role not in ROLES:
             raise InvalidInput(f"role is {role!r}; it must be one of {', '.join(ROLES)}.")
@@ -195,7 +207,7 @@ class Exchanges:
         checks.name(session_id, "session id")
         content = checks.content(content, "content")
         at = None if created_at is None else checks.moment(created_at, "created_at")
-        pieces = None if role == "log" else index.cut(content)
+        pieces = index.cut(content) if words and role != "log" else None
         return Said(session_id, role, content, trust or _TRUST[role], at, pieces)
 
     def _write_batch(self, batch: list[Said], embed: bool, written: int, progress: Callable[[int], None] | None) -> int:
@@ -262,7 +274,7 @@ def append(
     )
     tx.note(workspace, "exchange", id)
     if pieces is None:
-        backlog.wait(tx, workspace, "exchange", id, indexed=False)
+        backlog.wait(tx, workspace, "exchange", id, indexed=False, words_due=turn is not None)
     else:
         project = tx.all(_PROJECT, workspace=workspace, session=session)[0][0]
         entry = index.Entry("turns", "exchange", id, role, session, project, turn, at or now, pieces)

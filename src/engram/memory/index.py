@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
+from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -90,6 +91,8 @@ class Entry(NamedTuple):
     turn: int | None
     at: str
     pieces: list[Piece]
+    #: The number of the first of these pieces, when those before it are on the shelf already.
+    first: int = 0
 
 
 def shelf_of(kind: str, status: str) -> str:
@@ -103,6 +106,14 @@ def cut(text: str) -> list[Piece]:
     from . import words
 
     return [Piece(start, part, Counter(words.terms(part))) for start, part in parts(text)]
+
+
+def cut_some(text: str, first: int, most: int) -> list[Piece]:
+    """As `cut`, but only `most` pieces, beginning with the one numbered `first`."""
+    from . import words
+
+    some = islice(parts(text), first, first + most)
+    return [Piece(start, part, Counter(words.terms(part))) for start, part in some]
 
 
 def add(tx: Transaction, workspace: str, entries: Iterable[Entry]) -> list[tuple[int, Piece]]:
@@ -164,7 +175,7 @@ def unpack(packed: bytes) -> list[int]:
 
 
 def _add_to_shelf(tx: Transaction, workspace: str, shelf: str, entries: list[Entry]) -> list[tuple[int, Piece]]:
-    pieces = [(entry, number, piece) for entry in entries for number, piece in enumerate(entry.pieces)]
+    pieces = [(entry, number, piece) for entry in entries for number, piece in enumerate(entry.pieces, entry.first)]
     lengths = [piece.counts.total() for _, _, piece in pieces]
     counted = tx.all(_COUNT_IN, workspace=workspace, shelf=shelf, items=len(pieces), length=sum(lengths))
     wanted = sorted({term for _, _, piece in pieces for term in piece.counts})

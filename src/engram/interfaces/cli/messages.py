@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING
+
 import click
 
 from .common import Group, complete_session, open_store, result, session_option, stored, text_from
+
+if TYPE_CHECKING:
+    from ...records import Message
 
 
 @click.group(cls=Group)
@@ -31,11 +37,21 @@ def send(ctx: click.Context, to: str, text: str | None, session_id: str | None) 
 @session_option()
 @click.pass_context
 def inbox(ctx: click.Context, peek: bool, session_id: str) -> None:
-    """Unread messages of the session, oldest first; each is shown once."""
-    unread = open_store(ctx).messages.inbox(session_id, peek=peek)
+    """Unread messages of the session, oldest first. They are read once they are printed."""
+    messages = open_store(ctx).messages
+    if peek:
+        _print(ctx, messages.inbox(session_id, peek=True))
+        return
+    if sys.stdout is None:
+        raise click.ClickException("Standard output is closed; the messages stay unread.")
+    with messages.showing(session_id) as unread:
+        _print(ctx, unread)
+
+
+def _print(ctx: click.Context, unread: list[Message]) -> None:
     lines = [
-        f"{click.style(each.from_session or 'a person', bold=True)}, {each.created_at[:19].replace('T', ' ')}\n"
-        f"{stored(each.text)}"
+        f"{click.style(each.from_session or 'a person', bold=True)}, {each.created_at[:19].replace('T', ' ')}"
+        f"{', shown again' if each.again else ''}\n{stored(each.text)}"
         for each in unread
     ]
     result(ctx, unread, "\n\n".join(lines) or "No unread messages.")

@@ -2,7 +2,16 @@
 
 A harness waits for its hooks, so this is the path on which everything Engram does must be cheap: no command-line
 library, no logging, no dataclasses, no model, and each module imported where it is needed. It fails open: whatever
-happens, it ends with 0 within its limit, and the agent goes on.
+happens, it ends within its limit, and the agent goes on.
+
+Three mechanisms keep the limit, each for what the one before cannot end:
+
+1. A timer of the operating system. Its handler notes the failure and ends the process with 0. Python calls the handler
+   between two steps of its own, during a regular expression, and when a read or write was interrupted.
+2. A thread that does the same. It runs while the main thread waits in C without the interpreter's lock: in SQLite.
+3. `faulthandler`'s thread, which is written in C and needs no lock. It runs while a call into C holds the lock. It ends
+   the process with 1, which the harnesses that were tried take for a failure that blocks nothing, and prints to
+   standard error where the process was.
 """
 
 from __future__ import annotations
@@ -12,14 +21,18 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
+    from typing import NoReturn
 
     from .events import Answer, Event
 
 #: What `engram-hook` is given, and the module that knows the harness.
 HARNESSES = {"claude-code": "claude_code", "codex": "codex", "gemini": "gemini", "cursor": "cursor"}
-#: Seconds; a harness's own limit is longer everywhere.
-LIMIT = 1.8
+#: Seconds after which each of the three ends the process; a harness's own limit is longer everywhere.
+LIMIT, THREAD_LIMIT, HARD_LIMIT = 1.5, 1.7, 2.0
+#: Seconds after which it begins no more work that can wait.
+ENOUGH = 1.0
 BUSY_TIMEOUT = 0.5
 #: More is no event but a file in one; nothing of it is read.
 MAX_INPUT = 16 * 1024 * 1024
@@ -38,9 +51,7 @@ def main() -> None:
     # A harness may show what is written there; what is worth knowing is in the log.
     sys.stderr = None
     try:
-        answer = respond(sys.argv[1] if len(sys.argv) > 1 else "", _input()).encode()
-        while answer:
-            answer = answer[os.write(1, answer) :]
+        respond(sys.argv[1] if len(sys.argv) > 1 else "", _input(), _write)
     except BaseException as error:
         _note(f"{type(error).__name__}: {error}")
     finally:
@@ -48,17 +59,31 @@ def main() -> None:
         os._exit(0)
 
 
-def respond(harness: str, payload: bytes) -> str:
-    """The answer to one event; empty when there is nothing to say. Whatever goes wrong is noted, not raised."""
+def respond(harness: str, payload: bytes, write: Callable[[str], None] | None = None) -> str:
+    """The answer to one event; empty when there is nothing to say. Whatever goes wrong is noted, not raised.
+
+    `write` gets the answer as soon as there is one, before the work that can wait.
+    """
     adapter: ModuleType | None = None
     event: Event | None = None
+    shown: list[str] = []
+
+    def show(given: Answer) -> None:
+        assert adapter is not None
+        shown.append(_dump(adapter.answer(event, given)))
+        if write is not None:
+            write(shown[0])
+
     try:
         adapter = _adapter(harness)
         event = _event(adapter, harness, payload)
-        return "" if event is None else _dump(adapter.answer(event, _answer(event, harness)))
+        if event is not None:
+            _answer(event, harness, show)
     except Exception as error:
         _note(f"{harness[:20]} {event.name if event else ''}: {type(error).__name__}: {error}")
-        return "" if adapter is None or event is None else _dump(adapter.answer(event, _apology(event, error)))
+        if event is not None and not shown:
+            show(_apology(event, error))
+    return shown[0] if shown else ""
 
 
 def _adapter(harness: str) -> ModuleType:
@@ -83,11 +108,14 @@ def _event(adapter: ModuleType, harness: str, payload: bytes) -> Event | None:
     return event
 
 
-def _answer(event: Event, harness: str) -> Answer:
+def _answer(event: Event, harness: str, show: Callable[[Answer], None]) -> None:
+    from time import monotonic
+
     from .events import BEFORE_TOOL, Answer
 
     if event.kind == BEFORE_TOOL and not event.paths:
-        return Answer()  # most tools write no file; the store need not be opened for them
+        return show(Answer())  # most tools write no file; the store need not be opened for them
+    begun = monotonic()
     from ...client import Engram
     from ...config import load
     from .failures import forget
@@ -97,9 +125,8 @@ def _answer(event: Event, harness: str) -> Answer:
     settings = load(busy_timeout=BUSY_TIMEOUT)
     # A hook has no time to copy and migrate a large store.
     with Engram(settings=settings, migrate=False) as eng:
-        given = handle(eng, event, harness)
+        handle(eng, event, harness, show, lambda: monotonic() - begun > ENOUGH)
     forget(settings.data_dir)
-    return given
 
 
 def _enter(folder: str | None) -> None:
@@ -169,6 +196,13 @@ def _dump(answer: dict[str, object] | None) -> str:
     return "" if answer is None else json.dumps(answer)
 
 
+def _write(answer: str) -> None:
+    """To standard output. If that was closed from the start, its number may stand for any other file by now."""
+    data = answer.encode()
+    while data:
+        data = data[os.write(1 if sys.stdout is not None else -1, data) :]
+
+
 def _input() -> bytes:
     """Standard input, up to what is still an event; the rest is taken too, so that the harness is not cut off."""
     kept: list[bytes] = []
@@ -181,21 +215,34 @@ def _input() -> bytes:
 
 
 def _guard() -> None:
-    """End the process when its time is up, whatever it is waiting for."""
+    """End the process when its time is up, whatever it is doing."""
+    import faulthandler
     import threading
 
+    # Not from `signal`, which makes enumerations of these names: every hook would wait half a millisecond for that.
+    from _signal import ITIMER_REAL, SIGALRM, setitimer, signal  # type: ignore[import-not-found]
+
+    signal(SIGALRM, lambda *_: _give_up())
+    setitimer(ITIMER_REAL, LIMIT)
     threading.Thread(target=_end_in_time, daemon=True).start()
+    errors = 2 if sys.stderr is not None else os.open(os.devnull, os.O_WRONLY)
+    faulthandler.dump_traceback_later(HARD_LIMIT, exit=True, file=errors)
 
 
 def _end_in_time() -> None:
-    import threading
     import time
 
-    time.sleep(LIMIT)
-    # In a thread of its own: what keeps the hook waiting may keep the log waiting too.
+    time.sleep(THREAD_LIMIT)
+    _give_up()
+
+
+def _give_up() -> NoReturn:
+    import threading
+
+    # In a thread of its own, and not for long: what keeps the hook waiting may keep the log waiting too.
     noting = threading.Thread(target=_note_the_time, daemon=True)
     noting.start()
-    noting.join(0.1)
+    noting.join((THREAD_LIMIT - LIMIT) / 2)
     os._exit(0)
 
 

@@ -2,8 +2,12 @@
 
 What belongs together is one transaction: it happened, or it did not. A session is made or resumed before that, in one
 of its own: claims are locked before sessions everywhere, and the other way round two hooks could wait for each other.
-Nothing here loads a model: what is written is found by its words at once, and whoever may load one gives it its
-meaning later.
+
+A hook may be killed at any moment, so it works in this order: the text of a turn is committed first, then the answer is
+made and shown, and last comes what can wait. That is to acknowledge the messages in the answer, and to index the words
+of the turn. If the hook does not get to it, the messages are shown again, and a later process indexes the words.
+Indexing after recall also keeps the prompt's own words from making themselves common. Nothing here loads a model: a
+process that has one computes the embeddings later.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from .events import Answer, Event
 from .framing import clean, frame
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ...client import Engram
     from ...records import Hit, Holder, Message, Session
@@ -38,15 +42,16 @@ DUE = "report_due"
 _FRAME_TOKENS = 30
 
 
-def handle(eng: Engram, event: Event, harness: str) -> Answer:
-    """Do what the event asks for; what to answer."""
+def handle(eng: Engram, event: Event, harness: str, show: Callable[[Answer], None], enough: Callable[[], bool]) -> None:
+    """Do what the event asks for, show the answer, and then do what can wait, until it is `enough`."""
     happened = _Happened(eng, event, harness)
     given = _ACTIONS[event.kind](happened)
     session = happened.session
     due = session is not None and session.status == "active" and session.metadata.get(DUE)
     if due and event.takes_context and event.kind != events.START and not given.denied:
-        return given._replace(context=f"{happened.report_again()}\n{given.context}".strip())
-    return given
+        given = given._replace(context=f"{happened.report_again()}\n{given.context}".strip())
+    happened.show(given, show)
+    eng.backlog.index_words(enough)
 
 
 class _Happened:
@@ -57,6 +62,19 @@ class _Happened:
         self.event = event
         self.harness = harness
         self.session = eng.sessions.find(_external_id(event), harness)
+        #: The messages in the answer.
+        self._letters: list[Message] = []
+
+    def show(self, given: Answer, show: Callable[[Answer], None]) -> None:
+        """Show the answer. Messages in it count as read only if that succeeds."""
+        try:
+            show(given)
+        except BaseException:
+            if self.session is not None:
+                self.eng.messages.give_back(self.session.id, self._letters)
+            raise
+        if self.session is not None:
+            self.eng.messages.acknowledge(self.session.id, self._letters)
 
     def start(self) -> Answer:
         return Answer(self._report(self._begin()))
@@ -65,14 +83,10 @@ class _Happened:
         said = clean(self.event.text)
         if not said:
             return Answer()
-        # Before it is recorded, so that the prompt's own words do not make themselves common.
-        recalled = self._recalled(said) if self.event.takes_context else ""
-        session = self._at_work()
-        with self.eng.write():
-            if not session.summary:
-                self.eng.sessions.heartbeat(session.id, one_line(said, SUMMARY_LENGTH))
-            self.eng.exchanges.add(session.id, "user", said, embed=False)
-        return Answer(recalled)
+        session = self._record("user", said)
+        if not session.summary:
+            self.eng.sessions.heartbeat(session.id, one_line(said, SUMMARY_LENGTH))
+        return Answer(self._recalled(said, session) if self.event.takes_context else "")
 
     def before_tool(self) -> Answer:
         policy = self.eng.settings.lock_policy
@@ -95,15 +109,15 @@ class _Happened:
             if session.status == "abandoned":
                 self.eng.sessions.heartbeat(session.id)
             self.eng.sessions.log(session.id, _log_line(self.event))
-            unread = self.eng.messages.inbox(session.id) if self.event.takes_context else []
+            self._letters = self.eng.messages.show(session.id) if self.event.takes_context else []
             late = self.event.warn_late and self.eng.settings.lock_policy != "off"
             others = self._others(session) if late and self.event.takes_context else []
-        return Answer("\n".join(filter(None, [_letters(unread), _warning(others)])))
+        return Answer("\n".join(filter(None, [_letters(self._letters), _warning(others)])))
 
     def stop(self) -> Answer:
         said = self._said()
         if said:
-            self._record(self.session or self._begin(), said)
+            self._record("assistant", said)
         return Answer()
 
     def compact(self) -> Answer:
@@ -121,7 +135,7 @@ class _Happened:
             return Answer()
         said = self._said()
         if said:
-            self._record(self.session, said)
+            self._record("assistant", said)
         self._complete(self.session)
         return Answer()
 
@@ -164,13 +178,13 @@ class _Happened:
     def _report(self, session: Session) -> str:
         return frame("situation report", self.eng.sitrep(REPORT_BUDGET - _FRAME_TOKENS, session.id))
 
-    def _recalled(self, said: str) -> str:
+    def _recalled(self, said: str, session: Session) -> str:
         hits = self.eng.recall(
             said[:QUERY_LENGTH],
             k=8,
             mode="words",
-            exclude_session=self.session.id if self.session else None,
-            prefer_project=self.session.project if self.session else None,
+            exclude_session=session.id,
+            prefer_project=session.project,
         )
         lines: list[str] = []
         for line in [_hit_line(hit) for hit in hits if _is_relevant(hit)]:
@@ -203,12 +217,24 @@ class _Happened:
 
         return clean(events.text({"said": last_message(self.event.transcript)}, "said"))
 
-    def _record(self, session: Session, said: str) -> None:
-        """Add the message, unless it was the last one already: some harnesses report a stop more than once."""
+    def _record(self, role: str, said: str) -> Session:
+        """Store what was said, and with it the session if it is new: the first thing a hook commits is the text.
+
+        A message of the assistant that is already the last turn is left: some harnesses report a stop more than once.
+        """
+        # Before the transaction begins: other hooks must not wait for it.
+        said = redact(said)
+        # What the assistant said last does not bring a completed session back.
+        known = self.session if role == "assistant" else None
+        if known is None and self.event.agent is not None:
+            # In a transaction of its own, because making a child session locks claims.
+            self._at_work()
         with self.eng.write():
-            last = self.eng.exchanges.recent(session.id, 1)
-            if not last or (last[0].role, last[0].content) != ("assistant", redact(said)):
-                self.eng.exchanges.add(session.id, "assistant", said, embed=False)
+            session = known or self._at_work()
+            last = self.eng.exchanges.recent(session.id, 1) if role == "assistant" else []
+            if not last or (last[0].role, last[0].content) != (role, said):
+                self.eng.exchanges.add(session.id, role, said, embed=False, words=False)
+        return session
 
     def _complete(self, session: Session) -> None:
         self.eng.sessions.complete(session.id, self._achieved(session))
@@ -303,6 +329,10 @@ def _letters(unread: Sequence[Message]) -> str:
     if not unread:
         return ""
     longest = max(500, MESSAGES_LENGTH // len(unread))
-    lines = [f"- from {letter.from_session or 'a person'}: {one_line(letter.text, longest)}" for letter in unread]
+    lines = [
+        f"- from {letter.from_session or 'a person'}{' (shown again)' if letter.again else ''}: "
+        f"{one_line(letter.text, longest)}"
+        for letter in unread
+    ]
     how = 'Messages from other sessions; answer with `engram message send SESSION "…"` where one asks for it.'
     return frame("messages", "\n".join([how, *lines]))

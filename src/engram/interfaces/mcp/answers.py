@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ... import operations
-from ...records import plain
 from ...text import one_line, visible
 
 if TYPE_CHECKING:
@@ -27,10 +26,13 @@ class Answer(NamedTuple):
     text: str
     structured: dict[str, object]
     failed: bool = False
+    #: The messages in it, and the session they are for.
+    messages: Sequence[Message] = ()
+    reader: str | None = None
 
 
-def answer(operation: str, result: object, session: str | None, messages: Sequence[Message] = ()) -> Answer:
-    """What a call gave, with the messages that came in for its session."""
+def answer(operation: str, result: object, session: str | None) -> Answer:
+    """What a call gave."""
     lean = _lean(result)
     if operation in _REMEMBERED:
         found = {"text": lean} if isinstance(lean, str) else {"hits": [_hit(each) for each in lean]}
@@ -41,26 +43,30 @@ def answer(operation: str, result: object, session: str | None, messages: Sequen
     text = _TEXTS.get(operation, _as_json)(lean)
     if operation == "sitrep":
         text += f"\n\nYour session: {session}" if session else "\n\nYou are not registered; give a summary to be."
-    return _with_messages(Answer(text, structured), messages)
+    return Answer(text, structured)
 
 
-def refusal(error: EngramError, messages: Sequence[Message] = ()) -> Answer:
+def refusal(error: EngramError) -> Answer:
     """An error as an agent can act on it."""
     shape: Any = operations.failed(error)
     hint = shape["error"]["hint"]
     text = f"Error ({error.code}): {error}" + (f" {hint}" if hint else "")
-    return _with_messages(Answer(text, _lean(shape), failed=True), messages)
+    return Answer(text, _lean(shape), failed=True)
 
 
-def _with_messages(given: Answer, messages: Sequence[Message]) -> Answer:
+def with_messages(given: Answer, reader: str | None, messages: Sequence[Message]) -> Answer:
+    """The answer with the messages that came in for its session."""
     if not messages:
         return given
     lines = [f"Unread messages ({_MESSAGES}):"]
     for message in messages:
-        lines += [f"- from {visible(message.from_session or 'a person')}, {message.created_at[:16]}:"]
+        again = ", shown again" if message.again else ""
+        lines += [f"- from {visible(message.from_session or 'a person')}, {message.created_at[:16]}{again}:"]
         lines += [_quoted(message.text)]
-    structured = {**given.structured, "messages": {"note": _MESSAGES, "unread": _lean(plain(list(messages)))}}
-    return given._replace(text="\n".join([given.text, "", *lines]), structured=structured)
+    unread = [_lean({**message._asdict(), "again": message.again or None}) for message in messages]
+    structured = {**given.structured, "messages": {"note": _MESSAGES, "unread": unread}}
+    text = "\n".join([given.text, "", *lines])
+    return given._replace(text=text, structured=structured, messages=messages, reader=reader)
 
 
 #: Operations whose results are what was once said or learnt.

@@ -2,7 +2,8 @@
 
 Nothing here knows the protocol, and everything is synchronous; the server calls it in threads. A connection's session
 is the one `sitrep` registered or took over; calls that name none act as it. A call is a sign of life of the session it
-acts as, and brings what others wrote to it, once.
+acts as, and brings what others wrote to it. Messages count as read once the answer with them was passed on and the
+client is still connected a moment later; an answer that was cancelled, or that nobody received, gives them back.
 
 The store is opened by the first call that needs it, so that a store that cannot be opened is an answer an agent can
 show its user, and not a server that dies.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,8 @@ BACKLOG_EVERY = 20.0
 BACKLOG_STEP = 256
 #: Seconds that calls get to finish when their client has gone.
 PARTING = 1.5
+#: Seconds after which an answer counts as received, if its client has not gone. Shorter than a reader of messages has.
+RECEIVED_AFTER = 1.0
 #: These are signs of life by themselves.
 _ALIVE_ANYWAY = frozenset({"session.heartbeat", "session.log", "session.complete"})
 #: The type of an agent whose client does not say what it is.
@@ -63,6 +66,7 @@ class Host:
         self._beats: dict[str, float] = {}
         self._calls = 0
         self._stop = threading.Event()
+        self._passed_on: set[threading.Timer] = set()
 
     def store(self) -> Engram:
         """The store, opened on first use; tried again by the next call when that failed."""
@@ -73,19 +77,28 @@ class Host:
 
     def call(self, connection: Connection, name: str, arguments: Mapping[str, object]) -> Answer | None:
         """Call a tool; None when there is no such tool."""
-        messages: list[Message] = []
         try:
             call = tools.resolve(name, arguments)
             if call is None:
                 return None
             with self._counted():
-                return self._perform(connection, call, messages)
-        except EngramError as error:
-            return answers.refusal(error, messages)
-        except Exception:
-            # A mistake of ours: its traceback is for a person, and the agent can go on with its work.
-            _log().exception("%s failed", name)
-            return answers.refusal(EngramError(f"{name} failed inside Engram; the server's log says why."), messages)
+                return self._perform(connection, call)
+        except Exception as error:
+            return _refused(name, error)
+
+    def passed_on(self, answer: Answer) -> None:
+        """Note that the answer was sent; its messages are read, unless the client turns out to be gone."""
+        if answer.messages:
+            timer = threading.Timer(RECEIVED_AFTER, lambda: self._received(timer, answer))
+            timer.daemon = True
+            self._passed_on.add(timer)
+            timer.start()
+
+    def lost(self, answer: Answer) -> None:
+        """Note that nobody gets the answer; its messages come again with the next one."""
+        if answer.reader is not None:
+            with suppress(EngramError), self._counted():
+                self.store().messages.give_back(answer.reader, answer.messages)
 
     def read(self, connection: Connection, uri: str) -> guide.Document:
         return guide.read(self.store(), uri, connection.session)
@@ -110,28 +123,49 @@ class Host:
         """Stop working and close the store. A call that is still at it gets a moment; one that waits for somebody's
         lock would need longer, and leaves the store sound if it ends with the process."""
         self._stop.set()
+        for timer in list(self._passed_on):
+            timer.cancel()
         with self._idle:
             if self._idle.wait_for(lambda: self._calls == 0, timeout=PARTING) and self._eng is not None:
                 self._eng.close()
                 self._eng = None
 
-    def _perform(self, connection: Connection, call: tools.Call, messages: list[Message]) -> Answer:
+    def _perform(self, connection: Connection, call: tools.Call) -> Answer:
         operation = call.operation
         given = operations.checked(_as_seen(operation), call.given)
         eng = self.store()
         if call.tool.name == "sitrep":
             self._begin(eng, connection, given)
         session = self._act_as(connection, operation, given)
-        if session is not None:
-            if operation.name not in _ALIVE_ANYWAY:
-                self._sign_of_life(eng, session)
-            messages += _unread(eng, session)
+        if session is not None and operation.name not in _ALIVE_ANYWAY:
+            self._sign_of_life(eng, session)
+        # Only looking costs a read; taking them is a write.
+        waiting = session is not None and bool(eng.messages.inbox(session, peek=True))
+        # The report also lists what is unread. Any other call takes messages at its end: one that waits for a claim
+        # would keep them from other readers.
+        first = _shown(eng, session) if waiting and operation.name == "sitrep" else []
+        try:
+            answer = self._run(eng, connection, operation, given, session)
+        except Exception as error:
+            answer = _refused(call.tool.name, error)
+        return answers.with_messages(answer, session, first or (_shown(eng, session) if waiting else []))
+
+    def _run(
+        self, eng: Engram, connection: Connection, operation: Operation, given: dict[str, object], session: str | None
+    ) -> Answer:
         if operation.name == "recall" and connection.project:
             given.setdefault("prefer_project", connection.project)
         result = operations.run(eng, OPERATIONS[operation.name], given)["result"]
         if operation.name == "session.complete" and session == connection.session:
             connection.session = None
-        return answers.answer(operation.name, result, session, messages)
+        return answers.answer(operation.name, result, session)
+
+    def _received(self, timer: threading.Timer, answer: Answer) -> None:
+        self._passed_on.discard(timer)
+        # If the store is busy now, the messages come once more; that is better than waiting for it here.
+        with suppress(EngramError), self._counted():
+            if answer.reader is not None and not self._stop.is_set():
+                self.store().messages.acknowledge(answer.reader, answer.messages)
 
     def _begin(self, eng: Engram, connection: Connection, given: dict[str, object]) -> None:
         """Make the caller known: take over the session it names, register it, or note what it is doing now."""
@@ -232,6 +266,17 @@ def _status(eng: Engram, session: str | None) -> str | None:
         return None
 
 
-def _unread(eng: Engram, session: str) -> list[Message]:
-    """What others wrote to the session, each message once. Only looking costs a read; taking them is a write."""
-    return eng.messages.inbox(session) if eng.messages.inbox(session, peek=True) else []
+def _shown(eng: Engram, session: str | None) -> list[Message]:
+    """What others wrote to the session. A call that was done does not fail because of them."""
+    try:
+        return [] if session is None else eng.messages.show(session)
+    except EngramError:
+        return []
+
+
+def _refused(name: str, error: Exception) -> Answer:
+    if isinstance(error, EngramError):
+        return answers.refusal(error)
+    # A mistake of ours: its traceback is for a person, and the agent can go on with its work.
+    _log().error("%s failed", name, exc_info=error)
+    return answers.refusal(EngramError(f"{name} failed inside Engram; the server's log says why."))

@@ -7,6 +7,7 @@ request without one (the stateless protocol of 2026-07-28) stands for itself and
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
@@ -20,6 +21,7 @@ from mcp.shared.exceptions import MCPError
 from ... import __version__
 from ...errors import EngramError, InvalidInput, NotFound
 from . import guide, tools
+from .answers import Answer
 from .host import UNKNOWN_CLIENT, Connection, Host
 
 #: HTTP connections remembered at once; the one longest unused is forgotten and must register anew.
@@ -63,11 +65,17 @@ def build(host: Host, session: str | None = None) -> Server[Any]:
     connections = Connections(session)
 
     async def call_tool(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        connection = connections.of(context)
-        answer = await _in_thread(partial(host.call, connection, params.name, params.arguments or {}))
+        cancelled = threading.Event()
+        call = partial(_call, host, connections.of(context), params.name, params.arguments or {}, cancelled)
+        try:
+            answer = await _in_thread(call)
+        except anyio.get_cancelled_exc_class():
+            cancelled.set()
+            raise
         if answer is None:
             known = ", ".join(tool.name for tool, _ in tools.offered())
             raise MCPError(types.INVALID_PARAMS, f"There is no tool {params.name!r}. There are: {known}.")
+        host.passed_on(answer)
         return types.CallToolResult(
             content=[types.TextContent(text=answer.text)],
             structured_content=answer.structured,
@@ -110,6 +118,15 @@ def build(host: Host, session: str | None = None) -> Server[Any]:
         on_list_prompts=list_prompts,
         on_get_prompt=get_prompt,
     )
+
+
+def _call(
+    host: Host, connection: Connection, name: str, arguments: dict[str, Any], cancelled: threading.Event
+) -> Answer | None:
+    answer = host.call(connection, name, arguments)
+    if answer is not None and cancelled.is_set():
+        host.lost(answer)
+    return answer
 
 
 async def _in_thread(function: Callable[[], _T]) -> _T:
