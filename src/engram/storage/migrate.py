@@ -125,11 +125,17 @@ def _sqlite_applied(connection: apsw.Connection) -> list[Applied]:
     return [Applied(*row) for row in connection.execute(_APPLIED)] if there else []
 
 
-def postgres(connection: psycopg.Connection, schema: str, store: str, clock: Clock, folder: str = _FOLDER) -> None:
-    """Expects a connection in autocommit whose search path begins with the schema."""
+def postgres(connection: psycopg.Connection, schema: str, store: str, clock: Clock, folder: str = _FOLDER) -> int:
+    """Apply what is pending; the newest migration that this version knows.
+
+    Expects a connection in autocommit, or a transaction, whose search path begins with the schema.
+    """
     known = shipped("postgres", folder)
-    if not pending(_postgres_applied(connection, schema), known, store):
-        return
+    newest = known[-1].number
+    # Rolled back to let go of the table: two who both waited for the other to do so would wait for ever.
+    with connection.transaction(force_rollback=True):
+        if not pending(_postgres_applied(connection, schema), known, store):
+            return newest
     from psycopg import sql
 
     with connection.transaction():
@@ -138,6 +144,9 @@ def postgres(connection: psycopg.Connection, schema: str, store: str, clock: Clo
         applied = _postgres_applied(connection, schema)
         todo = pending(applied, known, store)
         if applied and todo:
+            # Waits for the transactions that are under way; those that come later wait, and then see the new schema.
+            table = sql.Identifier(schema, "migrations")
+            connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(table))
             backup.postgres(connection, schema, f"before_{todo[0].number:04d}", clock)
         for migration in todo:
             with connection.transaction():
@@ -146,6 +155,7 @@ def postgres(connection: psycopg.Connection, schema: str, store: str, clock: Clo
                     "INSERT INTO migrations (number, name, hash, works_with, applied_at) VALUES (%s, %s, %s, %s, %s)",
                     (migration.number, migration.name, migration.hash, migration.works_with, clock.now()),
                 )
+    return newest
 
 
 def _postgres_applied(connection: psycopg.Connection, schema: str) -> list[Applied]:
