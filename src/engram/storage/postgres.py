@@ -404,11 +404,23 @@ def translate(error: Exception, store: str) -> EngramError:
             return StoreFull(f"The disk that holds {store} is full; nothing was written. Free some space there.")
         case psycopg_pool.PoolTimeout():
             return StoreUnavailable(f"No connection to {store} could be had in time ({problem}).")
+        case psycopg.OperationalError() if "unsupported startup parameter" in problem:
+            return InvalidURL(
+                f"The connection pooler of {store} refuses a parameter of this URL ({problem}). Remove it from the "
+                "URL; a setting of the server can be made the role's own instead (ALTER ROLE ... SET ...)."
+            )
+        case psycopg.OperationalError() if "statement pooling mode" in problem:
+            return StoreUnavailable(
+                f"The connection pooler of {store} allows no transactions. Set its pool_mode to transaction or session."
+            )
         case psycopg.OperationalError() | psycopg.errors.InterfaceError():
             return StoreUnavailable(
                 f"{store} cannot be reached ({problem}). Check that the server runs and that the address, user, "
                 "password and database name in the URL are right."
             )
+        case psycopg.InternalError() if error.sqlstate is None:
+            # Not the server's: the driver was told twice that the connection ended, by a pooler and by the system.
+            return StoreUnavailable(f"The connection to {store} was lost ({problem}); nothing was written. Try again.")
         case psycopg.ProgrammingError() if error.sqlstate is None:
             return InvalidURL(f"{store} is not an address PostgreSQL understands ({problem}).")
     return StoreError(f"{store}: {type(error).__name__}: {problem}")
