@@ -80,7 +80,7 @@ def test_two_stores_in_one_database_never_get_each_other_s_writes(
     pooler: Pooler, direct_server: str, schemas: Callable[[], str]
 ) -> None:
     names = [schemas(), schemas()]
-    together = threading.Barrier(16)
+    together = threading.Barrier(16, timeout=60)
 
     def work(eng: Engram, sid: str, schema: str, worker: int) -> list[str]:
         said = []
@@ -251,7 +251,7 @@ def test_recall_by_meaning_and_its_index_work_through_a_pooler(url: str, monkeyp
         ]
         monkeypatch.setattr(models, "EXACT_BELOW", 100)
         monkeypatch.setattr("engram.memory.vectors.EXACT_BELOW", 100)
-        together = threading.Barrier(2)
+        together = threading.Barrier(2, timeout=60)
 
         def build(store: Engram) -> None:
             together.wait()
