@@ -62,7 +62,8 @@ def statuses(eng: Engram) -> dict[str, str]:
 def postgres_connection(url: str) -> Iterator[psycopg.Connection]:
     """A connection beside the store's own, as another program would have it."""
     server, _, schema = url.rpartition("schema=")
-    with psycopg.connect(server[:-1], options=f"-csearch_path={schema}") as connection:
+    with psycopg.connect(server[:-1]) as connection:
+        connection.execute(f"SET LOCAL search_path TO {schema}".encode())
         yield connection
 
 
@@ -588,7 +589,7 @@ def test_the_sweeps_question_is_answered_from_an_index(eng: Engram, store_url: s
     if store_url.startswith("postgresql:"):
         with postgres_connection(store_url) as connection:
             # An empty table is always read whole unless that is forbidden; then the plan shows what can be used.
-            connection.execute("SET enable_seqscan = off")
+            connection.execute("SET LOCAL enable_seqscan = off")
             rows = connection.execute(b"EXPLAIN " + driver_sql(_SILENT).encode(), values).fetchall()
         plan = " ".join(row[0] for row in rows)
         assert re.search(r"Index Cond: .*workspace = .*status = 'active'.*heartbeat_at <", plan), plan

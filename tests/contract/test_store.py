@@ -80,8 +80,10 @@ def test_without_a_url_it_is_the_users_own_store(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.requirement("STORE-1")
-def test_a_url_may_name_a_schema_and_pass_options_to_the_server(postgres_url: str) -> None:
-    url = f"{postgres_url}&application_name=a%20b%2Bc&options=-c%20work_mem%3D8MB"
+def test_a_url_may_name_a_schema_and_pass_options_to_the_server(postgres_url: str, direct_server: str) -> None:
+    schema = postgres_url.rpartition("?")[2].rpartition("&")[2]
+    server = f"{direct_server}{'&' if '?' in direct_server else '?'}{schema}"
+    url = f"{server}&application_name=a%20b%2Bc&options=-c%20work_mem%3D8MB"
     with Engram(url) as eng, eng._scope.engine.read() as tx:
         assert tx.one("SELECT current_setting('work_mem'), current_schema") == (
             "8MB",
