@@ -132,7 +132,7 @@ def postgres(connection: psycopg.Connection, schema: str, store: str, clock: Clo
     """
     known = shipped("postgres", folder)
     newest = known[-1].number
-    # Rolled back to let go of the table: two who both waited for the other to do so would wait for ever.
+    # The rollback releases the table. Otherwise two processes that migrate at once would block each other.
     with connection.transaction(force_rollback=True):
         if not pending(_postgres_applied(connection, schema), known, store):
             return newest
@@ -144,7 +144,7 @@ def postgres(connection: psycopg.Connection, schema: str, store: str, clock: Clo
         applied = _postgres_applied(connection, schema)
         todo = pending(applied, known, store)
         if applied and todo:
-            # Waits for the transactions that are under way; those that come later wait, and then see the new schema.
+            # Waits for running transactions. Later ones wait for this one and then see the new record.
             table = sql.Identifier(schema, "migrations")
             connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(table))
             backup.postgres(connection, schema, f"before_{todo[0].number:04d}", clock)

@@ -134,8 +134,8 @@ _INDEXES = """
 SELECT c.relname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 WHERE i.indrelid = to_regclass(format('%%I.closeness', %(schema)s::text)) AND starts_with(c.relname, %(prefix)s)
 """
-#: Whoever builds or drops an index of the table without stopping its writers holds this lock. So does a vacuum, but the
-#: server's own, which belongs to no user, gives way.
+#: A process that builds or drops an index concurrently holds this lock. Autovacuum, which has no user, holds it too,
+#: but gives way.
 _AT_IT = """
 SELECT 1 FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
 WHERE l.relation = to_regclass(format('%%I.closeness', %(schema)s::text)) AND l.mode = 'ShareUpdateExclusiveLock'
@@ -199,7 +199,7 @@ def _make(connection: Connection, schema: str) -> str | None:
             home = "public"
         if there != "all":
             path = sql.SQL(", ").join([sql.Identifier(schema), sql.Identifier(home)])
-            # The trigger keeps this path. Without the last, it would look at anybody's temporary tables first.
+            # The trigger keeps this path. Temporary tables come last, or they would hide the store's own tables.
             connection.execute(sql.SQL("SET LOCAL search_path TO {}, pg_temp").format(path))
             connection.execute("LOCK TABLE vectors IN SHARE ROW EXCLUSIVE MODE")
             connection.execute(_MAKE.encode())
@@ -244,8 +244,8 @@ def _exactly(connection: Connection, values: dict[str, object]) -> Closest:
 def index(connection: Connection, schema: str, home: str, workspace: str, models: Sequence[str]) -> None:
     """Have an index of the workspace's vectors by each of these models, and by no other.
 
-    Expects a connection in autocommit; does nothing while another process is at it. That is seen by the lock which the
-    server itself takes. A lock of ours would have to outlast single statements, and behind a pooler none does.
+    Expects a connection in autocommit; does nothing while another process builds one. The table's own lock shows that:
+    an advisory lock would have to be held for several statements, which a pooler may send to different connections.
     """
     for _ in range(_ATTEMPTS):
         if connection.execute(_AT_IT, {"schema": schema}).fetchone():
@@ -254,7 +254,7 @@ def index(connection: Connection, schema: str, home: str, workspace: str, models
             _index(connection, schema, home, workspace, models)
             return
         except (psycopg.errors.DuplicateTable, psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected):
-            # Another process began at the same moment. If it is still at it, it needs no help.
+            # Another process began at the same moment. The next round sees whether it still builds.
             continue
 
 

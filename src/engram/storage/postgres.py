@@ -8,9 +8,9 @@ the time is the server's, because the machines that share a store do not share a
 every operation takes locks and rows in the same order: leases, sessions by id, memories, the backlog, blocks, items,
 shelves, then the feed.
 
-A connection has no state of its own. A pooler such as PgBouncer in transaction mode gives every transaction another
-connection to the server, so what one client sets there would hold for the next one, who may use another store. Every
-transaction therefore brings its settings along, in the round trip that begins it. The same round trip finds out whether
+A connection has no state of its own. A pooler such as PgBouncer in transaction mode gives each transaction any of its
+connections to the server, so a setting of one client would apply to the next client, which may use another store. Each
+transaction therefore sets what it needs for itself, in the round trip that begins it. The same round trip tells whether
 a newer Engram has changed the schema under this process, and whether statements may be prepared on the server.
 """
 
@@ -58,16 +58,16 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-#: Other programs may use the same connections to the server. Theirs may have another isolation level for a default, and
-#: temporary tables with names of ours, which PostgreSQL would look at first.
+#: Behind a pooler other programs use the same server connections. They may have changed the default isolation level
+#: there, or left temporary tables, which PostgreSQL finds first unless the path names their schema last.
 _BEGIN = """
 BEGIN ISOLATION LEVEL {level};
 SET LOCAL search_path TO {path}, pg_temp;
 SET LOCAL lock_timeout = {patience};
 SET LOCAL idle_in_transaction_session_timeout = {idle}
 """
-#: A migration locks the same table, so none is under way while a transaction runs. The lock comes first and alone: a
-#: SELECT would choose the state that the transaction sees before it waits for the lock.
+#: A migration locks the same table, so no migration runs while a transaction does. LOCK TABLE is needed because a SELECT
+#: alone fixes the snapshot of a repeatable read before it waits for the lock; it would miss the new migration.
 _BEGIN_CHECKED = (
     _BEGIN
     + """;
@@ -301,14 +301,14 @@ class PostgresEngine(Engine):
                 f"this Engram knows schemas up to {self._newest}. Upgrade it (pip install --upgrade engram) and "
                 "restart; nothing was changed."
             )
-        # A pooler names a process of its own, not the server's. Behind one, a statement prepared on the server would
-        # be missing at the next transaction, or be another client's statement of the same name.
+        # A pooler opens a connection with a process number of its own, not the server's. Behind a pooler a statement
+        # prepared on the server is missing in the next transaction, or is another client's statement of that name.
         direct = pid is not None and int(pid) == connection.info.backend_pid
         connection.prepare_threshold = _PREPARE_AFTER if direct else None
 
     def _begin(self, connection: Connection, begin: bytes) -> Sequence[bytes | None]:
         """Begin a transaction in one round trip; the columns of the last result's only row, if it has one."""
-        # A pooler lets a client wait until one of its connections is free, which no setting of the server limits.
+        # A pooler makes a client wait until a server connection is free; no setting of the server limits that wait.
         limit = self._busy_timeout + _CONNECT_TIMEOUT
         connection.pgconn.send_query(begin)
         try:
