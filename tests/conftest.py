@@ -46,6 +46,14 @@ def postgres_server() -> Iterator[str]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def directly(url: str) -> str:
+    """The same store without the pooler, if the tests run behind one: it does not pass on parameters for the server."""
+    server = os.environ.get("ENGRAM_TEST_POSTGRES_DIRECT")
+    if server is None:
+        return url
+    return f"{server}{'&' if '?' in server else '?'}schema={url.rpartition('schema=')[2]}"
+
+
 @pytest.fixture(scope="session")
 def direct_server(postgres_server: str) -> str:
     """The server itself, also when the tests run behind a pooler."""

@@ -22,7 +22,7 @@ from engram.clock import between
 from engram.config import load
 from engram.coordination.sessions import _SILENT
 from engram.storage.postgres import driver_sql
-from tests.conftest import ShiftedClock
+from tests.conftest import ShiftedClock, directly
 
 MINUTE = 60.0
 HOUR = 3_600.0
@@ -543,7 +543,7 @@ def test_the_sweep_does_not_join_a_callers_transaction(eng: Engram, clock: Shift
 
 @contextmanager
 def read_only_postgres(url: str, clock: ShiftedClock) -> Iterator[Engram]:
-    with Engram(settings=load(url=f"{url}&options=-cdefault_transaction_read_only=on"), clock=clock) as eng:
+    with Engram(settings=load(url=f"{directly(url)}&options=-cdefault_transaction_read_only=on"), clock=clock) as eng:
         yield eng
 
 

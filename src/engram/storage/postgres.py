@@ -66,7 +66,7 @@ SET LOCAL search_path TO {path}, pg_temp;
 SET LOCAL lock_timeout = {patience};
 SET LOCAL idle_in_transaction_session_timeout = {idle}
 """
-#: A migration locks the same table, so no migration runs while a transaction does. LOCK TABLE is needed because a SELECT
+#: A migration locks the same table, so no migration runs while a transaction does. LOCK TABLE is needed because SELECT
 #: alone fixes the snapshot of a repeatable read before it waits for the lock; it would miss the new migration.
 _BEGIN_CHECKED = (
     _BEGIN
