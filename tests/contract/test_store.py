@@ -175,7 +175,7 @@ def test_a_misspelt_scheme_does_not_give_the_password_away(scheme: str) -> None:
 def test_a_store_goes_on_after_the_server_has_dropped_its_connections(postgres_url: str) -> None:
     import psycopg
 
-    with Engram(postgres_url) as eng, Engram(postgres_url) as other:
+    with Engram(postgres_url) as eng, Engram(directly(postgres_url)) as other:
         eng.world.set("before")
         with eng._scope.engine.read() as tx:
             found = tx.one("SELECT pg_backend_pid()")
