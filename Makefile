@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Outside the repository: it is large, and the same for every clone.
 INSPECTOR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/engram-tests/inspector
 
-.PHONY: run test inspector test-icu e2e e2e-model lint fix docs bench stress clean setup
+.PHONY: run test inspector pgbouncer test-icu test-pooler e2e e2e-model lint fix docs bench stress clean setup
 .DEFAULT_GOAL := run
 
 setup: $(READY)
@@ -23,7 +23,7 @@ $(READY): pyproject.toml constraints.txt
 run: setup  ## the product on its embedded default
 	$(BIN)/engram demo
 
-test: setup lint inspector  ## everything that must hold before a change lands
+test: setup lint inspector pgbouncer  ## everything that must hold before a change lands
 	$(BIN)/python -m pytest -n 4
 
 inspector: $(INSPECTOR)/node_modules/.bin/mcp-inspector  ## the MCP Inspector, with which the server is tried
@@ -32,6 +32,10 @@ inspector: $(INSPECTOR)/node_modules/.bin/mcp-inspector  ## the MCP Inspector, w
 $(INSPECTOR)/node_modules/.bin/mcp-inspector:
 	@command -v npm >/dev/null || test "$$(id -u)" != 0 || apt-get install -qq -y nodejs npm >/dev/null 2>&1 || true
 	@! command -v npm >/dev/null || npm install --silent --no-audit --no-fund --prefix $(INSPECTOR) @modelcontextprotocol/inspector@2.12.0 || true
+
+# Without it the tests behind a connection pooler are skipped. As root it is installed; nobody else is asked for a password.
+pgbouncer:  ## PgBouncer, behind which the PostgreSQL store is tried
+	@PATH="$$PATH:/usr/sbin"; command -v pgbouncer >/dev/null || test "$$(id -u)" != 0 || apt-get install -qq -y pgbouncer >/dev/null 2>&1 || true
 
 lint: setup
 	$(BIN)/ruff check .
@@ -56,11 +60,14 @@ bench: setup  ## the numbers in docs/benchmarks.md
 	$(BIN)/python bench/consolidation.py
 	$(BIN)/python bench/consolidation_quality.py
 
-stress: setup  ## the long kill, stop and contention runs
+stress: setup pgbouncer  ## the long kill, stop and contention runs
 	ENGRAM_TEST_STRESS=1 $(BIN)/python -m pytest tests/stress -n 0 -s
 
 test-icu: setup  ## the contract suite on a PostgreSQL whose databases sort by an ICU locale
 	$(BIN)/python tests/with_icu.py -n 2 tests/contract -k "postgres or not sqlite"
+
+test-pooler: setup pgbouncer  ## the contract suite on a PostgreSQL behind PgBouncer in transaction mode
+	$(BIN)/python tests/with_pooler.py -n 2 tests/contract -k "postgres or not sqlite"
 
 # Kept outside the repository, so that `make clean` does not fetch half a gigabyte again.
 E2E_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/engram-e2e

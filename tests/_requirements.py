@@ -43,6 +43,13 @@ REQUIREMENTS = {
     "MIGRATE-5": "Both engines ship the same migrations, with the same tables and columns.",
     "MIGRATE-6": "Incomplete copies go, the newest three stay, and a copy that would not fit on the disk is refused before it is begun.",
     "MIGRATE-7": "A store of every earlier release, with every kind of row, opens, is migrated, and can be read and written.",
+    "MIGRATE-8": "A transaction of a running process is SchemaTooNew once a newer release has changed the schema beyond it.",
+    "POOLER-1": "Behind a pooler every acknowledged write is in its own store, and nothing in another one of the same database.",
+    "POOLER-2": "A transaction brings its own schema, time-outs and isolation level, and leaves none on the connection.",
+    "POOLER-3": "Statements are prepared on the server on direct connections only.",
+    "POOLER-4": "A store is made, migrated, searched and indexed through a pooler as without one.",
+    "POOLER-5": "A connection that the pooler or the server ended is replaced; what was not committed is an error.",
+    "POOLER-6": "No wait for a pooler is endless; what a pooler cannot do is an error that says what to change.",
     "FEED-1": "Every write enters the change feed with what and id; a rolled-back one does not.",
     "FEED-2": "A reader following the feed misses nothing while writers commit out of order.",
     # Sessions

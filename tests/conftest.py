@@ -40,13 +40,27 @@ def postgres_server() -> Iterator[str]:
     # Directly under the temporary folder: the path of a Unix socket has to be short.
     folder = tempfile.mkdtemp(prefix="engram-pg-")
     server = get_server(folder, cleanup_mode="stop")
-    _never_mind_power_cuts(server.get_uri())
+    never_mind_power_cuts(server.get_uri())
     yield server.get_uri()
     server.cleanup()
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _never_mind_power_cuts(url: str) -> None:
+def directly(url: str) -> str:
+    """The same store without the pooler, if the tests run behind one: it does not pass on parameters for the server."""
+    server = os.environ.get("ENGRAM_TEST_POSTGRES_DIRECT")
+    if server is None:
+        return url
+    return f"{server}{'&' if '?' in server else '?'}schema={url.rpartition('schema=')[2]}"
+
+
+@pytest.fixture(scope="session")
+def direct_server(postgres_server: str) -> str:
+    """The server itself, also when the tests run behind a pooler."""
+    return os.environ.get("ENGRAM_TEST_POSTGRES_DIRECT", postgres_server)
+
+
+def never_mind_power_cuts(url: str) -> None:
     """Nothing here outlives the machine, so the server need not wait for the disk, nor tidy up behind a test."""
     import psycopg
 

@@ -279,13 +279,15 @@ def test_a_store_whose_server_lost_pgvector_goes_on(
 
 
 @pytest.fixture
-def guest(database: str) -> Iterator[str]:
+def guest(database: str, direct_server: str) -> Iterator[str]:
     """The store of `database` as a role sees it that may create nothing but schemas."""
+    # Not through a pooler, which refuses to pass on the role.
+    direct = urlunsplit(urlsplit(direct_server)._replace(path=f"/{OWN}"))
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(SQL("CREATE ROLE {}").format(Identifier(OWN)))
         connection.execute(SQL("GRANT CREATE ON DATABASE {} TO {}").format(Identifier(OWN), Identifier(OWN)))
         connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-    yield f"{database}{'&' if '?' in database else '?'}options=-crole%3D{OWN}"
+    yield f"{direct}{'&' if '?' in direct else '?'}options=-crole%3D{OWN}"
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(SQL("DROP OWNED BY {} CASCADE").format(Identifier(OWN)))
         connection.execute(SQL("DROP ROLE {}").format(Identifier(OWN)))

@@ -22,7 +22,7 @@ from engram.clock import between
 from engram.config import load
 from engram.coordination.sessions import _SILENT
 from engram.storage.postgres import driver_sql
-from tests.conftest import ShiftedClock
+from tests.conftest import ShiftedClock, directly
 
 MINUTE = 60.0
 HOUR = 3_600.0
@@ -62,7 +62,8 @@ def statuses(eng: Engram) -> dict[str, str]:
 def postgres_connection(url: str) -> Iterator[psycopg.Connection]:
     """A connection beside the store's own, as another program would have it."""
     server, _, schema = url.rpartition("schema=")
-    with psycopg.connect(server[:-1], options=f"-csearch_path={schema}") as connection:
+    with psycopg.connect(server[:-1]) as connection:
+        connection.execute(f"SET LOCAL search_path TO {schema}".encode())
         yield connection
 
 
@@ -542,7 +543,7 @@ def test_the_sweep_does_not_join_a_callers_transaction(eng: Engram, clock: Shift
 
 @contextmanager
 def read_only_postgres(url: str, clock: ShiftedClock) -> Iterator[Engram]:
-    with Engram(settings=load(url=f"{url}&options=-cdefault_transaction_read_only=on"), clock=clock) as eng:
+    with Engram(settings=load(url=f"{directly(url)}&options=-cdefault_transaction_read_only=on"), clock=clock) as eng:
         yield eng
 
 
@@ -588,7 +589,7 @@ def test_the_sweeps_question_is_answered_from_an_index(eng: Engram, store_url: s
     if store_url.startswith("postgresql:"):
         with postgres_connection(store_url) as connection:
             # An empty table is always read whole unless that is forbidden; then the plan shows what can be used.
-            connection.execute("SET enable_seqscan = off")
+            connection.execute("SET LOCAL enable_seqscan = off")
             rows = connection.execute(b"EXPLAIN " + driver_sql(_SILENT).encode(), values).fetchall()
         plan = " ".join(row[0] for row in rows)
         assert re.search(r"Index Cond: .*workspace = .*status = 'active'.*heartbeat_at <", plan), plan

@@ -38,11 +38,16 @@ def test_eight_processes_lose_nothing_while_they_write_a_bit_of_everything(store
     accounts = [worker.result() for worker in workers]
     _print_rate(accounts, time.monotonic() - begin)
     with Engram(store_url) as eng:
-        _check_sessions(eng, accounts, everybody, ledger)
-        _check_blocks(eng, accounts)
-        _check_leases(eng, accounts)
-        _check_messages(eng, accounts)
-        _check_feed(eng)
+        check_everything(eng, accounts, everybody, ledger)
+
+
+def check_everything(eng: Engram, accounts: list[Account], everybody: list[str], ledger: str) -> None:
+    """The store has what the writers were told it has, and nothing else."""
+    _check_sessions(eng, accounts, everybody, ledger)
+    _check_blocks(eng, accounts)
+    _check_leases(eng, accounts)
+    _check_messages(eng, accounts)
+    _check_feed(eng)
 
 
 def _check_sessions(eng: Engram, accounts: list[Account], everybody: list[str], ledger: str) -> None:

@@ -199,9 +199,14 @@ def postgres(
     *,
     upgrade: bool = True,
 ) -> Outcome:
-    """Expects a connection in autocommit whose search path begins with the schema. `upgrade` as for SQLite."""
+    """Apply what is pending; `upgrade` as for SQLite.
+
+    Expects a connection in autocommit, or a transaction, whose search path begins with the schema.
+    """
     known = shipped("postgres", folder)
-    applied = postgres_applied(connection, schema)
+    # The rollback releases the table. Otherwise two processes that migrate at once would block each other.
+    with connection.transaction(force_rollback=True):
+        applied = postgres_applied(connection, schema)
     todo = pending(applied, known, store)
     if not todo or (not upgrade and left_out(applied, todo, store)):
         return Outcome(newest=applied[-1].number)
@@ -216,6 +221,9 @@ def postgres(
         if applied and todo:
             if not upgrade and left_out(applied, todo, store):
                 return Outcome(newest=applied[-1].number)
+            # Waits for running transactions. Later ones wait for this one and then see the new record.
+            table = sql.Identifier(schema, "migrations")
+            connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(table))
             copy = backup.postgres(connection, schema, f"before_{todo[0].number:04d}", clock)
         for migration in todo:
             with connection.transaction():

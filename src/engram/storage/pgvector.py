@@ -14,7 +14,7 @@ built outside of transactions and without stopping writers; until it is there, t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, LiteralString
 
 import psycopg
@@ -36,14 +36,16 @@ _SAMPLE, _TOO_FEW = 2_000, 200
 _MOST_DIMS = 4_000
 #: How many the index looks at before it gives up filling what was asked for, and at once.
 _MOST_SCANNED, _MOST_AT_ONCE = 100_000, 1_000
+#: How often building is tried when another process gets in the way.
+_ATTEMPTS = 3
 
 _FOUND = """
 SELECT a.default_version, e.extversion, n.nspname,
-       CASE WHEN to_regclass(format('%I.closeness', current_schema)) IS NULL THEN 'nothing'
+       CASE WHEN to_regclass(format('%%I.closeness', %(schema)s::text)) IS NULL THEN 'nothing'
             WHEN EXISTS (SELECT 1 FROM pg_attribute WHERE attname = 'embedding' AND NOT attisdropped
-                         AND attrelid = to_regclass(format('%I.closeness', current_schema))) THEN 'all'
+                         AND attrelid = to_regclass(format('%%I.closeness', %(schema)s::text))) THEN 'all'
             ELSE 'rest' END,
-       has_table_privilege(to_regclass(format('%I.closeness', current_schema)), 'SELECT')
+       has_table_privilege(to_regclass(format('%%I.closeness', %(schema)s::text)), 'SELECT')
 FROM (SELECT 1) AS always
 LEFT JOIN pg_available_extensions a ON a.name = 'vector'
 LEFT JOIN pg_extension e ON e.extname = 'vector'
@@ -130,27 +132,40 @@ SELECT 1 FROM pg_index WHERE indexrelid = to_regclass(format('%%I.%%I', current_
 """
 _INDEXES = """
 SELECT c.relname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
-WHERE i.indrelid = 'closeness'::regclass AND starts_with(c.relname, %s)
+WHERE i.indrelid = to_regclass(format('%%I.closeness', %(schema)s::text)) AND starts_with(c.relname, %(prefix)s)
 """
-_DIMS = "SELECT vector_dims(embedding) FROM closeness WHERE workspace = %s AND model = %s LIMIT 1"
+#: A process that builds or drops an index concurrently holds this lock. Autovacuum, which has no user, holds it too,
+#: but gives way.
+_AT_IT = """
+SELECT 1 FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE l.relation = to_regclass(format('%%I.closeness', %(schema)s::text)) AND l.mode = 'ShareUpdateExclusiveLock'
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND a.usesysid IS NOT NULL
+LIMIT 1
+"""
+_DIMS = """
+SELECT {home}.vector_dims(embedding) FROM {schema}.closeness WHERE workspace = {workspace} AND model = {model} LIMIT 1
+"""
 _INDEX = """
-CREATE INDEX CONCURRENTLY {name} ON closeness USING hnsw ((embedding::halfvec({dims})) halfvec_cosine_ops)
+CREATE INDEX CONCURRENTLY {name} ON {schema}.closeness
+USING hnsw ((embedding::{home}.halfvec({dims})) {home}.halfvec_cosine_ops)
 WHERE workspace = {workspace} AND model = {model}
 """
+#: The search path knows where to look.
+_NO_NAMES: Mapping[str, sql.Identifier] = {}
 
 
-def prepare(connection: Connection) -> str | None:
+def prepare(connection: Connection, schema: str) -> str | None:
     """Have the table wherever that is possible; the extension's schema, None when the server cannot compare vectors.
 
-    Expects a connection in autocommit whose search path begins with the store's schema.
+    Expects a transaction whose search path begins with the store's schema; leaves it usable, whatever fails.
     """
     try:
-        available, version, home, there, readable = _found(connection)
+        available, version, home, there, readable = _found(connection, schema)
         if there == "nothing" and not _new_enough(version or available):
             _say_without(f"its pgvector is {version or available or 'not there'}")
             return None
         if there != "all" or not _new_enough(version):
-            home = _make(connection)
+            home = _make(connection, schema)
         elif not readable:
             _say_without("this role may not read the table closeness")
             return None
@@ -167,11 +182,11 @@ def prepare(connection: Connection) -> str | None:
         return None
 
 
-def _make(connection: Connection) -> str | None:
+def _make(connection: Connection, schema: str) -> str | None:
     with connection.transaction():
         # One at a time in the whole database, which is where extensions live.
         connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('engram/pgvector', 0))")
-        available, version, home, there, _ = _found(connection)
+        available, version, home, there, _ = _found(connection, schema)
         if there == "rest" or not _new_enough(version or available):
             # The extension was taken away, and the column of its type with it.
             connection.execute(_REMOVE.encode())
@@ -183,8 +198,9 @@ def _make(connection: Connection) -> str | None:
             connection.execute("CREATE EXTENSION vector WITH SCHEMA public")
             home = "public"
         if there != "all":
-            path = sql.SQL(", ").join([sql.Identifier(_schema(connection)), sql.Identifier(home)])
-            connection.execute(sql.SQL("SET LOCAL search_path TO {}").format(path))
+            path = sql.SQL(", ").join([sql.Identifier(schema), sql.Identifier(home)])
+            # The trigger keeps this path. Temporary tables come last, or they would hide the store's own tables.
+            connection.execute(sql.SQL("SET LOCAL search_path TO {}, pg_temp").format(path))
             connection.execute("LOCK TABLE vectors IN SHARE ROW EXCLUSIVE MODE")
             connection.execute(_MAKE.encode())
     return str(home)
@@ -225,30 +241,40 @@ def _exactly(connection: Connection, values: dict[str, object]) -> Closest:
     return Closest([row[:2] for row in rows], mean, spread)
 
 
-def index(connection: Connection, workspace: str, models: Sequence[str]) -> None:
+def index(connection: Connection, schema: str, home: str, workspace: str, models: Sequence[str]) -> None:
     """Have an index of the workspace's vectors by each of these models, and by no other.
 
-    Expects a connection in autocommit of its own; does nothing while another process is at it.
+    Expects a connection in autocommit; does nothing while another process builds one. The table's own lock shows that:
+    an advisory lock would have to be held for several statements, which a pooler may send to different connections.
     """
-    lock = f"{_schema(connection)}/{_prefix(workspace)}"
-    if not connection.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (lock,)).fetchall()[0][0]:
-        return
-    # It ends with the connection. Waiting for older transactions is part of the work, however long they take.
-    connection.execute("SET lock_timeout = 0")
+    for _ in range(_ATTEMPTS):
+        if connection.execute(_AT_IT, {"schema": schema}).fetchone():
+            return
+        try:
+            _index(connection, schema, home, workspace, models)
+            return
+        except (psycopg.errors.DuplicateTable, psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected):
+            # Another process began at the same moment. The next round sees whether it still builds.
+            continue
+
+
+def _index(connection: Connection, schema: str, home: str, workspace: str, models: Sequence[str]) -> None:
+    names = {"schema": sql.Identifier(schema), "home": sql.Identifier(home)}
     wanted = {_name(workspace, model): model for model in models}
-    there: dict[str, bool] = dict(connection.execute(_INDEXES, (_prefix(workspace),)).fetchall())
+    rows = connection.execute(_INDEXES, {"schema": schema, "prefix": _prefix(workspace)}).fetchall()
+    there: dict[str, bool] = dict(rows)
     for name, valid in there.items():
-        # Whoever was building an invalid one is gone, or we would not have the lock.
+        # Nobody is at work on the table, so whoever was building an invalid one is gone.
         if name not in wanted or not valid:
-            connection.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(name)))
+            connection.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(schema, name)))
     for name, model in wanted.items():
-        row = connection.execute(_DIMS, (workspace, model)).fetchone()
+        row = connection.execute(_about(_DIMS, workspace, model, 0, names)).fetchone()
         if not there.get(name) and row is not None and row[0] <= _MOST_DIMS:
-            connection.execute(_about(_INDEX, workspace, model, row[0]))
+            connection.execute(_about(_INDEX, workspace, model, row[0], names))
 
 
-def _found(connection: Connection) -> Row:
-    row = connection.execute(_FOUND).fetchone()
+def _found(connection: Connection, schema: str) -> Row:
+    row = connection.execute(_FOUND, {"schema": schema}).fetchone()
     assert row is not None
     return row
 
@@ -263,10 +289,6 @@ def _say_without(reason: str) -> None:
     logging.getLogger("engram.storage").info("vectors are compared by each process, not by the server: %s", reason)
 
 
-def _schema(connection: Connection) -> str:
-    return str(connection.execute("SELECT current_schema").fetchall()[0][0])
-
-
 def _prefix(workspace: str) -> str:
     return f"closeness_{_digest(workspace)}_"
 
@@ -279,10 +301,13 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _about(statement: LiteralString, workspace: str, model: str, dims: int) -> sql.Composed:
+def _about(
+    statement: LiteralString, workspace: str, model: str, dims: int, names: Mapping[str, sql.Identifier] = _NO_NAMES
+) -> sql.Composed:
     return sql.SQL(statement).format(
         name=sql.Identifier(_name(workspace, model)),
         workspace=sql.Literal(workspace),
         model=sql.Literal(model),
         dims=sql.Literal(dims),
+        **names,
     )

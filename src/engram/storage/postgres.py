@@ -7,6 +7,11 @@ What SQLite gives for free has to be asked for here: `lock` is an advisory lock,
 the time is the server's, because the machines that share a store do not share a clock. To stay free of deadlocks,
 every operation takes locks and rows in the same order: leases, sessions by id, memories, the backlog, blocks, items,
 shelves, then the feed.
+
+A connection has no state of its own. A pooler such as PgBouncer in transaction mode gives each transaction any of its
+connections to the server, so a setting of one client would apply to the next client, which may use another store. Each
+transaction therefore sets what it needs for itself, in the round trip that begins it. The same round trip tells whether
+a newer Engram has changed the schema under this process, and whether statements may be prepared on the server.
 """
 
 from __future__ import annotations
@@ -14,9 +19,10 @@ from __future__ import annotations
 import functools
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, LiteralString
+from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple, TypeVar
 
 from ..address import masked, split_schema
 from ..clock import Clock, later
@@ -24,6 +30,7 @@ from ..errors import (
     EngramError,
     InvalidURL,
     MissingExtra,
+    SchemaTooNew,
     StoreBusy,
     StoreError,
     StoreFull,
@@ -36,6 +43,7 @@ from .engine import Closest, Engine, Row, Transaction
 try:
     import psycopg
     import psycopg_pool
+    from psycopg import generators
     from psycopg import sql as driver
 except ImportError as missing:
     raise MissingExtra(
@@ -44,10 +52,32 @@ except ImportError as missing:
 from . import pgvector
 
 if TYPE_CHECKING:
+    from psycopg.abc import PQGen
+
     Connection = psycopg.Connection[Row]
 
+Result = TypeVar("Result")
+
+#: Behind a pooler other programs use the same server connections. They may have changed the default isolation level
+#: there, or left temporary tables, which PostgreSQL finds first unless the path names their schema last.
+_BEGIN = """
+BEGIN ISOLATION LEVEL {level};
+SET LOCAL search_path TO {path}, pg_temp;
+SET LOCAL lock_timeout = {patience};
+SET LOCAL idle_in_transaction_session_timeout = {idle}
+"""
+#: A migration locks the same table, so no migration runs while a transaction does. LOCK TABLE is needed because SELECT
+#: alone fixes the snapshot of a repeatable read before it waits for the lock; it would miss the new migration.
+_BEGIN_CHECKED = (
+    _BEGIN
+    + """;
+LOCK TABLE {migrations} IN ACCESS SHARE MODE;
+SELECT pg_backend_pid(), (SELECT number FROM {migrations} WHERE works_with > {newest} ORDER BY number DESC LIMIT 1)
+"""
+)
+
 _NOW = """SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
-_BACKUPS = "SELECT nspname FROM pg_namespace WHERE starts_with(nspname, %s)"
+_BACKUPS = "SELECT nspname FROM pg_namespace WHERE starts_with(nspname, :start)"
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
 _INSERT_CHANGES = """
 INSERT INTO changes (workspace, what, id)
@@ -61,8 +91,22 @@ _EACH = re.compile(r"IN \(SELECT value FROM json_each\((%\(\w+\)s)\)\)")
 
 _MOST_CONNECTIONS = 16
 _CONNECT_TIMEOUT = 10
+#: Nothing is prepared on the server before a transaction has found out whether that is safe.
+_CONNECTING: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "connect_timeout": _CONNECT_TIMEOUT}
 #: A client that was stopped in the middle of a transaction must not keep its row locks for ever.
 _IDLE_IN_TRANSACTION = "60s"
+#: For a writer that does not wait for others, in seconds.
+_HURRIED = 0.01
+#: How often a statement runs on a connection before it is prepared on the server.
+_PREPARE_AFTER = 5
+
+
+class Begins(NamedTuple):
+    """What begins each kind of transaction."""
+
+    write: bytes
+    hurried: bytes
+    read: bytes
 
 
 class PostgresTransaction(Transaction):
@@ -122,10 +166,19 @@ class PostgresEngine(Engine):
         self._closed = False
         #: Where the server's pgvector lives; None without one.
         self._vectors: str | None = None
+        #: The newest migration that this version knows.
+        self._newest = migrate.shipped("postgres")[-1].number
         self._pool = self._new_pool()
         with self._translated(), self._connected() as connection:
+            self._begin(connection, self._composed(_BEGIN, "READ COMMITTED", busy_timeout))
             self.outcome = migrate.postgres(connection, self._schema, self._store, clock, upgrade=upgrade)
-            self._vectors = pgvector.prepare(connection)
+            self._vectors = pgvector.prepare(connection, self._schema)
+            connection.execute("COMMIT")
+        self._begins = Begins(
+            write=self._composed(_BEGIN_CHECKED, "READ COMMITTED", busy_timeout),
+            hurried=self._composed(_BEGIN_CHECKED, "READ COMMITTED", _HURRIED),
+            read=self._composed(_BEGIN_CHECKED, "REPEATABLE READ, READ ONLY", busy_timeout),
+        )
 
     def close(self) -> None:
         self._joined()
@@ -136,26 +189,24 @@ class PostgresEngine(Engine):
         """The server's own vacuum and log recycling do that; how soon is its administrator's decision."""
 
     def backups(self, before: str) -> tuple[str, ...]:
-        with self._translated(), self._pool.connection() as connection:
-            names = connection.execute(_BACKUPS, (backup.prefix(self._schema),)).fetchall()
+        with self.read() as transaction:
+            names = transaction.all(_BACKUPS, start=backup.prefix(self._schema))
         return backup.older((name for (name,) in names), before)
 
     def index_vectors(self, workspace: str, models: Sequence[str]) -> None:
         if self._vectors is not None:
             with self._translated(), self._connected() as connection:
-                pgvector.index(connection, workspace, models)
+                pgvector.index(connection, self._schema, self._vectors, workspace, models)
 
     @contextmanager
     def _writing(self, patient: bool) -> Iterator[Transaction]:
-        with self._lent("BEGIN") as connection:
-            if not patient:
-                connection.execute("SET LOCAL lock_timeout = '10ms'")
+        with self._lent(self._begins.write if patient else self._begins.hurried) as connection:
             yield self._transaction(connection, writable=True)
             connection.execute("COMMIT")
 
     @contextmanager
     def _reading(self) -> Iterator[Transaction]:
-        with self._lent("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY") as connection:
+        with self._lent(self._begins.read) as connection:
             yield self._transaction(connection, writable=False)
             connection.execute("COMMIT")
 
@@ -178,8 +229,7 @@ class PostgresEngine(Engine):
     def _new_pool(self) -> psycopg_pool.ConnectionPool[Connection]:
         return psycopg_pool.ConnectionPool(
             self._url,
-            kwargs={"autocommit": True, "connect_timeout": _CONNECT_TIMEOUT},
-            configure=self._configure,
+            kwargs=_CONNECTING,
             min_size=0,
             max_size=_MOST_CONNECTIONS,
             open=False,
@@ -190,19 +240,23 @@ class PostgresEngine(Engine):
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
         """A connection beside the pool, for what takes long or comes before everything else."""
-        with psycopg.connect(self._url, autocommit=True, connect_timeout=_CONNECT_TIMEOUT) as connection:
-            self._configure(connection)
+        with psycopg.connect(self._url, **_CONNECTING) as connection:
             yield connection
 
-    def _configure(self, connection: Connection) -> None:
+    def _composed(self, begin: LiteralString, level: LiteralString, patience: float) -> bytes:
         homes = dict.fromkeys([self._schema, "public", self._vectors or "public"])
-        path = driver.SQL(", ").join(map(driver.Identifier, homes))
-        connection.execute(driver.SQL("SET search_path TO {}").format(path))
-        connection.execute(f"SET lock_timeout = {max(1, int(self._busy_timeout * 1000))}")
-        connection.execute(f"SET idle_in_transaction_session_timeout = '{_IDLE_IN_TRANSACTION}'")
+        statements = driver.SQL(begin).format(
+            level=driver.SQL(level),
+            path=driver.SQL(", ").join(map(driver.Identifier, homes)),
+            patience=max(1, int(patience * 1000)),
+            idle=_IDLE_IN_TRANSACTION,
+            migrations=driver.Identifier(self._schema, "migrations"),
+            newest=self._newest,
+        )
+        return statements.as_bytes(None)
 
     @contextmanager
-    def _lent(self, begin: LiteralString) -> Iterator[Connection]:
+    def _lent(self, begin: bytes) -> Iterator[Connection]:
         """A connection of one's own with a transaction begun; rolled back unless the block ended it."""
         with self._translated():
             if self._closed:
@@ -215,26 +269,57 @@ class PostgresEngine(Engine):
             finally:
                 # In the child of a fork inside the block, the connection is the parent's to end.
                 if os.getpid() == pid:
-                    if (
-                        connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
-                        and not connection.closed
-                    ):
-                        connection.rollback()
-                    self._pool.putconn(connection)
+                    self._give_back(connection)
 
-    def _begun(self, begin: LiteralString) -> Connection:
+    def _give_back(self, connection: Connection) -> None:
+        try:
+            if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE and not connection.closed:
+                connection.rollback()
+        finally:
+            self._pool.putconn(connection)
+
+    def _begun(self, begin: bytes) -> Connection:
         # Pooled connections may all have died with a server that was restarted since. Nothing has been written yet,
         # so trying again is safe; the pool throws broken ones away, and after them comes a new one.
         for left in range(_MOST_CONNECTIONS, -1, -1):
             connection = self._pool.getconn()
             try:
-                connection.execute(begin)
+                self._begin_checked(connection, begin)
                 return connection
-            except psycopg.OperationalError:
-                self._pool.putconn(connection)
-                if left == 0:
+            except BaseException as error:
+                died = isinstance(error, psycopg.OperationalError) and connection.closed
+                self._give_back(connection)
+                if isinstance(error, psycopg_pool.PoolTimeout) or not died or left == 0:
                     raise
         raise AssertionError("unreachable")
+
+    def _begin_checked(self, connection: Connection, begin: bytes) -> None:
+        pid, too_new = self._begin(connection, begin)
+        if too_new is not None:
+            raise SchemaTooNew(
+                f"A newer Engram has brought {self._store} to schema {int(too_new)} since this process opened it, and "
+                f"this Engram knows schemas up to {self._newest}. Upgrade it (pip install --upgrade engram) and "
+                "restart; nothing was changed."
+            )
+        # A pooler opens a connection with a process number of its own, not the server's. Behind a pooler a statement
+        # prepared on the server is missing in the next transaction, or is another client's statement of that name.
+        direct = pid is not None and int(pid) == connection.info.backend_pid
+        connection.prepare_threshold = _PREPARE_AFTER if direct else None
+
+    def _begin(self, connection: Connection, begin: bytes) -> Sequence[bytes | None]:
+        """Begin a transaction in one round trip; the columns of the last result's only row, if it has one."""
+        # A pooler makes a client wait until a server connection is free; no setting of the server limits that wait.
+        limit = self._busy_timeout + _CONNECT_TIMEOUT
+        connection.pgconn.send_query(begin)
+        try:
+            results = connection.wait(_limited(generators.execute(connection.pgconn), limit))
+        except psycopg_pool.PoolTimeout:
+            connection.close()
+            raise
+        last = results[-1]
+        if last.status == psycopg.pq.ExecStatus.FATAL_ERROR:
+            raise psycopg.errors.error_from_result(last, encoding=connection.info.encoding)
+        return [last.get_value(0, column) for column in range(last.nfields)]
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -242,6 +327,21 @@ class PostgresEngine(Engine):
             yield
         except (psycopg.Error, psycopg_pool.PoolTimeout) as error:
             raise translate(error, self._store) from error
+
+
+def _limited(work: PQGen[Result], limit: float) -> PQGen[Result]:
+    """The driver's work on a connection, with an end: it is woken several times a second, answer or not."""
+    deadline = time.monotonic() + limit
+    try:
+        wanted = next(work)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() > deadline:
+                raise psycopg_pool.PoolTimeout(f"no answer for {limit:g} seconds")
+            wanted = work.send(ready)
+    except StopIteration as ended:
+        result: Result = ended.value
+        return result
 
 
 @functools.cache
@@ -304,11 +404,23 @@ def translate(error: Exception, store: str) -> EngramError:
             return StoreFull(f"The disk that holds {store} is full; nothing was written. Free some space there.")
         case psycopg_pool.PoolTimeout():
             return StoreUnavailable(f"No connection to {store} could be had in time ({problem}).")
+        case psycopg.OperationalError() if "unsupported startup parameter" in problem:
+            return InvalidURL(
+                f"The connection pooler of {store} refuses a parameter of this URL ({problem}). Remove it from the "
+                "URL; a setting of the server can be made the role's own instead (ALTER ROLE ... SET ...)."
+            )
+        case psycopg.OperationalError() if "statement pooling mode" in problem:
+            return StoreUnavailable(
+                f"The connection pooler of {store} allows no transactions. Set its pool_mode to transaction or session."
+            )
         case psycopg.OperationalError() | psycopg.errors.InterfaceError():
             return StoreUnavailable(
                 f"{store} cannot be reached ({problem}). Check that the server runs and that the address, user, "
                 "password and database name in the URL are right."
             )
+        case psycopg.InternalError() if error.sqlstate is None:
+            # Not the server's: the driver was told twice that the connection ended, by a pooler and by the system.
+            return StoreUnavailable(f"The connection to {store} was lost ({problem}); nothing was written. Try again.")
         case psycopg.ProgrammingError() if error.sqlstate is None:
             return InvalidURL(f"{store} is not an address PostgreSQL understands ({problem}).")
     return StoreError(f"{store}: {type(error).__name__}: {problem}")
