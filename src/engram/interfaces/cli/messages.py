@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from .common import Group, complete_session, open_store, result, session_option, stored, text_from
+from .common import Group, complete_session, open_store, result, session_option, text_from
+from .screen import hanging, one_line, style
 
 
 @click.group(cls=Group)
@@ -34,8 +35,8 @@ def inbox(ctx: click.Context, peek: bool, session_id: str) -> None:
     """Unread messages of the session, oldest first; each is shown once."""
     unread = open_store(ctx).messages.inbox(session_id, peek=peek)
     lines = [
-        f"{click.style(each.from_session or 'a person', bold=True)}, {each.created_at[:19].replace('T', ' ')}\n"
-        f"{stored(each.text)}"
+        f"{style(one_line(each.from_session) or 'a person', bold=True)}, {each.created_at[:19].replace('T', ' ')}\n"
+        f"  {hanging(each.text)}"
         for each in unread
     ]
     result(ctx, unread, "\n\n".join(lines) or "No unread messages.")

@@ -84,7 +84,7 @@ def _event(adapter: ModuleType, harness: str, payload: bytes) -> Event | None:
 
 
 def _answer(event: Event, harness: str) -> Answer:
-    from .events import BEFORE_TOOL, Answer
+    from .events import BEFORE_TOOL, START, Answer
 
     if event.kind == BEFORE_TOOL and not event.paths:
         return Answer()  # most tools write no file; the store need not be opened for them
@@ -95,6 +95,9 @@ def _answer(event: Event, harness: str) -> Answer:
 
     _enter(event.folder)
     settings = load(busy_timeout=BUSY_TIMEOUT)
+    if event.kind == START:
+        for notice in settings.notices:
+            _note(notice)
     with Engram(settings=settings) as eng:
         given = handle(eng, event, harness)
     forget(settings.data_dir)
