@@ -281,6 +281,10 @@ REQUIREMENTS = {
     "REDACT-1": "Secrets in the formats of common providers are replaced by their kind before anything is stored, at every entry.",
     "REDACT-2": "What only looks like a secret stays: hashes, UUIDs, identifiers, encoded prose, placeholders.",
     "REDACT-3": "Any text is searched in a time that grows with its length alone.",
+    # Stored text on its way out
+    "TEXT-1": "Stored text, in whichever field, drives no terminal: not by any command, its errors or its JSON.",
+    "TEXT-2": "Stored text cannot end Engram's frame or add a line to its words: not by any tool, resource, prompt or hook, nor by an error.",
+    "TEXT-3": "Control characters are refused in names and resources.",
     # Structure
     "SHAPE-1": "Imports point one way only.",
     "SHAPE-2": "The public names are pinned.",

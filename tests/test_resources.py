@@ -21,6 +21,7 @@ paths = pytest.mark.requirement("LEASE-PATHS")
 
 
 @paths
+@pytest.mark.requirement("TEXT-3")
 @pytest.mark.parametrize(
     ("resource", "shown"),
     [

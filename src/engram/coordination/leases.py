@@ -18,6 +18,7 @@ from ..clock import age, between, later
 from ..errors import InvalidInput, LeaseHeld, LeaseLost, LeaseNotFound, SessionEnded, StoreBusy, StoreError
 from ..memory import exchanges
 from ..records import Holder, Lease
+from ..text import one_line, visible
 from . import resources, sessions
 
 if TYPE_CHECKING:
@@ -510,9 +511,9 @@ def _lease(row: Row) -> Lease:
 
 def _held(resource: str, holders: list[Holder], waiting: list[str], now: str) -> LeaseHeld:
     parts = [
-        f"{each.session_id} ({each.session_type}{', stale' if each.stale else ''}) holds "
+        f"{visible(each.session_id)} ({visible(each.session_type)}{', stale' if each.stale else ''}) holds "
         f"{each.resource!r} {'exclusively' if each.exclusive else 'as advisory'} since {age(each.claimed_at, now)}"
-        + (f": {each.note}" if each.note else "")
+        + (f", with the note {one_line(each.note, 200)!r}" if each.note else "")
         for each in holders
     ]
     if waiting:
@@ -543,6 +544,6 @@ def _warn(lease: Lease) -> None:
 
     logging.getLogger("engram.leases").warning(
         "%s is also claimed by %s",
-        lease.resource,
-        ", ".join(f"{other.session_id} ({other.session_type})" for other in lease.conflicts),
+        visible(lease.resource),
+        visible(", ".join(f"{other.session_id} ({other.session_type})" for other in lease.conflicts)),
     )

@@ -15,7 +15,7 @@ import click
 from ..._version import VERSION
 from ...errors import EngramError
 from .common import COMMON_OPTIONS, json_wanted
-from .screen import print_json, say, style
+from .screen import hanging, one_line, print_json, say, style
 
 #: Where each command lives.
 _MODULES = {
@@ -107,7 +107,9 @@ def _usage(error: click.UsageError) -> str:
 
     told = StringIO()
     error.show(told)
-    return told.getvalue().rstrip("\n")
+    # The message may quote an argument, and it is all that follows.
+    usage = told.getvalue().partition("Error: ")[0]
+    return f"{usage}Error: {one_line(error.format_message(), 2_000)}"
 
 
 def _report(arguments: list[str], code: str, message: str, details: dict[str, object]) -> None:
@@ -115,4 +117,4 @@ def _report(arguments: list[str], code: str, message: str, details: dict[str, ob
     if json_wanted(arguments):
         print_json({"error": {"code": code, "message": message, "details": details}})
     else:
-        say(f"{style('Error:', fg='red', bold=True)} {message}", err=True)
+        say(f"{style('Error:', fg='red', bold=True)} {hanging(message)}", err=True)

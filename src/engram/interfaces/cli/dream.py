@@ -286,8 +286,8 @@ def _line(report: DreamReport) -> str:
     number = "dry run" if report.dry_run else f"{report.id}" if report.id else "not run"
     done = f"{len(report.gists)} gists, {len(report.eras)} eras" if report.ended_at else "did not end"
     undone = f", undone by run {report.undone_by}" if report.undone_by else ""
-    problem = f"; {report.errors[0]}" if report.errors else ""
-    problem += f"; ALARM: {report.alarms[0]}" if report.alarms else ""
+    problem = f"; {one_line(report.errors[0], 500)}" if report.errors else ""
+    problem += f"; ALARM: {one_line(report.alarms[0], 500)}" if report.alarms else ""
     return f"{number}  {report.started_at[:19].replace('T', ' ')}  {report.workspace}: {done}{undone}{problem}"
 
 

@@ -19,7 +19,9 @@ from mcp.shared.exceptions import MCPError
 
 from ... import __version__
 from ...errors import EngramError, InvalidInput, NotFound
+from ...text import one_line
 from . import guide, tools
+from .answers import LONGEST_ERROR
 from .host import UNKNOWN_CLIENT, Connection, Host
 
 #: HTTP connections remembered at once; the one longest unused is forgotten and must register anew.
@@ -40,9 +42,9 @@ class Connections:
 
     def of(self, context: Context) -> Connection:
         client = context.session.client_params
-        name = client.client_info.name.strip() if client else ""
+        name = one_line(client.client_info.name, 100) if client else ""
         found = self._find(context)
-        found.client = name[:100] or UNKNOWN_CLIENT
+        found.client = name or UNKNOWN_CLIENT
         return found
 
     def _find(self, context: Context) -> Connection:
@@ -67,7 +69,7 @@ def build(host: Host, session: str | None = None) -> Server[Any]:
         answer = await _in_thread(partial(host.call, connection, params.name, params.arguments or {}))
         if answer is None:
             known = ", ".join(tool.name for tool, _ in tools.offered())
-            raise MCPError(types.INVALID_PARAMS, f"There is no tool {params.name!r}. There are: {known}.")
+            raise _error(types.INVALID_PARAMS, f"There is no tool {params.name!r}. There are: {known}.")
         return types.CallToolResult(
             content=[types.TextContent(text=answer.text)],
             structured_content=answer.structured,
@@ -117,6 +119,11 @@ async def _in_thread(function: Callable[[], _T]) -> _T:
     try:
         return await anyio.to_thread.run_sync(function, abandon_on_cancel=True)
     except (InvalidInput, NotFound) as error:
-        raise MCPError(types.INVALID_PARAMS, str(error)) from None
+        raise _error(types.INVALID_PARAMS, str(error)) from None
     except EngramError as error:
-        raise MCPError(types.INTERNAL_ERROR, str(error)) from None
+        raise _error(types.INTERNAL_ERROR, str(error)) from None
+
+
+def _error(code: int, message: str) -> MCPError:
+    """An error of the protocol; its message may quote stored text."""
+    return MCPError(code, one_line(message, LONGEST_ERROR))
