@@ -215,6 +215,7 @@ REQUIREMENTS = {
     "MCP-11": "The SDK's client, the Inspector and two clients at once work on one store.",
     "MCP-12": "Streamable HTTP only needs mounting.",
     "MCP-13": "The server works off what processes without a model have left.",
+    "MCP-14": "Claims that wait keep no other call waiting, get their turn in order, and give their place up when cancelled.",
     # Dreaming
     "DREAM-1": "A forced pass makes a gist a session, an era a month, profile, narrative and self, and its report is kept.",
     "DREAM-2": "A second pass right after the first writes nothing but its report and the drives.",

@@ -13,7 +13,7 @@ import re
 import shutil
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +120,7 @@ def test_other_text_is_left_as_it_is(text: str) -> None:
 def test_control_characters_are_refused_in_every_name(eng: Engram, sign: str) -> None:
     name = f"a{sign}b"
     sid = eng.sessions.register("codex", "x")
-    tries = [
+    tries: list[Callable[[], object]] = [
         lambda: eng.sessions.register(name, "x"),
         lambda: eng.sessions.register("codex", "x", name=name),
         lambda: eng.sessions.register("codex", "x", project=name),

@@ -14,20 +14,24 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ... import operations
 from ...client import Engram
 from ...errors import EngramError, InvalidInput, SessionNotFound
 from ...operations import OPERATIONS, SESSION
+from ...records import plain
 from . import answers, guide, tools
 from .answers import Answer
 
 if TYPE_CHECKING:
     from logging import Logger
 
+    from ...coordination.waiting import Waiter
     from ...operations import Operation
     from ...records import Message
+
+_T = TypeVar("_T")
 
 #: Seconds between two signs of life: well below any sensible time to live of a lease, and rare enough to cost nothing.
 BEAT_EVERY = 30.0
@@ -37,6 +41,8 @@ BACKLOG_EVERY = 20.0
 BACKLOG_STEP = 256
 #: Seconds that calls get to finish when their client has gone.
 PARTING = 1.5
+#: The operation that may have to wait.
+_CLAIM = "lock.claim"
 #: These are signs of life by themselves.
 _ALIVE_ANYWAY = frozenset({"session.heartbeat", "session.log", "session.complete"})
 #: The type of an agent whose client does not say what it is.
@@ -52,6 +58,36 @@ class Connection:
         self.session = session
         self.project: str | None = None
         self.lock = threading.Lock()
+
+
+class Pending:
+    """A claim that waits its turn. Leaving it, as a context manager, gives its place up if it has none of the lease."""
+
+    def __init__(self, host: Host, session: str, waiter: Waiter) -> None:
+        self._host = host
+        self.session = session
+        self.waiter = waiter
+
+    @property
+    def pause(self) -> float:
+        """How long to serve others before the next look."""
+        return self.waiter.pause
+
+    def look(self) -> Answer | None:
+        """The answer, once there is one."""
+        return self._host.look(self)
+
+    def sleep(self) -> None:
+        self.waiter.sleep()
+
+    def leave(self) -> None:
+        self.waiter.leave()
+
+    def __enter__(self) -> Pending:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
 
 
 class Host:
@@ -73,13 +109,47 @@ class Host:
 
     def call(self, connection: Connection, name: str, arguments: Mapping[str, object]) -> Answer | None:
         """Call a tool; None when there is no such tool."""
+        answer = self.begin(connection, name, arguments)
+        if not isinstance(answer, Pending):
+            return answer
+        with answer:
+            while (done := answer.look()) is None:
+                answer.sleep()
+            return done
+
+    def begin(self, connection: Connection, name: str, arguments: Mapping[str, object]) -> Answer | Pending | None:
+        """Call a tool; a claim that may have to wait is given back to be looked at again and again, so that whoever
+        serves many keeps no thread waiting."""
         messages: list[Message] = []
-        try:
+
+        def perform() -> Answer | Pending | None:
             call = tools.resolve(name, arguments)
-            if call is None:
+            return None if call is None else self._perform(connection, call, messages)
+
+        return self._answered(name, perform, messages)
+
+    def look(self, pending: Pending) -> Answer | None:
+        """The answer of a claim that waits, once there is one."""
+        messages: list[Message] = []
+
+        def perform() -> Answer | None:
+            try:
+                lease = pending.waiter.look()
+            except EngramError:
+                messages.extend(_unread(self.store(), pending.session))
+                raise
+            if lease is None:
                 return None
+            messages.extend(_unread(self.store(), pending.session))
+            return answers.answer(_CLAIM, plain(lease), pending.session, messages)
+
+        return self._answered("lock", perform, messages)
+
+    def _answered(self, name: str, perform: Callable[[], _T], messages: list[Message]) -> _T | Answer:
+        """What a step of a call gives; what goes wrong in it is an answer, too."""
+        try:
             with self._counted():
-                return self._perform(connection, call, messages)
+                return perform()
         except EngramError as error:
             return answers.refusal(error, messages)
         except Exception:
@@ -115,7 +185,7 @@ class Host:
                 self._eng.close()
                 self._eng = None
 
-    def _perform(self, connection: Connection, call: tools.Call, messages: list[Message]) -> Answer:
+    def _perform(self, connection: Connection, call: tools.Call, messages: list[Message]) -> Answer | Pending:
         operation = call.operation
         given = operations.checked(_as_seen(operation), call.given)
         eng = self.store()
@@ -125,6 +195,9 @@ class Host:
         if session is not None:
             if operation.name not in _ALIVE_ANYWAY:
                 self._sign_of_life(eng, session)
+            if operation.name == _CLAIM and given.get("exclusive") and given.get("wait"):
+                # Messages come with its answer: a call that is cancelled meanwhile must not take them along.
+                return Pending(self, session, _lined_up(eng, given))
             messages += _unread(eng, session)
         if operation.name == "recall" and connection.project:
             given.setdefault("prefer_project", connection.project)
@@ -230,6 +303,11 @@ def _status(eng: Engram, session: str | None) -> str | None:
         return None if session is None else eng.sessions.get(session).status
     except SessionNotFound:
         return None
+
+
+def _lined_up(eng: Engram, given: Mapping[str, object]) -> Waiter:
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if name not in (SESSION, "exclusive")}
+    return eng.leases.line_up(str(given[SESSION]), **chosen)
 
 
 def _unread(eng: Engram, session: str) -> list[Message]:

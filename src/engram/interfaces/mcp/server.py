@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
+import anyio
 import anyio.to_thread
 import mcp_types as types
 from mcp.server import Server, ServerRequestContext
@@ -21,11 +22,13 @@ from ... import __version__
 from ...errors import EngramError, InvalidInput, NotFound
 from ...text import one_line
 from . import guide, tools
-from .answers import LONGEST_ERROR
-from .host import UNKNOWN_CLIENT, Connection, Host
+from .answers import LONGEST_ERROR, Answer
+from .host import PARTING, UNKNOWN_CLIENT, Connection, Host, Pending
 
 #: HTTP connections remembered at once; the one longest unused is forgotten and must register anew.
 MOST_CONNECTIONS = 1_000
+#: Threads in which waiting claims look whether it is their turn.
+LOOKERS = 4
 _SESSION_HEADER = "mcp-session-id"
 
 _T = TypeVar("_T")
@@ -63,10 +66,14 @@ class Connections:
 def build(host: Host, session: str | None = None) -> Server[Any]:
     """The server; `session` is whom its one local client acts as, if that is known from the start."""
     connections = Connections(session)
+    #: Threads for claims that wait: few, so that any number of them leaves room for the other calls.
+    lookers = anyio.CapacityLimiter(LOOKERS)
 
     async def call_tool(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         connection = connections.of(context)
-        answer = await _in_thread(partial(host.call, connection, params.name, params.arguments or {}))
+        answer = await _in_thread(partial(host.begin, connection, params.name, params.arguments or {}))
+        if isinstance(answer, Pending):
+            answer = await _awaited(answer, lookers)
         if answer is None:
             known = ", ".join(tool.name for tool, _ in tools.offered())
             raise _error(types.INVALID_PARAMS, f"There is no tool {params.name!r}. There are: {known}.")
@@ -122,6 +129,19 @@ async def _in_thread(function: Callable[[], _T]) -> _T:
         raise _error(types.INVALID_PARAMS, str(error)) from None
     except EngramError as error:
         raise _error(types.INTERNAL_ERROR, str(error)) from None
+
+
+async def _awaited(pending: Pending, lookers: anyio.CapacityLimiter) -> Answer:
+    """The answer of a claim that waits its turn. It takes a thread only while it looks, and its place in the queue is
+    given up when the call is cancelled."""
+    try:
+        # A look is short, and is let finish: one that went on by itself could join the queue behind our back.
+        while (answer := await anyio.to_thread.run_sync(pending.look, limiter=lookers)) is None:
+            await anyio.sleep(pending.pause)
+        return answer
+    finally:
+        with anyio.move_on_after(PARTING, shield=True):
+            await anyio.to_thread.run_sync(pending.leave, limiter=lookers, abandon_on_cancel=True)
 
 
 def _error(code: int, message: str) -> MCPError:
