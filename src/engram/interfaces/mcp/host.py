@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ... import operations
 from ...client import Engram
@@ -27,9 +27,8 @@ from .answers import Answer
 if TYPE_CHECKING:
     from logging import Logger
 
-    from ...coordination.waiting import Waiter
     from ...operations import Operation
-    from ...records import Message
+    from ...records import Lease, Message
 
 _T = TypeVar("_T")
 
@@ -60,8 +59,18 @@ class Connection:
         self.lock = threading.Lock()
 
 
+class Waiter(Protocol):
+    """A claim in the queue for a lease, as the facade gives it."""
+
+    @property
+    def pause(self) -> float: ...
+    def look(self) -> Lease | None: ...
+    def sleep(self) -> None: ...
+    def leave(self) -> None: ...
+
+
 class Pending:
-    """A claim that waits its turn. Leaving it, as a context manager, gives its place up if it has none of the lease."""
+    """A claim that waits its turn. Leaving it, as a context manager, gives its place in the queue up."""
 
     def __init__(self, host: Host, session: str, waiter: Waiter) -> None:
         self._host = host
