@@ -336,6 +336,7 @@ class Leases:
         """How many claims of others overlap one in the queue, and how many wait before it; by a read alone."""
         with self._engine.read() as tx:
             now = tx.now()
+            _require_at_work(sessions.require(tx, self._workspace, claim.session_id))
             held = [each for each in self._overlapping(tx, claim.resource, now) if each.session_id != claim.session_id]
             return len(held), len(self._queue.ahead(tx, claim.session_id, claim.resource, place, now))
 

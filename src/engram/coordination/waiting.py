@@ -144,7 +144,7 @@ class Waiter:
             return self._attempt(None)
         now = self._clock.monotonic()
         due = now - self._alive_at > LIFE / 3
-        # From time to time, and at the end, it is asked for in earnest: the session may have ended meanwhile.
+        # From time to time, and at the end, it is asked for in earnest, and the refusal says who holds it.
         if not due and now < self._deadline:
             held, waiting = self._in_the_way(self._place)
             self._pause = min(self._pause * 1.5, LONGEST_PAUSE * min(waiting + 1, FAR_BEHIND))
