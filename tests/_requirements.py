@@ -210,6 +210,8 @@ REQUIREMENTS = {
     "CONFIG-1": "Arguments come before the environment, the project's file, the user's file and defaults.",
     "CONFIG-2": "A project's file cannot send memories to a server.",
     "CONFIG-3": "config show prints each value and where it came from, secrets masked.",
+    "CONFIG-4": "A project's file names its workspace and project and makes things stricter for itself; all else in it is ignored, and the user is told where it belongs.",
+    "CONFIG-5": "A project's file, whatever it is or holds, neither stops a command or a hook nor keeps it waiting.",
     "CLI-1": "Every command of the issue works, for people and with --json.",
     "CLI-2": "Exit codes: 0 fine, 1 failed, 2 wrong use, 3 not found, 4 conflict.",
     "CLI-3": "ENGRAM_SESSION stands in for a session id.",
@@ -238,6 +240,7 @@ REQUIREMENTS = {
     "MCP-12": "Streamable HTTP only needs mounting.",
     "MCP-13": "The server works off what processes without a model have left.",
     "MCP-14": "Messages in an answer that was cancelled or that nobody received come with the next one; at most twice in all.",
+    "MCP-15": "Claims that wait keep no other call waiting, get their turn in order, and give their place up when cancelled.",
     # Dreaming
     "DREAM-1": "A forced pass makes a gist a session, an era a month, profile, narrative and self, and its report is kept.",
     "DREAM-2": "A second pass right after the first writes nothing but its report and the drives.",
@@ -305,6 +308,10 @@ REQUIREMENTS = {
     "REDACT-1": "Secrets in the formats of common providers are replaced by their kind before anything is stored, at every entry.",
     "REDACT-2": "What only looks like a secret stays: hashes, UUIDs, identifiers, encoded prose, placeholders.",
     "REDACT-3": "Any text is searched in a time that grows with its length alone.",
+    # Stored text on its way out
+    "TEXT-1": "Stored text, in whichever field, drives no terminal: not by any command, its errors or its JSON.",
+    "TEXT-2": "Stored text cannot end Engram's frame or add a line to its words: not by any tool, resource, prompt or hook, nor by an error.",
+    "TEXT-3": "Control characters are refused in names and resources.",
     # Structure
     "SHAPE-1": "Imports point one way only.",
     "SHAPE-2": "The public names are pinned.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,12 +11,24 @@ from typing import Any
 import platformdirs
 import pytest
 
-from engram import Config, Engram, InvalidInput, InvalidURL
-from engram.config import SETTINGS, config_dir, default_data_dir, duration, find_project_file, load
+from engram import Config, Engram, InvalidInput
+from engram.config import (
+    FREE,
+    NEVER,
+    SETTINGS,
+    STRICTER,
+    config_dir,
+    default_data_dir,
+    duration,
+    find_project_file,
+    load,
+)
 
 Load = Callable[..., Config]
 
 LAYERS = ("argument", "environment", "project", "user", "default")
+#: What a project's file may set, whatever the user's settings are.
+IN_PROJECT = {"workspace", "project", "lock_policy"}
 #: For each setting a value of its own per layer, and what the value reads as.
 VALUES: dict[str, dict[str, tuple[Any, object]]] = {
     "workspace": {layer: (layer[:3], layer[:3]) for layer in LAYERS[:4]},
@@ -33,11 +46,18 @@ VALUES: dict[str, dict[str, tuple[Any, object]]] = {
     },
     "lease_ttl": {"argument": ("1m", 60.0), "environment": ("2", 2.0), "project": (3, 3.0), "user": (4, 4.0)},
     "busy_timeout": {"argument": (1, 1.0), "environment": ("0.5", 0.5), "project": ("3s", 3.0), "user": (4, 4.0)},
-    "lock_policy": {layer: ("warn", "warn") for layer in LAYERS[:4]},
+    "project": {layer: (f"acme/{layer}", f"acme/{layer}") for layer in LAYERS[:4]},
+    "lock_policy": {
+        "argument": ("off", "off"),
+        "environment": ("warn", "warn"),
+        "project": ("deny", "deny"),
+        "user": ("warn", "warn"),
+    },
     "synchronous": {layer: ("full", "full") for layer in LAYERS[:4]},
 }
 DEFAULTS: dict[str, object] = {
     "workspace": "default",
+    "project": "",
     "stale_after": 30 * 60.0,
     "abandon_after": 24 * 3_600.0,
     "lease_ttl": 15 * 60.0,
@@ -80,17 +100,18 @@ def toml(value: object) -> str:
 @pytest.mark.parametrize("name", VALUES)
 @pytest.mark.parametrize("first", range(5), ids=LAYERS)
 def test_the_first_place_that_has_a_value_wins(resolve: Load, project: Path, user: Path, name: str, first: int) -> None:
-    given = {layer: VALUES[name][layer] for layer in LAYERS[first:4]}
+    given = {layer: VALUES[name][layer] for layer in LAYERS[first:4] if layer != "project" or name in IN_PROJECT}
     arguments = {name: given["argument"][0]} if "argument" in given else {}
     environ = {f"ENGRAM_{name.upper()}": given["environment"][0]} if "environment" in given else {}
     for layer, file in (("project", project / ".engram.toml"), ("user", user / "config.toml")):
         if layer in given:
             file.write_text(f"{name} = {toml(given[layer][0])}\n")
     config = resolve(environ, **arguments)
-    expected = given[LAYERS[first]][1] if given else DEFAULTS[name]
+    winner = next((layer for layer in LAYERS[first:4] if layer in given), "default")
     files = {"project": str(project / ".engram.toml"), "user": str(user / "config.toml")}
-    assert getattr(config, name) == expected
-    assert config.origins[name] == files.get(LAYERS[first], LAYERS[first])
+    assert getattr(config, name) == (given[winner][1] if given else DEFAULTS[name])
+    assert config.origins[name] == files.get(winner, winner)
+    assert config.notices == ()
 
 
 @pytest.mark.requirement("CONFIG-1")
@@ -102,12 +123,10 @@ def test_places_are_looked_at_for_each_setting_by_itself(resolve: Load, project:
 
 
 @pytest.mark.requirement("CONFIG-1", "STORE-1")
-def test_the_store_is_looked_up_in_the_same_order(resolve: Load, project: Path, user: Path, tmp_path: Path) -> None:
+def test_the_store_is_looked_up_in_the_same_order(resolve: Load, user: Path, tmp_path: Path) -> None:
     assert resolve({"ENGRAM_DATA_DIR": str(tmp_path)}).url == str(tmp_path / "engram.db")
     (user / "config.toml").write_text('url = "postgresql://db.example.org/mine"\n')
     assert resolve().url == "postgresql://db.example.org/mine"
-    (project / ".engram.toml").write_text('url = "project.db"\n')
-    assert resolve().url == str(project / "project.db")
     assert resolve({"ENGRAM_URL": "/env.db"}).url == "/env.db"
     assert resolve({"ENGRAM_URL": "/env.db"}, url="/argument.db").url == "/argument.db"
 
@@ -129,7 +148,7 @@ def test_an_argument_of_none_and_an_empty_variable_count_as_not_given(resolve: L
 @pytest.mark.requirement("CONFIG-1")
 def test_every_setting_has_a_variable_a_default_and_a_help_text(resolve: Load) -> None:
     config = resolve()
-    assert {setting.name for setting in SETTINGS} == set(config._fields) - {"origins"} == set(config.origins)
+    assert {setting.name for setting in SETTINGS} == set(config._fields) - {"origins", "notices"} == set(config.origins)
     for setting in SETTINGS:
         assert setting.environment == f"ENGRAM_{setting.name.upper()}"
         assert setting.help
@@ -137,14 +156,12 @@ def test_every_setting_has_a_variable_a_default_and_a_help_text(resolve: Load) -
 
 @pytest.mark.requirement("CONFIG-1")
 @pytest.mark.parametrize("url", ["stores/e.db", "sqlite:///stores/e.db", "./stores/../stores/e.db"])
-@pytest.mark.parametrize("where", ["project", "user"])
 def test_a_relative_path_in_a_file_counts_from_that_file(
-    request: pytest.FixtureRequest, resolve: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str, where: str
+    resolve: Load, user: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str
 ) -> None:
-    folder: Path = request.getfixturevalue(where)
     monkeypatch.chdir(tmp_path)
-    (folder / (".engram.toml" if where == "project" else "config.toml")).write_text(f'url = "{url}"\n')
-    assert resolve().url == str(folder / "stores" / "e.db")
+    (user / "config.toml").write_text(f'url = "{url}"\n')
+    assert resolve().url == str(user / "stores" / "e.db")
 
 
 @pytest.mark.requirement("CONFIG-1")
@@ -220,6 +237,7 @@ def test_what_is_no_length_of_time_is_refused_by_name(value: object) -> None:
 
 BROKEN_FILES = {
     "not TOML": ("workspace =", "cannot be read as TOML"),
+    "deeply nested": ("a = " + "[" * 5_000, "nested too deeply"),
     "not text": ("\x00\x01", "cannot be read as TOML"),
     "unknown settings": ('workspce = "x"\nlease = 5\n', "unknown settings: lease, workspce. Known are: url, workspace"),
     "bad workspace": ('workspace = "Not Valid"', "workspace"),
@@ -233,17 +251,17 @@ BROKEN_FILES = {
 
 @pytest.mark.requirement("CONFIG-1")
 @pytest.mark.parametrize("broken", BROKEN_FILES)
-@pytest.mark.parametrize("where", ["project", "user"])
-def test_a_file_that_makes_no_sense_is_an_error_that_names_it(
-    resolve: Load, project: Path, user: Path, where: str, broken: str
+def test_a_users_file_that_makes_no_sense_is_an_error_of_one_line_that_names_it(
+    resolve: Load, user: Path, broken: str
 ) -> None:
     text, message = BROKEN_FILES[broken]
-    file = project / ".engram.toml" if where == "project" else user / "config.toml"
+    file = user / "config.toml"
     file.write_text(text)
     with pytest.raises(InvalidInput) as refused:
         resolve()
     assert message in str(refused.value)
     assert str(file) in str(refused.value)
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.requirement("CONFIG-1")
@@ -269,21 +287,177 @@ def test_a_setting_that_does_not_exist_is_not_taken_for_one(resolve: Load) -> No
         resolve(worksapce="typo")
 
 
-@pytest.mark.requirement("CONFIG-2")
-@pytest.mark.parametrize(
-    "line",
-    [
-        'url = "postgresql://evil.example.org/all"',
-        'url = "postgres://evil.example.org/all"',
-        'url = "POSTGRESQL://evil.example.org/all"',
-        'url = "https://evil.example.org"',
-        'data_dir = "postgresql://evil.example.org/all"',
-    ],
-)
-def test_a_projects_file_cannot_send_memories_to_a_server(resolve: Load, project: Path, line: str) -> None:
-    (project / ".engram.toml").write_text(f"{line}\n")
-    with pytest.raises(InvalidURL, match=r"\.engram\.toml points .* at a server"):
-        resolve()
+#: What a hostile repository would put into its file, for every setting that is the user's.
+HOSTILE = {
+    "url": ['"postgresql://evil.example.org/all"', '"POSTGRES://evil.example.org/all"', '"here.db"', '"/dev/full"'],
+    "data_dir": ['"."', '"/tmp"', '"postgresql://evil.example.org/all"'],
+    "stale_after": ["0"],
+    "abandon_after": ["0", '"0s"'],
+    "lease_ttl": ["0.001"],
+    "busy_timeout": ["0"],
+    "embedder": ['"openai"', '"none"'],
+    "llm": ['"openai:gpt"', '"anthropic:claude"', '"agent"'],
+    "llm_base_url": ['"https://evil.example.org/v1"', '"http://localhost/v1"'],
+    "llm_timeout": ["0"],
+    "dream_pass_calls": ["1000000"],
+    "dream_pass_tokens": ["1000000000"],
+    "dream_day_calls": ["1000000"],
+    "dream_day_tokens": ["1000000000"],
+    "dream_consolidate": ['"apply"', '"off"'],
+    "dream_max_actions": ["1000000"],
+    "dream_similarity": ["0"],
+    "dream_min_age": ["0"],
+    "dream_archive_after": ["0"],
+    "dream_archive_importance": ["1"],
+    "dream_archive_recalls": ["1000000"],
+    "dream_resolve_conflicts": ['"on"'],
+    "synchronous": ['"full"', '"normal"'],
+}
+
+
+@pytest.mark.requirement("CONFIG-4")
+def test_what_a_projects_file_may_set_is_told_for_every_setting() -> None:
+    told = {setting.name: setting.project_file for setting in SETTINGS}
+    assert {name for name, may in told.items() if may != NEVER} == IN_PROJECT
+    assert (told["workspace"], told["project"], told["lock_policy"]) == (FREE, FREE, STRICTER)
+    assert {name for name, may in told.items() if may == NEVER} == HOSTILE.keys()
+
+
+@pytest.mark.requirement("CONFIG-2", "CONFIG-4", "LLM-17")
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in HOSTILE.items() for value in values])
+def test_what_is_the_users_to_set_is_ignored_in_a_projects_file_with_a_line_that_says_where_it_belongs(
+    resolve: Load, project: Path, user: Path, name: str, value: str
+) -> None:
+    before = resolve()
+    (project / ".engram.toml").write_text(f'# settings\nworkspace = "team"\n{name} = {value}\n')
+    config = resolve()
+    assert config._replace(workspace="default", origins={}, notices=()) == before._replace(origins={})
+    assert config.workspace == "team"
+    (notice,) = config.notices
+    assert f"{project / '.engram.toml'}, line 3: {name} is ignored" in notice
+    assert f"move the line to {user / 'config.toml'}" in notice
+
+
+@pytest.mark.requirement("CONFIG-4")
+@pytest.mark.parametrize("users", [None, "off", "warn", "deny"])
+@pytest.mark.parametrize("theirs", ["off", "warn", "deny"])
+def test_a_projects_file_may_only_make_the_lock_policy_stricter(
+    resolve: Load, project: Path, user: Path, users: str | None, theirs: str
+) -> None:
+    if users is not None:
+        (user / "config.toml").write_text(f'lock_policy = "{users}"\n')
+    (project / ".engram.toml").write_text(f'lock_policy = "{theirs}"\n')
+    order = ("off", "warn", "deny")
+    own = users or "deny"
+    config = resolve()
+    assert config.lock_policy == max(own, theirs, key=order.index)
+    assert bool(config.notices) == (order.index(theirs) < order.index(own))
+    assert resolve({"ENGRAM_LOCK_POLICY": "off"}).lock_policy == "off"
+
+
+#: Files that a hook in the repository must survive, and a word of the notice.
+USELESS = {
+    "not TOML": (b"workspace =", "cannot be read as TOML"),
+    "not text": (b"\xff\xfe\x00", "decode"),
+    "control characters": (b"\x1b[2J = 1\n", "cannot be read as TOML"),
+    "nested too deeply": (b"a = " + b"[" * 400 + b"\n" + b"[\n" * 5_000, "nested too deeply"),
+    "a very long key": (b"a" + b".a" * 5_000 + b" = 1\n", "more than 500 characters"),
+    "a huge file": (b'workspace = "team"\n' + b"#" * 80 + b"\n" * 5_000_000, "larger than"),
+    "an unknown setting": (b'workspce = "team"\n', "There is no such setting"),
+    "a table": (b"[a.b.c]\nd = 1\n", "There is no such setting"),
+    "a bad workspace": (b'workspace = "Not Valid"\n', "not a valid name"),
+    "a workspace that is no text": (b"workspace = 5\n", "must be text"),
+    "a bad project": (b'project = "a\\u001b[2Jb"\n', "control character"),
+    "a bad policy": (b'lock_policy = "never"\n', "it must be off, warn or deny"),
+    "a policy that is a list": (b"lock_policy = [1]\n", "it must be off, warn or deny"),
+    "hostile names": (b'"\\u001b[2J\\u202e\\nfake" = 1\n', "There is no such setting"),
+}
+
+
+@pytest.mark.requirement("CONFIG-5")
+@pytest.mark.parametrize("useless", USELESS)
+def test_a_projects_file_is_never_an_error(resolve: Load, project: Path, useless: str) -> None:
+    content, message = USELESS[useless]
+    before = resolve()
+    (project / ".engram.toml").write_bytes(content)
+    config = resolve()
+    assert config._replace(origins={}, notices=()) == before._replace(origins={})
+    (notice,) = config.notices
+    assert message in notice
+    assert str(project / ".engram.toml") in notice
+    assert notice.isprintable()
+
+
+@pytest.mark.requirement("CONFIG-5")
+def test_what_is_right_in_a_projects_file_holds_beside_what_is_wrong(resolve: Load, project: Path) -> None:
+    lines = ['workspace = "team"', *(f"setting_{number} = {number}" for number in range(100)), 'project = "acme/shop"']
+    (project / ".engram.toml").write_text("\n".join(lines))
+    config = resolve()
+    assert (config.workspace, config.project) == ("team", "acme/shop")
+    assert len(config.notices) == 11
+    assert config.notices[-1].endswith("90 more settings are ignored.")
+
+
+@pytest.mark.requirement("CONFIG-5")
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "loop", "nowhere", "unreadable"])
+def test_what_is_no_file_is_not_taken_for_a_projects_file(resolve: Load, project: Path, kind: str) -> None:
+    (project / ".engram.toml").write_text('workspace = "outer"\n')
+    odd = project / "src" / ".engram.toml"
+    if kind == "pipe":
+        os.mkfifo(odd)
+    elif kind == "folder":
+        odd.mkdir()
+    elif kind == "unreadable":
+        odd.symlink_to("/proc/self/mem")
+    else:
+        odd.symlink_to({"device": "/dev/zero", "loop": str(odd), "nowhere": "/nowhere"}[kind])
+    assert resolve().workspace == ("default" if kind == "unreadable" else "outer")
+
+
+@pytest.mark.requirement("CONFIG-5")
+def test_a_project_that_became_a_pipe_after_it_was_found_keeps_nobody_waiting(
+    project: Path, resolve: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(project / ".engram.toml")
+    monkeypatch.setattr("os.path.isfile", lambda path: str(path).endswith(".engram.toml"))
+    assert resolve().workspace == "default"
+
+
+@pytest.mark.requirement("CONFIG-5")
+def test_a_deleted_current_folder_has_no_projects_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert load().workspace == "default"
+
+
+@pytest.mark.requirement("CONFIG-4")
+def test_a_projects_file_names_the_project_of_its_sessions(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project / "src")
+    (project / ".engram.toml").write_text('project = "acme/shop"\n')
+    with Engram() as eng:
+        session = eng.sessions.get(eng.sessions.register("claude-code", "Work"))
+        assert session.project == "acme/shop"
+        other = eng.sessions.get(eng.sessions.register("claude-code", "Work", project="other"))
+        assert other.project == "other"
+
+
+@pytest.mark.requirement("CONFIG-4")
+def test_a_cloned_repository_ends_nobodys_session_and_frees_no_lease(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Engram() as eng:
+        other = eng.sessions.register("codex", "Works elsewhere", project="acme/other")
+        eng.leases.claim(other, "acme/other:db/schema", exclusive=True)
+    (project / ".engram.toml").write_text('abandon_after = 0\nstale_after = 0\nlease_ttl = 0\nurl = "here.db"\n')
+    monkeypatch.chdir(project)
+    with Engram() as eng:
+        eng.sessions.register("claude-code", "Looks at a cloned repository")
+        eng.sitrep()
+        assert eng.sessions.get(other).status == "active"
+        assert [lease.resource for lease in eng.leases.list(other)] == ["acme/other:db/schema"]
+    assert [file.name for file in project.iterdir() if file.name != "src"] == [".engram.toml"]
 
 
 @pytest.mark.requirement("CONFIG-2")
@@ -299,10 +473,11 @@ def test_engram_reads_the_environment_and_the_projects_file(
     monkeypatch: pytest.MonkeyPatch, project: Path, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(project / "src")
-    (project / ".engram.toml").write_text('url = "memory/e.db"\nworkspace = "team"\n')
+    (project / ".engram.toml").write_text('workspace = "team"\n')
+    monkeypatch.setenv("ENGRAM_URL", str(tmp_path / "e.db"))
     with Engram() as eng:
-        assert (eng.workspace_name, eng.settings.url) == ("team", str(project / "memory" / "e.db"))
-        assert (project / "memory" / "e.db").is_file()
+        assert (eng.workspace_name, eng.settings.url) == ("team", str(tmp_path / "e.db"))
+        assert (tmp_path / "e.db").is_file()
     monkeypatch.setenv("ENGRAM_WORKSPACE", "mine")
     with Engram() as eng:
         assert eng.workspace_name == "mine"
@@ -318,31 +493,6 @@ def test_nobody_but_the_texts_themselves_thinks_unless_the_user_says_so(resolve:
     assert (config.llm, config.llm_base_url) == ("openai:qwen3:8b", "http://localhost:11434/v1")
     assert config.llm_timeout == 300.0
     assert resolve({"ENGRAM_LLM": "agent"}).llm == "agent"
-
-
-@pytest.mark.requirement("LLM-17", "CONFIG-2")
-@pytest.mark.parametrize(
-    "line",
-    [
-        'llm = "openai"',
-        'llm = "openai:gpt"',
-        'llm = "anthropic:claude"',
-        'llm_base_url = "https://evil.example.org/v1"',
-        'llm_base_url = "http://localhost/v1"',
-        'embedder = "openai"',
-    ],
-)
-def test_a_projects_file_cannot_have_texts_sent_to_a_model(resolve: Load, project: Path, line: str) -> None:
-    (project / ".engram.toml").write_text(f"{line}\n")
-    with pytest.raises(InvalidInput, match=r"\.engram\.toml sets .* may be sent to a server"):
-        resolve()
-
-
-@pytest.mark.requirement("LLM-17", "CONFIG-2")
-@pytest.mark.parametrize("choice", ["extractive", "agent"])
-def test_a_projects_file_may_choose_who_thinks_here(resolve: Load, project: Path, choice: str) -> None:
-    (project / ".engram.toml").write_text(f'llm = "{choice}"\n')
-    assert resolve().llm == choice
 
 
 @pytest.mark.requirement("CONFIG-1")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from engram import Engram
+from engram.config import SETTINGS
 from engram.interfaces.mcp import tools
 
 ROOT = Path(__file__).parent.parent
@@ -40,6 +41,14 @@ def test_the_readme_s_example_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         exec(block, {})
     with Engram() as eng:
         assert eng.world.get() == "Schema is at 42."
+
+
+@pytest.mark.requirement("CONFIG-4")
+def test_the_settings_page_says_of_every_setting_whether_a_projects_file_may_set_it() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    rows = [row.strip("|").split("|") for row in page.splitlines() if row.startswith("| `")]
+    told = {name: row[-1].strip() for row in rows for name in re.findall(r"`(\w+)`", row[0])}
+    assert told == {setting.name: setting.project_file for setting in SETTINGS}
 
 
 @pytest.mark.requirement("MCP-1")

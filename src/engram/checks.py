@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from .errors import InvalidInput
 from .redact import redact
+from .text import has_controls
 
 #: The longest text of any kind: long enough for a pasted log, short enough that one row cannot hurt.
 MAX_TEXT = 1_000_000
@@ -56,8 +57,7 @@ def optional_content(value: object, what: str, *, longest: int = MAX_TEXT) -> st
 def name(value: object, what: str) -> str:
     """A short text of one line."""
     checked = text(value, what, longest=MAX_NAME)
-    # Most names are printable, and asking that is fast; joiners in emoji are not, but harmless.
-    if not checked.isprintable() and any(map(_ends_or_drives, checked)):
+    if has_controls(checked):
         _refuse(what, f"{checked!r} has a control character; it must be one plain line")
     return checked
 
@@ -123,11 +123,6 @@ def seconds(value: object, what: str, *, least: float = 0.0) -> float:
 
 def _refuse(what: str, problem: str) -> NoReturn:
     raise InvalidInput(f"{what} {problem}.")
-
-
-def _ends_or_drives(character: str) -> bool:
-    """Whether it ends a line or could drive a terminal."""
-    return character < " " or "\x7f" <= character <= "\x9f" or character in "\u2028\u2029"
 
 
 def _short(value: str) -> str:

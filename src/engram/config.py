@@ -3,20 +3,22 @@
 A value comes from the first of: an argument, the environment (`ENGRAM_…`), the project's `.engram.toml` (the nearest
 one upwards from the current folder), the user's `config.toml`, the default. A file is parsed only if it exists.
 
-A project's file arrives with a cloned repository, so somebody else may have written it. It may therefore choose a
-workspace, limits or a local file as the store, but never a server: memories must not follow a stranger's address.
+A project's file arrives with a cloned repository, so a stranger may have written it. It may say which workspace and
+project it belongs to and make things stricter for itself; `Setting.project_file` says so for each setting. Everything
+else in it is ignored with a notice. It is never an error: a repository must not be able to stop the user's hooks.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import checks
 from .address import masked
 from .errors import InvalidInput, InvalidURL
+from .text import one_line
 
 if TYPE_CHECKING:
     from platformdirs import PlatformDirsABC
@@ -25,12 +27,23 @@ PROJECT_FILE = ".engram.toml"
 USER_FILE = "config.toml"
 STORE_FILE = "engram.db"
 
+#: A project's file is small. A larger one, or one with longer lines, could keep the parser busy for seconds.
+MAX_PROJECT_FILE = 16 * 1024
+MAX_PROJECT_LINE = 500
+#: At most so many notices about one file.
+MAX_NOTICES = 10
+
+#: What a project's file may do with a setting.
+FREE, STRICTER, NEVER = "yes", "stricter", "no"
+
 
 class Setting(NamedTuple):
     name: str
     #: A float is a duration (or a share, see `_SHARES`), an int a number.
     default: str | float | int
     help: str
+    #: Whether a project's file may set it: freely, only to a stricter value than the user's (see `_CHOICES`), or not.
+    project_file: str = NEVER
 
     @property
     def environment(self) -> str:
@@ -39,13 +52,16 @@ class Setting(NamedTuple):
 
 SETTINGS = (
     Setting("url", "", "the store: a path, sqlite:///path or postgresql://…; empty: engram.db in data_dir"),
-    Setting("workspace", "default", "whose memory this is: up to 64 of a-z, 0-9, _ and -"),
+    Setting("workspace", "default", "whose memory this is: up to 64 of a-z, 0-9, _ and -", FREE),
+    Setting("project", "", "what sessions belong to; empty: the git remote's owner/repo, else the folder's name", FREE),
     Setting("data_dir", "", "where the default store is; empty: the platform's folder for user data"),
     Setting("stale_after", 1_800.0, "a session silent for this long is shown as stale"),
     Setting("abandon_after", 86_400.0, "a session silent for this long is abandoned, its leases freed"),
     Setting("lease_ttl", 900.0, "how long an exclusive lease lives without being renewed"),
     Setting("busy_timeout", 30.0, "how long a write waits for other writers"),
-    Setting("lock_policy", "deny", "a hook on a file held by another: deny, warn, or off (look and claim nothing)"),
+    Setting(
+        "lock_policy", "deny", "a hook on a file held by another: deny, warn, or off (look and claim nothing)", STRICTER
+    ),
     Setting("embedder", "static", "what finds meaning: static, minilm, openai, openai:MODEL, or none (words only)"),
     Setting("llm", "extractive", "who thinks while dreaming: extractive, openai[:MODEL], anthropic[:MODEL] or agent"),
     Setting("llm_base_url", "", "the model's server, such as http://localhost:11434/v1; empty: the provider's own"),
@@ -65,13 +81,13 @@ SETTINGS = (
     Setting("synchronous", "normal", "normal: survives a killed process; full: a power cut too (SQLite)"),
 )
 
-#: Settings that say where the store is, which a project's file may not point at a server.
+#: Settings that are a place on the disk, or an address.
 _PLACES = frozenset({"url", "data_dir"})
 
 #: Settings that are a part of one.
 _SHARES = frozenset({"dream_similarity", "dream_archive_importance"})
 
-#: Settings that are one of a few words.
+#: Settings that are one of a few words; where a project's file may make one stricter, the strictest is last.
 _CHOICES = {
     "lock_policy": ("off", "warn", "deny"),
     "synchronous": ("normal", "full"),
@@ -79,13 +95,11 @@ _CHOICES = {
     "dream_resolve_conflicts": ("off", "on"),
 }
 
-#: Settings by which texts leave the machine, and how such values begin; a project's file may not choose these either.
-_SENDING = {"embedder": ("openai",), "llm": ("openai", "anthropic"), "llm_base_url": ("",)}
-
 
 class Config(NamedTuple):
     url: str
     workspace: str
+    project: str
     data_dir: str
     stale_after: float
     abandon_after: float
@@ -111,6 +125,8 @@ class Config(NamedTuple):
     synchronous: str
     #: For each setting, where its value came from.
     origins: Mapping[str, str]
+    #: What was ignored in the project's file and why, a line each.
+    notices: tuple[str, ...] = ()
 
 
 class Layer(NamedTuple):
@@ -125,11 +141,13 @@ def load(*, folder: str | None = None, environ: Mapping[str, str] | None = None,
     unknown = arguments.keys() - {setting.name for setting in SETTINGS}
     if unknown:
         raise TypeError(f"unknown settings: {', '.join(sorted(unknown))}")
+    user = _user_file(environ)
+    project, notices = _project_file(folder, user, os.path.join(config_dir(environ), USER_FILE))
     layers = [
         Layer("argument", {name: value for name, value in arguments.items() if value is not None}),
         _environment(os.environ if environ is None else environ),
-        _project_file(folder or os.getcwd()),
-        _user_file(environ),
+        project,
+        user,
     ]
     values: dict[str, str | float] = {}
     origins: dict[str, str] = {}
@@ -141,6 +159,7 @@ def load(*, folder: str | None = None, environ: Mapping[str, str] | None = None,
     return Config(
         url=normal_url(str(values["url"]), data_dir),
         workspace=str(values["workspace"]),
+        project=str(values["project"]),
         data_dir=data_dir,
         stale_after=float(values["stale_after"]),
         abandon_after=float(values["abandon_after"]),
@@ -165,6 +184,7 @@ def load(*, folder: str | None = None, environ: Mapping[str, str] | None = None,
         dream_resolve_conflicts=str(values["dream_resolve_conflicts"]),
         synchronous=str(values["synchronous"]),
         origins=origins,
+        notices=notices,
     )
 
 
@@ -245,25 +265,87 @@ def _environment(environ: Mapping[str, str]) -> Layer:
     return Layer("environment", {name: value for name, value in given.items() if value})
 
 
-def _project_file(folder: str) -> Layer:
-    path = find_project_file(folder)
+def _project_file(folder: str | None, user: Layer, user_file: str) -> tuple[Layer, tuple[str, ...]]:
+    """What the project's file may say, and a notice about everything else in it."""
+    try:
+        path = find_project_file(folder or os.getcwd())
+    except OSError:
+        return Layer("", {}), ()  # the current folder is gone
     if path is None:
-        return Layer("", {})
-    layer = _file(path)
-    for name in _PLACES & layer.values.keys():
-        place = str(layer.values[name])
-        if "://" in place and not place.startswith("sqlite:"):
-            raise InvalidURL(
-                f"{path} points {name} at a server. A project's file may come with a cloned repository, so it may only "
-                f"name a local file; put the server's address into ENGRAM_URL or {USER_FILE} (engram config path)."
+        return Layer("", {}), ()
+    try:
+        text = _project_text(path)
+        values = _parsed(text)
+    except (OSError, ValueError) as error:
+        problem = error.strerror if isinstance(error, OSError) else str(error)
+        return Layer("", {}), (f"{_named(path)} is ignored: {one_line(problem or 'it cannot be read', 200)}.",)
+    kept: dict[str, object] = {}
+    notices: list[str] = []
+    for name, value in values.items():
+        problem = _objection(name, value, path, user, user_file)
+        if problem is None:
+            kept[name] = value
+        else:
+            line = next((number for number, key in _keys(text) if key == name), None)
+            where = f"{_named(path)}, line {line}" if line else _named(path)
+            notices.append(f"{where}: {one_line(name, 60)} is ignored. {problem}")
+    if len(notices) > MAX_NOTICES:
+        more = len(notices) - MAX_NOTICES
+        notices[MAX_NOTICES:] = [f"{_named(path)}: {more} more settings are ignored."]
+    return Layer(path, kept), tuple(notices)
+
+
+def _objection(name: str, value: object, path: str, user: Layer, user_file: str) -> str | None:
+    """Why a project's file may not set this; None if it may."""
+    setting = next((each for each in SETTINGS if each.name == name), None)
+    if setting is None:
+        return f"There is no such setting. A project's file may set {', '.join(_settable())}."
+    if setting.project_file == NEVER:
+        return f"A project's file may not set it. If you want it, move the line to {_named(user_file)}."
+    try:
+        chosen = _value(setting, Layer(path, {name: value}))
+    except InvalidInput as error:
+        return one_line(str(error), 300)
+    if setting.project_file == STRICTER:
+        order = _CHOICES[name]
+        own = _value(setting, user if name in user.values else None)
+        if order.index(str(chosen)) < order.index(str(own)):
+            return (
+                f"A project's file may only make it stricter, and {chosen!r} is less strict than {own!r}. "
+                f"If you want it, move the line to {_named(user_file)}."
             )
-    for name, beginnings in _SENDING.items():
-        if str(layer.values.get(name, "")).startswith(beginnings) and name in layer.values:
-            raise InvalidInput(
-                f"{path} sets {name} so that texts may be sent to a server. A project's file may come with a cloned "
-                f"repository; choose it in ENGRAM_{name.upper()} or {USER_FILE} (engram config path)."
-            )
-    return layer
+    return None
+
+
+def _settable() -> list[str]:
+    return [each.name for each in SETTINGS if each.project_file != NEVER]
+
+
+def _project_text(path: str) -> str:
+    """The file's text. It may have become a pipe or a device since it was found, so the open must not block."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        data = os.read(descriptor, MAX_PROJECT_FILE + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) > MAX_PROJECT_FILE:
+        raise ValueError(f"it is larger than {MAX_PROJECT_FILE:,} bytes")
+    text = data.decode()
+    if max(map(len, text.splitlines()), default=0) > MAX_PROJECT_LINE:
+        raise ValueError(f"it has a line of more than {MAX_PROJECT_LINE} characters")
+    return text
+
+
+def _keys(text: str) -> Iterator[tuple[int, str]]:
+    """The keys at the beginning of lines, with the lines' numbers."""
+    for number, line in enumerate(text.splitlines(), 1):
+        key = line.partition("=")[0].strip().strip("[]\"' ")
+        yield number, key.partition(".")[0].strip("\"' ")
+
+
+def _named(path: str) -> str:
+    """A path for a message: a folder's name can hold control characters, too."""
+    return one_line(path, 1_000)
 
 
 def _user_file(environ: Mapping[str, str] | None) -> Layer:
@@ -272,13 +354,11 @@ def _user_file(environ: Mapping[str, str] | None) -> Layer:
 
 
 def _file(path: str) -> Layer:
-    import tomllib
-
     try:
-        with open(path, "rb") as file:
-            values = tomllib.load(file)
+        with open(path, encoding="utf-8", newline="") as file:
+            values = _parsed(file.read())
     except (OSError, ValueError) as error:
-        raise InvalidInput(f"{path} cannot be read as TOML: {error}") from error
+        raise InvalidInput(f"{path} cannot be used: {error}.") from error
     unknown = values.keys() - {setting.name for setting in SETTINGS}
     if unknown:
         raise InvalidInput(
@@ -288,9 +368,22 @@ def _file(path: str) -> Layer:
     # A relative place in a file means relative to that file, wherever the command runs.
     base = os.path.dirname(path)
     for name in _PLACES & values.keys():
-        if isinstance(values[name], str):
-            values[name] = _anchored(values[name], base)
+        place = values[name]
+        if isinstance(place, str):
+            values[name] = _anchored(place, base)
     return Layer(path, values)
+
+
+def _parsed(text: str) -> dict[str, object]:
+    """The values of a TOML document; ValueError with one line about what is wrong with it."""
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it cannot be read as TOML: it is nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"it cannot be read as TOML: {error}") from None
 
 
 def _anchored(place: str, base: str) -> str:
@@ -328,6 +421,8 @@ def _value(setting: Setting, layer: Layer | None) -> str | float:
         return _whole(value, what)
     if setting.name == "workspace":
         return checks.workspace(value, what)
+    if setting.name == "project":
+        return checks.name(value, what)
     if setting.name == "url":
         try:
             return checks.text(value, what, longest=4096)

@@ -137,6 +137,26 @@ def test_the_shell_completes_commands_sessions_and_blocks(store: dict[str, str])
     assert session in completed("engram session beat --session 2")
 
 
+@pytest.mark.requirement("CONFIG-4", "CONFIG-3")
+def test_what_a_projects_file_may_not_set_is_told_in_one_line_and_the_command_goes_on(
+    store: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".engram.toml").write_text('workspace = "team"\nabandon_after = 0\n')
+    for command in (("sitrep",), ("session", "list", "--json"), ("config", "show", "--json")):
+        ended = piped(*command, store=store)
+        assert ended.returncode == 0
+        (line,) = ended.stderr.splitlines()
+        assert "line 2: abandon_after is ignored" in line
+        assert "config.toml" in line
+    shown = piped("config", "show", store=store)
+    assert shown.stderr == ""
+    assert "line 2: abandon_after is ignored" in shown.stdout.splitlines()[-1]
+    (tmp_path / ".engram.toml").write_text("= =")
+    (line,) = piped("sitrep", store=store).stderr.splitlines()
+    assert ".engram.toml is ignored: it cannot be read as TOML" in line
+
+
 @pytest.mark.requirement("CONFIG-3", "CLI-1")
 def test_config_show_prints_values_and_origins_with_secrets_masked(tmp_path: Path) -> None:
     (tmp_path / "config").mkdir()
@@ -149,11 +169,11 @@ def test_config_show_prints_values_and_origins_with_secrets_masked(tmp_path: Pat
     shown = piped("config", "show", "--workspace", "mine", store=environment).stdout
     assert "hunter2" not in shown
     rows = {line.split()[0]: line.split()[1:] for line in shown.splitlines()}
-    assert rows["workspace"] == ["mine", "argument"]
-    assert rows["lease_ttl"] == ["300s", str(tmp_path / "config" / "config.toml")]
-    assert rows["stale_after"] == ["1800s", "default"]
+    assert rows["workspace"] == ["mine", "argument", "yes"]
+    assert rows["lease_ttl"] == ["300s", str(tmp_path / "config" / "config.toml"), "no"]
+    assert rows["stale_after"] == ["1800s", "default", "no"]
     assert rows["url"][1] == "environment"
-    assert rows["llm_base_url"] == ["https://me:***@models.example.org/v1", "environment"]
+    assert rows["llm_base_url"] == ["https://me:***@models.example.org/v1", "environment", "no"]
     assert str(tmp_path / "config" / "config.toml") in piped("config", "path", store=environment).stdout
 
 

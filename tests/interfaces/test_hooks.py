@@ -11,7 +11,8 @@ import pytest
 
 from engram import Engram
 from engram.interfaces.hooks import respond
-from engram.interfaces.hooks.framing import TAG, clean, frame
+from engram.interfaces.hooks.framing import clean, frame
+from engram.text import TAG
 from engram.tokens import estimate
 from tests.security._secrets import secrets
 

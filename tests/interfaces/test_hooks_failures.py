@@ -111,11 +111,30 @@ def test_a_store_that_is_newer_than_the_hook_is_told_at_once(data: Path) -> None
 
 
 @pytest.mark.requirement("HOOK-8")
-def test_a_settings_file_that_does_not_parse_fails_open(data: Path) -> None:
-    Path(".engram.toml").write_text("this is = = not TOML")
+def test_a_users_settings_file_that_does_not_parse_fails_open(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGRAM_CONFIG_DIR", str(data))
+    data.mkdir(parents=True, exist_ok=True)
+    (data / "config.toml").write_text("this is = = not TOML")
     ended = run(payload("SessionStart"))
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
     assert "cannot be read as TOML" in (data / "hook.log").read_text()
+
+
+@pytest.mark.requirement("CONFIG-5")
+@pytest.mark.parametrize("kind", ["not TOML", "forbidden", "nested", "pipe"])
+def test_a_cloned_repositorys_settings_file_does_not_stop_a_hook_from_recording(data: Path, kind: str) -> None:
+    if kind == "pipe":
+        os.mkfifo(".engram.toml")
+    else:
+        texts = {"not TOML": "= =", "forbidden": 'url = "/dev/full"\nabandon_after = 0', "nested": "a = " + "[" * 400}
+        Path(".engram.toml").write_text(texts[kind])
+    assert "Situation" in respond("claude-code", payload("SessionStart"))
+    respond("claude-code", payload("UserPromptSubmit", prompt="We ship on Friday"))
+    with Engram() as eng:
+        (session,) = eng.sessions.active()
+        assert [turn.content for turn in eng.exchanges.history(session.id)] == ["We ship on Friday"]
+    if kind != "pipe":
+        assert "ignored" in (data / "hook.log").read_text()
 
 
 @pytest.mark.requirement("HOOK-8")

@@ -301,6 +301,27 @@ def test_one_file_that_cannot_be_understood_stops_all_of_it_before_anything_is_w
 
 
 @pytest.mark.requirement("INSTALL-6")
+@pytest.mark.parametrize("room", [4_000, 20_100], ids=["for nothing", "for the backup alone"])
+def test_a_full_disk_leaves_the_settings_as_they_were_and_nothing_beside_them(home: Path, room: int) -> None:
+    """No file of the process may grow beyond the limit, as on a disk without more room."""
+    before = json.dumps({"env": {"X": "x" * 20_000}})
+    (home / ".claude").mkdir()
+    for path in (home / ".claude/settings.json", home / ".claude.json"):
+        path.write_text(before)
+    program = (
+        "import resource, sys; from engram.interfaces.cli import run; "
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room})); sys.exit(run(['install', 'claude-code']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert "cannot be written: File too large" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    there = {str(path.relative_to(home)) for path in home.rglob("*") if path.is_file()}
+    assert there == {".claude/settings.json", ".claude.json"}
+    assert {(home / path).read_text() for path in there} == {before}
+
+
+@pytest.mark.requirement("INSTALL-6")
 def test_a_changed_file_has_its_backup_beside_it_for_its_owner_alone(engram: Engram, mine: Path) -> None:
     outcome = engram("install", "all", "--json")
     named = {file["file"]: file["backup"] for harness in outcome.json["harnesses"] for file in harness["files"]}

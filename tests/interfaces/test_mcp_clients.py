@@ -8,7 +8,7 @@ import shutil
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,11 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from engram import Engram, __version__
+from engram.config import load
 from engram.interfaces.mcp.host import Host
 from engram.interfaces.mcp.server import build
 from mcp import Client, StdioServerParameters
+from tests._tables import values
 
 from .conftest import program
 
@@ -180,3 +182,59 @@ def test_the_inspector_lists_and_calls_the_tools(sqlite_url: str) -> None:
     assert "Looking around" in answer["content"][0]["text"]
     with Engram(sqlite_url) as eng:
         assert [each.summary for each in eng.sessions.active()] == ["Looking around"]
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    """Wait for something that happens in another process; as long as a busy machine may take."""
+    with anyio.fail_after(90):
+        while not reached():
+            await anyio.sleep(0.05)
+
+
+@pytest.mark.requirement("MCP-15", "LEASE-5")
+def test_a_hundred_waiting_claims_leave_the_server_free_for_other_calls(store_url: str) -> None:
+    got: list[str] = []
+
+    async def visit(eng: Engram) -> None:
+        holder = eng.sessions.register("codex", "Deploys")
+        eng.leases.claim(holder, "deploy", exclusive=True)
+        waiting = [eng.sessions.register("claude-code", f"Wants to deploy {number}") for number in range(100)]
+        scopes = {session: anyio.CancelScope() for session in waiting}
+
+        def queue() -> list[str]:
+            return values(store_url, "lease_waiters", "session_id")
+
+        async def claim(client: Client, session: str) -> None:
+            with scopes[session]:
+                arguments = {"action": "claim", "resource": "deploy", "exclusive": True, "wait": 300}
+                answer = await client.call_tool("lock", {**arguments, "session": session})
+                if not answer.is_error:
+                    got.append(session)
+
+        async with Client(server(store_url, ENGRAM_EMBEDDER="none")) as client, anyio.create_task_group() as tasks:
+            for session in waiting[:2]:
+                tasks.start_soon(claim, client, session)
+                await until(lambda session=session: session in queue())  # type: ignore[misc]
+            for session in waiting[2:]:
+                tasks.start_soon(claim, client, session)
+            await until(lambda: len(queue()) == 100)
+            with anyio.fail_after(90):
+                report = await client.call_tool("sitrep", {"summary": "Looking around"})
+                assert f"deploy by {holder}" in report.content[0].text  # type: ignore[union-attr]
+                assert (await call(client, "lock", action="list"))[0]["session_id"] == holder
+                await call(client, "remember", text="We deploy on Mondays")
+            assert got == []
+            # Cancelling gives up the place; the next in line is the first one then.
+            scopes[waiting[0]].cancel()
+            await until(lambda: waiting[0] not in queue())
+            eng.leases.release(holder, "deploy")
+            await until(lambda: bool(got))
+            assert got == [waiting[1]]
+            assert [lease.session_id for lease in eng.leases.list()] == [waiting[1]]
+            assert len(queue()) == 98
+            # The rest is still in the queue when the client goes.
+            tasks.cancel_scope.cancel()
+        assert queue() == []
+
+    with Engram(settings=load(url=store_url, embedder="none")) as eng:
+        anyio.run(visit, eng)

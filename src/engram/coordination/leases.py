@@ -10,7 +10,7 @@ a resource while the previous holder's last write is still on its way.
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from .. import checks, locks
@@ -18,18 +18,15 @@ from ..clock import age, between, later
 from ..errors import InvalidInput, LeaseHeld, LeaseLost, LeaseNotFound, SessionEnded, StoreBusy, StoreError
 from ..memory import exchanges
 from ..records import Holder, Lease
+from ..text import one_line, visible
 from . import resources, sessions
+from .waiting import Queue, Waiter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..scope import Scope
     from ..storage.engine import Row, Transaction
-
-#: How long a waiting claim counts as alive after its last look; a killed one loses its place after this.
-_WAITER_LIFE = 10.0
-#: The pause between two looks of a waiting claim, growing from the first to the second.
-_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.02, 0.25
 
 _COLUMNS = "token, session_id, resource, note, exclusive, ttl, claimed_at, expires_at"
 _EXPIRE = """
@@ -97,19 +94,6 @@ _FENCE = """
 UPDATE leases SET fenced_at = :now
 WHERE workspace = :workspace AND token = :token AND ended_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
 """
-_JOIN_QUEUE = """
-INSERT INTO lease_waiters (workspace, session_id, resource, alive_until)
-VALUES (:workspace, :session, :resource, :alive_until)
-RETURNING id
-"""
-_STAY_IN_QUEUE = "UPDATE lease_waiters SET alive_until = :alive_until WHERE workspace = :workspace AND id = :id"
-_LEAVE_QUEUE = "DELETE FROM lease_waiters WHERE workspace = :workspace AND id = :id"
-_CLEAR_QUEUE = "DELETE FROM lease_waiters WHERE workspace = :workspace AND alive_until <= :now"
-_QUEUE = """
-SELECT id, session_id, resource FROM lease_waiters
-WHERE workspace = :workspace AND alive_until > :now AND session_id <> :session
-ORDER BY id
-"""
 
 
 class Leases:
@@ -117,6 +101,7 @@ class Leases:
         self._engine = scope.engine
         self._workspace = scope.workspace
         self._config = scope.config
+        self._queue = Queue(scope)
 
     #: A file's name as a resource, whatever characters it has; for callers that know they have one.
     escape = staticmethod(resources.escape)
@@ -138,20 +123,38 @@ class Leases:
         for that many seconds first. Claiming what one holds renews it and keeps the token; an exclusive lease stays
         exclusive until it is released.
         """
-        checks.name(session_id, "session id")
-        resource = resources.normalise(resource)
-        note = checks.optional_content(note, "note", longest=2_000)
         checks.flag(exclusive, "exclusive")
-        if ttl is not None:
-            checks.seconds(ttl, "ttl", least=0.001)
         checks.seconds(wait, "wait")
-        if wait and self._engine.joined:
-            raise InvalidInput("wait cannot be used inside a transaction: nobody could free the lease meanwhile.")
-        claim = _Claim(session_id, resource, note, exclusive, ttl)
-        lease = self._wait_for(claim, wait) if wait and exclusive else self._try(claim)
+        if wait and exclusive:
+            waiter = self.line_up(session_id, resource, note, ttl=ttl, wait=wait)
+            with waiter:
+                while (lease := waiter.look()) is None:
+                    waiter.sleep()
+        else:
+            lease = self._try(_claim(session_id, resource, note, exclusive, ttl))
         if lease.conflicts:
             _warn(lease)
         return lease
+
+    def line_up(
+        self, session_id: str, resource: str, note: str | None = None, *, ttl: float | None = None, wait: float
+    ) -> Waiter:
+        """An exclusive claim that waits its turn without blocking: the caller looks again and again.
+
+        For callers that have something else to do meanwhile, such as a server. `claim` with `wait` is made of it.
+        """
+        checks.seconds(wait, "wait")
+        if self._engine.joined:
+            raise InvalidInput("wait cannot be used inside a transaction: nobody could free the lease meanwhile.")
+        claim = _claim(session_id, resource, note, True, ttl)
+        return Waiter(
+            self._queue,
+            claim.session_id,
+            claim.resource,
+            attempt=lambda place: self._try(claim, place),
+            in_the_way=lambda place: self._in_the_way(claim, place),
+            wait=wait,
+        )
 
     def release(self, session_id: str, resource: str) -> Lease:
         """Give a claim back; LeaseNotFound when the session does not hold it (any more)."""
@@ -289,11 +292,11 @@ class Leases:
             row = self._own(tx, claim.session_id, claim.resource, now)
             # Whoever has it exclusively keeps it, also when others noted their interest or wait for it.
             if claim.exclusive and not (row and _lease(row).exclusive):
-                waiting = self._ahead(tx, claim, place, now)
+                waiting = self._queue.ahead(tx, claim.session_id, claim.resource, place, now)
                 if others or waiting:
                     raise _held(claim.resource, others, waiting, now)
             if place is not None:
-                tx.run(_LEAVE_QUEUE, workspace=self._workspace, id=place)
+                self._queue.leave(tx, place)
             return self._grant(tx, claim, row, now)._replace(conflicts=tuple(others))
 
     def _grant(self, tx: Transaction, claim: _Claim, row: Row | None, now: str) -> Lease:
@@ -329,68 +332,13 @@ class Leases:
             expires_at=expires,
         )
 
-    def _wait_for(self, claim: _Claim, wait: float) -> Lease:
-        """Stand in the queue until it is our turn or the time is up."""
-        clock = self._engine.clock
-        deadline = clock.monotonic() + wait
-        try:
-            return self._try(claim)
-        except (LeaseHeld, StoreBusy):
-            place = self._join_queue(claim)
-        try:
-            return self._await_turn(claim, place, deadline)
-        except BaseException:
-            # Left behind, it would hold up those who came later until it counts as dead.
-            with suppress(StoreBusy, StoreError), self._engine.write() as tx:
-                tx.run(_LEAVE_QUEUE, workspace=self._workspace, id=place)
-            raise
-
-    def _await_turn(self, claim: _Claim, place: int, deadline: float) -> Lease:
-        clock = self._engine.clock
-        seen = clock.monotonic()
-        pause = _SHORTEST_PAUSE
-        while True:
-            clock.sleep(max(0.0, min(pause, deadline - clock.monotonic())))
-            pause = min(pause * 1.5, _LONGEST_PAUSE)
-            try:
-                return self._try(claim, place)
-            except (LeaseHeld, StoreBusy):
-                if clock.monotonic() >= deadline:
-                    raise
-            if clock.monotonic() - seen > _WAITER_LIFE / 3:
-                self._stay_in_queue(place)
-                seen = clock.monotonic()
-
-    def _join_queue(self, claim: _Claim) -> int:
-        with self._engine.write() as tx:
-            tx.lock(locks.leases(self._workspace))
+    def _in_the_way(self, claim: _Claim, place: int) -> tuple[int, int]:
+        """How many claims of others overlap one in the queue, and how many wait before it; by a read alone."""
+        with self._engine.read() as tx:
             now = tx.now()
-            # It may have been forgotten since it was refused.
-            sessions.require(tx, self._workspace, claim.session_id)
-            tx.run(_CLEAR_QUEUE, workspace=self._workspace, now=now)
-            made = tx.all(
-                _JOIN_QUEUE,
-                workspace=self._workspace,
-                session=claim.session_id,
-                resource=claim.resource,
-                alive_until=later(now, _WAITER_LIFE),
-            )
-            place: int = made[0][0]
-            return place
-
-    def _stay_in_queue(self, place: int) -> None:
-        with self._engine.write() as tx:
-            alive_until = later(tx.now(), _WAITER_LIFE)
-            tx.run(_STAY_IN_QUEUE, workspace=self._workspace, id=place, alive_until=alive_until)
-
-    def _ahead(self, tx: Transaction, claim: _Claim, place: int | None, now: str) -> list[str]:
-        """Other sessions that wait for something overlapping and asked before this claim."""
-        queue = tx.all(_QUEUE, workspace=self._workspace, session=claim.session_id, now=now)
-        return [
-            session
-            for id, session, resource in queue
-            if (place is None or id < place) and resources.overlap(resource, claim.resource)
-        ]
+            _require_at_work(sessions.require(tx, self._workspace, claim.session_id))
+            held = [each for each in self._overlapping(tx, claim.resource, now) if each.session_id != claim.session_id]
+            return len(held), len(self._queue.ahead(tx, claim.session_id, claim.resource, place, now))
 
     def _overlapping(self, tx: Transaction, resource: str, now: str) -> list[Holder]:
         rows = [row for row in tx.all(LIVE, workspace=self._workspace, now=now) if resources.overlap(row[5], resource)]
@@ -470,6 +418,16 @@ class _Claim:
         self.ttl = ttl
 
 
+def _claim(session_id: str, resource: str, note: str | None, exclusive: bool, ttl: float | None) -> _Claim:
+    """A claim from what a caller gave; InvalidInput if something is wrong with it."""
+    checks.name(session_id, "session id")
+    resource = resources.normalise(resource)
+    note = checks.optional_content(note, "note", longest=2_000)
+    if ttl is not None:
+        checks.seconds(ttl, "ttl", least=0.001)
+    return _Claim(session_id, resource, note, exclusive, ttl)
+
+
 def _require_at_work(session: Row) -> None:
     """A late hook must not leave a claim behind that nobody will ever release."""
     id, status = session[0], session[4]
@@ -510,9 +468,9 @@ def _lease(row: Row) -> Lease:
 
 def _held(resource: str, holders: list[Holder], waiting: list[str], now: str) -> LeaseHeld:
     parts = [
-        f"{each.session_id} ({each.session_type}{', stale' if each.stale else ''}) holds "
+        f"{visible(each.session_id)} ({visible(each.session_type)}{', stale' if each.stale else ''}) holds "
         f"{each.resource!r} {'exclusively' if each.exclusive else 'as advisory'} since {age(each.claimed_at, now)}"
-        + (f": {each.note}" if each.note else "")
+        + (f", with the note {one_line(each.note, 200)!r}" if each.note else "")
         for each in holders
     ]
     if waiting:
@@ -543,6 +501,6 @@ def _warn(lease: Lease) -> None:
 
     logging.getLogger("engram.leases").warning(
         "%s is also claimed by %s",
-        lease.resource,
-        ", ".join(f"{other.session_id} ({other.session_type})" for other in lease.conflicts),
+        visible(lease.resource),
+        visible(", ".join(f"{other.session_id} ({other.session_type})" for other in lease.conflicts)),
     )

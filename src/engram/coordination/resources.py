@@ -18,8 +18,10 @@ Where a string could mean two things:
 - What exists wins: `app/[id]/page.tsx` is a file if there is one, a pattern otherwise, and `deploy` is a path
   where a file of that name lies. So what a bare name means depends on the folder; every other stored form means
   the same wherever it is given again. Whoever knows that a string is a file's name calls `escape` first.
-- `src/a:b.txt` reads as path `b.txt` of project `src/a`, unless that file exists; `a:b.txt` always reads as
-  qualified. `./a:b.txt` is a path for certain.
+- `a:b.txt` reads as path `b.txt` of project or scheme `a`, and `src/a:b.txt` as path `b.txt` of project `src/a`, unless
+  that file exists. `./a:b.txt` is a path for certain, and `escape` writes it so.
+- A control character is no part of a resource: it could fake lines of what another agent reads. A file that has one
+  in its name is meant by a pattern, with `?` in its place; `escape` writes it so.
 - A claim covers everything below it, as in gitignore. By the letter of that, `*.md` would meet `src/router.py`
   in `src/router.py/x.md`, and every pattern that begins with `**` would lock the whole project. So what ends
   like a file, in an extension, has nothing below it unless the other claim goes on below that very name.
@@ -33,6 +35,7 @@ from __future__ import annotations
 import os
 
 from ..errors import InvalidInput
+from ..text import has_controls
 from . import globs
 from .globs import canonical, escaped, has_extension, has_magic, parse
 from .projects import absolute, project_above, real_path
@@ -45,11 +48,15 @@ MAX_SLASHES = 256
 def normalise(resource: str, folder: str | None = None) -> str:
     """The form in which a resource is stored and compared; a relative path counts from `folder`, or from here.
 
-    Raises InvalidInput for what can be no resource: empty, with a NUL, not valid Unicode, or too long.
+    Raises InvalidInput for what can be no resource: empty, with a control character, not valid Unicode, or too long.
     """
-    text = _stripped(_checked(resource))
-    if _is_qualified(text, folder):
-        return _checked(_clean(text))
+    text = _plain(_stripped(_checked(resource)))
+    if _is_qualified(text):
+        tidy = _checked(_clean(text))
+        there = next((each for each in (text, tidy) if _exists(each, folder)), None)
+        if there is None:
+            return tidy
+        text = there
     if _is_path(text, folder):
         return _checked(_located(text, folder))
     return text
@@ -70,7 +77,9 @@ def overlap(a: str, b: str) -> bool:
 
 def escape(path: str) -> str:
     """The pattern that matches just this path, for callers that know they have a file's name, such as a hook."""
-    return _with_tail(escaped(path))
+    # Otherwise `a:b.txt` would read as qualified, and a new `Makefile` as a plain name.
+    bare = not path.startswith(("/", "./", "../", "~"))
+    return _with_tail(_without_controls(escaped(f"./{path}" if bare else path)))
 
 
 def _checked(text: object) -> str:
@@ -89,8 +98,23 @@ def _checked(text: object) -> str:
         problem = "is not valid Unicode"
     else:
         return text
+    raise _refused(text, problem)
+
+
+def _plain(text: str) -> str:
+    if has_controls(text):
+        raise _refused(text, "has a control character; it must be one plain line")
+    return text
+
+
+def _refused(text: str, problem: str) -> InvalidInput:
     shown = repr(text) if len(text) <= 60 else repr(text[:60]) + "…"
-    raise InvalidInput(f"resource {shown} {problem}.")
+    return InvalidInput(f"resource {shown} {problem}.")
+
+
+def _without_controls(pattern: str) -> str:
+    """A pattern that matches the same path and is one plain line."""
+    return "".join("?" if has_controls(char) else char for char in pattern) if has_controls(pattern) else pattern
 
 
 def _stripped(text: str) -> str:
@@ -112,17 +136,18 @@ def _ends_in_escape(text: str) -> bool:
     return (len(text) - len(text.rstrip("\\"))) % 2 == 1
 
 
-def _is_qualified(text: str, folder: str | None) -> bool:
+def _is_qualified(text: str) -> bool:
     """Whether text reads `<project>:<path>` or `<scheme>:<name>`; a project may be `owner/repo`, with a slash."""
     head, colon, _ = text.partition(":")
     if not colon or not head or text.startswith(("/", "./", "../", "~")):
         return False
     owner, slash, repo = head.partition("/")
-    if not slash:
-        return True
-    if not owner or "/" in repo or repo in ("", ".", ".."):
-        return False
-    return not os.path.lexists(os.path.join(absolute(folder), text))
+    return not slash or bool(owner and "/" not in repo and repo not in ("", ".", ".."))
+
+
+def _exists(text: str, folder: str | None) -> bool:
+    # Without a folder the system counts from the current one, which may be gone.
+    return os.path.lexists(os.path.join(absolute(folder), text) if folder else text)
 
 
 def _clean(text: str) -> str:
@@ -164,7 +189,8 @@ def _located(text: str, folder: str | None) -> str:
         real, pattern = real_path(os.path.join(base, text)), []
     project = project_above(real)
     prefix, root = (f"{project.name}:", project.root) if project else ("/", "/")
-    inside = escaped(real[len(root) :].removeprefix("/"))
+    # A folder above may have a control character in its name, whatever was given.
+    inside = _without_controls(escaped(real[len(root) :].removeprefix("/")))
     path = "/".join([inside, *pattern] if inside else pattern)
     return prefix + (_with_tail(path) or ("." if project else ""))
 

@@ -153,14 +153,14 @@ class Sessions:
     ) -> str:
         """Begin a session; its id.
 
-        The project defaults to the one of the current folder. A type and external id that are known already are
-        the same session come back: it is made active again instead of being doubled.
+        The project defaults to the configured one, else to that of the current folder. A type and external id that are
+        known already are the same session come back: it is made active again instead of being doubled.
         """
         values = {
             "type": checks.name(session_type, "session type"),
             "summary": checks.content(summary, "summary", empty=True),
             "name": checks.optional_name(name, "session name"),
-            "project": checks.name(project, "project") if project is not None else project_name() or None,
+            "project": checks.name(project, "project") if project is not None else self._default_project(),
             "external_id": checks.optional_name(external_id, "external id"),
             "parent_id": checks.optional_name(parent_id, "parent id"),
             "metadata": _dump(metadata),
@@ -332,6 +332,9 @@ class Sessions:
     def _silent(self, tx: Transaction, now: str) -> bool:
         since = later(now, -self._config.abandon_after)
         return tx.one(_SILENT, workspace=self._workspace, since=since) is not None
+
+    def _default_project(self) -> str | None:
+        return self._config.project or project_name() or None
 
     def _known(self, tx: Transaction, type: str | None, external_id: str | None) -> str | None:
         if external_id is None:

@@ -111,7 +111,7 @@ def sitrep(
         if session_id is not None:
             you = sessions.require(tx, scope.workspace, session_id)
             project = project or you[5]
-        sections = _sections(tx, scope, session_id, project or project_name(), now)
+        sections = _sections(tx, scope, session_id, project or scope.config.project or project_name(), now)
     head = f"# Situation in {scope.workspace}, {now[:10]} {now[11:16]} UTC"
     if not sections:
         return _fit_plain(f"{head}\n{_EMPTY.format(workspace=scope.workspace)}", budget)

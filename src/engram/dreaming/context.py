@@ -120,8 +120,8 @@ def _line(text: str) -> str:
 
 def _fit(part: Part, left: int) -> str:
     """As many whole lines as fit; nothing when not even one does."""
-    lines = [f"## {part.title}"]
-    for line in part.lines:
+    lines = [visible(f"## {part.title}")]
+    for line in map(visible, part.lines):
         if estimate("\n".join([*lines, line])) > left:
             break
         lines.append(line)

@@ -14,7 +14,8 @@ import click
 
 from ..._version import VERSION
 from ...errors import EngramError
-from .common import COMMON_OPTIONS, json_wanted, print_json
+from .common import COMMON_OPTIONS, json_wanted
+from .screen import hanging, one_line, print_json, say, style
 
 #: Where each command lives.
 _MODULES = {
@@ -86,7 +87,7 @@ def run(arguments: list[str]) -> int:
         return error.exit_code
     except click.UsageError as error:
         if not json_wanted(arguments):
-            error.show()
+            say(_usage(error), err=True)
         else:
             _report(arguments, "usage", error.format_message(), {})
         return 2
@@ -94,7 +95,7 @@ def run(arguments: list[str]) -> int:
         _report(arguments, "failed", error.format_message(), {})
         return 1
     except (click.Abort, KeyboardInterrupt):
-        click.echo("Stopped.", err=True)
+        say("Stopped.", err=True)
         return 1
     except BrokenPipeError:
         # Whoever read our output has seen enough. Python would complain once more when it closes the stream.
@@ -102,9 +103,20 @@ def run(arguments: list[str]) -> int:
         return 0
 
 
+def _usage(error: click.UsageError) -> str:
+    """What click says about wrong use, as text."""
+    from io import StringIO
+
+    told = StringIO()
+    error.show(told)
+    # The message may quote an argument, and it is all that follows.
+    usage = told.getvalue().partition("Error: ")[0]
+    return f"{usage}Error: {one_line(error.format_message(), 2_000)}"
+
+
 def _report(arguments: list[str], code: str, message: str, details: dict[str, object]) -> None:
     """One shape for every failure: a JSON document on standard output if JSON was asked for, else a line for people."""
     if json_wanted(arguments):
         print_json({"error": {"code": code, "message": message, "details": details}})
     else:
-        click.echo(f"{click.style('Error:', fg='red', bold=True)} {message}", err=True)
+        say(f"{style('Error:', fg='red', bold=True)} {hanging(message)}", err=True)

@@ -12,22 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import (
-    Group,
-    as_json,
-    coloured_diff,
-    complete_block,
-    edited,
-    fields,
-    one_line,
-    open_store,
-    print_json,
-    print_stored,
-    result,
-    stored,
-    table,
-    text_from,
-)
+from .common import Group, as_json, complete_block, edited, open_store, result, text_from
+from .screen import coloured_diff, fields, one_line, print_json, print_stored, say, table
 
 if TYPE_CHECKING:
     from ...client import Engram
@@ -195,7 +181,7 @@ def history(ctx: click.Context, name: str, limit: int) -> None:
 def diff(ctx: click.Context, name: str, a: int, b: int) -> None:
     """What changed from version A to version B."""
     text = open_store(ctx).blocks.diff(name, a, b)
-    result(ctx, {"name": name, "a": a, "b": b, "diff": text}, lambda: coloured_diff(stored(text)))
+    result(ctx, {"name": name, "a": a, "b": b, "diff": text}, lambda: coloured_diff(text))
 
 
 @_both("restore")
@@ -225,7 +211,7 @@ def archive(ctx: click.Context, name: str, actor: str | None) -> None:
     overflow = open_store(ctx).blocks.archive_overflow(name, actor=actor)
     _printed(ctx, {"name": name, "overflow": overflow}, "overflow")
     if overflow is None:
-        click.echo("It fits; nothing was cut.", err=True)
+        say("It fits; nothing was cut.", err=True)
 
 
 @block.command()

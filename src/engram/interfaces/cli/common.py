@@ -1,15 +1,16 @@
-"""What all commands share: their common options, opening the store, and printing."""
+"""What all commands share: their common options, opening the store, and their results."""
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
+
+from .screen import one_line, print_json, say, style
 
 if TYPE_CHECKING:
     from ...client import Engram
@@ -71,20 +72,24 @@ def session_option(*, required: bool = True) -> Callable[[_Function], _Function]
     )
 
 
-def open_store(ctx: click.Context) -> Engram:
+def open_store(ctx: click.Context, *, warn: bool = True) -> Engram:
     """The store the options, the environment and the settings name; closed when the command ends."""
     from ...client import Engram
 
-    eng = Engram(settings=load_settings(ctx))
+    eng = Engram(settings=load_settings(ctx, warn=warn))
     ctx.call_on_close(eng.close)
     return eng
 
 
-def load_settings(ctx: click.Context) -> Config:
-    """The settings, with the common options as arguments."""
+def load_settings(ctx: click.Context, *, warn: bool = True) -> Config:
+    """The settings, with the common options as arguments; what was ignored is told on standard error."""
     from ...config import load
 
-    return load(url=ctx.meta.get(f"{_META}.store"), workspace=ctx.meta.get(f"{_META}.workspace"))
+    found = load(url=ctx.meta.get(f"{_META}.store"), workspace=ctx.meta.get(f"{_META}.workspace"))
+    if warn:
+        for notice in found.notices:
+            say(f"{style('Warning:', fg='yellow')} {notice}", err=True)
+    return found
 
 
 def json_wanted(arguments: Sequence[str]) -> bool:
@@ -97,14 +102,6 @@ def as_json(ctx: click.Context) -> bool:
     return bool(ctx.meta.get(f"{_META}.json"))
 
 
-def print_json(value: object) -> None:
-    import json
-
-    from ...records import plain
-
-    click.echo(json.dumps(plain(value), ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
-
-
 def result(ctx: click.Context, value: object, text: str | Callable[[], str]) -> None:
     """The outcome of a command: as JSON, or as the text made for people."""
     if as_json(ctx):
@@ -113,57 +110,6 @@ def result(ctx: click.Context, value: object, text: str | Callable[[], str]) -> 
     shown = text() if callable(text) else text
     if shown:
         say(shown)
-
-
-def say(text: str) -> None:
-    """Print; colours only where they can be seen, and never where they are not wanted."""
-    click.echo(text, color=False if os.environ.get("NO_COLOR") else None)
-
-
-def print_stored(text: str) -> None:
-    """Print stored text by itself: harmless on a terminal; a pipe gets it exactly, but for a line break at the end."""
-    if text:
-        click.echo(stored(text), nl=not text.endswith("\n"), color=True)
-
-
-def stored(text: str) -> str:
-    """Stored text for the screen, where its control characters could drive the terminal."""
-    if not sys.stdout.isatty():
-        return text
-    from ...text import visible
-
-    return "\n".join(visible(line) for line in text.split("\n"))
-
-
-def one_line(text: str | None, longest: int = 60) -> str:
-    """Stored text as a cell of a table."""
-    from ...text import one_line as cut
-
-    return cut(text or "", longest)
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Columns under a bold head."""
-    lines = [list(head), *(list(row) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    shown = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
-    return "\n".join([click.style(shown[0], bold=True), *shown[1:]])
-
-
-def fields(values: Mapping[str, object]) -> str:
-    """One thing in full, a line for each of its parts."""
-    width = max(len(name) for name in values)
-    return "\n".join(
-        f"{click.style(name.ljust(width), bold=True)}  {value}" for name, value in values.items() if value is not None
-    )
-
-
-def coloured_diff(diff: str) -> str:
-    colours = {"+": "green", "-": "red", "@": "cyan"}
-    lines = (
-        click.style(line, fg=colours.get(line[:1]), bold=line.startswith(("+++", "---"))) for line in diff.split("\n")
-    )
-    return "\n".join(lines)
 
 
 def text_from(argument: str | None, current: str = "", what: str = "TEXT") -> str:
@@ -218,7 +164,12 @@ def _complete(
     from ...errors import EngramError
 
     try:
-        found = values(open_store(ctx))
+        found = values(open_store(ctx, warn=False))
     except EngramError:
         return []  # a Tab key must never print an error into somebody's command line
-    return [CompletionItem(value, help=one_line(help)) for value, help in found if value.startswith(incomplete)]
+    # A value has to be exact, so one that is not fit for a screen is not offered.
+    return [
+        CompletionItem(value, help=one_line(help))
+        for value, help in found
+        if value.startswith(incomplete) and one_line(value, len(value)) == value
+    ]

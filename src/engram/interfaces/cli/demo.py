@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import as_json, command, print_json, say
+from .common import as_json, command
+from .screen import print_json, say, style
 
 if TYPE_CHECKING:
     from ...client import Engram
@@ -47,13 +48,13 @@ def demo(ctx: click.Context, pace: float | None) -> None:
     if as_json(ctx):
         print_json(steps)
     else:
-        say(click.style("That store is gone again. Yours begins with `engram sitrep`.", bold=True))
+        say(style("That store is gone again. Yours begins with `engram sitrep`.", bold=True))
 
 
 def _show(step: str, report: str, terminal: bool) -> None:
     if terminal:
         click.clear()
-    say(f"{click.style('▶ ' + step, fg='cyan', bold=True)}\n\n{report}\n")
+    say(f"{style('▶ ' + step, fg='cyan', bold=True)}\n\n{report}\n")
 
 
 def script(eng: Engram) -> Iterator[tuple[str, str | None]]:

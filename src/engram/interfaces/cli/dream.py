@@ -17,17 +17,13 @@ from .common import (
     command,
     complete_session,
     duration_type,
-    fields,
     open_store,
-    print_json,
     result,
-    say,
     session_option,
-    stored,
-    table,
     text_from,
 )
 from .review import review
+from .screen import fields, one_line, print_json, say, table
 
 if TYPE_CHECKING:
     from ...records import DreamBacklog, DreamReport, Drives, UndoReport, WorkItem
@@ -181,7 +177,7 @@ def submit(ctx: click.Context, id: int, answer: str | None, session_id: str | No
 def context(ctx: click.Context, query: str | None, session_id: str | None, budget: int) -> None:
     """What an agent should read now: the portrait, what fits QUERY, the latest turns."""
     text = open_store(ctx).context(query, session_id, budget)
-    result(ctx, {"context": text}, lambda: stored(text))
+    result(ctx, {"context": text}, text)
 
 
 @command()
@@ -290,8 +286,8 @@ def _line(report: DreamReport) -> str:
     number = "dry run" if report.dry_run else f"{report.id}" if report.id else "not run"
     done = f"{len(report.gists)} gists, {len(report.eras)} eras" if report.ended_at else "did not end"
     undone = f", undone by run {report.undone_by}" if report.undone_by else ""
-    problem = f"; {report.errors[0]}" if report.errors else ""
-    problem += f"; ALARM: {report.alarms[0]}" if report.alarms else ""
+    problem = f"; {one_line(report.errors[0], 500)}" if report.errors else ""
+    problem += f"; ALARM: {one_line(report.alarms[0], 500)}" if report.alarms else ""
     return f"{number}  {report.started_at[:19].replace('T', ' ')}  {report.workspace}: {done}{undone}{problem}"
 
 
@@ -318,5 +314,6 @@ def _item(item: WorkItem) -> str:
     import json
 
     form = f"\n\nAnswer with JSON of this form:\n{json.dumps(item.form)}" if item.form else ""
-    head = f"Work item {item.id} ({item.stage}: {item.subject}), by {item.deadline[:19].replace('T', ' ')} UTC"
-    return f"{head}\n\n{stored(item.prompt)}{form}"
+    what = one_line(f"{item.stage}: {item.subject}", 200)
+    head = f"Work item {item.id} ({what}), by {item.deadline[:19].replace('T', ' ')} UTC"
+    return f"{head}\n\n{item.prompt}{form}"

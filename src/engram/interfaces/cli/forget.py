@@ -6,16 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import (
-    as_json,
-    command,
-    complete_block,
-    complete_session,
-    moment_type,
-    open_store,
-    result,
-    table,
-)
+from .common import as_json, command, complete_block, complete_session, moment_type, open_store, result
+from .screen import say, table
 
 if TYPE_CHECKING:
     from ...records import Receipt
@@ -42,7 +34,7 @@ def forget(ctx: click.Context, /, dry_run: bool, yes: bool, **chosen: Any) -> No
     if not dry_run and not yes:
         if as_json(ctx):
             raise click.UsageError("With --json, say --yes or --dry-run: nobody can be asked.")
-        click.echo(_shown(eng.forget(**chosen, dry_run=True)), err=True)
+        say(_shown(eng.forget(**chosen, dry_run=True)), err=True)
         click.confirm("Forget this? It cannot be undone.", abort=True, err=True)
     receipt = eng.forget(**chosen, dry_run=dry_run)
     result(ctx, receipt, lambda: _shown(receipt))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import coloured_diff, command, result, table
+from .common import command, result
+from .screen import coloured_diff, table
 
 if TYPE_CHECKING:
     from ..install.files import Change

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import Group, duration_type, one_line, open_store, result, session_option, table
+from .common import Group, duration_type, open_store, result, session_option
+from .screen import one_line, style, table
 
 if TYPE_CHECKING:
     from ...records import Holder, Lease
@@ -60,7 +61,11 @@ def release(ctx: click.Context, resource: str | None, everything: bool, session_
         raise click.UsageError("Give a RESOURCE, or --all.")
     leases = open_store(ctx).leases
     released = [leases.release(session_id, resource)] if resource is not None else leases.release_all(session_id)
-    result(ctx, released, "\n".join(f"Released {lease.resource}." for lease in released) or "Nothing was held.")
+    result(
+        ctx,
+        released,
+        "\n".join(f"Released {one_line(lease.resource, 200)}." for lease in released) or "Nothing was held.",
+    )
 
 
 @lock.command()
@@ -92,15 +97,15 @@ def list_leases(ctx: click.Context, mine: bool, session_id: str | None) -> None:
 def break_lease(ctx: click.Context, resource: str, reason: str, session_id: str) -> None:
     """Take a resource away from whoever else holds it."""
     broken = open_store(ctx).leases.break_lease(resource, session_id, reason)
-    result(ctx, broken, "\n".join(f"Took {lease.resource} from {lease.session_id}." for lease in broken))
+    result(ctx, broken, "\n".join(f"Took {one_line(lease.resource, 200)} from {lease.session_id}." for lease in broken))
 
 
 def _claimed(lease: Lease) -> str:
     kind = "exclusively" if lease.exclusive else "as advisory"
     until = f" until {lease.expires_at[:19].replace('T', ' ')}" if lease.expires_at else ""
-    text = f"Claimed {lease.resource} {kind}{until}; token {lease.token}."
+    text = f"Claimed {one_line(lease.resource, 200)} {kind}{until}; token {lease.token}."
     if lease.conflicts:
-        warning = click.style("Others claim it too:", fg="yellow")
+        warning = style("Others claim it too:", fg="yellow")
         text += f"\n{warning}\n{_holders(list(lease.conflicts))}"
     return text
 

@@ -7,6 +7,7 @@ import sys
 import click
 
 from .common import command, load_settings
+from .screen import say
 
 
 @command()
@@ -19,5 +20,5 @@ def mcp(ctx: click.Context) -> None:
     from ..mcp.stdio import serve
 
     if sys.stdin.isatty():
-        click.echo("Speaking MCP on standard input; a harness starts this by itself. Ctrl-D ends it.", err=True)
+        say("Speaking MCP on standard input; a harness starts this by itself. Ctrl-D ends it.", err=True)
     serve(load_settings(ctx))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +12,13 @@ from .common import (
     command,
     complete_session,
     edited,
-    fields,
     moment_type,
-    one_line,
     open_store,
     result,
     session_option,
-    stored,
-    table,
     text_from,
 )
+from .screen import fields, hanging, highlighted, one_line, style, table
 
 if TYPE_CHECKING:
     from ...records import Exchange, Hit, Memory
@@ -245,35 +241,26 @@ def _hit(hit: Hit, explain: bool) -> str:
     head += f", {hit.session_id}" if hit.session_id else ""
     matched = hit.why["matched"]
     assert isinstance(matched, list)
-    lines = [click.style(head, dim=True), _highlighted(stored(hit.text), matched)]
+    lines = [style(one_line(head, 500), dim=True), _highlighted(hanging(hit.text), matched)]
     if explain:
-        lines.append(click.style(f"      {', '.join(f'{name} {value}' for name, value in hit.why.items())}", dim=True))
+        lines.append(style(f"      {', '.join(f'{name} {value}' for name, value in hit.why.items())}", dim=True))
     return "\n".join(lines)
 
 
 def _highlighted(text: str, matched: list[str]) -> str:
-    """The text with the words that matched in bold, where that can be seen; what matched are stems."""
-    if not matched or os.environ.get("NO_COLOR") or not sys.stdout.isatty():
-        return text
-    import re
-
+    """The text with the words that matched in bold; what matched are stems."""
     stems = tuple(matched)
-    return re.sub(r"\w+", lambda word: _bold(word[0]) if word[0].lower().startswith(stems) else word[0], text)
-
-
-def _bold(word: str) -> str:
-    return click.style(word, bold=True)
+    return highlighted(text, lambda word: word.lower().startswith(stems)) if stems else text
 
 
 def _turn(turn: Exchange) -> str:
-    when = click.style(turn.created_at[:19].replace("T", " "), dim=True)
-    return f"{when}  {click.style(turn.role, bold=True)}: {stored(turn.content)}"
+    when = style(turn.created_at[:19].replace("T", " "), dim=True)
+    return f"{when}  {style(turn.role, bold=True)}: {hanging(turn.content)}"
 
 
 def _whole(memory: Memory, versions: int) -> str:
     values: dict[str, object] = {
         **memory._asdict(),
-        "content": stored(memory.content),
         "tags": ", ".join(memory.tags) or None,
         "versions": versions,
     }

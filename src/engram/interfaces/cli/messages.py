@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import Group, complete_session, open_store, result, session_option, stored, text_from
+from .common import Group, complete_session, open_store, result, session_option, text_from
+from .screen import hanging, one_line, style
 
 if TYPE_CHECKING:
     from ...records import Message
@@ -50,8 +51,8 @@ def inbox(ctx: click.Context, peek: bool, session_id: str) -> None:
 
 def _print(ctx: click.Context, unread: list[Message]) -> None:
     lines = [
-        f"{click.style(each.from_session or 'a person', bold=True)}, {each.created_at[:19].replace('T', ' ')}"
-        f"{', shown again' if each.again else ''}\n{stored(each.text)}"
+        f"{style(one_line(each.from_session) or 'a person', bold=True)}, {each.created_at[:19].replace('T', ' ')}"
+        f"{', shown again' if each.again else ''}\n  {hanging(each.text)}"
         for each in unread
     ]
     result(ctx, unread, "\n\n".join(lines) or "No unread messages.")

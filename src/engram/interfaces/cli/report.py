@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from .common import as_json, command, fields, open_store, print_json, result, say, session_option
+from .common import as_json, command, open_store, result, session_option
+from .screen import fields, print_json, say
 
 
 @command()

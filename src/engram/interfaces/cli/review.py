@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import Command, as_json, coloured_diff, edited, fields, open_store, print_json, result, say, stored
+from .common import Command, as_json, edited, open_store, result
+from .screen import coloured_diff, fields, print_json, say
 
 if TYPE_CHECKING:
     from ...client import Engram
@@ -98,7 +99,7 @@ def _shown(proposal: Proposal) -> str:
     values: dict[str, object] = {
         "proposal": f"{proposal.id}, {proposal.state}{', out of date' if proposal.stale else ''}",
         "what": proposal.what,
-        "why": f"{stored(proposal.why)} (confidence {proposal.confidence:.2f})",
+        "why": f"{proposal.why} (confidence {proposal.confidence:.2f})",
         "sources": ", ".join(f"{kind} {id}" for kind, id in proposal.sources),
     }
-    return f"{fields(values)}\n{coloured_diff(stored(proposal.diff))}"
+    return f"{fields(values)}\n{coloured_diff(proposal.diff)}"

@@ -6,18 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import (
-    Group,
-    complete_session,
-    fields,
-    one_line,
-    open_store,
-    result,
-    session_option,
-    stored,
-    table,
-    text_from,
-)
+from .common import Group, complete_session, open_store, result, session_option, text_from
+from .screen import fields, hanging, one_line, style, table
 
 if TYPE_CHECKING:
     from ...records import Session
@@ -127,7 +117,6 @@ def show(ctx: click.Context, session_id: str) -> None:
                 **found._asdict(),
                 "status": _status(found),
                 "stale": None,
-                "summary": stored(found.summary),
                 "metadata": found.metadata or None,
                 "leases": ", ".join(lease.resource for lease in leases) or None,
             }
@@ -142,7 +131,7 @@ def show(ctx: click.Context, session_id: str) -> None:
 def logs(ctx: click.Context, session_id: str, limit: int) -> None:
     """What the session noted, the latest first."""
     entries = open_store(ctx).sessions.logs(session_id, limit)
-    lines = [f"{click.style(_time(entry.created_at), dim=True)}  {stored(entry.content)}" for entry in entries]
+    lines = [f"{style(_time(entry.created_at), dim=True)}  {hanging(entry.content)}" for entry in entries]
     result(ctx, entries, "\n".join(lines) or "Nothing was noted yet.")
 
 

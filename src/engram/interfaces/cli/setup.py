@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import Group, command, load_settings, open_store, result, table
+from .common import Group, as_json, command, load_settings, open_store, result
+from .screen import table
 
 if TYPE_CHECKING:
     from ...config import Config
@@ -38,21 +39,26 @@ def config() -> None:
 @config.command()
 @click.pass_context
 def show(ctx: click.Context) -> None:
-    """Every setting, its value and its origin; secrets are masked."""
+    """Every setting, its value, its origin, and whether a project's file may set it; secrets are masked."""
     from ... import config as settings
     from ...address import masked
 
-    found = load_settings(ctx)
+    # The table says what was ignored, too.
+    found = load_settings(ctx, warn=as_json(ctx))
     values = {**found._asdict(), "url": shown_url(found), "llm_base_url": masked(found.llm_base_url)}
     rows = [
-        {"name": each.name, "value": values[each.name], "origin": found.origins[each.name], "help": each.help}
+        {
+            "name": each.name,
+            "value": values[each.name],
+            "origin": found.origins[each.name],
+            "project_file": each.project_file,
+            "help": each.help,
+        }
         for each in settings.SETTINGS
     ]
-    result(
-        ctx,
-        rows,
-        lambda: table(("setting", "value", "from"), [(r["name"], _shown(r["value"]), r["origin"]) for r in rows]),
-    )
+    cells = [(row["name"], _shown(row["value"]), row["origin"], row["project_file"]) for row in rows]
+    head = ("setting", "value", "from", "may a project's file set it?")
+    result(ctx, rows, lambda: "\n".join([table(head, cells), *found.notices]))
 
 
 @config.command()

@@ -111,7 +111,7 @@ def _event(adapter: ModuleType, harness: str, payload: bytes) -> Event | None:
 def _answer(event: Event, harness: str, show: Callable[[Answer], None]) -> None:
     from time import monotonic
 
-    from .events import BEFORE_TOOL, Answer
+    from .events import BEFORE_TOOL, START, Answer
 
     if event.kind == BEFORE_TOOL and not event.paths:
         return show(Answer())  # most tools write no file; the store need not be opened for them
@@ -123,6 +123,9 @@ def _answer(event: Event, harness: str, show: Callable[[Answer], None]) -> None:
 
     _enter(event.folder)
     settings = load(busy_timeout=BUSY_TIMEOUT)
+    if event.kind == START:
+        for notice in settings.notices:
+            _note(notice)
     # A hook has no time to copy and migrate a large store.
     with Engram(settings=settings, migrate=False) as eng:
         handle(eng, event, harness, show, lambda: monotonic() - begun > ENOUGH)

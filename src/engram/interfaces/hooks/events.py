@@ -8,6 +8,8 @@ here, as in `records`: they would be compiled from their text at every start.)
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ...text import one_line
+
 #: What a harness can report, by the names used here.
 START = "start"
 PROMPT = "prompt"
@@ -73,7 +75,8 @@ def text(payload: Payload, *names: str, longest: int = LONGEST) -> str:
 
 
 def name(payload: Payload, *names: str) -> str | None:
-    return " ".join(text(payload, *names, longest=LONGEST_NAME).split()) or None
+    """A field that is a name, as it can be stored: one plain line."""
+    return one_line(text(payload, *names, longest=LONGEST_NAME), LONGEST_NAME) or None
 
 
 def inner(payload: Payload, field: str) -> Payload:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 
-TAG = "engram-context"
-#: A memory's own tags would end the frame around it.
-_FORGED = re.compile(rf"<(/?){TAG}", re.IGNORECASE)
+from ...text import TAG, lines, one_line
+
+#: The longest reason for a denial, in characters.
+LONGEST_DENIAL = 2_000
 #: Gemini CLI shows injected text with its brackets escaped.
 _BRACKET, _CLOSING = "(?:<|&lt;)", "(?:>|&gt;)"
 _MARK = re.compile(rf"{_BRACKET}(/?)(?:{TAG}|private)\b[^<>&]{{0,200}}{_CLOSING}", re.IGNORECASE)
@@ -19,9 +20,13 @@ _HINTS = (TAG, "private")
 
 
 def frame(kind: str, text: str) -> str:
-    """Text for the model, marked as what it is."""
-    harmless = _FORGED.sub(rf"‹\1{TAG}", text)
-    return f'<{TAG} kind="{kind}">\n{harmless}\n</{TAG}>'
+    """Text for the model, marked as what it is; nothing in it can end the frame."""
+    return f'<{TAG} kind="{kind}">\n{lines(text)}\n</{TAG}>'
+
+
+def denial(text: str) -> str:
+    """Why a tool may not run, on one line: a harness shows it to the model without a frame."""
+    return one_line(text, LONGEST_DENIAL)
 
 
 def clean(text: str) -> str:

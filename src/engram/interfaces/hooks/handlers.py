@@ -15,11 +15,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...redact import redact
-from ...text import one_line
+from ...text import one_line, visible
 from ...tokens import estimate
 from . import events
 from .events import Answer, Event
-from .framing import clean, frame
+from .framing import clean, denial, frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -295,7 +295,7 @@ def _number(hit: Hit, part: str) -> float:
 def _hit_line(hit: Hit) -> str:
     source = f"memory {hit.memory_id}, {hit.label}" if hit.memory_id is not None else f"{hit.label} in {hit.session_id}"
     about = f", {hit.project}" if hit.project else ""
-    return f"- [{source}, trust {hit.trust}, {hit.created_at[:10]}{about}] {one_line(hit.text, HIT_LENGTH)}"
+    return visible(f"- [{source}, trust {hit.trust}, {hit.created_at[:10]}{about}] {one_line(hit.text, HIT_LENGTH)}")
 
 
 def _recall_frame(lines: Sequence[str]) -> str:
@@ -305,7 +305,7 @@ def _recall_frame(lines: Sequence[str]) -> str:
 def _refusal(holder: Holder) -> str:
     note = f", with the note {one_line(holder.note, 200)!r}" if holder.note else ""
     stale = " It has been silent for a while." if holder.stale else ""
-    return (
+    return denial(
         f"Engram: {holder.resource} is held exclusively by session {holder.session_id} ({holder.session_type}: "
         f"{one_line(holder.summary, 100) or 'no summary'}){note}.{stale} Do not edit it now. Ask for it with "
         f'`engram message send {holder.session_id} "…"`, or work on something else until it is released.'
@@ -316,7 +316,7 @@ def _warning(others: Sequence[Holder]) -> str:
     if not others:
         return ""
     lines = [
-        f"- {one_line(holder.resource, 200)} by {holder.session_id} ({holder.session_type}: "
+        f"- {one_line(holder.resource, 200)} by {holder.session_id} ({visible(holder.session_type)}: "
         f"{one_line(holder.summary, 100) or 'no summary'}), {'exclusive' if holder.exclusive else 'advisory'}"
         + (f": {one_line(holder.note, 200)}" if holder.note else "")
         for holder in others[:5]

@@ -56,48 +56,67 @@ def apply(change: Change) -> Path | None:
         # A link, as people who keep their settings in a repository have them, goes on pointing to the same file.
         real = Path(os.path.realpath(change.path))
         backup = None if change.before is None else _back_up(change.path, change.before)
-        if change.after is None:
-            real.unlink()
-        else:
-            make_folder(str(real.parent))
-            _replace(real, change.after)
+        try:
+            if change.after is None:
+                real.unlink()
+            else:
+                make_folder(str(real.parent))
+                _replace(real, change.after)
+        except BaseException:
+            # The settings are as they were, so there is nothing to keep.
+            if backup is not None:
+                backup.unlink(missing_ok=True)
+            raise
         return backup
 
 
 def _back_up(path: Path, text: str) -> Path:
     """Keep a copy beside the file, for its owner alone: settings hold keys and tokens."""
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    for number in range(1000):
-        backup = path.with_name(f"{path.name}.{stamp}{f'-{number}' if number else ''}.engram-backup")
-        with contextlib.suppress(FileExistsError):
-            descriptor = os.open(backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            os.fchmod(descriptor, 0o600)
-            _write(descriptor, text)
-            return backup
+    with _draft(path, text) as draft:
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        for number in range(1000):
+            backup = path.with_name(f"{path.name}.{stamp}{f'-{number}' if number else ''}.engram-backup")
+            with contextlib.suppress(FileExistsError):
+                _name(draft, backup)
+                return backup
     raise SettingsUnusable(f"{path} has a thousand backups of this second beside it.")
 
 
-def _replace(path: Path, text: str) -> None:
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+def _name(draft: str, backup: Path) -> None:
+    """Give a draft a name that nobody has yet; FileExistsError if somebody has."""
     try:
-        os.chmod(temporary, 0o600)
+        os.link(draft, backup)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        if os.path.lexists(backup):
+            raise FileExistsError(str(backup)) from None
+        os.rename(draft, backup)
+
+
+def _replace(path: Path, text: str) -> None:
+    with _draft(path, text) as draft:
         with contextlib.suppress(FileNotFoundError):
             old = path.stat()
-            os.chmod(temporary, old.st_mode & 0o7777)
+            os.chmod(draft, old.st_mode & 0o7777)
             with contextlib.suppress(PermissionError):  # root, setting somebody else up, leaves the file theirs
-                os.chown(temporary, old.st_uid, old.st_gid)
-        _write(descriptor, text)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+                os.chown(draft, old.st_uid, old.st_gid)
+        os.replace(draft, path)
 
 
-def _write(descriptor: int, text: str) -> None:
-    with open(descriptor, "w", encoding="utf-8", newline="") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+@contextlib.contextmanager
+def _draft(path: Path, text: str) -> Iterator[str]:
+    """A file beside `path` that is complete and on the disk; gone afterwards, unless it was given another name."""
+    descriptor, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with open(descriptor, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        yield draft
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft)
 
 
 @contextlib.contextmanager

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
 
 from ...errors import InvalidInput
+from ...text import lines, one_line, visible
 
 if TYPE_CHECKING:
     from ...client import Engram
-    from ...records import Session
+    from ...records import Lease, Session
 
 NAME = "engram"
 TITLE = "Engram"
@@ -99,12 +100,12 @@ def read(eng: Engram, uri: str, session_id: str | None) -> Document:
     if kind == "sitrep":
         return Document(uri, eng.sitrep(session_id=session_id))
     if kind == "world":
-        return Document(uri, eng.world.get())
+        return Document(uri, lines(eng.world.get()))
     if kind == "block":
         block = eng.blocks.get(name)
         if block is None:
             raise eng.blocks.missing(name)
-        return Document(uri, block.content)
+        return Document(uri, lines(block.content))
     if kind == "session":
         return Document(uri, _work(eng, eng.sessions.get(name)))
     raise InvalidInput(f"{uri!r} is no resource of Engram. There are: {', '.join(_addresses())}.")
@@ -118,7 +119,7 @@ def address(kind: str, name: str) -> str:
 def prompt(eng: Engram, name: str, arguments: Mapping[str, str], session_id: str | None) -> str:
     """The text of a prompt, with what it needs from the store."""
     if name == "brief":
-        task = arguments.get("task", "").strip()
+        task = lines(arguments.get("task", "").strip())
         return _BRIEF.format(task=f"Your task: {task}\n\n" if task else "", report=eng.sitrep(session_id=session_id))
     if name == "handoff":
         work = _work(eng, eng.sessions.get(session_id)) if session_id else "You are not registered yet."
@@ -129,19 +130,22 @@ def prompt(eng: Engram, name: str, arguments: Mapping[str, str], session_id: str
 def _work(eng: Engram, session: Session) -> str:
     """A session in markdown, its own words quoted."""
     state = f"{session.status}, stale" if session.stale else session.status
-    lines = [f"# Session {session.id} ({session.type}, {state})", _quoted(session.summary or "(no summary)")]
+    shown = [visible(f"# Session {session.id} ({session.type}, {state})"), _quoted(session.summary or "(no summary)")]
     held = eng.leases.list(session.id)
     if held:
-        lines += ["**Holds:**", *(f"- {each.resource}" + (f": {each.note}" if each.note else "") for each in held)]
+        shown += ["**Holds:**", *(_claim(each) for each in held)]
     logs = eng.sessions.logs(session.id, limit=20)
     if logs:
-        lines += ["**Log, latest first:**", *(_quoted(f"{each.created_at[:16]} {each.content}") for each in logs)]
-    return "\n".join(lines)
+        shown += ["**Log, latest first:**", *(_quoted(f"{each.created_at[:16]} {each.content}") for each in logs)]
+    return "\n".join(shown)
+
+
+def _claim(lease: Lease) -> str:
+    note = f": {one_line(lease.note, 200)}" if lease.note else ""
+    return f"- {visible(lease.resource)}{note}"
 
 
 def _quoted(text: str) -> str:
-    from ...text import visible
-
     return "\n".join(f"> {visible(line)}" for line in text.splitlines())
 
 

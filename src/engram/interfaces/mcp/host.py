@@ -15,12 +15,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ... import operations
 from ...client import Engram
 from ...errors import EngramError, InvalidInput, SessionNotFound
 from ...operations import OPERATIONS, SESSION
+from ...records import plain
 from . import answers, guide, tools
 from .answers import Answer
 
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from logging import Logger
 
     from ...operations import Operation
-    from ...records import Message
+    from ...records import Lease, Message
+
+_T = TypeVar("_T")
 
 #: Seconds between two signs of life: well below any sensible time to live of a lease, and rare enough to cost nothing.
 BEAT_EVERY = 30.0
@@ -40,6 +43,8 @@ BACKLOG_STEP = 256
 PARTING = 1.5
 #: Seconds after which an answer counts as received, if its client has not gone. Shorter than a reader of messages has.
 RECEIVED_AFTER = 1.0
+#: The operation that may have to wait.
+_CLAIM = "lock.claim"
 #: These are signs of life by themselves.
 _ALIVE_ANYWAY = frozenset({"session.heartbeat", "session.log", "session.complete"})
 #: The type of an agent whose client does not say what it is.
@@ -55,6 +60,46 @@ class Connection:
         self.session = session
         self.project: str | None = None
         self.lock = threading.Lock()
+
+
+class Waiter(Protocol):
+    """A claim in the queue for a lease, as the facade gives it."""
+
+    @property
+    def pause(self) -> float: ...
+    def look(self) -> Lease | None: ...
+    def sleep(self) -> None: ...
+    def leave(self) -> None: ...
+
+
+class Pending:
+    """A claim that waits its turn. Leaving it, as a context manager, gives its place in the queue up."""
+
+    def __init__(self, host: Host, session: str, waiter: Waiter) -> None:
+        self._host = host
+        self.session = session
+        self.waiter = waiter
+
+    @property
+    def pause(self) -> float:
+        """How long to serve others before the next look."""
+        return self.waiter.pause
+
+    def look(self) -> Answer | None:
+        """The answer, once there is one."""
+        return self._host.look(self)
+
+    def sleep(self) -> None:
+        self.waiter.sleep()
+
+    def leave(self) -> None:
+        self.waiter.leave()
+
+    def __enter__(self) -> Pending:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
 
 
 class Host:
@@ -77,14 +122,32 @@ class Host:
 
     def call(self, connection: Connection, name: str, arguments: Mapping[str, object]) -> Answer | None:
         """Call a tool; None when there is no such tool."""
-        try:
+        answer = self.begin(connection, name, arguments)
+        if not isinstance(answer, Pending):
+            return answer
+        with answer:
+            while (done := answer.look()) is None:
+                answer.sleep()
+            return done
+
+    def begin(self, connection: Connection, name: str, arguments: Mapping[str, object]) -> Answer | Pending | None:
+        """Call a tool. A claim that may have to wait is returned as Pending, so that it keeps no thread waiting."""
+
+        def perform() -> Answer | Pending | None:
             call = tools.resolve(name, arguments)
-            if call is None:
-                return None
-            with self._counted():
-                return self._perform(connection, call)
-        except Exception as error:
-            return _refused(name, error)
+            return None if call is None else self._perform(connection, call)
+
+        return self._answered(name, perform)
+
+    def look(self, pending: Pending) -> Answer | None:
+        """The answer of a claim that waits, once there is one."""
+
+        def perform() -> Answer | None:
+            lease = pending.waiter.look()
+            return None if lease is None else answers.answer(_CLAIM, plain(lease), pending.session)
+
+        answer = self._answered("lock", perform)
+        return None if answer is None else answers.with_messages(answer, pending.session, self._shown(pending.session))
 
     def passed_on(self, answer: Answer) -> None:
         """Note that the answer was sent; its messages are read, unless the client turns out to be gone."""
@@ -130,25 +193,34 @@ class Host:
                 self._eng.close()
                 self._eng = None
 
-    def _perform(self, connection: Connection, call: tools.Call) -> Answer:
+    def _answered(self, name: str, perform: Callable[[], _T]) -> _T | Answer:
+        """What a step of a call gives. What goes wrong in it is an answer, too."""
+        try:
+            with self._counted():
+                return perform()
+        except Exception as error:
+            return _refused(name, error)
+
+    def _perform(self, connection: Connection, call: tools.Call) -> Answer | Pending:
         operation = call.operation
         given = operations.checked(_as_seen(operation), call.given)
         eng = self.store()
         if call.tool.name == "sitrep":
             self._begin(eng, connection, given)
         session = self._act_as(connection, operation, given)
-        if session is not None and operation.name not in _ALIVE_ANYWAY:
-            self._sign_of_life(eng, session)
-        # Only looking costs a read; taking them is a write.
-        waiting = session is not None and bool(eng.messages.inbox(session, peek=True))
-        # The report also lists what is unread. Any other call takes messages at its end: one that waits for a claim
-        # would keep them from other readers.
-        first = _shown(eng, session) if waiting and operation.name == "sitrep" else []
+        if session is not None:
+            if operation.name not in _ALIVE_ANYWAY:
+                self._sign_of_life(eng, session)
+            if operation.name == _CLAIM and given.get("exclusive") and given.get("wait"):
+                return Pending(self, session, _lined_up(eng, given))
+        # The report lists what is unread, so its messages are taken before it is made. Any other call takes them at
+        # its end.
+        first = self._shown(session) if operation.name == "sitrep" else []
         try:
             answer = self._run(eng, connection, operation, given, session)
         except Exception as error:
             answer = _refused(call.tool.name, error)
-        return answers.with_messages(answer, session, first or (_shown(eng, session) if waiting else []))
+        return answers.with_messages(answer, session, first or self._shown(session))
 
     def _run(
         self, eng: Engram, connection: Connection, operation: Operation, given: dict[str, object], session: str | None
@@ -159,6 +231,17 @@ class Host:
         if operation.name == "session.complete" and session == connection.session:
             connection.session = None
         return answers.answer(operation.name, result, session)
+
+    def _shown(self, session: str | None) -> list[Message]:
+        """What others wrote to the session. A call that was done does not fail because of them."""
+        if session is None:
+            return []
+        try:
+            messages = self.store().messages
+            # Only looking costs a read; taking them is a write.
+            return messages.show(session) if messages.inbox(session, peek=True) else []
+        except EngramError:
+            return []
 
     def _received(self, timer: threading.Timer, answer: Answer) -> None:
         self._passed_on.discard(timer)
@@ -266,12 +349,9 @@ def _status(eng: Engram, session: str | None) -> str | None:
         return None
 
 
-def _shown(eng: Engram, session: str | None) -> list[Message]:
-    """What others wrote to the session. A call that was done does not fail because of them."""
-    try:
-        return [] if session is None else eng.messages.show(session)
-    except EngramError:
-        return []
+def _lined_up(eng: Engram, given: Mapping[str, object]) -> Waiter:
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if name not in (SESSION, "exclusive")}
+    return eng.leases.line_up(str(given[SESSION]), **chosen)
 
 
 def _refused(name: str, error: Exception) -> Answer:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
+import anyio
 import anyio.to_thread
 import mcp_types as types
 from mcp.server import Server, ServerRequestContext
@@ -20,12 +21,15 @@ from mcp.shared.exceptions import MCPError
 
 from ... import __version__
 from ...errors import EngramError, InvalidInput, NotFound
+from ...text import one_line
 from . import guide, tools
-from .answers import Answer
-from .host import UNKNOWN_CLIENT, Connection, Host
+from .answers import LONGEST_ERROR, Answer
+from .host import PARTING, UNKNOWN_CLIENT, Connection, Host, Pending
 
 #: HTTP connections remembered at once; the one longest unused is forgotten and must register anew.
 MOST_CONNECTIONS = 1_000
+#: Threads in which waiting claims look whether it is their turn.
+LOOKERS = 4
 _SESSION_HEADER = "mcp-session-id"
 
 _T = TypeVar("_T")
@@ -42,9 +46,9 @@ class Connections:
 
     def of(self, context: Context) -> Connection:
         client = context.session.client_params
-        name = client.client_info.name.strip() if client else ""
+        name = one_line(client.client_info.name, 100) if client else ""
         found = self._find(context)
-        found.client = name[:100] or UNKNOWN_CLIENT
+        found.client = name or UNKNOWN_CLIENT
         return found
 
     def _find(self, context: Context) -> Connection:
@@ -63,18 +67,22 @@ class Connections:
 def build(host: Host, session: str | None = None) -> Server[Any]:
     """The server; `session` is whom its one local client acts as, if that is known from the start."""
     connections = Connections(session)
+    #: Threads for claims that wait: few, so that any number of them leaves room for the other calls.
+    lookers = anyio.CapacityLimiter(LOOKERS)
 
     async def call_tool(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         cancelled = threading.Event()
-        call = partial(_call, host, connections.of(context), params.name, params.arguments or {}, cancelled)
+        begin = partial(host.begin, connections.of(context), params.name, params.arguments or {})
         try:
-            answer = await _in_thread(call)
+            answer = await _in_thread(partial(_unless_cancelled, host, begin, cancelled))
         except anyio.get_cancelled_exc_class():
             cancelled.set()
             raise
+        if isinstance(answer, Pending):
+            answer = await _awaited(host, answer, lookers)
         if answer is None:
             known = ", ".join(tool.name for tool, _ in tools.offered())
-            raise MCPError(types.INVALID_PARAMS, f"There is no tool {params.name!r}. There are: {known}.")
+            raise _error(types.INVALID_PARAMS, f"There is no tool {params.name!r}. There are: {known}.")
         host.passed_on(answer)
         return types.CallToolResult(
             content=[types.TextContent(text=answer.text)],
@@ -120,11 +128,12 @@ def build(host: Host, session: str | None = None) -> Server[Any]:
     )
 
 
-def _call(
-    host: Host, connection: Connection, name: str, arguments: dict[str, Any], cancelled: threading.Event
-) -> Answer | None:
-    answer = host.call(connection, name, arguments)
-    if answer is not None and cancelled.is_set():
+def _unless_cancelled(
+    host: Host, begin: Callable[[], Answer | Pending | None], cancelled: threading.Event
+) -> Answer | Pending | None:
+    """What a call gives. It goes on in its thread when it is cancelled, and then gives its messages back."""
+    answer = begin()
+    if isinstance(answer, Answer) and cancelled.is_set():
         host.lost(answer)
     return answer
 
@@ -134,6 +143,31 @@ async def _in_thread(function: Callable[[], _T]) -> _T:
     try:
         return await anyio.to_thread.run_sync(function, abandon_on_cancel=True)
     except (InvalidInput, NotFound) as error:
-        raise MCPError(types.INVALID_PARAMS, str(error)) from None
+        raise _error(types.INVALID_PARAMS, str(error)) from None
     except EngramError as error:
-        raise MCPError(types.INTERNAL_ERROR, str(error)) from None
+        raise _error(types.INTERNAL_ERROR, str(error)) from None
+
+
+async def _awaited(host: Host, pending: Pending, lookers: anyio.CapacityLimiter) -> Answer:
+    """The answer of a claim that waits its turn. It takes a thread only while it looks, and its place in the queue is
+    given up when the call is cancelled."""
+    answer: Answer | None = None
+    try:
+        # A look is short, and is let finish: one that went on by itself could join the queue behind our back.
+        while (answer := await anyio.to_thread.run_sync(pending.look, limiter=lookers)) is None:
+            await anyio.sleep(pending.pause)
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        return answer
+    except anyio.get_cancelled_exc_class():
+        if answer is not None:
+            with anyio.move_on_after(PARTING, shield=True):
+                await anyio.to_thread.run_sync(host.lost, answer, limiter=lookers, abandon_on_cancel=True)
+        raise
+    finally:
+        with anyio.move_on_after(PARTING, shield=True):
+            await anyio.to_thread.run_sync(pending.leave, limiter=lookers, abandon_on_cancel=True)
+
+
+def _error(code: int, message: str) -> MCPError:
+    """An error of the protocol; its message may quote stored text."""
+    return MCPError(code, one_line(message, LONGEST_ERROR))
