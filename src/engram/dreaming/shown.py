@@ -34,13 +34,14 @@ _TURNS = """
 SELECT id, session_id, content FROM exchanges
 WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids))
 """
+# The casts keep SQLite from going through all active memories of the workspace.
 _MEMORIES = """
 SELECT id, content FROM memories
-WHERE workspace = :workspace AND status = 'active' AND id IN (SELECT value FROM json_each(:ids))
+WHERE id IN (SELECT value FROM json_each(:ids)) AND CAST(workspace AS TEXT) = :workspace AND status = 'active'
 """
 _VERSIONS = """
 SELECT m.id, v.content FROM memories m JOIN memory_versions v ON v.memory_id = m.id
-WHERE m.workspace = :workspace AND m.status = 'active' AND m.id IN (SELECT value FROM json_each(:ids))
+WHERE m.id IN (SELECT value FROM json_each(:ids)) AND CAST(m.workspace AS TEXT) = :workspace AND m.status = 'active'
 """
 _CURRENT = "SELECT content FROM blocks WHERE workspace = :workspace AND name = :name"
 _EARLIER = """
