@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from engram.llm import quoted
+
 #: An answer for every stage, by a word that only its prompt has.
 PORTRAIT = {
     "standing facts": {"facts": []},
@@ -46,6 +48,24 @@ def plainly(prompt: str) -> str:
         if words in prompt:
             return json.dumps(data)
     return "The user ported the router."
+
+
+def echoing(prompt: str) -> str:
+    """Everything that the prompt quotes, in the form that is asked for: no thinker gives away more."""
+    rows = quoted(prompt)
+    texts = [text for _, text in rows]
+    if "standing facts" in prompt or "worth remembering by itself" in prompt:
+        facts = [(id, text) for id, text in rows if id.startswith("e")]
+        kind = {"kind": "fact", "confidence": 0.9}
+        return json.dumps({"facts": [{"text": text[:400], "source": id, **kind} for id, text in facts]})
+    if "Carry on the narrative" in prompt:
+        lines = [f"{line[:400]} [{id}]" for id, text in rows if id.startswith("m") for line in text.split("\n") if line]
+        known = [line[2:] for id, text in rows if id.startswith("b") for line in text.split("\n") if line[:2] == "- "]
+        return json.dumps({"arc": [*known, *lines][-30:], "trends": [], "open_threads": [], "callbacks": []})
+    if "first person" in prompt or "Write the draft anew" in prompt:
+        spoken = {"narrative": " ".join(texts)[-2_000:], "reflection": " ".join(texts)[-1_000:]}
+        return json.dumps({"mood": "calm", "energy": 0.5, **spoken})
+    return "\n".join(texts)
 
 
 @contextmanager

@@ -101,6 +101,43 @@ def test_every_kind_of_change_to_memories_and_blocks_comes_back(eng: Engram, clo
 
 
 @pytest.mark.requirement("UNDO-1")
+@pytest.mark.parametrize("archived", ["loser", "winner"])
+def test_a_link_made_by_a_pass_goes_when_the_pass_then_archived_one_of_its_ends(eng: Engram, archived: str) -> None:
+    loser, winner = eng.remember("The office is in Basel.").id, eng.remember("The office is in Zurich.").id
+    before = logical(eng)
+    dream_of(
+        eng,
+        lambda night: night.memories.supersede(loser, winner),
+        lambda night: night.memories.archive(loser if archived == "loser" else winner),
+    )
+    after = logical(eng)
+    undone = eng.dreams.undo()
+    assert logical(eng) == before
+    eng.dreams.undo(undone.id)
+    assert logical(eng) == after
+
+
+@pytest.mark.requirement("UNDO-6")
+def test_taking_back_the_action_that_linked_two_takes_back_what_was_done_to_either_since(eng: Engram) -> None:
+    loser, winner = eng.remember("The office is in Basel.").id, eng.remember("The office is in Zurich.").id
+    before = logical(eng)
+    taken: list[set[int]] = []
+
+    def take_back(night: Night) -> None:
+        first = night.number - 2
+        taken.append({number - first for number in night.take_back({first})})
+
+    dream_of(
+        eng,
+        lambda night: night.memories.supersede(loser, winner),
+        lambda night: night.memories.archive(winner),
+        take_back,
+    )
+    assert taken == [{0, 1}]
+    assert logical(eng) == before
+
+
+@pytest.mark.requirement("UNDO-1")
 def test_what_came_back_is_found_by_words_and_by_meaning(eng: Engram) -> None:
     memory = eng.remember("The office is in Bern")
     dream_of(

@@ -7,6 +7,7 @@ before anything else happened leaves the state from before it; whatever else hap
 from __future__ import annotations
 
 import itertools
+import random
 from collections import Counter
 from collections.abc import Callable
 from typing import TypeVar
@@ -16,14 +17,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engram import Engram, UndoBlocked
+from engram.dreaming.night import Night
 from engram.errors import DreamNotFound
 from tests._logical import Dump, logical
+from tests._passes import dream_of
 from tests._tables import holds
 from tests.conftest import ShiftedClock
 
 STEPS = ("remember", "keyed", "say", "say", "edit", "archive", "unarchive", "link", "dream", "dream", "undo", "undo")
-MORE = ("redo", "forget turn", "forget memory", "forget session")
+MORE = ("tidy", "tidy", "redo", "forget turn", "forget memory", "forget session")
 SEQUENCES = st.lists(st.tuples(st.sampled_from(STEPS + MORE), st.integers(0, 9)), min_size=8, max_size=20, unique=False)
+#: What a pass that tidies does to memories.
+TIDYING = ("supersede", "supersede", "archive", "unarchive", "link")
 T = TypeVar("T")
 
 _WORKSPACES = itertools.count(1)
@@ -43,12 +48,16 @@ class Life:
         #: The latest undo, and the state before it, while nothing else happened.
         self.undone: tuple[int, Dump] | None = None
         self.sessions = [eng.sessions.register("claude-code", "one"), eng.sessions.register("claude-code", "two")]
+        for number in range(3):
+            self.remember(number)
 
     def step(self, name: str, number: int) -> None:
         self.clock.advance(30)
-        if name not in ("dream", "undo", "redo"):
+        if name not in ("dream", "tidy", "undo", "redo"):
             self.before, self.undone = [], None
         getattr(self, name.replace(" ", "_"))(number)
+        # Else the next pass would do this, and that is no change which an undo takes back.
+        self.eng.backlog.work()
         check(logical(self.eng))
 
     def word(self) -> str:
@@ -72,12 +81,10 @@ class Life:
     def archive(self, number: int) -> None:
         if id := self.memory(number, "active"):
             self.eng.memories.archive(id)
-            self.eng.backlog.work()
 
     def unarchive(self, number: int) -> None:
         if id := self.memory(number, "archived"):
             self.eng.memories.unarchive(id)
-            self.eng.backlog.work()
 
     def link(self, number: int) -> None:
         one, two = self.memory(number, "active"), self.memory(number + 1, "active")
@@ -91,6 +98,36 @@ class Life:
         if logical(self.eng) != state:
             self.before.append(state)
             self.undone = None
+
+    def tidy(self, number: int) -> None:
+        """A pass that supersedes, archives and links: the same memories again and again, in any order."""
+        ids = sorted(each.id for each in self.eng.memories.list(status="active"))
+        if len(ids) < 2:
+            return
+        chance = random.Random(number)
+        few = chance.sample(ids, min(len(ids), 3))
+        steps = [self.tidied(chance.choice(TIDYING), *chance.sample(few, 2)) for _ in range(3 + number % 4)]
+        state = logical(self.eng)
+        dream_of(self.eng, *steps)
+        self.eng.backlog.work()
+        if logical(self.eng) != state:
+            self.before.append(state)
+            self.undone = None
+            # Seldom does chance undo a pass right after it, so half of these are undone here.
+            if number % 2:
+                self.undo(number)
+                self.redo(number)
+
+    def tidied(self, how: str, one: int, other: int) -> Callable[[Night], object]:
+        def act(night: Night) -> None:
+            if how == "supersede":
+                night.memories.supersede(one, other)
+            elif how == "link":
+                night.memories.link(one, other, f"relation {one}")
+            else:
+                getattr(night.memories, how)(one)
+
+        return act
 
     def undo(self, number: int) -> None:
         state = logical(self.eng)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engram import llm
 from engram.llm import Passage, Prompt, check, render
 from engram.llm.forms import parsed
 
@@ -54,8 +55,16 @@ def test_no_text_can_end_its_quotation_or_hide_in_it(texts: list[str]) -> None:
     passages = tuple(Passage(f"e{number}", "user", text) for number, text in enumerate(texts))
     rendered = render(Prompt("gist", "Do.", passages))
     assert [row["text"] for row in quoted(rendered)] == texts
+    assert llm.quoted(f"Before.\n\n{rendered}") == [(passage.id, passage.text) for passage in passages]
     assert all(line.isprintable() for line in rendered.split("\n"))
     assert len(rendered.splitlines()) == len(rendered.split("\n"))
+
+
+@pytest.mark.requirement("LLM-3")
+def test_what_a_prompt_quotes_is_read_back_known_things_first() -> None:
+    rendered = render(Prompt("gist", "Say what happened.", PASSAGES, (Passage("m7", "gist", "Earlier."),)))
+    assert llm.quoted(rendered) == [("m7", "Earlier."), *((each.id, each.text) for each in PASSAGES)]
+    assert llm.quoted("A text that quotes nothing.") == []
 
 
 @pytest.mark.requirement("LLM-3")

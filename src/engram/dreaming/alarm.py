@@ -3,11 +3,13 @@ and everybody hears of it. What a pass that died could not prove, the next one d
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..errors import UndoBlocked
 from ..memory.index import OWN_SHELVES
 from .journal import entries
+from .shown import Outdated
 from .undo import undo_actions
 
 if TYPE_CHECKING:
@@ -34,7 +36,8 @@ def check(night: Night) -> None:
             guilty = night.take_back(guilty)
             for number in guilty & night.changes.keys():
                 plan, _ = night.changes.pop(number)
-                night.proposals.refuse(tx, plan, night.dream)
+                with suppress(Outdated):
+                    night.proposals.refuse(tx, plan, night.dream)
     for question in lost:
         night.alarms.append(_said(night, question, guilty))
 

@@ -8,6 +8,7 @@ have changed since.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..clock import between, later
@@ -19,6 +20,7 @@ from . import plans, similar
 from .extract import CONTRADICTS
 from .night import TRUSTED, Tally
 from .proposals import AGREED
+from .shown import Outdated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -113,11 +115,14 @@ class _Worker:
     def agreed(self) -> None:
         """What somebody has agreed to since."""
         night = self._night
+        plans_of: dict[int, Plan] = {}
         for state in AGREED:
             for proposal in night.proposals.list(state):
-                with night.engine.read() as tx:
+                with suppress(NotFound), night.engine.read() as tx:
                     plan = night.proposals.plan(tx, proposal.id)
-                self._do(plan)
+                    plans_of[proposal.id] = plan
+        for id, plan in plans_of.items():
+            self._do(plan, id)
 
     def compare(self) -> None:
         """Everything that is new since the last time, with what is close to it."""
@@ -217,7 +222,10 @@ class _Worker:
                 limit=config.dream_max_actions,
             )
         for (id,) in rows:
-            memory = night.memories.get(id)
+            try:
+                memory = night.memories.get(id)
+            except NotFound:
+                continue
             used = max(memory.updated_at, memory.recalled_at or "")
             self._decide(plans.archive(memory, int(between(used, now) // _DAY)), _BY_POLICY)
 
@@ -236,7 +244,8 @@ class _Worker:
         if by_itself == _ALWAYS or (by_itself == _BY_POLICY and self._apply):
             return self._do(plan)
         self._make_sure_of_room()
-        with self._night.write() as tx:
+        new = False
+        with suppress(Outdated), self._night.write() as tx:
             new = self._night.propose(tx, plan)
         self._tally.proposed += new
         self._tally.skipped += not new
@@ -246,21 +255,20 @@ class _Worker:
         if self._tally.actions + self._tally.proposed >= self._config.dream_max_actions:
             raise _Full
 
-    def _do(self, plan: Plan) -> bool:
+    def _do(self, plan: Plan, agreed: int | None = None) -> bool:
+        """Carry a plan out, or the proposal of that number."""
         night = self._night
+        assert plan.grounds or agreed, "a plan of a pass says what it rests on"
         self._make_sure_of_room()
         try:
             night.probe.about((kind, id) for kind, id, _ in plan.targets)
             prepared = plans.prepare(night.proposals.tiers, plan)
             with night.action() as tx:
-                known = night.proposals.known(tx, plan)
-                if known and known[1] == "rejected":
-                    self._tally.skipped += 1
-                    return False
+                known = self._wanted(tx, plan, agreed)
                 done = plans.carry_out(tx, night.proposals.tiers, plan, prepared)
                 if known:
-                    night.proposals.settle(tx, known[0], done.result, night.dream)
-        except (ProposalStale, NotFound):
+                    night.proposals.settle(tx, known, done.result, night.dream)
+        except (Outdated, ProposalStale, NotFound):
             self._tally.skipped += 1
             return False
         except Miscounted as wrong:
@@ -270,6 +278,20 @@ class _Worker:
         night.changes[night.number] = (plan, done)
         self._tally.actions += 1
         return True
+
+    def _wanted(self, tx: Transaction, plan: Plan, agreed: int | None) -> int | None:
+        """The number of the plan's proposal, if it has one; ProposalStale when it is not to be done any more."""
+        proposals = self._night.proposals
+        if agreed is not None:
+            # Nobody may forget what it is about from here on: its text may be theirs.
+            self._night.memories.lock(tx)
+            if not proposals.agreed(tx, agreed, plan):
+                raise ProposalStale(f"Proposal {agreed} was decided anew just now.")
+            return agreed
+        known = proposals.known(tx, plan)
+        if known and known[1] == "rejected":
+            raise ProposalStale(f"Proposal {known[0]} was rejected.")
+        return known[0] if known else None
 
 
 def _belong(one: Memory, other: Memory) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ..records import Memory
     from .night import Night
-    from .plans import Done, Plan
+    from .plans import Done, Plan, Thing
 
 KIND = "digest"
 TAGS = ("dream-digest", "distillate")
@@ -26,30 +26,45 @@ IMPORTANCE = 0.8
 _TOLD = 20
 _LINE = 200
 
+_BLOCK = "SELECT 1 FROM blocks WHERE workspace = :workspace AND id = :id"
+
 
 def write(night: Night) -> None:
     """Only when something was learnt or changed."""
-    learnt = list(_there(night))
-    if not learnt and not night.changes:
+    text, _ = _compose(night)
+    if not text:
         return
+    prepared = night.memories.prepare(text)
+    with night.write() as tx:
+        # Nobody forgets anything from here on; what was forgotten since the text was made is not in it any more.
+        night.memories.lock(tx)
+        now, sources = _compose(night)
+        if now:
+            if now != text:
+                prepared = night.memories.prepare(now, embed=False)
+            night.memories.remember(
+                now, kind=KIND, tags=TAGS, importance=IMPORTANCE, sources=sources, prepared=prepared
+            )
+
+
+def _compose(night: Night) -> tuple[str, list[Thing]]:
+    """The text, empty when there is nothing to tell, and what it quotes."""
+    learnt = list(_there(night))
+    changes = list(_still(night))
+    if not learnt and not changes:
+        return "", []
     told, rest = learnt[:_TOLD], len(learnt) - _TOLD
-    changes = list(night.changes.values())
     with night.engine.read() as tx:
         day = tx.now()[:10]
     lines = [f"Dreamt on {day} (pass {night.dream})."]
     lines += [f"Learnt, {_kind(memory)}: {one_line(memory.content, _LINE)}" for memory in told]
     lines += [f"And {rest} more things were learnt."] if rest > 0 else []
-    lines += list(_changed(night, changes[:_TOLD]))
+    lines += [_change(plan, memory) for plan, _, memory in changes[:_TOLD]]
     lines += [f"And {len(changes) - _TOLD} more changes were made."] if len(changes) > _TOLD else []
     lines += [f"{night.proposed} proposals wait for a decision."] if night.proposed else []
-    sources = {("memory", memory.id): None for memory in told}
-    sources.update({thing: None for _, done in changes[:_TOLD] for thing in done.touched})
-    text = "\n".join(lines)
-    prepared = night.memories.prepare(text)
-    with night.write():
-        night.memories.remember(
-            text, kind=KIND, tags=TAGS, importance=IMPORTANCE, sources=list(sources), prepared=prepared
-        )
+    sources: dict[Thing, None] = {("memory", memory.id): None for memory in told}
+    sources.update({thing: None for _, done, _ in changes[:_TOLD] for thing in done.touched if _is_there(night, thing)})
+    return "\n".join(lines), list(sources)
 
 
 def _there(night: Night) -> Iterator[Memory]:
@@ -64,19 +79,34 @@ def _kind(memory: Memory) -> str:
     return f"a {memory.kind} of {day}" if day else f"a {memory.kind}"
 
 
-def _changed(night: Night, changes: list[tuple[Plan, Done]]) -> Iterator[str]:
-    for plan, done in changes:
-        content = night.memories.get(done.result).content if done.result else plan.content
-        text = one_line(content, _LINE)
-        ids = ", ".join(str(id) for _, id, _ in plan.targets)
-        match plan.what:
-            case "merge":
-                yield f"Memories {ids} became one, {done.result}: {text}"
-            case "supersede":
-                yield f"Memory {done.result} took the place of what it contradicts: {text}"
-            case "archive":
-                yield f"Put away, for nobody used it: {text}"
-            case "overflow":
-                yield f"Block {plan.data['block']} was too long; its end is memory {done.result}: {text}"
-            case _:
-                yield f"Agreed to: {text}"
+def _still(night: Night) -> Iterator[tuple[Plan, Done, Memory]]:
+    """The changes that were made, each with the memory that came of it, while it is there."""
+    for plan, done in night.changes.values():
+        if done.result is not None:
+            with suppress(MemoryNotFound):
+                yield plan, done, night.memories.get(done.result)
+
+
+def _is_there(night: Night, thing: Thing) -> bool:
+    kind, id = thing
+    if kind == "memory":
+        with suppress(MemoryNotFound):
+            return night.memories.get(id) is not None
+        return False
+    with night.engine.read() as tx:
+        return tx.one(_BLOCK, workspace=night.workspace, id=id) is not None
+
+
+def _change(plan: Plan, memory: Memory) -> str:
+    text = one_line(memory.content, _LINE)
+    match plan.what:
+        case "merge":
+            return f"Memories {', '.join(str(id) for _, id, _ in plan.targets)} became one, {memory.id}: {text}"
+        case "supersede":
+            return f"Memory {memory.id} took the place of what it contradicts: {text}"
+        case "archive":
+            return f"Put away, for nobody used it: {text}"
+        case "overflow":
+            return f"Block {plan.data['block']} was too long; its end is memory {memory.id}: {text}"
+        case _:
+            return f"Agreed to: {text}"

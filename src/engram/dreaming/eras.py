@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..llm import Passage, Prompt
-from . import prompts
+from . import prompts, shown
 from .night import gist_passage, pieces
 
 if TYPE_CHECKING:
@@ -63,14 +63,18 @@ def _digest(night: Night, month: str) -> None:
         fresh = [gist for gist in gists if gist.memory_id in pending]
     while fresh:
         fitting = len(pieces([gist_passage(gist) for gist in fresh])[0])
-        era = _fold(night, month, len(gists), fresh[:fitting], era)
+        era = _fold(night, month, len(gists), fresh[:fitting], fresh[fitting:], era)
         fresh = fresh[fitting:]
     if gists:
         night.new_eras.append(month)
 
 
-def _fold(night: Night, month: str, sessions: int, gists: list[Gist], era: Memory | None) -> Memory:
-    known = (Passage(f"m{era.id}", f"the digest of {month} so far", era.content),) if era and era.content else ()
+def _fold(night: Night, month: str, sessions: int, gists: list[Gist], later: list[Gist], era: Memory | None) -> Memory:
+    """The month's digest with these gists; the later ones are still to be folded in, whatever becomes of this pass."""
+    known: tuple[Passage, ...] = ()
+    if era and era.content:
+        handle, text = shown.memory(era)
+        known = (Passage(handle, f"the digest of {month} so far", text),)
     prompt = Prompt("era", prompts.ERA, tuple(map(gist_passage, gists)), known)
     covers = [gist.memory_id for gist in gists]
     thought = night.thinker.think(STAGE, month, lambda: (prompt, covers), max_tokens=_TOKENS)
@@ -87,6 +91,8 @@ def _fold(night: Night, month: str, sessions: int, gists: list[Gist], era: Memor
                 era.id, text, reason="the month changed", data=data, sources=sources, prepared=prepared
             )
         for gist in gists:
-            night.gists.folded(tx, KIND, gist.memory_id)
-        thought.used(tx)
+            if thought.saw(gist.memory_id, gist.text):
+                night.gists.folded(tx, KIND, gist.memory_id)
+        for gist in later:
+            night.gists.unfolded(tx, KIND, gist.memory_id)
     return era

@@ -8,6 +8,7 @@ holds a secret, or the place where one was, is left out.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ..errors import MemoryNotFound, NotFound
@@ -15,9 +16,10 @@ from ..llm import Prompt
 from ..memory.memories import fingerprint
 from ..memory.recall import Recall
 from ..redact import redact
-from . import plans, portrait, prompts, similar
+from . import plans, portrait, prompts, shown, similar
 from .night import TRUSTED, pieces, turn_passage
 from .plans import Plan
+from .shown import Outdated
 from .thinking import Thought, all_thoughts
 
 if TYPE_CHECKING:
@@ -64,16 +66,9 @@ def run(night: Night) -> None:
     if waiting:
         night.probe.sample()
     night.extracted = night.extracted or 0
-    night.each(STAGE, waiting, _read_or_say_why_not)
+    night.each(STAGE, waiting, _read_session)
     if night.learnt:
         _compare(night)
-
-
-def _read_or_say_why_not(night: Night, row: Row) -> None:
-    try:
-        _read_session(night, row)
-    except NotFound as gone:  # forgotten while it was thought about; the next pass reads what is left
-        night.errors.append(f"{STAGE}: {gone}")
 
 
 def _read_session(night: Night, row: Row) -> None:
@@ -97,8 +92,6 @@ def _read_session(night: Night, row: Row) -> None:
         for found in proposed:
             night.propose(tx, found.plan)
         night.gists.folded(tx, STAGE, gist)
-        for thought in (*thoughts, *quoted):
-            thought.used(tx)
 
 
 def _think(night: Night, subject: str, turns: list[Exchange]) -> list[Thought]:
@@ -149,6 +142,7 @@ def _plan(fact: dict[str, Any], text: str, session: str, turn: Exchange) -> Plan
             "said": day,
             "by": turn.role,
         },
+        (shown.turn(turn),),
     )
 
 
@@ -217,6 +211,6 @@ def _compare(night: Night) -> None:
     decided: set[int] = set()
     for sure, older, newer in plans.surest(found):
         if len(decided) < 2 * most and not decided & {older.id, newer.id}:
-            with night.write() as tx:
+            with suppress(Outdated), night.write() as tx:
                 if night.propose(tx, plans.supersede(older, newer, sure)):
                     decided |= {older.id, newer.id}

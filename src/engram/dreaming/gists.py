@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from ..llm import Passage, Prompt
 from ..text import one_line
-from . import prompts
+from . import prompts, shown
 from .drives import RIPE, ripe
 from .night import TRUSTED, pieces, turn_passage
 from .thinking import Thought, all_thoughts
@@ -41,19 +41,15 @@ def _summarise(night: Night, session: str) -> None:
     portions = pieces([turn_passage(turn) for turn in usable])
     if len(portions) == 1:
         thought = _think(night, session, Prompt("gist", prompts.GIST, tuple(portions[0]), known), upto)
-        parts = [thought]
     else:
         parts = _parts(night, session, portions, upto)
         made = tuple(Passage(f"p{number}", f"part {number}", part.text) for number, part in enumerate(parts, 1))
         thought = _think(night, session, Prompt("merge", prompts.MERGE, made, known), upto)
-        parts.append(thought)
     # A session of greetings alone has no sentence worth choosing; then the longest one stands for it.
     text = thought.text.strip() or one_line(max((turn.content for turn in usable), key=len), 200)
     prepared = night.memories.prepare(text)
-    with night.write() as tx:
+    with night.write():
         night.gists.store(session, text, upto, sources=[turn.id for turn in usable], prepared=prepared)
-        for part in parts:
-            part.used(tx)
     night.new_gists.append(session)
 
 
@@ -66,7 +62,10 @@ def _new_turns(night: Night, session: str) -> list[Exchange]:
 
 def _known(night: Night, session: str) -> tuple[Passage, ...]:
     gist = night.gists.current(session)
-    return (Passage(f"m{gist.id}", "the gist so far", gist.content),) if gist and gist.content else ()
+    if not gist or not gist.content:
+        return ()
+    handle, text = shown.memory(gist)
+    return (Passage(handle, "the gist so far", text),)
 
 
 def _parts(night: Night, session: str, portions: list[list[Passage]], upto: int) -> list[Thought]:

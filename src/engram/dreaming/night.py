@@ -5,15 +5,18 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+from ..errors import NotFound
 from ..llm import Passage
 from ..memory.blocks import Blocks
 from ..memory.gists import Gists
 from ..memory.memories import Memories
+from . import shown
 from .probe import Probe
 from .proposals import Proposals
+from .shown import Outdated
 from .thinking import Waiting
 from .undo import undo_actions
 
@@ -30,8 +33,6 @@ if TYPE_CHECKING:
 TRUSTED = ("user", "agent")
 #: About so many characters go into one prompt.
 PIECE = 16_000
-#: Of one turn, so many; what a tool prints or somebody pastes may be very long.
-_HEAD, _TAIL = 6_000, 1_500
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
@@ -88,9 +89,9 @@ class Night:
         self.workspace = scope.workspace
         self.engine = scope.engine
         self.journal = journal
-        self.memories = Memories(scope, journal.touch)
-        self.gists = Gists(scope, self.memories, journal.touch)
-        self.blocks = Blocks(scope, journal.touch)
+        self.memories = Memories(scope, self._changing)
+        self.gists = Gists(scope, self.memories, self._changing)
+        self.blocks = Blocks(scope, self._changing)
         self.proposals = Proposals(scope, self.memories, self.blocks)
         self.probe = Probe(scope, self.memories, self.blocks)
         #: The number of the pass.
@@ -120,12 +121,21 @@ class Night:
 
     @contextmanager
     def write(self) -> Iterator[Transaction]:
-        """One action: all of it or nothing, and nothing once the lease is lost; it can be undone by itself."""
-        if not self.engine.joined:
+        """One action: all of it or nothing, and nothing once the lease is lost; it can be undone by itself.
+
+        What was thought since the last action is used up here. Outdated when something that a thinker was shown was
+        forgotten or changed since.
+        """
+        outer = not self.engine.joined
+        if outer:
             self.journal.action += 1
         with self.engine.write() as tx:
             self._leases.fence(tx, self._token)
+            if outer:
+                self.thinker.settle(tx)
             yield tx
+        if outer:
+            self.thinker.drop()
 
     action = write
 
@@ -149,6 +159,7 @@ class Night:
 
     def propose(self, tx: Transaction, plan: Plan) -> bool:
         """Leave a plan for somebody to decide; whether it is new."""
+        assert plan.grounds, "a plan of a pass says what it rests on"
         made = self.proposals.make(tx, plan, self.dream)
         self.proposed += made
         return made
@@ -157,9 +168,27 @@ class Night:
         """Do a stage thing by thing; what an agent has yet to think about is left to a later pass."""
         for number, thing in enumerate(things):
             self.step(stage, number, len(things))
-            with suppress(Waiting):
-                act(self, thing)
+            self.attempt(stage, act, thing)
         self.step(stage, len(things), len(things))
+
+    def attempt(self, stage: str, act: Callable[[Night, T], None], thing: T) -> bool:
+        """Do one thing of a stage; False when it is left to a later pass, because an agent has yet to think about it,
+        or because what it was made of was forgotten or changed meanwhile."""
+        try:
+            act(self, thing)
+        except Waiting:
+            return False
+        except (Outdated, NotFound) as gone:
+            self.errors.append(f"{stage}: {gone}")
+            return False
+        finally:
+            self.thinker.drop()
+        return True
+
+    def _changing(self, tx: Transaction, kind: str, ref: str | int, since: int | None = None) -> None:
+        """Called by the tiers before every change."""
+        self.thinker.require_settled(tx)
+        self.journal.touch(tx, kind, ref, since)
 
     def step(self, stage: str, done: int, total: int) -> None:
         """Between two steps: tell how far it is, and end here when that was asked for."""
@@ -170,19 +199,12 @@ class Night:
 
 
 def turn_passage(turn: Exchange) -> Passage:
-    return Passage(
-        f"e{turn.id}", f"{turn.role}, {turn.created_at[:10]}", shortened(turn.content), turn.role, turn.created_at
-    )
+    handle, text = shown.turn(turn)
+    return Passage(handle, f"{turn.role}, {turn.created_at[:10]}", text, turn.role, turn.created_at)
 
 
 def gist_passage(gist: Gist) -> Passage:
     return Passage(f"m{gist.memory_id}", f"session {gist.session_id}", gist.text, "", gist.at)
-
-
-def shortened(text: str) -> str:
-    if len(text) <= _HEAD + _TAIL:
-        return text
-    return f"{text[:_HEAD]} […] {text[-_TAIL:]}"
 
 
 def pieces(passages: list[Passage]) -> list[list[Passage]]:

@@ -14,7 +14,8 @@ from ..memory import passages
 from ..memory.blocks import WORLD
 from ..memory.exchanges import TRUSTS
 from ..tokens import CHARACTERS_PER_TOKEN, estimate
-from . import similar
+from . import shown, similar
+from .shown import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,6 +52,8 @@ class Plan(NamedTuple):
     sources: tuple[Thing, ...]
     #: What else carrying it out needs; values that JSON knows.
     data: dict[str, Any]
+    #: The texts it was made from. A plan that was read from the store has none: forgetting deletes it there.
+    grounds: tuple[Shown, ...] = ()
 
     @property
     def writes(self) -> bool:
@@ -86,6 +89,7 @@ def merge(memories: Sequence[Memory], least: float, confidence: float) -> Plan:
         tuple(sorted(("memory", memory.id, memory.version) for memory in memories)),
         tuple(sorted(("memory", memory.id) for memory in memories)),
         {},
+        tuple(map(shown.memory, memories)),
     )
 
 
@@ -99,12 +103,14 @@ def supersede(loser: Memory, winner: Memory, confidence: float) -> Plan:
         targets,
         tuple(sorted((("memory", loser.id), ("memory", winner.id)))),
         {"winner": winner.id},
+        (shown.memory(loser), shown.memory(winner)),
     )
 
 
 def archive(memory: Memory, idle_days: int) -> Plan:
     why = f"memory {memory.id} was not used for {idle_days} days, and its importance is {memory.importance:g}"
-    return Plan("archive", why, 0.5, "", (("memory", memory.id, memory.version),), (("memory", memory.id),), {})
+    target, source = ("memory", memory.id, memory.version), ("memory", memory.id)
+    return Plan("archive", why, 0.5, "", (target,), (source,), {}, (shown.memory(memory),))
 
 
 def overflow(tx: Transaction, workspace: str, name: str) -> Plan | None:
@@ -115,7 +121,8 @@ def overflow(tx: Transaction, workspace: str, name: str) -> Plan | None:
     if not rest.strip():
         return None
     why = f"block {name} is past its {max_tokens} tokens"
-    return Plan("overflow", why, 1.0, rest, (("block", id, version),), (("block", id),), {"block": name})
+    grounds = (Shown(f"b:{name}", content),)
+    return Plan("overflow", why, 1.0, rest, (("block", id, version),), (("block", id),), {"block": name}, grounds)
 
 
 def said(memory: Memory) -> str:
@@ -168,7 +175,12 @@ def prepare(tiers: Tiers, plan: Plan) -> Prepared | None:
 
 
 def carry_out(tx: Transaction, tiers: Tiers, plan: Plan, prepared: Prepared | None) -> Done:
-    """Do it, all or nothing. ProposalStale when a target is not what it was; Miscounted when the rows do not add up."""
+    """Do it, all or nothing.
+
+    ProposalStale when a target has changed, Outdated when what the plan was made from has, Miscounted when the rows do
+    not add up.
+    """
+    shown.hold(tx, tiers.workspace, plan.grounds)
     tiers.memories.lock(tx)
     targets = _targets(tx, tiers, plan)
     total, active, last = tx.all(_COUNT, workspace=tiers.workspace)[0]

@@ -12,18 +12,22 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, cast
 
+from .. import locks
 from ..errors import InvalidInput
 from ..llm import Passage, Prompt, check
 from ..memory import passages
 from ..records import Exchange
-from . import prompts
+from . import prompts, shown
 from .night import TRUSTED, gist_passage, pieces, turn_passage
-from .thinking import Thought, Waiting, all_thoughts
+from .thinking import Thought, all_thoughts
 
 if TYPE_CHECKING:
-    from ..records import Gist
+    from collections.abc import Callable
+
+    from ..records import Block, Gist
     from ..storage.engine import Row
     from .night import Night
+    from .shown import Shown
 
 PROFILE, NARRATIVE, SELF = "profile", "narrative", "self"
 REFLECT = "reflect"
@@ -86,14 +90,17 @@ def _read_session(night: Night, row: Row) -> None:
     for thought in thoughts:
         facts += cast(dict[str, Any], thought.data)["facts"]
     with night.write() as tx:
+        # Nobody may edit the profile between the reading and the writing of it.
+        night.memories.lock(tx)
+        tx.lock(locks.backlog(night.workspace))
+        tx.lock(locks.block(night.workspace, PROFILE))
         _add_facts(night, facts, {turn.id: turn for turn in said})
         night.gists.folded(tx, PROFILE, gist)
-        for thought in thoughts:
-            thought.used(tx)
 
 
 def _find_facts(night: Night, subject: str, portion: list[Passage]) -> Thought:
-    prompt = Prompt(PROFILE, prompts.PROFILE, tuple(portion), _known(night, PROFILE))
+    # Facts are added to whatever the profile is by then, so it may be edited meanwhile.
+    prompt = Prompt(PROFILE, prompts.PROFILE, tuple(portion), _known(night, PROFILE, shown.version))
     return night.thinker.think(PROFILE, subject, lambda: (prompt, None), form=prompts.PROFILE_FORM)
 
 
@@ -155,19 +162,21 @@ def narrative(night: Night) -> None:
             gists = _gists(tx.all(_LATEST_GISTS, workspace=night.workspace, limit=_LOOKED_AT * 5))[::-1]
     night.step(NARRATIVE, 0, len(waiting))
     trusted = [gist for gist in gists if gist.trust in TRUSTED and gist.text]
-    for portion in pieces([gist_passage(gist) for gist in trusted]):
-        try:
-            _carry_on(night, portion)
-        except Waiting:
+    portions = pieces([gist_passage(gist) for gist in trusted])
+    for place in range(len(portions)):
+        if not night.attempt(NARRATIVE, _carry_on, portions[place:]):
             return
     rest = [gist for gist in waiting if gist not in {each.memory_id for each in trusted}]
     with night.write() as tx:
+        night.memories.lock(tx)
         for gist in rest:
             night.gists.folded(tx, NARRATIVE, gist)
     night.step(NARRATIVE, len(waiting), len(waiting))
 
 
-def _carry_on(night: Night, portion: list[Passage]) -> None:
+def _carry_on(night: Night, portions: list[list[Passage]]) -> None:
+    """Tell the first portion; the others are still to be told, whatever becomes of this pass."""
+    portion, *later = portions
     known = _known(night, NARRATIVE)
     prompt = Prompt(NARRATIVE, prompts.NARRATIVE, tuple(portion), known)
     thought = night.thinker.think(
@@ -177,9 +186,11 @@ def _carry_on(night: Night, portion: list[Passage]) -> None:
     text = _sections(cast(dict[str, list[str]], thought.data), portion, known)
     with night.write() as tx:
         _write(night, NARRATIVE, text, "the story went on", {("memory", id) for id in covered})
-        for gist in covered:
-            night.gists.folded(tx, NARRATIVE, gist)
-        thought.used(tx)
+        for passage in portion:
+            if thought.saw(number(passage.id), passage.text):
+                night.gists.folded(tx, NARRATIVE, number(passage.id))
+        for passage in (passage for portion in later for passage in portion):
+            night.gists.unfolded(tx, NARRATIVE, number(passage.id))
 
 
 def _sections(data: dict[str, list[str]], portion: list[Passage], known: tuple[Passage, ...]) -> str:
@@ -210,7 +221,6 @@ def reflect(night: Night) -> None:
     with night.engine.read() as tx:
         rows = tx.all(_LATEST_GISTS, workspace=night.workspace, limit=_LOOKED_AT)
         lost = tx.one(_LOST, workspace=night.workspace, name=SELF) is not None
-        now = tx.now()
     night.step(REFLECT, 0, 1)
     gists = _gists(rows)[::-1]
     if not gists:
@@ -219,30 +229,29 @@ def reflect(night: Night) -> None:
     if block and block.content and not lost and all(row[5] <= block.updated_at for row in rows):
         night.reflected = True  # on the very same, and nothing new would come of it
         return
-    looked_at = tuple(gist_passage(gist) for gist in gists)
-    try:
-        data = _reflection(night, looked_at)
-    except Waiting:
-        return
-    made, used = data
+    if night.attempt(REFLECT, _look_back, gists):
+        night.reflected = True
+        night.step(REFLECT, 1, 1)
+
+
+def _look_back(night: Night, gists: list[Gist]) -> None:
+    made = _reflection(night, tuple(gist_passage(gist) for gist in gists))
+    with night.engine.read() as tx:
+        now = tx.now()
     old = current_self(night)
     reflections = [*(old or {}).get("reflections", []), {"at": now, "text": made["reflection"]}][-_REFLECTIONS:]
     content = dump_self({**{name: made[name] for name in ("mood", "energy", "narrative")}, "reflections": reflections})
-    with night.write() as tx:
+    with night.write():
         _write(night, SELF, content, "reflected", {("memory", gist.memory_id) for gist in gists})
-        for thought in used:
-            thought.used(tx)
-    night.reflected = True
-    night.step(REFLECT, 1, 1)
 
 
-def _reflection(night: Night, looked_at: tuple[Passage, ...]) -> tuple[dict[str, Any], list[Any]]:
+def _reflection(night: Night, looked_at: tuple[Passage, ...]) -> dict[str, Any]:
     """Draft, critique and revise with a model; a plain readout without one."""
     known = _known(night, SELF)
     think, form = night.thinker.think, prompts.REFLECT_FORM
     draft = think(REFLECT, "draft", lambda: (Prompt(REFLECT, prompts.REFLECT, looked_at, known), None), form=form)
     if night.thinker.extractive:
-        return cast(dict[str, Any], draft.data), [draft]
+        return cast(dict[str, Any], draft.data)
     drafted = Passage("draft", "the draft", json.dumps(draft.data, ensure_ascii=False))
     critique = think(
         REFLECT, "critique", lambda: (Prompt("critique", prompts.CRITIQUE, looked_at, (*known, drafted)), None)
@@ -254,7 +263,7 @@ def _reflection(night: Night, looked_at: tuple[Passage, ...]) -> tuple[dict[str,
         lambda: (Prompt("revise", prompts.REVISE, looked_at, (*known, drafted, remarks)), None),
         form=form,
     )
-    return cast(dict[str, Any], revised.data), [draft, critique, revised]
+    return cast(dict[str, Any], revised.data)
 
 
 def current_self(night: Night) -> dict[str, Any] | None:
@@ -283,9 +292,12 @@ def _write(night: Night, name: str, text: str, reason: str, sources: set[tuple[s
     night.new_blocks[name] = block.version
 
 
-def _known(night: Night, name: str) -> tuple[Passage, ...]:
+def _known(night: Night, name: str, how: Callable[[Block], Shown] = shown.block) -> tuple[Passage, ...]:
     block = night.blocks.get(name)
-    return (Passage(f"b:{name}", f"the {name} so far", block.content),) if block and block.content else ()
+    if not block or not block.content:
+        return ()
+    handle, text = how(block)
+    return (Passage(handle, f"the {name} so far", text),)
 
 
 def _gists(rows: list[Row]) -> list[Gist]:

@@ -102,7 +102,10 @@ class Probe:
             return True
         if untouched(question.thing) and (memory.version != question.version or memory.status != "active"):
             return True
-        stands = self._stands_for(memory)
+        try:
+            stands = self._stands_for(memory)
+        except MemoryNotFound:  # forgotten just now, or what took its place was
+            return True
         if stands.id != id and not self._says(stands.content, question.text):
             return False
         away = stands.status != "active"

@@ -15,7 +15,7 @@ from ..errors import Conflict, InvalidInput, ProposalNotFound
 from ..memory.blocks import Blocks
 from ..memory.memories import Memories, fingerprint
 from ..records import Proposal
-from . import plans
+from . import plans, shown
 from .plans import Plan, Tiers
 
 if TYPE_CHECKING:
@@ -111,7 +111,8 @@ class Proposals:
             return self._record(tx, self._row(tx, id))
 
     def make(self, tx: Transaction, plan: Plan, dream: int) -> bool:
-        """Propose a plan; whether that is new."""
+        """Propose a plan; whether that is new. Outdated when what it was made from was forgotten or changed since."""
+        shown.hold(tx, self._workspace, plan.grounds)
         if self.known(tx, plan):
             return False
         made: int = tx.all(
@@ -144,10 +145,15 @@ class Proposals:
 
     def refuse(self, tx: Transaction, plan: Plan, dream: int) -> None:
         """It was done, lost something and was taken back: it is not to be tried again."""
-        self.make(tx, plan, dream)
+        if plan.grounds:
+            self.make(tx, plan, dream)
         known = self.known(tx, plan)
-        assert known is not None
-        self._write(tx, self._row(tx, known[0]), "rejected")
+        if known is not None:
+            self._write(tx, self._row(tx, known[0]), "rejected")
+
+    def agreed(self, tx: Transaction, id: int, plan: Plan) -> bool:
+        """Whether a plan that was read before is still what was agreed to; ProposalNotFound when it was forgotten."""
+        return self._row(tx, id)[1] in AGREED and self.plan(tx, id) == plan
 
     def plan(self, tx: Transaction, id: int) -> Plan:
         _, _, what, why, confidence, content, data, *_ = self._row(tx, id)

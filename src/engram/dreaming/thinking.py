@@ -11,13 +11,16 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ..llm import Prompt, check, load, render
+from ..llm import Prompt, check, load, quoted, render
+from . import shown
+from .shown import Shown
 from .usage import Meter
 from .work import Work
 
 if TYPE_CHECKING:
     from ..scope import Scope
     from ..storage.engine import Transaction
+    from .work import Found
 
 AGENT = "agent"
 SYSTEM = (
@@ -39,16 +42,29 @@ class Thought(NamedTuple):
     data: object
     #: What the prompt was about.
     covers: object
-    #: To be called in the transaction that uses the thought.
-    used: Callable[[Transaction], None]
+    #: What the thinker was shown of the store.
+    shown: tuple[Shown, ...]
+    #: The piece of work that an agent answered.
+    piece: int | None
+
+    def saw(self, gist: int, text: str) -> bool:
+        """Whether it rests on this text of a gist; one that has grown since it was shown is still to be folded in."""
+        return bool({Shown(f"m{gist}", text), Shown(f"h{gist}", text)} & set(self.shown))
 
 
 class Thinker:
+    """Thoughts are open from when they are had until the next write of the pass, which checks that all they rest on is
+    still there, and uses them up. So no stage has to remember to check."""
+
     def __init__(self, scope: Scope) -> None:
         config = scope.config
         self.meter = Meter(scope)
         self.waiting = 0
+        self._engine = scope.engine
+        self._workspace = scope.workspace
         self._work = Work(scope)
+        self._open: list[Thought] = []
+        self._settled: Transaction | None = None
         self._provider = load(
             config.llm,
             base_url=config.llm_base_url,
@@ -76,16 +92,53 @@ class Thinker:
     ) -> Thought:
         """The answer to the prompt that `build` makes; it also says what it covers, as JSON values."""
         if self._provider is None:
-            return self._ask_agents(stage, subject, build, form)
-        prompt, covers = build()
-        self.meter.stage = stage
-        answer = self._provider.complete(prompt, system=SYSTEM, max_tokens=max_tokens, schema=form)
-        return Thought(answer.text, answer.data, covers, lambda tx: None)
+            thought = self._ask_agents(stage, subject, build, form)
+        else:
+            prompt, covers = build()
+            rests_on = shown.by(prompt)
+            self.meter.stage = stage
+            answer = self._provider.complete(prompt, system=SYSTEM, max_tokens=max_tokens, schema=form)
+            thought = Thought(answer.text, answer.data, covers, rests_on, None)
+        self._open.append(thought)
+        return thought
 
     def pending(self, stage: str, subject: str) -> object | None:
         """What a piece left to agents covers, while it waits or its answer does."""
-        found = self._work.find(stage, subject) if self._provider is None else None
+        found = self._find(stage, subject) if self._provider is None else None
         return json.loads(found.covers) if found else None
+
+    def settle(self, tx: Transaction) -> None:
+        """Check what the open thoughts rest on, in the transaction that writes from them; Outdated when it differs."""
+        if self._open:
+            self._check(tx)
+            for thought in self._open:
+                if thought.piece is not None:
+                    self._work.done(tx, thought.piece)
+            self._settled = tx
+
+    def drop(self) -> None:
+        """The open thoughts are used up, or nobody will use them."""
+        self._open, self._settled = [], None
+
+    def require_settled(self, tx: Transaction) -> None:
+        """Whoever writes from a thought does it in a transaction that has checked it."""
+        if self._open and self._settled is not tx:
+            raise AssertionError("a stage wrote from a thought outside of Night.write")
+
+    def _check(self, tx: Transaction, more: tuple[Shown, ...] = ()) -> None:
+        shown.hold(tx, self._workspace, [*more, *(each for thought in self._open for each in thought.shown)])
+        for thought in self._open:
+            if thought.piece is not None:
+                self._work.require(tx, thought.piece)
+
+    def _find(self, stage: str, subject: str) -> Found | None:
+        """The piece, unless what it quotes has changed since it was left."""
+        found = self._work.find(stage, subject)
+        if found is None:
+            return None
+        with self._engine.read() as tx:
+            stands = shown.stands(tx, self._workspace, shown.left(quoted(found.prompt)))
+        return found if stands else None
 
     def _ask_agents(
         self,
@@ -94,17 +147,20 @@ class Thinker:
         build: Callable[[], tuple[Prompt, object]],
         form: Mapping[str, object] | None,
     ) -> Thought:
-        found = self._work.find(stage, subject)
+        found = self._find(stage, subject)
         if found is None:
             prompt, covers = build()
-            self._work.leave(stage, subject, json.dumps(covers), f"{SYSTEM}\n\n{render(prompt)}", form)
+            with self._engine.write() as tx:
+                # A piece quotes what was read before; whoever forgot some of it since has emptied the queue already.
+                self._check(tx, shown.by(prompt))
+                self._work.leave(stage, subject, json.dumps(covers), f"{SYSTEM}\n\n{render(prompt)}", form)
         if found is None or found.answer is None:
             self.waiting += 1
             raise Waiting
         data = json.loads(found.answer) if form else None
         if form and check(data, form):
             raise AssertionError("an answer is checked when it is handed in")
-        return Thought(found.answer, data, json.loads(found.covers), lambda tx: self._work.done(tx, stage, subject))
+        return Thought(found.answer, data, json.loads(found.covers), shown.left(quoted(found.prompt)), found.id)
 
 
 def all_thoughts(portions: Iterable[T], ask: Callable[[int, T], Thought]) -> list[Thought]:

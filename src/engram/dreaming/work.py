@@ -15,6 +15,7 @@ from .. import checks
 from ..clock import later
 from ..errors import InvalidInput, LeaseLost, WorkNotFound
 from ..records import WorkCounts, WorkItem
+from .shown import Outdated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,14 +27,15 @@ if TYPE_CHECKING:
 DEADLINE = 900.0
 
 _FIND = """
-SELECT covers, form, answer FROM work WHERE workspace = :workspace AND stage = :stage AND subject = :subject
+SELECT id, covers, prompt, answer FROM work WHERE workspace = :workspace AND stage = :stage AND subject = :subject
 """
 _LEAVE = """
 INSERT INTO work (workspace, stage, subject, covers, prompt, form, created_at)
 VALUES (:workspace, :stage, :subject, :covers, :prompt, :form, :now)
-ON CONFLICT (workspace, stage, subject) DO NOTHING
 """
-_DONE = "DELETE FROM work WHERE workspace = :workspace AND stage = :stage AND subject = :subject"
+_REPLACED = "DELETE FROM work WHERE workspace = :workspace AND stage = :stage AND subject = :subject"
+_ANSWERED = "SELECT 1 FROM work WHERE workspace = :workspace AND id = :id AND answer IS NOT NULL"
+_DONE = "DELETE FROM work WHERE workspace = :workspace AND id = :id"
 _FREE = """
 SELECT id FROM work
 WHERE workspace = :workspace AND answer IS NULL AND (deadline IS NULL OR deadline <= :now) ORDER BY id LIMIT 1
@@ -52,7 +54,9 @@ FROM work WHERE workspace = :workspace
 
 
 class Found(NamedTuple):
+    id: int
     covers: str
+    prompt: str
     #: None while it waits.
     answer: str | None
 
@@ -65,25 +69,34 @@ class Work:
     def find(self, stage: str, subject: str) -> Found | None:
         with self._engine.read() as tx:
             row = tx.one(_FIND, workspace=self._workspace, stage=stage, subject=subject)
-        return Found(row[0], row[2]) if row else None
+        return Found(*row) if row else None
 
     def leave(self, stage: str, subject: str, covers: str, prompt: str, form: Mapping[str, object] | None) -> None:
-        """Offer a piece of thinking to whoever takes it."""
+        """Offer a piece of thinking to whoever takes it, in place of an earlier one on the same subject.
+
+        It gets a number of its own: the answer to the earlier one must not be taken for an answer to this one.
+        """
+        about = {"workspace": self._workspace, "stage": stage, "subject": subject}
         with self._engine.write() as tx:
+            tx.run(_REPLACED, **about)
             tx.run(
                 _LEAVE,
-                workspace=self._workspace,
-                stage=stage,
-                subject=subject,
+                **about,
                 covers=covers,
                 prompt=prompt,
                 form=None if form is None else json.dumps(form),
                 now=tx.now(),
             )
 
-    def done(self, tx: Transaction, stage: str, subject: str) -> None:
+    def require(self, tx: Transaction, id: int) -> None:
+        """Outdated when an answered piece is gone: something was forgotten, and the answer may quote it."""
+        if not tx.one(_ANSWERED, workspace=self._workspace, id=id):
+            raise Outdated
+
+    def done(self, tx: Transaction, id: int) -> None:
         """Its answer was used; in the transaction that used it."""
-        tx.run(_DONE, workspace=self._workspace, stage=stage, subject=subject)
+        if not tx.run(_DONE, workspace=self._workspace, id=id):
+            raise Outdated
 
     def next(self, taker: str | None = None) -> WorkItem | None:
         """Take one piece: what to think about, the form of the answer, and by when; None when nothing waits."""
@@ -95,7 +108,9 @@ class Work:
             if row is None:
                 return None
             deadline = later(now, DEADLINE)
-            taken = tx.all(_TAKE, workspace=self._workspace, id=row[0], by=taker, deadline=deadline)[0]
+            taken = tx.one(_TAKE, workspace=self._workspace, id=row[0], by=taker, deadline=deadline)
+        if taken is None:  # somebody forgot something just now, which empties the queue
+            return None
         id, stage, subject, prompt, form, deadline = taken
         return WorkItem(id, stage, subject, prompt, json.loads(form) if form else None, deadline)
 
@@ -110,20 +125,24 @@ class Work:
             tx.lock(f"work/{self._workspace}")
             row = tx.one(_GET, workspace=self._workspace, id=id)
             if row is None:
-                raise WorkNotFound(f"There is no work item {id} in workspace {self._workspace!r}; it may be done.")
+                raise self._gone(id)
             form, known, taken_by, _ = row
             if known is not None:
                 raise LeaseLost(f"Work item {id} was answered already.", id, "answered")
             if taken_by != taker:
                 raise LeaseLost(f"Work item {id} has gone to {taken_by or 'nobody'} since.", id, "taken")
             _check(answer, form)
-            tx.run(_ANSWER, workspace=self._workspace, id=id, answer=answer)
+            if not tx.run(_ANSWER, workspace=self._workspace, id=id, answer=answer):
+                raise self._gone(id)
 
     def counts(self) -> WorkCounts:
         """How many pieces wait for an agent, and how many answers for the next pass."""
         with self._engine.read() as tx:
             waiting, answered = tx.all(_COUNT, workspace=self._workspace)[0]
         return WorkCounts(int(waiting), int(answered))
+
+    def _gone(self, id: int) -> WorkNotFound:
+        return WorkNotFound(f"There is no work item {id} in workspace {self._workspace!r}; it may be done.")
 
 
 def _check(answer: str, form: str | None) -> None:

@@ -27,6 +27,7 @@ TARGETS = ("era", "profile", "narrative", "extract")
 _SESSION = """
 SELECT gist_seq, gist_turns, last_seq, turns FROM sessions WHERE workspace = :workspace AND id = :session
 """
+_LOCK_SESSION = "UPDATE sessions SET gist_seq = gist_seq WHERE workspace = :workspace AND id = :session"
 _CURRENT = """
 SELECT id FROM memories WHERE workspace = :workspace AND kind = 'gist' AND key = :session AND status = 'active'
 """
@@ -109,10 +110,10 @@ class Gists:
         if prepared is None:
             prepared = self._memories.prepare(text)
         with self._engine.write() as tx:
-            covered = self.covered(tx, session_id)
             # First the session's row, then the memories: everybody takes them in this order.
-            tx.run(_COVER, workspace=self._workspace, session=session_id, seq=covered.seq, turns=covered.turns)
+            tx.run(_LOCK_SESSION, workspace=self._workspace, session=session_id)
             self._memories.lock(tx)
+            covered = self.covered(tx, session_id)
             self._changing(tx, session_id)
             if seq > covered.last_seq:
                 raise InvalidInput(f"Session {session_id!r} ends at seq {covered.last_seq}; no gist covers {seq}.")
@@ -134,6 +135,12 @@ class Gists:
         for (session,) in tx.all(_SESSION_OF, workspace=self._workspace, gist=gist):
             self._changing(tx, session)
             tx.run(_FOLDED, workspace=self._workspace, target=target, gist=gist)
+
+    def unfolded(self, tx: Transaction, target: str, gist: int) -> None:
+        """The gist is still to go into the era or the narrative, which is being made anew from all of them."""
+        for (session,) in tx.all(_SESSION_OF, workspace=self._workspace, gist=gist):
+            self._changing(tx, session)
+            tx.run(_FOLD, workspace=self._workspace, target=target, gist=gist, after=0)
 
     def by_month(self, month: str | None = None) -> dict[str, list[Gist]]:
         """Current gists by the month of their session's earliest turn, UTC; of one month when it is given."""

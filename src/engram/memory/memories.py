@@ -307,6 +307,8 @@ class Memories:
             for each in (id, by):
                 self._read(tx, checks.whole(each, "memory id", least=1))
             now = tx.now()
+            # A link belongs to both of its ends, so both change.
+            self._changing(tx, by)
             self._retire(tx, id, now, by)
             tx.run(_LINK, workspace=self._workspace, from_id=id, to_id=by, relation=relation, now=now)
             return self._read(tx, id)
