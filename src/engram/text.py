@@ -18,3 +18,15 @@ def one_line(text: str, longest: int) -> str:
 def visible(line: str) -> str:
     """Without the characters that could drive a terminal."""
     return line if line.isprintable() else line.translate(_HARMFUL)
+
+
+def without_quotes(message: str) -> str:
+    """An error message for a place that outlives forgetting: its first line, without the values it quotes.
+
+    A value may be what somebody said. Messages quote values with `!r`, and a server's words with “…”. What a driver
+    adds on further lines may be whole rows.
+    """
+    import re
+
+    quoted = r"""(?<!\w)'(?:[^'\\]|\\.)*(?:'(?!\w)|$)|(?<!\w)"(?:[^"\\]|\\.)*(?:"|$)|“[^”]*(?:”|$)"""
+    return re.sub(quoted, "…", message.partition("\n")[0])

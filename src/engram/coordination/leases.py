@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from .. import checks, locks
 from ..clock import age, between, later
 from ..errors import InvalidInput, LeaseHeld, LeaseLost, LeaseNotFound, SessionEnded, StoreBusy, StoreError
-from ..memory import exchanges
+from ..memory import exchanges, provenance
 from ..records import Holder, Lease
 from . import resources, sessions
 
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 _WAITER_LIFE = 10.0
 #: The pause between two looks of a waiting claim, growing from the first to the second.
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.02, 0.25
+
+#: How the log entries about broken leases begin; forgetting recognises them by it.
+LOST, BROKE = "Lost the claim on ", "Broke the claim on "
 
 _COLUMNS = "token, session_id, resource, note, exclusive, ttl, claimed_at, expires_at"
 _EXPIRE = """
@@ -225,8 +228,7 @@ class Leases:
                 raise LeaseNotFound(f"Nobody else holds {resource!r}; there is nothing to break.")
             for lease in broken:
                 self._end(tx, lease.token, now, "broken")
-            for session, entry in _news(broken, by, reason):
-                exchanges.append(tx, self._workspace, session, "log", entry, now, alive=session == by)
+            self._tell(tx, _news(broken, by, reason), by, now)
         return broken
 
     @contextmanager
@@ -400,6 +402,15 @@ class Leases:
     def _own(self, tx: Transaction, session: str, resource: str, now: str) -> Row | None:
         return tx.one(_OWN, workspace=self._workspace, session=session, resource=resource, now=now)
 
+    def _tell(self, tx: Transaction, news: list[tuple[str, str]], by: str, now: str) -> None:
+        """Log each entry. The others' entries repeat the reason, so they name the entry of the session that gave it."""
+        logged: dict[str, int] = {}
+        for session, entry in news:
+            logged[session], _ = exchanges.append(tx, self._workspace, session, "log", entry, now, alive=session == by)
+        for session, id in logged.items():
+            if session != by:
+                provenance.add(tx, self._workspace, "exchange", id, 1, [("exchange", logged[by])])
+
     def _end(self, tx: Transaction, token: int, now: str, because: str) -> None:
         if tx.run(_END, workspace=self._workspace, token=token, now=now, because=because):
             tx.note(self._workspace, "lease", token)
@@ -532,10 +543,20 @@ def _news(broken: list[Lease], by: str, reason: str) -> list[tuple[str, str]]:
     lost: dict[str, list[str]] = {}
     for lease in broken:
         lost.setdefault(lease.session_id, []).append(lease.resource)
-    news = {session: f"Lost the claim on {', '.join(each)}: broken by {by}: {reason}" for session, each in lost.items()}
-    taken = "; ".join(f"{', '.join(each)} from {session}" for session, each in lost.items())
-    news[by] = f"Broke the claim on {taken}: {reason}"
+    news = {session: f"{LOST}{', '.join(each)}{broken_by(by)}{reason}" for session, each in lost.items()}
+    taken = "; ".join(f"{', '.join(each)}{taken_from(session)}" for session, each in lost.items())
+    news[by] = f"{BROKE}{taken}: {reason}"
     return sorted(news.items())
+
+
+def broken_by(session: str) -> str:
+    """What stands between the resources and the reason in the entry of a session that lost them."""
+    return f": broken by {session}: "
+
+
+def taken_from(session: str) -> str:
+    """What stands after its resources in the entry of the session that took them."""
+    return f" from {session}"
 
 
 def _warn(lease: Lease) -> None:

@@ -15,10 +15,12 @@ from ..clock import later
 from ..errors import InvalidInput, SessionNotFound, StoreBusy, StoreReadOnly
 from ..memory import exchanges
 from ..records import LogEntry, Session, Stats
+from ..text import one_line
 from .projects import project_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import LiteralString
 
     from ..records import Receipt
     from ..scope import Scope
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 #: The type of a session that was made by `ensure` and never said what it is.
 UNNAMED_TYPE = "chat"
+#: How much of an exchange a summary repeats.
+QUOTE_LENGTH = 200
 
 _COLUMNS = (
     "id, type, name, summary, status, project, external_id, parent_id, metadata, created_at, heartbeat_at, ended_at, "
@@ -49,14 +53,16 @@ ORDER BY heartbeat_at DESC, id DESC LIMIT 1
 )
 _RESUME = """
 UPDATE sessions
-SET status = 'active', heartbeat_at = :now, ended_at = NULL, summary = :summary,
+SET status = 'active', heartbeat_at = :now, ended_at = NULL, summary = COALESCE(:summary, summary),
+    summary_from = CASE WHEN CAST(:summary AS TEXT) IS NULL THEN summary_from ELSE NULL END,
     name = COALESCE(:name, name), project = :project, parent_id = COALESCE(:parent_id, parent_id), metadata = :metadata
 WHERE workspace = :workspace AND id = :id
 """
 _BEAT = (
     """
 UPDATE sessions
-SET status = 'active', heartbeat_at = :now, ended_at = NULL, summary = COALESCE(:summary, summary)
+SET status = 'active', heartbeat_at = :now, ended_at = NULL, summary = COALESCE(:summary, summary),
+    summary_from = CASE WHEN CAST(:summary AS TEXT) IS NULL THEN summary_from ELSE NULL END
 WHERE workspace = :workspace AND id = :id
 RETURNING """
     + _COLUMNS
@@ -64,11 +70,28 @@ RETURNING """
 _COMPLETE = (
     """
 UPDATE sessions
-SET status = 'completed', heartbeat_at = :now, ended_at = :now, summary = COALESCE(:summary, summary)
+SET status = 'completed', heartbeat_at = :now, ended_at = :now, summary = COALESCE(:summary, summary),
+    summary_from = CASE WHEN CAST(:summary AS TEXT) IS NULL THEN summary_from ELSE NULL END
 WHERE workspace = :workspace AND id = :id
 RETURNING """
     + _COLUMNS
 )
+_TAKE_ROW = "UPDATE sessions SET last_seq = last_seq WHERE workspace = :workspace AND id = :id"
+_QUOTE = """
+UPDATE sessions SET summary = :summary, summary_from = :source WHERE workspace = :workspace AND id = :id
+"""
+_FIRST_OF_USER = """
+SELECT id, content FROM exchanges
+WHERE workspace = :workspace AND session_id = :id AND role <> 'log' AND role = 'user' ORDER BY seq LIMIT 1
+"""
+_LAST_OF_ASSISTANT = """
+SELECT id, content FROM exchanges
+WHERE workspace = :workspace AND session_id = :id AND role <> 'log' AND role = 'assistant' ORDER BY seq DESC LIMIT 1
+"""
+_LAST_LOG = """
+SELECT id, content FROM exchanges
+WHERE workspace = :workspace AND session_id = :id AND role = 'log' ORDER BY seq DESC LIMIT 1
+"""
 _NAME = "UPDATE sessions SET name = :name WHERE workspace = :workspace AND id = :id"
 ACTIVE = (
     "SELECT "
@@ -143,7 +166,7 @@ class Sessions:
     def register(
         self,
         session_type: str,
-        summary: str,
+        summary: str | None,
         metadata: Mapping[str, object] | None = None,
         *,
         name: str | None = None,
@@ -154,11 +177,12 @@ class Sessions:
         """Begin a session; its id.
 
         The project defaults to the one of the current folder. A type and external id that are known already are
-        the same session come back: it is made active again instead of being doubled.
+        the same session come back: it is made active again instead of being doubled. Without a summary (None) it
+        keeps the one it has.
         """
         values = {
             "type": checks.name(session_type, "session type"),
-            "summary": checks.content(summary, "summary", empty=True),
+            "summary": checks.optional_content(summary, "summary"),
             "name": checks.optional_name(name, "session name"),
             "project": checks.name(project, "project") if project is not None else project_name() or None,
             "external_id": checks.optional_name(external_id, "external id"),
@@ -177,6 +201,7 @@ class Sessions:
                 del values["type"], values["external_id"]
                 tx.run(_RESUME, workspace=self._workspace, id=id, now=now, **values)
             else:
+                values["summary"] = values["summary"] or ""
                 tx.run(_INSERT, workspace=self._workspace, id=id, status="active", now=now, **values)
             tx.note(self._workspace, "session", id)
             silent = self._silent(tx, now)
@@ -246,6 +271,21 @@ class Sessions:
                 raise unknown(self._workspace, id)
             tx.note(self._workspace, "session", id)
         return record(row, stale_before=now)  # just heard of, so not stale
+
+    def quote(self, id: str, role: str) -> bool:
+        """Let an exchange of the session be its summary, shortened; whether there is such an exchange.
+
+        That is the first turn of the `user`, the last one of the `assistant`, or the last `log` entry. The session
+        names the exchange, so forgetting that one also takes the summary.
+        """
+        checks.name(id, "session id")
+        if role not in QUOTED:
+            raise InvalidInput(f"role is {role!r}; a summary can quote one of {', '.join(QUOTED)}.")
+        with self._engine.write() as tx:
+            # First the row: an exchange must not be forgotten between reading and repeating it.
+            if not tx.run(_TAKE_ROW, workspace=self._workspace, id=id):
+                raise unknown(self._workspace, id)
+            return quote(tx, self._workspace, id, QUOTED[role])
 
     def delete(self, id: str) -> Receipt:
         """Forget a session with everything said, noted and learnt in it; see `Engram.forget`."""
@@ -393,6 +433,27 @@ def unknown(workspace: str, id: str) -> SessionNotFound:
     return SessionNotFound(
         f"There is no session {id!r} in workspace {workspace!r}; `engram session list --all` shows those there are."
     )
+
+
+#: Which exchange stands for its session, by role. One place for every copy, so that none is made without its source.
+QUOTED: dict[str, LiteralString] = {"user": _FIRST_OF_USER, "assistant": _LAST_OF_ASSISTANT, "log": _LAST_LOG}
+
+
+def quote(tx: Transaction, workspace: str, id: str, which: LiteralString) -> bool:
+    """Write the copy and what it was copied from. The caller holds the session's row."""
+    found = tx.one(which, workspace=workspace, id=id)
+    if found is None:
+        return False
+    source, content = found
+    tx.run(_QUOTE, workspace=workspace, id=id, summary=one_line(content, QUOTE_LENGTH), source=source)
+    tx.note(workspace, "session", id)
+    return True
+
+
+def unquote(tx: Transaction, workspace: str, id: str) -> None:
+    """Empty the summary: nothing is left that it could repeat. The caller holds the session's row."""
+    tx.run(_QUOTE, workspace=workspace, id=id, summary="", source=None)
+    tx.note(workspace, "session", id)
 
 
 def renew_exclusive(tx: Transaction, workspace: str, id: str, now: str) -> None:

@@ -42,7 +42,7 @@ def main() -> None:
         while answer:
             answer = answer[os.write(1, answer) :]
     except BaseException as error:
-        _note(f"{type(error).__name__}: {error}")
+        _note(_told(error))
     finally:
         # Not by the usual way out: tearing the interpreter down takes longer than most of what was done.
         os._exit(0)
@@ -57,7 +57,7 @@ def respond(harness: str, payload: bytes) -> str:
         event = _event(adapter, harness, payload)
         return "" if event is None else _dump(adapter.answer(event, _answer(event, harness)))
     except Exception as error:
-        _note(f"{harness[:20]} {event.name if event else ''}: {type(error).__name__}: {error}")
+        _note(f"{harness[:20]} {event.name if event else ''}: {_told(error)}")
         return "" if adapter is None or event is None else _dump(adapter.answer(event, _apology(event, error)))
 
 
@@ -136,6 +136,13 @@ def _folder() -> str:
         return load().data_dir
     except Exception:
         return os.environ.get("ENGRAM_DATA_DIR") or default_data_dir()
+
+
+def _told(error: BaseException) -> str:
+    """What went wrong, without what anybody said: forgetting does not reach the log."""
+    from ...text import without_quotes
+
+    return f"{type(error).__name__}: {without_quotes(str(error))}"
 
 
 def _note(line: str) -> None:
