@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 #: Every text column of this tier's tables, and what erases what is in it. A test compares this with the schema.
 TEXTS = {
-    "sessions": {
-        "summary": "session, summary",
-        "name": "session",
-        "metadata": "session",
-        "external_id": "session",
-    },
+    "sessions": {"summary": "session, quoted", "name": "session", "metadata": "session", "external_id": "session"},
     "leases": {"note": "session", "resource": "session"},
     "lease_waiters": {"resource": "session"},
     "messages": {"content": "session", "target": "session"},
 }
-#: Which of these columns also get a copy of another text from Engram itself, and what such a copy names its source in.
-COPIES = {"sessions": {"summary": "summary_from"}}
+#: The same columns: whether Engram copies other texts into them, and then what leads from the original to the copy.
+COPIES = {
+    "sessions": {"summary": "quoted", "name": "none", "metadata": "none", "external_id": "none"},
+    "leases": {"note": "none", "resource": "none"},
+    "lease_waiters": {"resource": "none"},
+    "messages": {"content": "none", "target": "none"},
+}
 
 #: So many characters in common tell a shortened copy of a turn from a text that only begins alike.
 _ALIKE = 20

@@ -44,6 +44,21 @@ TEXTS = {
     "blocks": {"content": "block"},
     "block_versions": {"content": "block", "reason": "block"},
 }
+#: The same columns: whether Engram itself copies other texts into them, and how forgetting an original finds its copy.
+#: `none`: they hold only what their writer said. `itself`: they repeat the row they belong to. `sources`: rows in that
+#: table. `merged`: by comparing the labels of a merged memory with those of its sources. `quoted`: the session's row.
+COPIES = {
+    **coordination.COPIES,
+    **dreaming.COPIES,
+    "exchanges": {"content": "sources"},
+    "memories": {"content": "sources", "key": "merged", "data": "merged", "hash": "itself"},
+    "memory_versions": {"content": "sources", "reason": "none"},
+    "memory_tags": {"tag": "merged"},
+    "memory_links": {"relation": "none"},
+    "terms": {"term": "itself"},
+    "blocks": {"content": "sources"},
+    "block_versions": {"content": "sources", "reason": "none"},
+}
 
 _LOCK_SESSION = "UPDATE sessions SET last_seq = last_seq WHERE workspace = :workspace AND id = :session"
 _EXCHANGE = "SELECT session_id FROM exchanges WHERE workspace = :workspace AND id = :id"

@@ -146,7 +146,9 @@ class _Happened:
             above = self.event._replace(agent=None, agent_type=None)
             parent = _Happened(self.eng, above, self.harness)._at_work().id
         kept = {key: value for key, value in known.metadata.items() if key != DUE} if known else {}
-        task = self.event.reason if self.event.kind == events.SUBAGENT_START else ""
+        # The event of a subagent also begins its parent, whose task is another one.
+        starts = self.event.kind == events.SUBAGENT_START and self.event.agent is not None
+        task = self.event.reason if starts else ""
         id = self.eng.sessions.register(
             self.harness,
             None if known else one_line(clean(task), SUMMARY_LENGTH),
