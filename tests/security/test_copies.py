@@ -125,7 +125,6 @@ def say_long(place: Place) -> Chosen:
 def ask_subagent(place: Place) -> Chosen:
     """The task is nowhere else in the store: it goes with the subagent's session."""
     place.hook("cursor", "subagentStart", subagent_type="explore", task=SAID, parent_conversation_id="h1")
-    place.hook("cursor", "subagentStop", subagent_type="explore", task=SAID, summary="Done.")
     return [{"session": each.id} for each in place.eng.sessions.list() if each.parent_id]
 
 
