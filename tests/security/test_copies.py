@@ -17,7 +17,7 @@ import pytest
 
 from engram import Engram
 from engram.config import load
-from engram.coordination.erase import repeats
+from engram.coordination.quotes import repeats
 from engram.interfaces.hooks import respond
 from tests._tables import holds, run
 from tests.llm._server import Response, Server
@@ -409,7 +409,7 @@ def test_a_broken_lease_is_still_told_to_sessions_that_did_not_say_it(place: Pla
     receipt = place.eng.forget(session=loser)
     (deed,) = place.eng.sessions.logs(breaker)
     assert deed.content == f"Broke the claim on [forgotten] from {loser}; shop:src/app.py from {other}: urgent"
-    assert receipt.ids["entries shortened"] == [deed.id]
+    assert receipt.ids["log entries shortened"] == [deed.id]
     (loss,) = place.eng.sessions.logs(other)
     assert loss.content == f"Lost the claim on shop:src/app.py: broken by {breaker}: urgent"
     place.eng.backlog.work()

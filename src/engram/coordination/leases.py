@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from .. import checks, locks
 from ..clock import age, between, later
 from ..errors import InvalidInput, LeaseHeld, LeaseLost, LeaseNotFound, SessionEnded, StoreBusy, StoreError
-from ..memory import exchanges, provenance
 from ..records import Holder, Lease
 from . import resources, sessions
 
@@ -30,9 +29,6 @@ if TYPE_CHECKING:
 _WAITER_LIFE = 10.0
 #: The pause between two looks of a waiting claim, growing from the first to the second.
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.02, 0.25
-
-#: How the log entries about broken leases begin; forgetting recognises them by it.
-LOST, BROKE = "Lost the claim on ", "Broke the claim on "
 
 _COLUMNS = "token, session_id, resource, note, exclusive, ttl, claimed_at, expires_at"
 _EXPIRE = """
@@ -212,6 +208,9 @@ class Leases:
 
     def break_lease(self, resource: str, by: str, reason: str) -> list[Lease]:
         """Take the resource away from whoever else holds it, and tell both sides in their logs."""
+        # Imported here: no hook breaks a lease.
+        from . import broken
+
         resource = resources.normalise(resource)
         reason = checks.content(reason, "reason", longest=2_000)
         with self._engine.write() as tx:
@@ -219,17 +218,19 @@ class Leases:
             now = tx.now()
             sessions.require(tx, self._workspace, by)
             rows = tx.all(_ALL_LIVE, workspace=self._workspace, now=now)
-            broken = [
+            taken = [
                 lease
                 for lease in map(_lease, rows)
                 if lease.session_id != by and resources.overlap(lease.resource, resource)
             ]
-            if not broken:
+            if not taken:
                 raise LeaseNotFound(f"Nobody else holds {resource!r}; there is nothing to break.")
-            for lease in broken:
+            lost: dict[str, list[str]] = {}
+            for lease in taken:
                 self._end(tx, lease.token, now, "broken")
-            self._tell(tx, _news(broken, by, reason), by, now)
-        return broken
+                lost.setdefault(lease.session_id, []).append(lease.resource)
+            broken.tell(tx, self._workspace, lost, by, reason, now)
+        return taken
 
     @contextmanager
     def hold(
@@ -402,15 +403,6 @@ class Leases:
     def _own(self, tx: Transaction, session: str, resource: str, now: str) -> Row | None:
         return tx.one(_OWN, workspace=self._workspace, session=session, resource=resource, now=now)
 
-    def _tell(self, tx: Transaction, news: list[tuple[str, str]], by: str, now: str) -> None:
-        """Log each entry. The others' entries repeat the reason, so they name the entry of the session that gave it."""
-        logged: dict[str, int] = {}
-        for session, entry in news:
-            logged[session], _ = exchanges.append(tx, self._workspace, session, "log", entry, now, alive=session == by)
-        for session, id in logged.items():
-            if session != by:
-                provenance.add(tx, self._workspace, "exchange", id, 1, [("exchange", logged[by])])
-
     def _end(self, tx: Transaction, token: int, now: str, because: str) -> None:
         if tx.run(_END, workspace=self._workspace, token=token, now=now, because=because):
             tx.note(self._workspace, "lease", token)
@@ -536,27 +528,6 @@ def _held(resource: str, holders: list[Holder], waiting: list[str], now: str) ->
         holders,
         waiting,
     )
-
-
-def _news(broken: list[Lease], by: str, reason: str) -> list[tuple[str, str]]:
-    """Log entries about broken leases, by session in order of id: rows are locked in one order everywhere."""
-    lost: dict[str, list[str]] = {}
-    for lease in broken:
-        lost.setdefault(lease.session_id, []).append(lease.resource)
-    news = {session: f"{LOST}{', '.join(each)}{broken_by(by)}{reason}" for session, each in lost.items()}
-    taken = "; ".join(f"{', '.join(each)}{taken_from(session)}" for session, each in lost.items())
-    news[by] = f"{BROKE}{taken}: {reason}"
-    return sorted(news.items())
-
-
-def broken_by(session: str) -> str:
-    """What stands between the resources and the reason in the entry of a session that lost them."""
-    return f": broken by {session}: "
-
-
-def taken_from(session: str) -> str:
-    """What stands after its resources in the entry of the session that took them."""
-    return f" from {session}"
 
 
 def _warn(lease: Lease) -> None:

@@ -15,12 +15,11 @@ from ..clock import later
 from ..errors import InvalidInput, SessionNotFound, StoreBusy, StoreReadOnly
 from ..memory import exchanges
 from ..records import LogEntry, Session, Stats
-from ..text import one_line
+from . import quotes
 from .projects import project_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import LiteralString
 
     from ..records import Receipt
     from ..scope import Scope
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
 #: The type of a session that was made by `ensure` and never said what it is.
 UNNAMED_TYPE = "chat"
-#: How much of an exchange a summary repeats.
-QUOTE_LENGTH = 200
 
 _COLUMNS = (
     "id, type, name, summary, status, project, external_id, parent_id, metadata, created_at, heartbeat_at, ended_at, "
@@ -76,22 +73,6 @@ WHERE workspace = :workspace AND id = :id
 RETURNING """
     + _COLUMNS
 )
-_TAKE_ROW = "UPDATE sessions SET last_seq = last_seq WHERE workspace = :workspace AND id = :id"
-_QUOTE = """
-UPDATE sessions SET summary = :summary, summary_from = :source WHERE workspace = :workspace AND id = :id
-"""
-_FIRST_OF_USER = """
-SELECT id, content FROM exchanges
-WHERE workspace = :workspace AND session_id = :id AND role <> 'log' AND role = 'user' ORDER BY seq LIMIT 1
-"""
-_LAST_OF_ASSISTANT = """
-SELECT id, content FROM exchanges
-WHERE workspace = :workspace AND session_id = :id AND role <> 'log' AND role = 'assistant' ORDER BY seq DESC LIMIT 1
-"""
-_LAST_LOG = """
-SELECT id, content FROM exchanges
-WHERE workspace = :workspace AND session_id = :id AND role = 'log' ORDER BY seq DESC LIMIT 1
-"""
 _NAME = "UPDATE sessions SET name = :name WHERE workspace = :workspace AND id = :id"
 ACTIVE = (
     "SELECT "
@@ -279,13 +260,13 @@ class Sessions:
         names the exchange, so forgetting that one also takes the summary.
         """
         checks.name(id, "session id")
-        if role not in QUOTED:
-            raise InvalidInput(f"role is {role!r}; a summary can quote one of {', '.join(QUOTED)}.")
+        if role not in quotes.ROLES:
+            raise InvalidInput(f"role is {role!r}; a summary can quote one of {', '.join(quotes.ROLES)}.")
         with self._engine.write() as tx:
             # First the row: an exchange must not be forgotten between reading and repeating it.
-            if not tx.run(_TAKE_ROW, workspace=self._workspace, id=id):
+            if not quotes.take(tx, self._workspace, id):
                 raise unknown(self._workspace, id)
-            return quote(tx, self._workspace, id, QUOTED[role])
+            return quotes.quote(tx, self._workspace, id, role)
 
     def delete(self, id: str) -> Receipt:
         """Forget a session with everything said, noted and learnt in it; see `Engram.forget`."""
@@ -433,27 +414,6 @@ def unknown(workspace: str, id: str) -> SessionNotFound:
     return SessionNotFound(
         f"There is no session {id!r} in workspace {workspace!r}; `engram session list --all` shows those there are."
     )
-
-
-#: Which exchange stands for its session, by role. One place for every copy, so that none is made without its source.
-QUOTED: dict[str, LiteralString] = {"user": _FIRST_OF_USER, "assistant": _LAST_OF_ASSISTANT, "log": _LAST_LOG}
-
-
-def quote(tx: Transaction, workspace: str, id: str, which: LiteralString) -> bool:
-    """Write the copy and what it was copied from. The caller holds the session's row."""
-    found = tx.one(which, workspace=workspace, id=id)
-    if found is None:
-        return False
-    source, content = found
-    tx.run(_QUOTE, workspace=workspace, id=id, summary=one_line(content, QUOTE_LENGTH), source=source)
-    tx.note(workspace, "session", id)
-    return True
-
-
-def unquote(tx: Transaction, workspace: str, id: str) -> None:
-    """Empty the summary: nothing is left that it could repeat. The caller holds the session's row."""
-    tx.run(_QUOTE, workspace=workspace, id=id, summary="", source=None)
-    tx.note(workspace, "session", id)
 
 
 def renew_exclusive(tx: Transaction, workspace: str, id: str, now: str) -> None:

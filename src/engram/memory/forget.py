@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks, locks
+from ..coordination import broken, quotes
 from ..coordination import erase as coordination
 from ..dreaming import erase as dreaming
 from ..errors import BlockNotFound, ExchangeNotFound, InvalidInput, MemoryNotFound, SessionNotFound
@@ -212,8 +213,8 @@ class Forget:
         tx.lock(locks.memories(self._workspace))
         tx.lock(locks.backlog(self._workspace))
         gone = self._named(tx, asked, held)
-        broken = coordination.Broken(tx, self._workspace, gone.of("exchange"))
-        gone.things.update(("exchange", id) for id in broken.retold())
+        breaks = broken.Forgotten(tx, self._workspace, gone.of("exchange"))
+        gone.things.update(("exchange", id) for id in breaks.retold())
         cleaning = self._follow(tx, gone)
         now = tx.now()
         receipt: int = tx.all(_ADD_RECEIPT, workspace=self._workspace, asked=str(asked), now=now)[0][0]
@@ -222,8 +223,8 @@ class Forget:
         for kind, ref in gone.touched:
             tx.run(_REBUILD, workspace=self._workspace, kind=kind, ref=ref, receipt=receipt)
         older = str(asked.value) if asked.by == "before" else None
-        repeating = coordination.repeating(tx, self._workspace, gone.of("exchange"), set(gone.sessions), older)
-        gone.entries = broken.rewrite(set(gone.of("exchange")))
+        repeating = quotes.repeating(tx, self._workspace, gone.of("exchange"), set(gone.sessions), older)
+        gone.entries = breaks.rewrite(set(gone.of("exchange")))
         aged: list[Thing] = []
         if older is not None:
             gone.messages = coordination.before(tx, self._workspace, older)
@@ -231,7 +232,7 @@ class Forget:
             gone.versions = len(aged)
         dreaming.things(tx, self._workspace, gone.things, [*gone.touched, *aged], gone.sessions, older)
         self._erase(tx, gone)
-        gone.summaries = coordination.requote(tx, self._workspace, repeating)
+        gone.summaries = quotes.requote(tx, self._workspace, repeating)
         dreaming.anything(tx, self._workspace)
         dreaming.proposals(tx, self._workspace, {*gone.things, *gone.touched, *aged})
         went = _went(gone)
@@ -446,7 +447,7 @@ def _went(gone: _Gone) -> str:
         "memories to rebuild": sorted(id for kind, id in gone.touched if kind == "memory"),
         "blocks to rebuild": sorted(id for kind, id in gone.touched if kind == "block"),
         "summaries": gone.summaries,
-        "entries shortened": gone.entries,
+        "log entries shortened": gone.entries,
     }
     return json.dumps({"ids": {name: found for name, found in ids.items() if found}, "versions": gone.versions})
 
