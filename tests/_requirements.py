@@ -49,6 +49,7 @@ REQUIREMENTS = {
     "SESSION-14": "An unknown session id is SessionNotFound everywhere.",
     "SESSION-15": "The sweep is one indexed query.",
     "SESSION-16": "Bad input is InvalidInput before anything is written.",
+    "SESSION-17": "A session's summary can quote its own words; resumed without a summary, it keeps the one it has.",
     # Leases
     "LEASE-1": "An advisory claim is always recorded, names every other live holder, and logs a warning.",
     "LEASE-2": "An advisory claim lives until released, completed, abandoned, or its time to live.",

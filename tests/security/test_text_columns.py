@@ -342,6 +342,17 @@ def test_a_merged_memory_keeps_the_labels_of_what_stays(eng: Engram) -> None:
     assert left.data == {"merged": {str(kept.id): {"b": "kept"}}}
 
 
+@pytest.mark.requirement("FORGET-19")
+def test_labels_that_somebody_gave_stay_when_a_source_with_the_same_ones_goes(eng: Engram) -> None:
+    labels: dict[str, Any] = {"key": "lift", "tags": ["house"], "data": {"a": 1}}
+    first = eng.remember("The lift is broken.", **labels)
+    other = eng.exchanges.add(eng.sessions.register("codex", "work"), "user", "It was mended.")
+    second = eng.remember("It was mended.", sources=[("memory", first.id), ("exchange", other)], **labels)
+    eng.forget(memory=first.id)
+    left = eng.memories.get(second.id)
+    assert (left.content, left.key, left.tags, left.data) == ("It was mended.", "lift", ("house",), {"a": 1})
+
+
 @pytest.mark.requirement("FORGET-15")
 def test_what_a_session_waits_for_is_forgotten_while_it_waits(store_url: str, eng: Engram, clock: Interrupting) -> None:
     holder, waiter = eng.sessions.register("codex", "first"), eng.sessions.register("codex", "second")

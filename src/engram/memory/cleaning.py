@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .. import locks
 from . import gists, passages, provenance
 from .index import OWN_SHELVES
-from .memories import Memories, fingerprint
+from .memories import MERGED, Memories, fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Set
@@ -41,6 +41,9 @@ WHERE block_id = :id AND version = :version
 _REWRITE_MEMORY = """
 UPDATE memories SET content = :content, hash = :hash, data = NULL, updated_at = :now
 WHERE workspace = :workspace AND id = :id
+"""
+_IS_MERGED = """
+SELECT 1 FROM memory_links WHERE workspace = :workspace AND to_id = :id AND relation = :relation LIMIT 1
 """
 _LABELS = "SELECT key, data FROM memories WHERE workspace = :workspace AND id = :id"
 _TAGS = "SELECT tag FROM memory_tags WHERE memory_id = :id AND CAST(workspace AS TEXT) = :workspace"
@@ -157,8 +160,13 @@ class Cleaning:
         tx.note(self._workspace, kind, id)
 
     def _relabel(self, id: int, sources: set[Thing]) -> None:
-        """Take away the tags, the key and the data that a memory has only from memories that go."""
+        """Take away the tags, the key and the data that a merged memory has only from memories that go.
+
+        Any other memory has these from whoever wrote it.
+        """
         tx, workspace = self._tx, self._workspace
+        if not tx.one(_IS_MERGED, workspace=workspace, id=id, relation=MERGED):
+            return
         went = self._labels(source for source in sources if source in self._gone)
         if not went.ids:
             return

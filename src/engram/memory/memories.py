@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from .recall import Recall
 
 MAX_TAGS = 50
+#: The relation of a memory to the one that it and others became.
+MERGED = "merged into"
 
 _COLUMNS = (
     "id, kind, key, content, version, importance, pinned, trust, status, superseded_by, session_id, project, data, "
