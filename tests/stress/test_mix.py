@@ -183,10 +183,10 @@ def check_index(eng: Engram) -> None:
         "SELECT COUNT(*) FROM postings WHERE term NOT IN (SELECT id FROM terms)",
         "SELECT COUNT(*) FROM postings WHERE item NOT IN (SELECT id FROM items)",
         "SELECT COUNT(*) FROM items WHERE id NOT IN (SELECT item FROM postings)",
-        "SELECT COUNT(*) FROM sources s WHERE s.source_kind = 'exchange' AND s.source_id NOT IN "
-        "(SELECT id FROM exchanges)",
-        "SELECT COUNT(*) FROM sources s WHERE s.source_kind = 'memory' AND s.source_id NOT IN "
-        "(SELECT id FROM memories)",
+        "SELECT COUNT(*) FROM sources WHERE source_kind = 'exchange' AND derived_kind <> 'block' "
+        "AND source_id NOT IN (SELECT id FROM exchanges)",
+        "SELECT COUNT(*) FROM sources WHERE source_kind = 'memory' AND derived_kind <> 'block' "
+        "AND source_id NOT IN (SELECT id FROM memories)",
     )
     assert [(sql, found) for sql in wrong if (found := count(eng, sql))] == []
     with eng._scope.engine.read() as tx:

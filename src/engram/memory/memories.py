@@ -397,6 +397,8 @@ class Memories:
 
     def rebuilt(self, tx: Transaction, id: int) -> None:
         """It was made anew from what is left of its sources."""
+        # First the lock: forgetting holds it when it marks a memory, and would wait for this mark crosswise.
+        self.lock(tx)
         self._changing(tx, id)
         provenance.rebuilt(tx, self._workspace, "memory", id)
 
