@@ -69,6 +69,7 @@ REQUIREMENTS = {
     "SESSION-14": "An unknown session id is SessionNotFound everywhere.",
     "SESSION-15": "The sweep is one indexed query.",
     "SESSION-16": "Bad input is InvalidInput before anything is written.",
+    "SESSION-17": "A session's summary can quote its own words; resumed without a summary, it keeps the one it has.",
     # Leases
     "LEASE-1": "An advisory claim is always recorded, names every other live holder, and logs a warning.",
     "LEASE-2": "An advisory claim lives until released, completed, abandoned, or its time to live.",
@@ -159,6 +160,10 @@ REQUIREMENTS = {
     "FORGET-16": "Writers, forgetters and recallers as processes on one store: no error, all that is found was there, nothing comes back.",
     "FORGET-17": "After any order of adding, remembering, editing, archiving and forgetting there is what a plain model says.",
     "FORGET-18": "Whoever would refer to a session that is being forgotten waits, and then learns that it is gone.",
+    "FORGET-19": "Every text column says whether Engram copies other texts into it; such a copy goes with its original.",
+    "FORGET-20": "A word said once, in any way, is in no row and no file once its source is forgotten, also after a pass and its undo.",
+    "FORGET-21": "A summary that quoted a forgotten turn quotes another one or is empty; the receipt counts it.",
+    "FORGET-22": "Copies from before their sources were noted are found by their words.",
     # Embedding
     "EMBED-1": "An embedder gives each text, in order, a float32 row of unit length that does not depend on the other texts.",
     "EMBED-2": "A text that says nothing to the model is a row of zeros, never NaN; what cannot be stored is InvalidInput.",
@@ -292,6 +297,7 @@ REQUIREMENTS = {
     "USAGE-4": "A failed call counts.",
     # Under stress
     "STRESS-1": "Eight processes with 250 mixed writes each: no error, no lost row, no lost block version.",
+    "STRESS-3": "Processes that do a random mix of everything in shared workspaces end in time, lose nothing and leave all counts right.",
     "STRESS-2": "After kill -9 of a writer every acknowledged write is there and the file is sound.",
     # Hooks
     "HOOK-1": "A session's start registers or resumes it under the harness's own id and injects the report, again after a compaction.",

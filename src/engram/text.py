@@ -76,3 +76,15 @@ def _tag() -> Pattern[str]:
         for each in TAG
     ]
     return re.compile(f"[{_UNSEEN}]*".join(letters), re.IGNORECASE)
+
+
+def without_quotes(message: str) -> str:
+    """An error message for a place that outlives forgetting: its first line, without the values it quotes.
+
+    A value may be what somebody said. Messages quote values with `!r`, and a server's words with “…”. What a driver
+    adds on further lines may be whole rows.
+    """
+    import re
+
+    quoted = r"""(?<!\w)'(?:[^'\\]|\\.)*(?:'(?!\w)|$)|(?<!\w)"(?:[^"\\]|\\.)*(?:"|$)|“[^”]*(?:”|$)"""
+    return re.sub(quoted, "…", message.partition("\n")[0])

@@ -17,7 +17,7 @@ import apsw
 import psycopg
 import pytest
 
-from engram import Engram, Holder, LeaseLost, Session, StoreReadOnly
+from engram import Engram, Holder, InvalidInput, LeaseLost, Session, SessionNotFound, StoreReadOnly
 from engram.clock import between
 from engram.config import load
 from engram.coordination.sessions import _SILENT
@@ -599,3 +599,22 @@ def test_the_sweeps_question_is_answered_from_an_index(eng: Engram, store_url: s
         other.close()
         assert re.search(r"INDEX \w+ \(workspace=\? AND status=\? AND heartbeat_at<\?\)", plan), plan
     assert "sessions_by_status" in plan
+
+
+@pytest.mark.requirement("SESSION-17", "SESSION-14", "SESSION-16")
+def test_a_session_s_own_words_can_be_its_summary(eng: Engram) -> None:
+    sid = eng.sessions.register("codex", None, external_id="e1")
+    assert [eng.sessions.quote(sid, role) for role in ("user", "assistant", "log")] == [False] * 3
+    assert eng.sessions.get(sid).summary == ""
+    for role, said in (("user", "Port\nthe router"), ("assistant", "Where?"), ("user", "Here"), ("assistant", "Done")):
+        eng.exchanges.add(sid, role, said)
+    eng.sessions.log(sid, "x" * 300)
+    for role, summary in (("user", "Port the router"), ("assistant", "Done"), ("log", "x" * 200 + "…")):
+        assert eng.sessions.quote(sid, role)
+        assert eng.sessions.get(sid).summary == summary
+    assert eng.sessions.register("codex", None, external_id="e1") == sid
+    assert eng.sessions.get(sid).summary == "x" * 200 + "…"
+    with pytest.raises(InvalidInput, match="'tool'"):
+        eng.sessions.quote(sid, "tool")
+    with pytest.raises(SessionNotFound):
+        eng.sessions.quote("nobody", "user")

@@ -19,7 +19,8 @@ from engram.storage import migrate
 from engram.storage.engine import Row
 
 SHIPPED = Path(migrate._FOLDER)
-NEWEST = migrate.shipped("sqlite")[-1].number
+NUMBERS = [one.number for one in migrate.shipped("sqlite")]
+NEWEST = NUMBERS[-1]
 
 ADD_COLOUR = "ALTER TABLE blocks ADD COLUMN colour TEXT;\nUPDATE blocks SET colour = 'grey';\n"
 ADD_SHAPE = "ALTER TABLE blocks ADD COLUMN shape TEXT;\nUPDATE blocks SET shape = colour;\n"
@@ -145,7 +146,7 @@ def test_new_migrations_are_applied_in_order_over_the_data_that_is_there(store: 
     folder = extended(ADD_COLOUR, ADD_SHAPE)
     for _ in range(2):
         store.migrate(folder)
-        assert store.applied() == list(range(1, NEWEST + 3))
+        assert store.applied() == [*NUMBERS, NEWEST + 1, NEWEST + 2]
         assert store.all("SELECT name, content, colour, shape FROM blocks") == [("plan", "one", "grey", "grey")]
 
 
@@ -207,7 +208,7 @@ def test_six_processes_that_open_one_new_store_together_make_it_once(store_url: 
             for url in urls:
                 crowd.meet(url)
         for url in urls:
-            assert Store(url).applied() == list(range(1, NEWEST + 1))
+            assert Store(url).applied() == NUMBERS
             with Engram(url) as eng:
                 assert len(eng.sessions.list()) == 6
     finally:
@@ -223,7 +224,7 @@ def test_six_processes_that_upgrade_one_store_together_do_it_once_with_one_backu
     folder = extended(ADD_COLOUR, ADD_SHAPE)
     with Crowd(folder) as crowd:
         crowd.meet(store.url)
-    assert store.applied() == list(range(1, NEWEST + 3))
+    assert store.applied() == [*NUMBERS, NEWEST + 1, NEWEST + 2]
     assert store.all("SELECT name, content, colour, shape FROM blocks") == [("plan", "one", "grey", "grey")]
     assert len(store.backups()) == 1
     assert store.all("SELECT COUNT(*) FROM sessions") == [(6,)]
@@ -237,7 +238,7 @@ def test_a_store_whose_applied_migration_was_edited_is_refused(store: Store, ext
     columns = store.columns()
     with pytest.raises(MigrationChanged, match=r"0001_foundation .* with other contents"):
         store.migrate(folder)
-    assert (store.columns(), store.applied()) == (columns, list(range(1, NEWEST + 1)))
+    assert (store.columns(), store.applied()) == (columns, NUMBERS)
 
 
 @pytest.mark.requirement("MIGRATE-2")
@@ -255,7 +256,7 @@ def test_an_edited_migration_is_found_before_new_ones_are_applied(store: Store, 
     columns = store.columns()
     with pytest.raises(MigrationChanged):
         store.migrate(folder)
-    assert (store.columns(), store.applied()) == (columns, list(range(1, NEWEST + 1)))
+    assert (store.columns(), store.applied()) == (columns, NUMBERS)
 
 
 @pytest.mark.requirement("MIGRATE-4")
@@ -266,7 +267,7 @@ def test_a_migration_that_fails_leaves_nothing_and_the_store_goes_on(
     with pytest.raises((apsw.Error, psycopg.Error)):
         store.migrate(extended(*before, FAILING))
     assert "half" not in store.columns()
-    assert store.applied() in (list(range(1, NEWEST + 1)), list(range(1, NEWEST + 1 + len(before))))
+    assert store.applied() in (NUMBERS, [*NUMBERS, *range(NEWEST + 1, NEWEST + 1 + len(before))])
     assert store.all("SELECT name, content FROM blocks") == [("plan", "one")]
     store.migrate(extended(*before, ADD_SHAPE.replace("= colour", "= 'round'")))
     assert store.all("SELECT name, shape FROM blocks") == [("plan", "round")]
@@ -307,7 +308,7 @@ def test_a_change_this_release_can_live_with_keeps_the_store_open_to_it(store: S
         eng.blocks.update("plan", "two")
         eng.blocks.create("other")
         assert [block.content for block in eng.blocks.list()] == ["", "two"]
-    assert store.applied() == list(range(1, NEWEST + 2))
+    assert store.applied() == [*NUMBERS, NEWEST + 1]
 
 
 @pytest.mark.requirement("STORE-6")
@@ -323,7 +324,8 @@ def test_one_change_too_new_among_others_is_enough_to_refuse(store: Store, exten
 def test_both_engines_ship_migrations_of_the_same_names() -> None:
     names = {engine: sorted(file.name for file in (SHIPPED / engine).iterdir()) for engine in ("sqlite", "postgres")}
     assert names["sqlite"] == names["postgres"]
-    assert [int(name[:4]) for name in names["sqlite"]] == list(range(1, NEWEST + 1))
+    numbers = [int(name[:4]) for name in names["sqlite"]]
+    assert numbers == sorted(set(numbers))
     assert [one.works_with for one in migrate.shipped("sqlite")] == [
         one.works_with for one in migrate.shipped("postgres")
     ]

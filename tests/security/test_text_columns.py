@@ -1,6 +1,7 @@
 """Every column that can hold text is claimed by forgetting, or is one of those that never hold what somebody said.
 
-A column that nobody has thought of fails here, on whichever engine has it.
+A column that nobody has thought of fails here, on whichever engine has it. So does one that does not say whether Engram
+copies other texts into it: forgetting the original has to find the copy.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from typing import Any
 import pytest
 
 from engram import Engram, SessionNotFound
+from engram.dreaming import plans
 from engram.dreaming.plans import Plan
-from engram.memory.forget import TEXTS
+from engram.memory.forget import COPIES, TEXTS
 from engram.memory.memories import fingerprint
+from engram.records import Memory
 from tests._tables import Columns, columns, run, values
 from tests.conftest import ShiftedClock
 
@@ -24,7 +27,6 @@ NEVER = {
     "session_id": "a session's id",
     "from_session": "a session's id",
     "parent_id": "a session's id",
-    "external_id": "an id of the harness's own",
     "actor": "the id of a session or a user",
     "updated_by": "the id of a session or a user",
     "project": "a folder's name",
@@ -172,7 +174,9 @@ def put_block(eng: Engram) -> tuple[dict[str, Any], Needles]:
 
 
 def put_session(eng: Engram) -> tuple[dict[str, Any], Needles]:
-    sid = eng.sessions.register("codex", "qsummaryq", name="qnameq", metadata={"a": "qmetadataq"})
+    sid = eng.sessions.register(
+        "codex", "qsummaryq", name="qnameq", metadata={"a": "qmetadataq"}, external_id="qexternalq"
+    )
     other = eng.sessions.register("codex", "another")
     eng.leases.claim(sid, "qleaseq", note="qnoteq")
     eng.leases.claim(other, "qtargetq")
@@ -181,11 +185,19 @@ def put_session(eng: Engram) -> tuple[dict[str, Any], Needles]:
         ("sessions", "summary"): "qsummaryq",
         ("sessions", "name"): "qnameq",
         ("sessions", "metadata"): "qmetadataq",
+        ("sessions", "external_id"): "qexternalq",
         ("leases", "resource"): "qleaseq",
         ("leases", "note"): "qnoteq",
         ("messages", "content"): "qmessageq",
         ("messages", "target"): "qtargetq",
     }
+
+
+def put_quoted(eng: Engram) -> tuple[dict[str, Any], Needles]:
+    sid = eng.sessions.register("codex", None)
+    said = eng.exchanges.add(sid, "user", "Port the qrouterq.")
+    assert eng.sessions.quote(sid, "user")
+    return {"exchange": said}, {("sessions", "summary"): "qrouterq"}
 
 
 def put_anything(eng: Engram) -> tuple[dict[str, Any], Needles]:
@@ -227,6 +239,7 @@ FILLED: dict[str, Callable[[Engram], tuple[dict[str, Any], Needles]]] = {
     "memory": put_memory,
     "block": put_block,
     "session": put_session,
+    "quoted": put_quoted,
     "anything": put_anything,
     "things": put_things,
     "proposals": put_proposals,
@@ -245,6 +258,100 @@ def test_a_claimed_column_loses_its_word_the_way_it_says(store_url: str, eng: En
     eng.forget(**chosen)
     for (table, column), word in needles.items():
         assert [value for value in values(store_url, table, column) if word in value] == []
+
+
+def put_sources(eng: Engram) -> tuple[dict[str, Any], Needles]:
+    sid, other = eng.sessions.register("codex", "work"), eng.sessions.register("codex", "other work")
+    said = eng.exchanges.add(sid, "user", "I never deploy on qfridayq evenings.")
+    eng.dream(force=True)
+    eng.leases.claim(other, "router")
+    # What one log entry is copied from is an exchange too; both are forgotten with the session.
+    eng.leases.break_lease("router", sid, "urgent, because of qfridayq")
+    assert said in eng.forget(session=sid, dry_run=True).ids["exchanges"]
+    return {"session": sid}, {
+        ("exchanges", "content"): "qfridayq",
+        ("memories", "content"): "qfridayq",
+        ("memory_versions", "content"): "qfridayq",
+        ("blocks", "content"): "qfridayq",
+        ("block_versions", "content"): "qfridayq",
+    }
+
+
+def put_merged(eng: Engram) -> tuple[dict[str, Any], Needles]:
+    """Two that say the same are one now; the one that is forgotten had labels of its own."""
+    gone = eng.remember("The lift is broken.", key="qkeyq", tags=["qtagq", "both"], data={"a": "qdataq"})
+    kept = eng.remember("The lift is broken.", tags=["both", "kept"], data={"b": "kept"})
+    one = merge(eng, gone.id, kept.id)
+    assert (one.key, one.tags, one.data) == (
+        "qkeyq",
+        ("both", "kept", "qtagq"),
+        {"merged": {str(gone.id): {"a": "qdataq"}, str(kept.id): {"b": "kept"}}},
+    )
+    return {"memory": gone.id}, {
+        ("memories", "key"): "qkeyq",
+        ("memories", "data"): "qdataq",
+        ("memory_tags", "tag"): "qtagq",
+    }
+
+
+def merge(eng: Engram, *ids: int) -> Memory:
+    """Make one of several memories, as dreaming does."""
+    plan = plans.merge([eng.memories.get(id) for id in ids], 0.9, 1.0)
+    with eng._scope.engine.write() as tx:
+        eng.proposals.make(tx, plan, 1)
+    result = eng.proposals.apply(eng.proposals.list()[0].id).result
+    assert result is not None
+    return eng.memories.get(result)
+
+
+#: Each puts copies into the columns that are declared so, and says how to forget the original.
+COPIED = {**FILLED, "sources": put_sources, "merged": put_merged}
+#: Declared for columns into which nothing is copied from elsewhere.
+WITHOUT_COPIES = {"none", "itself"}
+
+
+def copied() -> dict[tuple[str, str], set[str]]:
+    return {(table, column): set(ways.split(", ")) for table, named in COPIES.items() for column, ways in named.items()}
+
+
+@pytest.mark.requirement("FORGET-19")
+def test_every_text_column_says_whether_engram_copies_into_it() -> None:
+    assert copied().keys() == claims().keys()
+    assert set().union(*copied().values()) - WITHOUT_COPIES <= COPIED.keys()
+
+
+@pytest.mark.requirement("FORGET-19")
+@pytest.mark.parametrize("way", sorted(set().union(*copied().values()) - WITHOUT_COPIES))
+def test_a_copy_goes_with_its_original(store_url: str, eng: Engram, way: str) -> None:
+    chosen, needles = COPIED[way](eng)
+    assert needles.keys() == {place for place, ways in copied().items() if way in ways}
+    for (table, column), word in needles.items():
+        assert any(word in value for value in values(store_url, table, column)), f"{word} is not in {table}.{column}"
+    eng.forget(**chosen)
+    for (table, column), word in needles.items():
+        assert [value for value in values(store_url, table, column) if word in value] == []
+
+
+@pytest.mark.requirement("FORGET-19")
+def test_a_merged_memory_keeps_the_labels_of_what_stays(eng: Engram) -> None:
+    put_merged(eng)
+    gone, kept, one = sorted([*eng.memories.list(), *eng.memories.list(status="superseded")], key=lambda each: each.id)
+    eng.memories.update(one.id, tags=[*one.tags, "added later"])
+    eng.forget(memory=gone.id)
+    left = eng.memories.get(one.id)
+    assert (left.content, left.key, left.tags) == ("The lift is broken.", None, ("added later", "both", "kept"))
+    assert left.data == {"merged": {str(kept.id): {"b": "kept"}}}
+
+
+@pytest.mark.requirement("FORGET-19")
+def test_labels_that_somebody_gave_stay_when_a_source_with_the_same_ones_goes(eng: Engram) -> None:
+    labels: dict[str, Any] = {"key": "lift", "tags": ["house"], "data": {"a": 1}}
+    first = eng.remember("The lift is broken.", **labels)
+    other = eng.exchanges.add(eng.sessions.register("codex", "work"), "user", "It was mended.")
+    second = eng.remember("It was mended.", sources=[("memory", first.id), ("exchange", other)], **labels)
+    eng.forget(memory=first.id)
+    left = eng.memories.get(second.id)
+    assert (left.content, left.key, left.tags, left.data) == ("It was mended.", "lift", ("house",), {"a": 1})
 
 
 @pytest.mark.requirement("FORGET-15")

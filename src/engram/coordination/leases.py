@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from .. import checks, locks
 from ..clock import age, between, later
 from ..errors import InvalidInput, LeaseHeld, LeaseLost, LeaseNotFound, SessionEnded, StoreBusy, StoreError
-from ..memory import exchanges
 from ..records import Holder, Lease
 from ..text import one_line, visible
 from . import resources, sessions
@@ -212,6 +211,9 @@ class Leases:
 
     def break_lease(self, resource: str, by: str, reason: str) -> list[Lease]:
         """Take the resource away from whoever else holds it, and tell both sides in their logs."""
+        # Imported here: no hook breaks a lease.
+        from . import broken
+
         resource = resources.normalise(resource)
         reason = checks.content(reason, "reason", longest=2_000)
         with self._engine.write() as tx:
@@ -219,18 +221,19 @@ class Leases:
             now = tx.now()
             sessions.require(tx, self._workspace, by)
             rows = tx.all(_ALL_LIVE, workspace=self._workspace, now=now)
-            broken = [
+            taken = [
                 lease
                 for lease in map(_lease, rows)
                 if lease.session_id != by and resources.overlap(lease.resource, resource)
             ]
-            if not broken:
+            if not taken:
                 raise LeaseNotFound(f"Nobody else holds {resource!r}; there is nothing to break.")
-            for lease in broken:
+            lost: dict[str, list[str]] = {}
+            for lease in taken:
                 self._end(tx, lease.token, now, "broken")
-            for session, entry in _news(broken, by, reason):
-                exchanges.append(tx, self._workspace, session, "log", entry, now, alive=session == by)
-        return broken
+                lost.setdefault(lease.session_id, []).append(lease.resource)
+            broken.tell(tx, self._workspace, lost, by, reason, now)
+        return taken
 
     @contextmanager
     def hold(
@@ -483,17 +486,6 @@ def _held(resource: str, holders: list[Holder], waiting: list[str], now: str) ->
         holders,
         waiting,
     )
-
-
-def _news(broken: list[Lease], by: str, reason: str) -> list[tuple[str, str]]:
-    """Log entries about broken leases, by session in order of id: rows are locked in one order everywhere."""
-    lost: dict[str, list[str]] = {}
-    for lease in broken:
-        lost.setdefault(lease.session_id, []).append(lease.resource)
-    news = {session: f"Lost the claim on {', '.join(each)}: broken by {by}: {reason}" for session, each in lost.items()}
-    taken = "; ".join(f"{', '.join(each)} from {session}" for session, each in lost.items())
-    news[by] = f"Broke the claim on {taken}: {reason}"
-    return sorted(news.items())
 
 
 def _warn(lease: Lease) -> None:

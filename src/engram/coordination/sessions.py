@@ -15,6 +15,7 @@ from ..clock import later
 from ..errors import InvalidInput, SessionNotFound, StoreBusy, StoreReadOnly
 from ..memory import exchanges
 from ..records import LogEntry, Session, Stats
+from . import quotes
 from .projects import project_name
 
 if TYPE_CHECKING:
@@ -49,14 +50,16 @@ ORDER BY heartbeat_at DESC, id DESC LIMIT 1
 )
 _RESUME = """
 UPDATE sessions
-SET status = 'active', heartbeat_at = :now, ended_at = NULL, summary = :summary,
+SET status = 'active', heartbeat_at = :now, ended_at = NULL, summary = COALESCE(:summary, summary),
+    summary_from = CASE WHEN CAST(:summary AS TEXT) IS NULL THEN summary_from ELSE NULL END,
     name = COALESCE(:name, name), project = :project, parent_id = COALESCE(:parent_id, parent_id), metadata = :metadata
 WHERE workspace = :workspace AND id = :id
 """
 _BEAT = (
     """
 UPDATE sessions
-SET status = 'active', heartbeat_at = :now, ended_at = NULL, summary = COALESCE(:summary, summary)
+SET status = 'active', heartbeat_at = :now, ended_at = NULL, summary = COALESCE(:summary, summary),
+    summary_from = CASE WHEN CAST(:summary AS TEXT) IS NULL THEN summary_from ELSE NULL END
 WHERE workspace = :workspace AND id = :id
 RETURNING """
     + _COLUMNS
@@ -64,7 +67,8 @@ RETURNING """
 _COMPLETE = (
     """
 UPDATE sessions
-SET status = 'completed', heartbeat_at = :now, ended_at = :now, summary = COALESCE(:summary, summary)
+SET status = 'completed', heartbeat_at = :now, ended_at = :now, summary = COALESCE(:summary, summary),
+    summary_from = CASE WHEN CAST(:summary AS TEXT) IS NULL THEN summary_from ELSE NULL END
 WHERE workspace = :workspace AND id = :id
 RETURNING """
     + _COLUMNS
@@ -143,7 +147,7 @@ class Sessions:
     def register(
         self,
         session_type: str,
-        summary: str,
+        summary: str | None,
         metadata: Mapping[str, object] | None = None,
         *,
         name: str | None = None,
@@ -154,11 +158,12 @@ class Sessions:
         """Begin a session; its id.
 
         The project defaults to the configured one, else to that of the current folder. A type and external id that are
-        known already are the same session come back: it is made active again instead of being doubled.
+        known already are the same session come back: it is made active again instead of being doubled. Without a
+        summary (None) it keeps the one it has.
         """
         values = {
             "type": checks.name(session_type, "session type"),
-            "summary": checks.content(summary, "summary", empty=True),
+            "summary": checks.optional_content(summary, "summary"),
             "name": checks.optional_name(name, "session name"),
             "project": checks.name(project, "project") if project is not None else self._default_project(),
             "external_id": checks.optional_name(external_id, "external id"),
@@ -177,6 +182,7 @@ class Sessions:
                 del values["type"], values["external_id"]
                 tx.run(_RESUME, workspace=self._workspace, id=id, now=now, **values)
             else:
+                values["summary"] = values["summary"] or ""
                 tx.run(_INSERT, workspace=self._workspace, id=id, status="active", now=now, **values)
             tx.note(self._workspace, "session", id)
             silent = self._silent(tx, now)
@@ -246,6 +252,21 @@ class Sessions:
                 raise unknown(self._workspace, id)
             tx.note(self._workspace, "session", id)
         return record(row, stale_before=now)  # just heard of, so not stale
+
+    def quote(self, id: str, role: str) -> bool:
+        """Let an exchange of the session be its summary, shortened; whether there is such an exchange.
+
+        That is the first turn of the `user`, the last one of the `assistant`, or the last `log` entry. The session
+        names the exchange, so forgetting that one also takes the summary.
+        """
+        checks.name(id, "session id")
+        if role not in quotes.ROLES:
+            raise InvalidInput(f"role is {role!r}; a summary can quote one of {', '.join(quotes.ROLES)}.")
+        with self._engine.write() as tx:
+            # First the row: an exchange must not be forgotten between reading and repeating it.
+            if not quotes.take(tx, self._workspace, id):
+                raise unknown(self._workspace, id)
+            return quotes.quote(tx, self._workspace, id, role)
 
     def delete(self, id: str) -> Receipt:
         """Forget a session with everything said, noted and learnt in it; see `Engram.forget`."""

@@ -18,6 +18,7 @@ from ..coordination.sessions import Sessions
 from ..errors import CapReached, DreamNotFound, EngramError, InvalidInput, LeaseHeld, LeaseLost
 from ..memory.backlog import Backlog
 from ..records import DreamBacklog, DreamReport, DreamStatus, Drives, UndoReport
+from ..text import without_quotes
 from . import alarm, consolidate, digest, drives, eras, extract, gists, portrait, undo
 from .journal import Journal
 from .night import Night, Progress, Stopped
@@ -346,6 +347,8 @@ class Dreams:
             values["kind"] = "undo"
         else:
             alarms = len(report.alarms)
+            # The caller sees the whole message; what is kept must not repeat what may be forgotten later.
+            values["errors"] = [without_quotes(error) for error in report.errors]
             for name in ("before", "after", "drives_before", "drives"):
                 values[name] = values[name]._asdict()
         tx.run(

@@ -20,6 +20,8 @@ TEXTS = {
     "journal": {"before": "things"},
     "proposals": {"why": "proposals", "content": "proposals", "data": "proposals", "hash": "proposals"},
 }
+#: Everything here is made of other texts; what erases it is also what leads there.
+COPIES = TEXTS
 
 _PROPOSALS = """
 SELECT DISTINCT proposal FROM proposal_parts

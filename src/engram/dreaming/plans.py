@@ -13,6 +13,7 @@ from ..errors import Miscounted, ProposalStale
 from ..memory import passages
 from ..memory.blocks import WORLD
 from ..memory.exchanges import TRUSTS
+from ..memory.memories import MERGED
 from ..tokens import CHARACTERS_PER_TOKEN, estimate
 from . import shown, similar
 from .shown import Shown
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from ..records import Memory
     from ..storage.engine import Transaction
 
-MERGED = "merged into"
 #: Blocks that are written as a whole by whoever owns them; nothing is ever cut off these.
 WHOLE = frozenset({WORLD, "profile", "narrative", "self"})
 

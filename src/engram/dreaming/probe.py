@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import MemoryNotFound
 from ..memory import lookup, passages, words
+from ..memory.memories import MERGED
 from ..memory.recall import Recall
 from . import plans
 
@@ -158,7 +159,7 @@ class Probe:
     def _stands_for(self, memory: Memory) -> Memory:
         """The memory that one was merged into, and so on; itself when it was not."""
         while memory.status == "superseded" and memory.superseded_by is not None:
-            if (memory.id, memory.superseded_by, plans.MERGED) not in self._memories.links(memory.id):
+            if (memory.id, memory.superseded_by, MERGED) not in self._memories.links(memory.id):
                 break
             memory = self._memories.get(memory.superseded_by)
         return memory

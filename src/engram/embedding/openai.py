@@ -145,5 +145,6 @@ def _reason(error: Exception, key: str) -> str:
         return "cannot be reached."
     if isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
         return f"refused the key (status {error.status_code}); see {_KEY_VARIABLE}."
-    said = str(error).replace(key, "…")[:_MAX_REASON]
-    return f"failed: {said}"
+    # In quotes, because a server may repeat what it was sent: what is kept of a message leaves quoted words out.
+    said = str(error).replace(key, "…").replace("”", '"')[:_MAX_REASON]
+    return f"failed: “{said}”"

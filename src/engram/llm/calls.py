@@ -167,11 +167,15 @@ _TROUBLE: Final[dict[type[LLMFailed], str]] = {
 
 
 def reason(said: str, *secrets: str | None) -> str:
-    """A server's words for a message: one line, not too long, without what must not be shown."""
+    """A server's words for a message: one line, not too long, without what must not be shown.
+
+    In quotes, because they may repeat what it was sent: what is kept of a message leaves quoted words out.
+    """
     for secret in secrets:
         if secret:
             said = said.replace(secret, "…")
-    return " ".join(said.split())[:_MAX_REASON]
+    line = " ".join(said.replace("”", '"').split())
+    return f"“{line[:_MAX_REASON]}”"
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -3,6 +3,9 @@
 A thing may be derived from something that is itself only being cleaned, and two memories may even be each other's
 source, so everything that is touched is cleaned together, in memory, until nothing more is lost: what one thing loses
 counts as lost for those made of it, and what is left of it as kept. Only then is anything written.
+
+A memory that others were merged into has their tags, data and key as well. What it has from one that goes, and from
+none of those that stay, goes too.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .. import locks
 from . import gists, passages, provenance
 from .index import OWN_SHELVES
-from .memories import Memories, fingerprint
+from .memories import MERGED, Memories, fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Set
@@ -39,6 +42,13 @@ _REWRITE_MEMORY = """
 UPDATE memories SET content = :content, hash = :hash, data = NULL, updated_at = :now
 WHERE workspace = :workspace AND id = :id
 """
+_IS_MERGED = """
+SELECT 1 FROM memory_links WHERE workspace = :workspace AND to_id = :id AND relation = :relation LIMIT 1
+"""
+_LABELS = "SELECT key, data FROM memories WHERE workspace = :workspace AND id = :id"
+_TAGS = "SELECT tag FROM memory_tags WHERE memory_id = :id AND CAST(workspace AS TEXT) = :workspace"
+_DROP_TAG = "DELETE FROM memory_tags WHERE memory_id = :id AND CAST(workspace AS TEXT) = :workspace AND tag = :tag"
+_RELABEL = "UPDATE memories SET key = :key, data = :data WHERE workspace = :workspace AND id = :id"
 _DROP_TAGS = "DELETE FROM memory_tags WHERE memory_id = :id AND CAST(workspace AS TEXT) = :workspace"
 _REWRITE_BLOCK = """
 UPDATE blocks SET content = :content, updated_at = :now WHERE workspace = :workspace AND id = :id
@@ -49,6 +59,16 @@ class Version(NamedTuple):
     number: int
     content: str
     reason: str
+
+
+class _Labels(NamedTuple):
+    """What memories have besides their texts."""
+
+    ids: set[str]
+    tags: set[str]
+    keys: set[str]
+    #: As JSON.
+    data: set[str]
 
 
 class _Text:
@@ -121,6 +141,8 @@ class Cleaning:
                     tx.run(_REWRITE_MEMORY_VERSION, **values)
             if any(version.number == text.current for version in changed):
                 self._write_current((kind, id), text, memories, now)
+            if kind == "memory":
+                self._relabel(id, text.sources)
 
     def _write_current(self, thing: Thing, text: _Text, memories: Memories, now: str) -> None:
         tx, (kind, id) = self._tx, thing
@@ -136,6 +158,40 @@ class Cleaning:
             gists.uncover(tx, self._workspace, id)
         memories.reshelve(tx, id)
         tx.note(self._workspace, kind, id)
+
+    def _relabel(self, id: int, sources: set[Thing]) -> None:
+        """Take away the tags, the key and the data that a merged memory has only from memories that go.
+
+        Any other memory has these from whoever wrote it.
+        """
+        tx, workspace = self._tx, self._workspace
+        if not tx.one(_IS_MERGED, workspace=workspace, id=id, relation=MERGED):
+            return
+        went = self._labels(source for source in sources if source in self._gone)
+        if not went.ids:
+            return
+        left = self._labels(source for source in sources if source not in self._gone)
+        own = self._labels([("memory", id)])
+        for tag in sorted(own.tags & went.tags - left.tags):
+            tx.run(_DROP_TAG, workspace=workspace, id=id, tag=tag)
+        ((key, data),) = tx.all(_LABELS, workspace=workspace, id=id)
+        kept_key = None if key in went.keys - left.keys else key
+        kept_data = None if data is None else _without(data, went, left)
+        if (kept_key, kept_data) != (key, data):
+            tx.run(_RELABEL, workspace=workspace, id=id, key=kept_key, data=kept_data)
+        if own.tags & went.tags - left.tags or (kept_key, kept_data) != (key, data):
+            tx.note(workspace, "memory", id)
+
+    def _labels(self, things: Iterable[Thing]) -> _Labels:
+        tx, workspace = self._tx, self._workspace
+        labels = _Labels(set(), set(), set(), set())
+        for id in sorted(id for kind, id in things if kind == "memory"):
+            for key, data in tx.all(_LABELS, workspace=workspace, id=id):
+                labels.ids.add(str(id))
+                labels.tags.update(tag for (tag,) in tx.all(_TAGS, workspace=workspace, id=id))
+                labels.keys.update([] if key is None else [key])
+                labels.data.update([] if data is None else [data])
+        return labels
 
     def _load(self, thing: Thing, first: int) -> _Text | None:
         row = self._head(thing)
@@ -206,3 +262,25 @@ class Cleaning:
         if kind == "exchange":
             return [row[0] for row in tx.all(_EXCHANGE_TEXT, workspace=self._workspace, id=id)]
         return [row[0] for row in self._versions(thing)]
+
+
+def _without(data: str, went: _Labels, left: _Labels) -> str | None:
+    """The data of a merged memory without that of memories that go; None when nothing is left."""
+    import json
+
+    lost = [json.loads(each) for each in went.data - left.data]
+
+    def rest(value: object) -> object:
+        if value in lost:
+            return None
+        if isinstance(value, dict) and isinstance(value.get("merged"), dict):
+            parts = {id: rest(part) for id, part in value["merged"].items() if id not in went.ids}
+            parts = {id: part for id, part in parts.items() if part is not None}
+            if parts != value["merged"]:
+                days = sorted(part["said"] for part in parts.values() if isinstance(part, dict) and "said" in part)
+                return {"merged": parts, **({"said": days[-1]} if days else {})} if parts else None
+        return value
+
+    known = json.loads(data)
+    found = rest(known)
+    return data if found == known else None if found is None else json.dumps(found)

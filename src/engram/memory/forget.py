@@ -4,7 +4,8 @@ Provenance decides what else goes. A thing all of whose sources go, goes too. A 
 that went, is marked for rebuilding, and loses at once whatever of its text may have come from them: a gist, an era or a
 digest is blanked, because dreaming makes it anew; of another memory and of a block only the sentences and lines that
 can be traced to what went. Versions of a thing inherit the sources of the versions before them, so all since the first
-one with a forgotten source are treated alike; a version that lost text names the receipt.
+one with a forgotten source are treated alike; a version that lost text names the receipt. What Engram itself repeats
+elsewhere goes as well: a session's summary that quotes a turn, a log entry that quotes another session's.
 
 All of it is one transaction; a dry run is the same one, rolled back. Afterwards the engine scrubs what its files still
 hold of deleted rows.
@@ -15,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks, locks
+from ..coordination import broken, quotes
 from ..coordination import erase as coordination
 from ..dreaming import erase as dreaming
 from ..errors import BlockNotFound, ExchangeNotFound, InvalidInput, MemoryNotFound, SessionNotFound
@@ -43,6 +45,21 @@ TEXTS = {
     "blocks": {"content": "block"},
     "block_versions": {"content": "block", "reason": "block"},
 }
+#: The same columns: whether Engram itself copies other texts into them, and how forgetting an original finds its copy.
+#: `none`: they hold only what their writer said. `itself`: they repeat the row they belong to. `sources`: rows in that
+#: table. `merged`: by comparing the labels of a merged memory with those of its sources. `quoted`: the session's row.
+COPIES = {
+    **coordination.COPIES,
+    **dreaming.COPIES,
+    "exchanges": {"content": "sources"},
+    "memories": {"content": "sources", "key": "merged", "data": "merged", "hash": "itself"},
+    "memory_versions": {"content": "sources", "reason": "none"},
+    "memory_tags": {"tag": "merged"},
+    "memory_links": {"relation": "none"},
+    "terms": {"term": "itself"},
+    "blocks": {"content": "sources"},
+    "block_versions": {"content": "sources", "reason": "none"},
+}
 
 _LOCK_SESSION = "UPDATE sessions SET last_seq = last_seq WHERE workspace = :workspace AND id = :session"
 _EXCHANGE = "SELECT session_id FROM exchanges WHERE workspace = :workspace AND id = :id"
@@ -58,7 +75,10 @@ UNION ALL SELECT id FROM exchanges WHERE workspace = :workspace AND session_id =
 """
 _MEMORIES_OF = "SELECT id FROM memories WHERE workspace = :workspace AND session_id = :session ORDER BY id"
 _CHILDREN = "SELECT id FROM sessions WHERE workspace = :workspace AND parent_id = :session"
-_SESSIONS_BEFORE = "SELECT DISTINCT session_id FROM exchanges WHERE workspace = :workspace AND created_at < :before"
+_SESSIONS_BEFORE = """
+SELECT session_id FROM exchanges WHERE workspace = :workspace AND created_at < :before
+UNION SELECT session_id FROM leases WHERE workspace = :workspace AND ended_at < :before
+"""
 _EXCHANGES_BEFORE = """
 SELECT id, session_id FROM exchanges WHERE workspace = :workspace AND created_at < :before ORDER BY id
 """
@@ -149,6 +169,10 @@ class _Gone:
         self.messages: list[int] = []
         #: What stays, without what came from what goes.
         self.touched: list[Thing] = []
+        #: Sessions whose summary repeated something that went.
+        self.summaries: list[str] = []
+        #: Log entries that stay, without what they said of a session that goes.
+        self.entries: list[int] = []
         #: Block versions blanked for their age.
         self.versions = 0
 
@@ -189,6 +213,8 @@ class Forget:
         tx.lock(locks.memories(self._workspace))
         tx.lock(locks.backlog(self._workspace))
         gone = self._named(tx, asked, held)
+        breaks = broken.Forgotten(tx, self._workspace, gone.of("exchange"))
+        gone.things.update(("exchange", id) for id in breaks.retold())
         cleaning = self._follow(tx, gone)
         now = tx.now()
         receipt: int = tx.all(_ADD_RECEIPT, workspace=self._workspace, asked=str(asked), now=now)[0][0]
@@ -197,6 +223,8 @@ class Forget:
         for kind, ref in gone.touched:
             tx.run(_REBUILD, workspace=self._workspace, kind=kind, ref=ref, receipt=receipt)
         older = str(asked.value) if asked.by == "before" else None
+        repeating = quotes.repeating(tx, self._workspace, gone.of("exchange"), set(gone.sessions), older)
+        gone.entries = breaks.rewrite(set(gone.of("exchange")))
         aged: list[Thing] = []
         if older is not None:
             gone.messages = coordination.before(tx, self._workspace, older)
@@ -204,8 +232,9 @@ class Forget:
             gone.versions = len(aged)
         dreaming.things(tx, self._workspace, gone.things, [*gone.touched, *aged], gone.sessions, older)
         self._erase(tx, gone)
+        gone.summaries = quotes.requote(tx, self._workspace, repeating)
         dreaming.anything(tx, self._workspace)
-        dreaming.proposals(tx, self._workspace, {*gone.things, *gone.touched})
+        dreaming.proposals(tx, self._workspace, {*gone.things, *gone.touched, *aged})
         went = _went(gone)
         tx.run(_FILL_RECEIPT, workspace=self._workspace, id=receipt, went=went)
         tx.note(self._workspace, "receipt", receipt)
@@ -304,13 +333,14 @@ class Forget:
         return touched
 
     def _alone(self, tx: Transaction, touched: Iterable[Thing], gone: set[Thing]) -> set[Thing]:
-        """Memories that have no source outside of what goes; two may have each other."""
+        """Memories that have no source outside of what goes; two may have each other. And what repeats a log entry."""
+        retold = {thing for thing in touched if thing[0] == "exchange"}
         # A block stays when its last source goes: it has a name that others know, and is only emptied.
         made_of = {thing: provenance.of(tx, self._workspace, *thing) for thing in touched if thing[0] == "memory"}
         alone = set(made_of)
-        while others := {thing for thing in alone if not made_of[thing] <= gone | alone}:
+        while others := {thing for thing in alone if not made_of[thing] <= gone | alone | retold}:
             alone -= others
-        return alone
+        return alone | retold
 
     def _made_of(self, tx: Transaction, things: Iterable[Thing]) -> dict[Thing, int]:
         """What has one of these as a source, with its first version that has."""
@@ -416,6 +446,8 @@ def _went(gone: _Gone) -> str:
         "messages": gone.messages,
         "memories to rebuild": sorted(id for kind, id in gone.touched if kind == "memory"),
         "blocks to rebuild": sorted(id for kind, id in gone.touched if kind == "block"),
+        "summaries": gone.summaries,
+        "log entries shortened": gone.entries,
     }
     return json.dumps({"ids": {name: found for name, found in ids.items() if found}, "versions": gone.versions})
 

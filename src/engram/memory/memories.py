@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from .recall import Recall
 
 MAX_TAGS = 50
+#: The relation of a memory to the one that it and others became.
+MERGED = "merged into"
 
 _COLUMNS = (
     "id, kind, key, content, version, importance, pinned, trust, status, superseded_by, session_id, project, data, "
@@ -397,6 +399,8 @@ class Memories:
 
     def rebuilt(self, tx: Transaction, id: int) -> None:
         """It was made anew from what is left of its sources."""
+        # First the lock: forgetting holds it when it marks a memory, and would wait for this mark crosswise.
+        self.lock(tx)
         self._changing(tx, id)
         provenance.rebuilt(tx, self._workspace, "memory", id)
 

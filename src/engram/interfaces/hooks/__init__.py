@@ -53,7 +53,7 @@ def main() -> None:
     try:
         respond(sys.argv[1] if len(sys.argv) > 1 else "", _input(), _write)
     except BaseException as error:
-        _note(f"{type(error).__name__}: {error}")
+        _note(_told(error))
     finally:
         # Not by the usual way out: tearing the interpreter down takes longer than most of what was done.
         os._exit(0)
@@ -80,7 +80,7 @@ def respond(harness: str, payload: bytes, write: Callable[[str], None] | None = 
         if event is not None:
             _answer(event, harness, show)
     except Exception as error:
-        _note(f"{harness[:20]} {event.name if event else ''}: {type(error).__name__}: {error}")
+        _note(f"{harness[:20]} {event.name if event else ''}: {_told(error)}")
         if event is not None and not shown:
             show(_apology(event, error))
     return shown[0] if shown else ""
@@ -185,6 +185,13 @@ def _folder() -> str:
         return load().data_dir
     except Exception:
         return os.environ.get("ENGRAM_DATA_DIR") or default_data_dir()
+
+
+def _told(error: BaseException) -> str:
+    """What went wrong, without what anybody said: forgetting does not reach the log."""
+    from ...text import without_quotes
+
+    return f"{type(error).__name__}: {without_quotes(str(error))}"
 
 
 def _note(line: str) -> None:

@@ -58,10 +58,18 @@ def read(payload: Payload) -> Event | None:
 
 
 def _agent(payload: Payload, kind: str) -> str | None:
-    """A subagent's id; its end names only its task, which is then what the two have in common."""
+    """A subagent's id; its end names only its task, so the id is made of that.
+
+    A digest, because a task is text that somebody wrote, and an id is neither redacted nor forgotten by itself.
+    """
     if kind not in (events.SUBAGENT_START, events.SUBAGENT_STOP):
         return None
-    return events.name(payload, "task") or events.name(payload, "subagent_id", "subagent_type")
+    task = events.name(payload, "task")
+    if task is None:
+        return events.name(payload, "subagent_id", "subagent_type")
+    from hashlib import blake2b
+
+    return f"task-{blake2b(task.encode(), digest_size=8).hexdigest()}"
 
 
 def answer(event: Event, given: Answer) -> dict[str, object] | None:

@@ -85,7 +85,7 @@ class _Happened:
             return Answer()
         session = self._record("user", said)
         if not session.summary:
-            self.eng.sessions.heartbeat(session.id, one_line(said, SUMMARY_LENGTH))
+            self.eng.sessions.quote(session.id, "user")
         return Answer(self._recalled(said, session) if self.event.takes_context else "")
 
     def before_tool(self) -> Answer:
@@ -160,10 +160,12 @@ class _Happened:
             above = self.event._replace(agent=None, agent_type=None)
             parent = _Happened(self.eng, above, self.harness)._at_work().id
         kept = {key: value for key, value in known.metadata.items() if key != DUE} if known else {}
-        task = self.event.reason if self.event.kind == events.SUBAGENT_START else ""
+        # The event of a subagent also begins its parent, whose task is another one.
+        starts = self.event.kind == events.SUBAGENT_START and self.event.agent is not None
+        task = self.event.reason if starts else ""
         id = self.eng.sessions.register(
             self.harness,
-            known.summary if known else one_line(clean(task), SUMMARY_LENGTH),
+            None if known else one_line(clean(task), SUMMARY_LENGTH),
             {**kept, **(metadata or {})},
             name=self.event.agent_type if self.event.agent is not None else None,
             external_id=_external_id(self.event),
@@ -237,15 +239,14 @@ class _Happened:
         return session
 
     def _complete(self, session: Session) -> None:
-        self.eng.sessions.complete(session.id, self._achieved(session))
-
-    def _achieved(self, session: Session) -> str | None:
-        """What a session came to: its last words, else what it touched; None leaves what it set out to do."""
-        for turn in reversed(self.eng.exchanges.recent(session.id, 10)):
-            if turn.role == "assistant":
-                return one_line(turn.content, SUMMARY_LENGTH)
+        """End the session with its last words, else with what it touched; else it keeps what it set out to do."""
         touched = [lease.resource for lease in self.eng.leases.list(session.id)]
-        return one_line(f"Touched {', '.join(touched)}", SUMMARY_LENGTH) if touched else None
+        with self.eng.write():
+            self.eng.sessions.complete(session.id)
+            if not self.eng.sessions.quote(session.id, "assistant") and touched:
+                # An entry of its own, so that the summary repeats something that can be forgotten.
+                self.eng.sessions.log(session.id, one_line(f"Touched {', '.join(touched)}", SUMMARY_LENGTH))
+                self.eng.sessions.quote(session.id, "log")
 
 
 _ACTIONS = {

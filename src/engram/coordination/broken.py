@@ -1,0 +1,122 @@
+"""What is logged about a broken lease, on both sides, and how forgetting finds the one through the other.
+
+The session that breaks a lease gives a reason, which the log of every session that lost one repeats; those entries name
+its entry as their source. Its own entry repeats what the others had claimed. Entries from before they named each other
+are found by their time, which is the same on both sides, and their words.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..memory import backlog, exchanges, index, provenance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ..storage.engine import Row, Transaction
+
+#: How the entries begin.
+_LOST, _BROKE = "Lost the claim on ", "Broke the claim on "
+
+_GOING = """
+SELECT id, session_id, content, created_at FROM exchanges
+WHERE workspace = :workspace AND role = 'log' AND SUBSTR(content, 1, :length) = :beginning
+  AND id IN (SELECT value FROM json_each(:ids))
+"""
+_AT_THE_SAME_TIME = """
+SELECT id, session_id, content, created_at FROM exchanges
+WHERE workspace = :workspace AND role = 'log' AND SUBSTR(content, 1, :length) = :beginning
+  AND created_at IN (SELECT value FROM json_each(:times))
+"""
+_REWRITE = "UPDATE exchanges SET content = :content WHERE workspace = :workspace AND id = :id"
+
+
+def tell(tx: Transaction, workspace: str, lost: Mapping[str, list[str]], by: str, reason: str, now: str) -> None:
+    """Log who took which resources from whom: on every side, and for all others with its source."""
+    news = {session: f"{_LOST}{', '.join(each)}{_broken_by(by)}{reason}" for session, each in lost.items()}
+    taken = "; ".join(f"{', '.join(each)}{_taken_from(session)}" for session, each in lost.items())
+    news[by] = f"{_BROKE}{taken}: {reason}"
+    logged: dict[str, int] = {}
+    # In order of id: rows of sessions are locked in one order everywhere.
+    for session, entry in sorted(news.items()):
+        logged[session], _ = exchanges.append(tx, workspace, session, "log", entry, now, alive=session == by)
+    for session in lost:
+        provenance.add(tx, workspace, "exchange", logged[session], 1, [("exchange", logged[by])])
+
+
+def _broken_by(session: str) -> str:
+    """What stands between the resources and the reason in the entry of a session that lost them."""
+    return f": broken by {session}: "
+
+
+def _taken_from(session: str) -> str:
+    """What stands after its resources in the entry of the session that took them."""
+    return f" from {session}"
+
+
+class _Entry(NamedTuple):
+    id: int
+    session: str
+    content: str
+    at: str
+
+
+class Forgotten:
+    """Entries about broken leases that go."""
+
+    def __init__(self, tx: Transaction, workspace: str, ids: Iterable[int]) -> None:
+        self._tx = tx
+        self._workspace = workspace
+        some = tx.array(sorted(ids))
+        self._lost = _entries(tx.all(_GOING, workspace=workspace, ids=some, **_beginning(_LOST)))
+        self._broke = _entries(tx.all(_GOING, workspace=workspace, ids=some, **_beginning(_BROKE)))
+
+    def retold(self) -> set[int]:
+        """What others logged with the reason that goes."""
+        others = self._beside(self._broke, _LOST)
+        return {
+            other.id
+            for entry in self._broke
+            for other in others
+            if other.at == entry.at and _broken_by(entry.session) in other.content
+        }
+
+    def rewrite(self, gone: set[int]) -> list[int]:
+        """Take what a session lost out of the entry of the session that took it; the entries that were changed."""
+        changed = []
+        for other in self._beside(self._lost, _BROKE):
+            content = other.content
+            for entry in self._lost:
+                resources, found, _ = entry.content.removeprefix(_LOST).partition(_broken_by(other.session))
+                if found and entry.at == other.at:
+                    named = _taken_from(entry.session)
+                    content = content.replace(f"{resources}{named}", f"[forgotten]{named}", 1)
+            if content != other.content and other.id not in gone:
+                self._replace(other.id, content)
+                changed.append(other.id)
+        return sorted(changed)
+
+    def _beside(self, entries: list[_Entry], beginning: str) -> list[_Entry]:
+        """What begins so and was logged in the same moments as the entries."""
+        if not entries:
+            return []
+        tx = self._tx
+        times = tx.array(sorted({entry.at for entry in entries}))
+        return _entries(tx.all(_AT_THE_SAME_TIME, workspace=self._workspace, times=times, **_beginning(beginning)))
+
+    def _replace(self, id: int, content: str) -> None:
+        tx, workspace = self._tx, self._workspace
+        tx.run(_REWRITE, workspace=workspace, id=id, content=content)
+        index.remove(tx, workspace, "exchange", [id])
+        backlog.withdraw(tx, workspace, "exchange", id)
+        backlog.wait(tx, workspace, "exchange", id, indexed=False)
+        tx.note(workspace, "exchange", id)
+
+
+def _entries(rows: list[Row]) -> list[_Entry]:
+    return [_Entry(*row) for row in rows]
+
+
+def _beginning(text: str) -> dict[str, object]:
+    return {"length": len(text), "beginning": text}

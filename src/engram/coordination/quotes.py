@@ -1,0 +1,134 @@
+"""Summaries that repeat an exchange of their session, and what becomes of them when it is forgotten.
+
+Every such copy is made here, together with `summary_from`, the number of what it repeats. A copy is recognised by its
+words as well: rows from before that column name nothing, and an older Engram on the same store does not fill it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..text import one_line
+
+if TYPE_CHECKING:
+    from ..storage.engine import Transaction
+
+#: Whose words can stand for a session: the user's first turn, the assistant's last one, the last log entry.
+ROLES = ("user", "assistant", "log")
+#: How much of an exchange a summary repeats.
+LENGTH = 200
+#: So many characters in common tell a shortened copy of a turn from a text that only begins alike.
+_ALIKE = 20
+#: The head of a turn that a summary is compared with; a summary repeats far less.
+_HEAD = 4_000
+#: How a hook sums up a session without words: by the files it touched.
+_TOUCHED = "Touched "
+
+_TAKE = "UPDATE sessions SET last_seq = last_seq WHERE workspace = :workspace AND id = :id"
+_QUOTE = """
+UPDATE sessions SET summary = :summary, summary_from = :source WHERE workspace = :workspace AND id = :id
+"""
+_FIRST_OF_USER = """
+SELECT id, content FROM exchanges
+WHERE workspace = :workspace AND session_id = :id AND role <> 'log' AND role = 'user' ORDER BY seq LIMIT 1
+"""
+_LAST_OF_ASSISTANT = """
+SELECT id, content FROM exchanges
+WHERE workspace = :workspace AND session_id = :id AND role <> 'log' AND role = 'assistant' ORDER BY seq DESC LIMIT 1
+"""
+_LAST_LOG = """
+SELECT id, content FROM exchanges
+WHERE workspace = :workspace AND session_id = :id AND role = 'log' ORDER BY seq DESC LIMIT 1
+"""
+_SUMMARY = "SELECT summary, summary_from FROM sessions WHERE workspace = :workspace AND id = :session"
+_ROLE = "SELECT role FROM exchanges WHERE workspace = :workspace AND id = :id"
+_HEADS = """
+SELECT role, SUBSTR(content, 1, :length) FROM exchanges
+WHERE workspace = :workspace AND session_id = :session AND role <> 'log'
+  AND id IN (SELECT value FROM json_each(:ids)) ORDER BY seq
+"""
+_SESSIONS_OF = """
+SELECT DISTINCT session_id FROM exchanges
+WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids))
+"""
+_SUMMED_UP_BY_LEASES = """
+SELECT DISTINCT s.id FROM leases l JOIN sessions s ON s.workspace = l.workspace AND s.id = l.session_id
+WHERE l.workspace = :workspace AND l.ended_at < :before AND SUBSTR(s.summary, 1, :length) = :beginning
+"""
+
+
+def take(tx: Transaction, workspace: str, id: str) -> bool:
+    """Hold the session's row; whether there is one."""
+    return bool(tx.run(_TAKE, workspace=workspace, id=id))
+
+
+def quote(tx: Transaction, workspace: str, id: str, role: str) -> bool:
+    """Let an exchange of that role be the summary; whether there is one. The caller holds the session's row."""
+    if role == "user":
+        found = tx.one(_FIRST_OF_USER, workspace=workspace, id=id)
+    elif role == "assistant":
+        found = tx.one(_LAST_OF_ASSISTANT, workspace=workspace, id=id)
+    else:
+        found = tx.one(_LAST_LOG, workspace=workspace, id=id)
+    if found is None:
+        return False
+    source, content = found
+    tx.run(_QUOTE, workspace=workspace, id=id, summary=one_line(content, LENGTH), source=source)
+    tx.note(workspace, "session", id)
+    return True
+
+
+def repeating(tx: Transaction, workspace: str, ids: list[int], ending: set[str], before: str | None) -> dict[str, str]:
+    """Sessions whose summary repeats one of the exchanges that go, and the role of that one; not those that end.
+
+    With `before`, also those summed up by leases that end with it. To be called while the exchanges are still there.
+    """
+    found: dict[str, str] = {}
+    losing = {row[0] for row in tx.all(_SESSIONS_OF, workspace=workspace, ids=tx.array(ids))}
+    for session in sorted(losing - ending):
+        role = _repeated(tx, workspace, session, set(ids))
+        if role is not None:
+            found[session] = role
+    if before is not None:
+        beginning = {"beginning": _TOUCHED, "length": len(_TOUCHED)}
+        rows = tx.all(_SUMMED_UP_BY_LEASES, workspace=workspace, before=before, **beginning)
+        for session in {row[0] for row in rows} - ending:
+            found.setdefault(session, "log")
+    return found
+
+
+def requote(tx: Transaction, workspace: str, repeating: dict[str, str]) -> list[str]:
+    """Let what is left of each session stand for it: the assistant's last turn, the user's first, or nothing.
+
+    The caller holds the sessions' rows, and what they repeated is gone.
+    """
+    for session, role in sorted(repeating.items()):
+        others = ("user",) if role == "user" else ("assistant", "user")
+        if not any(quote(tx, workspace, session, other) for other in others):
+            tx.run(_QUOTE, workspace=workspace, id=session, summary="", source=None)
+            tx.note(workspace, "session", session)
+    return sorted(repeating)
+
+
+def repeats(summary: str, text: str) -> bool:
+    """Whether a summary is the text on one line, perhaps shortened.
+
+    Secrets were taken out of the two separately, so that they may differ from there on.
+    """
+    plain = one_line(text, len(text))
+    if summary == plain:
+        return True
+    cut = summary.endswith("…") or "[redacted" in summary
+    return cut and summary[:_ALIKE] == plain[:_ALIKE]
+
+
+def _repeated(tx: Transaction, workspace: str, session: str, gone: set[int]) -> str | None:
+    """The role of the exchange among those that go which the session's summary repeats."""
+    row = tx.one(_SUMMARY, workspace=workspace, session=session)
+    if row is None or not row[0]:
+        return None
+    summary, source = row
+    if source in gone:
+        return str(tx.all(_ROLE, workspace=workspace, id=source)[0][0])
+    heads = tx.all(_HEADS, workspace=workspace, session=session, length=_HEAD, ids=tx.array(sorted(gone)))
+    return next((str(role) for role, head in heads if repeats(summary, head)), None)
