@@ -152,7 +152,9 @@ def run_command(place: Place) -> Chosen:
 def fail_hook(place: Place) -> Chosen:
     """What cannot be stored is not in the log of failures either."""
     say_prompt(place, "claude-code")
-    place.hook("claude-code", "SubagentStart", agent_id="a1", agent_type=f"{WORD}\x1b[2J")
+    with pytest.MonkeyPatch.context() as broken:
+        broken.setenv("ENGRAM_LOCK_POLICY", WORD)
+        place.hook("claude-code", "Stop")
     assert "InvalidInput" in (place.data / "hook.log").read_text()
     return place.turns("user")
 

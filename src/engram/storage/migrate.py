@@ -59,6 +59,8 @@ class Outcome(NamedTuple):
     newest: int = 0
     #: SQLite's own number of the schema that was found to be usable; any later change of the schema changes it.
     schema: int = 0
+    #: The newest migration that this version knows.
+    known: int = 0
 
 
 class Applied(NamedTuple):
@@ -204,12 +206,13 @@ def postgres(
     Expects a connection in autocommit, or a transaction, whose search path begins with the schema.
     """
     known = shipped("postgres", folder)
+    newest = known[-1].number
     # The rollback releases the table. Otherwise two processes that migrate at once would block each other.
     with connection.transaction(force_rollback=True):
         applied = postgres_applied(connection, schema)
     todo = pending(applied, known, store)
     if not todo or (not upgrade and left_out(applied, todo, store)):
-        return Outcome(newest=applied[-1].number)
+        return Outcome(newest=applied[-1].number, known=newest)
     from psycopg import sql
 
     copy = None
@@ -220,7 +223,7 @@ def postgres(
         todo = pending(applied, known, store)
         if applied and todo:
             if not upgrade and left_out(applied, todo, store):
-                return Outcome(newest=applied[-1].number)
+                return Outcome(newest=applied[-1].number, known=newest)
             # Waits for running transactions. Later ones wait for this one and then see the new record.
             table = sql.Identifier(schema, "migrations")
             connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(table))
@@ -232,7 +235,8 @@ def postgres(
                     "INSERT INTO migrations (number, name, hash, works_with, applied_at) VALUES (%s, %s, %s, %s, %s)",
                     (migration.number, migration.name, migration.hash, migration.works_with, clock.now()),
                 )
-    return Outcome(tuple(todo), copy, max([each.number for each in applied] + [each.number for each in todo]))
+    reached = max([each.number for each in applied] + [each.number for each in todo])
+    return Outcome(tuple(todo), copy, reached, known=newest)
 
 
 def postgres_applied(connection: psycopg.Connection, schema: str) -> list[Applied]:

@@ -167,11 +167,12 @@ class PostgresEngine(Engine):
         #: Where the server's pgvector lives; None without one.
         self._vectors: str | None = None
         #: The newest migration that this version knows.
-        self._newest = migrate.shipped("postgres")[-1].number
+        self._newest = 0
         self._pool = self._new_pool()
         with self._translated(), self._connected() as connection:
             self._begin(connection, self._composed(_BEGIN, "READ COMMITTED", busy_timeout))
             self.outcome = migrate.postgres(connection, self._schema, self._store, clock, upgrade=upgrade)
+            self._newest = self.outcome.known
             self._vectors = pgvector.prepare(connection, self._schema)
             connection.execute("COMMIT")
         self._begins = Begins(
