@@ -139,7 +139,7 @@ class Leases:
         exclusive until it is released.
         """
         checks.name(session_id, "session id")
-        resource = resources.normalise(resource)
+        resource = checks.without_secrets(resources.normalise(resource), "resource")
         note = checks.optional_content(note, "note", longest=2_000)
         checks.flag(exclusive, "exclusive")
         if ttl is not None:

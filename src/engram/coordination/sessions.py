@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from .. import checks, locks
+from .. import checks, columns, locks
 from ..clock import later
-from ..errors import InvalidInput, SessionNotFound, StoreBusy, StoreReadOnly
+from ..errors import SessionNotFound, StoreBusy, StoreReadOnly
 from ..memory import exchanges
 from ..records import LogEntry, Session, Stats
+from ..redact import redact
 from .projects import project_name
 
 if TYPE_CHECKING:
@@ -157,13 +158,13 @@ class Sessions:
         the same session come back: it is made active again instead of being doubled.
         """
         values = {
-            "type": checks.name(session_type, "session type"),
+            "type": checks.new_name(session_type, "session type"),
             "summary": checks.content(summary, "summary", empty=True),
-            "name": checks.optional_name(name, "session name"),
-            "project": checks.name(project, "project") if project is not None else project_name() or None,
-            "external_id": checks.optional_name(external_id, "external id"),
+            "name": checks.optional_new_name(name, "session name"),
+            "project": checks.new_name(project, "project") if project is not None else _project_here(),
+            "external_id": checks.optional_new_name(external_id, "external id"),
             "parent_id": checks.optional_name(parent_id, "parent id"),
-            "metadata": _dump(metadata),
+            "metadata": columns.dump(dict(metadata), "metadata") if metadata else "{}",
         }
         with self._engine.write() as tx:
             if parent_id is not None:
@@ -186,8 +187,8 @@ class Sessions:
 
     def ensure(self, id: str, name: str | None = None) -> Session:
         """The session of that id, made if need be: idle, so not in the situation report until it says something."""
-        checks.name(id, "session id")
-        checks.optional_name(name, "session name")
+        checks.new_name(id, "session id")
+        checks.optional_new_name(name, "session name")
         with self._engine.write() as tx:
             now = tx.now()
             made = tx.run(
@@ -366,7 +367,7 @@ def record(row: Row, stale_before: str) -> Session:
         project=project,
         external_id=external_id,
         parent_id=parent_id,
-        metadata=_load(metadata),
+        metadata=columns.load_object(metadata, "sessions.metadata"),
         created_at=created,
         heartbeat_at=heartbeat,
         ended_at=ended,
@@ -419,23 +420,6 @@ def _count(counts: dict[str, Row], status: str) -> int:
     return counts[status][1] if status in counts else 0
 
 
-# JSON is imported where it is needed: most sessions keep no metadata, and hooks pay for every import.
-def _dump(metadata: Mapping[str, object] | None) -> str:
-    if not metadata:
-        return "{}"
-    import json
-
-    try:
-        text = json.dumps(dict(metadata), allow_nan=False, sort_keys=True)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"metadata cannot be stored as JSON: {error}.") from error
-    return checks.content(text, "metadata")
-
-
-def _load(metadata: str) -> dict[str, object]:
-    if metadata == "{}":
-        return {}
-    import json
-
-    loaded: dict[str, object] = json.loads(metadata)
-    return loaded
+def _project_here() -> str | None:
+    """The project of the current folder. Nobody chose its name here, so a secret in it is taken out, not refused."""
+    return redact(project_name()) or None

@@ -11,7 +11,9 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from .. import columns
 from ..llm import Prompt, check, load, render
+from ..redact import clean, redact
 from .usage import Meter
 from .work import Work
 
@@ -80,12 +82,13 @@ class Thinker:
         prompt, covers = build()
         self.meter.stage = stage
         answer = self._provider.complete(prompt, system=SYSTEM, max_tokens=max_tokens, schema=form)
-        return Thought(answer.text, answer.data, covers, lambda tx: None)
+        # Whoever thinks has seen much else, and what it says enters the store here.
+        return Thought(redact(answer.text), clean(answer.data), covers, lambda tx: None)
 
     def pending(self, stage: str, subject: str) -> object | None:
         """What a piece left to agents covers, while it waits or its answer does."""
         found = self._work.find(stage, subject) if self._provider is None else None
-        return json.loads(found.covers) if found else None
+        return columns.load(found.covers, "work.covers") if found else None
 
     def _ask_agents(
         self,
@@ -97,14 +100,19 @@ class Thinker:
         found = self._work.find(stage, subject)
         if found is None:
             prompt, covers = build()
-            self._work.leave(stage, subject, json.dumps(covers), f"{SYSTEM}\n\n{render(prompt)}", form)
+            self._work.leave(stage, subject, columns.dump(covers, "covers"), f"{SYSTEM}\n\n{render(prompt)}", form)
         if found is None or found.answer is None:
             self.waiting += 1
             raise Waiting
         data = json.loads(found.answer) if form else None
         if form and check(data, form):
             raise AssertionError("an answer is checked when it is handed in")
-        return Thought(found.answer, data, json.loads(found.covers), lambda tx: self._work.done(tx, stage, subject))
+        return Thought(
+            found.answer,
+            data,
+            columns.load(found.covers, "work.covers"),
+            lambda tx: self._work.done(tx, stage, subject),
+        )
 
 
 def all_thoughts(portions: Iterable[T], ask: Callable[[int, T], Thought]) -> list[Thought]:

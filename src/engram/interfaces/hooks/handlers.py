@@ -62,7 +62,8 @@ class _Happened:
         return Answer(self._report(self._begin()))
 
     def prompt(self) -> Answer:
-        said = clean(self.event.text)
+        # Before a part of it is cut off, which could be half of a secret, and before the transaction.
+        said = redact(clean(self.event.text))
         if not said:
             return Answer()
         # Before it is recorded, so that the prompt's own words do not make themselves common.
@@ -149,7 +150,7 @@ class _Happened:
         task = self.event.reason if self.event.kind == events.SUBAGENT_START else ""
         id = self.eng.sessions.register(
             self.harness,
-            known.summary if known else one_line(clean(task), SUMMARY_LENGTH),
+            known.summary if known else one_line(redact(clean(task)), SUMMARY_LENGTH),
             {**kept, **(metadata or {})},
             name=self.event.agent_type if self.event.agent is not None else None,
             external_id=_external_id(self.event),
@@ -196,18 +197,18 @@ class _Happened:
     def _said(self) -> str:
         """The assistant's last message: from the payload, or from the end of the transcript."""
         if self.event.text:
-            return clean(self.event.text)
+            return redact(clean(self.event.text))
         if self.event.transcript is None:
             return ""
         from .transcript import last_message
 
-        return clean(events.text({"said": last_message(self.event.transcript)}, "said"))
+        return redact(clean(events.text({"said": last_message(self.event.transcript)}, "said")))
 
     def _record(self, session: Session, said: str) -> None:
         """Add the message, unless it was the last one already: some harnesses report a stop more than once."""
         with self.eng.write():
             last = self.eng.exchanges.recent(session.id, 1)
-            if not last or (last[0].role, last[0].content) != ("assistant", redact(said)):
+            if not last or (last[0].role, last[0].content) != ("assistant", said):
                 self.eng.exchanges.add(session.id, "assistant", said, embed=False)
 
     def _complete(self, session: Session) -> None:
@@ -242,7 +243,7 @@ def _external_id(event: Event) -> str:
 
 
 def _log_line(event: Event) -> str:
-    target = one_line(clean(event.target), LOG_LENGTH)
+    target = one_line(redact(clean(event.target)), LOG_LENGTH)
     outcome = "failed" if event.failed else "done"
     return f"{one_line(event.tool, 60) or 'tool'} {target}".rstrip() + f": {outcome}"
 
