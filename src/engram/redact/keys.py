@@ -16,7 +16,7 @@ _HEADERS = (
 )
 _ENDING = r"(?:(?:" + _BETWEEN + _BODY + r"{1,64}+){0,2}" + _BETWEEN + r"-{4,5} ?END[A-Z0-9 ]{0,60}-{4,5})"
 #: The rest of a line at which a key was cut off.
-_CUT = "(?:" + _BETWEEN + _BODY + r"{1,15}+(?=\s{0,9}(?:[\"'`\x7f]|\.\.\.|\Z)))"
+_CUT = r"(?:(?:\n|\\{1,4}n)[ \t]{0,40}+" + _BODY + r"{1,15}+(?=\s{0,9}(?:[\"'`\x7f]|\.\.\.|\Z)))"
 _PEM = (
     r"-{4,5} ?BEGIN (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
     + _BETWEEN

@@ -23,7 +23,7 @@ _VARIABLE = re.compile(
     r"|\[redacted|(?:self|this|cls|os|env|process|config|settings|args|options|opts|params|secrets|vault|var|local|data"
     r"|props|state|request|req|ctx|app)\.[A-Za-z_]"
 )
-_ATTRIBUTE = re.compile(r"[A-Za-z_]\w*+(?:(?:\.|::|->)[A-Za-z_]\w*+)++$")
+_ATTRIBUTE = re.compile(r"(?<![\w.:>-])[A-Za-z_]\w*+(?:(?:\.|::|->)[A-Za-z_]\w*+)++$")
 _IDENTIFIER = re.compile(r"[A-Za-z]++(?:[_.-][A-Za-z]++)*+[_.-]?[0-9]{0,2}+")
 _RUN = re.compile(r"[A-Za-z0-9]{10,}+")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{16,}+")
