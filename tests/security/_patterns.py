@@ -1,7 +1,7 @@
 """Every regular expression of the package, found in its source, and hostile texts made of each one's own pieces.
 
-A call of `re`, or of a function that compiles what it is given, is found in the syntax tree; its pattern is evaluated in
-the module it stands in. What cannot be evaluated there must be listed in `TABLES`, so that no pattern is overlooked.
+A call of `re`, or of a function that compiles what it is given, is found in the syntax tree; its pattern is evaluated
+in the module it stands in. What cannot be evaluated there must be listed in `TABLES`, so that no pattern is overlooked.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def patterns() -> dict[str, re.Pattern[str]]:
         for call in ast.walk(ast.parse(file.read_text())):
             if isinstance(call, ast.Call) and (argument := _pattern(module, call)) is not None:
                 for number, made in enumerate(_made(module, call, argument)):
-                    found[f"{module.removeprefix('engram.')} line {call.lineno} ({number}) {made.pattern[:30]!r}"] = made
+                    found[f"{module.removeprefix('engram.')} line {call.lineno} ({number}) {made.pattern[:30]!r}"] = (
+                        made
+                    )
     return found
 
 
@@ -112,14 +114,19 @@ def hostile(pattern: re.Pattern[str]) -> Iterator[tuple[str, Callable[[int], str
     pieces = dict.fromkeys([*[whole[:cut] for cut in cuts if cut > 0], whole[-3:], "-" + whole[:6], "\\n" + whole[:6]])
     for piece in filter(None, pieces):
         for end in ("", "\x00"):
-            yield f"{piece[:30]!r} again and again", lambda size, p=piece, e=end: (p * (size // len(p) + 1))[:size] + e
+            yield f"{piece[:30]!r} again and again", pumped(piece, end=end)
     for cut in cuts:
         head = whole[:cut]
         for letter in letters if cut in (1, len(whole)) else letters[::4]:
-            yield f"{head[-20:]!r} and {letter!r}", lambda size, h=head, c=letter: h + c * size + "\x00"
+            yield f"{head[-20:]!r} and {letter!r}", pumped(letter, head, "\x00")
     for a in letters[::6]:
         for b in letters[3::6]:
-            yield f"{a!r} {b!r} in turn", lambda size, a=a, b=b: (a + b) * (size // 2) + "\x00"
+            yield f"{a!r} {b!r} in turn", pumped(a + b, end="\x00")
+
+
+def pumped(piece: str, head: str = "", end: str = "") -> Callable[[int], str]:
+    """Makes texts of any length that repeat a piece."""
+    return lambda size: head + (piece * (size // len(piece) + 1))[:size] + end
 
 
 def _first(pattern: re.Pattern[str]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import columns
 from ..memory import provenance
 from . import images
 
@@ -39,9 +38,6 @@ WHERE workspace = :workspace AND dream = :dream AND kind = :kind AND ref = :ref 
 """
 _SESSION_OF = "SELECT session_id FROM gists WHERE workspace = :workspace AND memory_id = :gist"
 
-#: An image that is not JSON.
-_DAMAGED = object()
-
 
 def anything(tx: Transaction, workspace: str) -> None:
     """Whatever goes may be quoted in a piece of thinking; the next pass leaves those it still needs anew."""
@@ -66,14 +62,12 @@ def things(
     for kind, ref in list(lost):
         if kind == "memory":
             lost |= {("session", row[0]) for row in tx.all(_SESSION_OF, workspace=workspace, gist=int(ref))}
-    rows: list[tuple[Row, Any]] = [
-        (row[:4], columns.load(row[4], "journal.before", _DAMAGED)) for row in tx.all(_IMAGES, workspace=workspace)
-    ]
+    rows: list[tuple[Row, Any]] = [(row[:4], images.load(row[4])) for row in tx.all(_IMAGES, workspace=workspace)]
     # Nobody can tell what an image holds that cannot be read, and nobody can use it.
     for (_, kind, ref, _), image in rows:
-        if image is _DAMAGED:
+        if image is images.DAMAGED:
             tx.run(_ERASE, workspace=workspace, kind=kind, ref=ref)
-    rows = [row for row in rows if row[1] is not _DAMAGED]
+    rows = [row for row in rows if row[1] is not images.DAMAGED]
     noted = [((key[1], key[2]), image) for key, image in rows if image is not None]
     # Images of a thing that is there go back only some versions; a deleted block's sources are still there, too.
     older = {thing: _sources(tx, workspace, thing) for thing in {thing for thing, _ in noted}}

@@ -7,9 +7,8 @@ commit. So a run that died half-way can be undone like any other, and what is no
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from .. import columns
 from . import images
 from .images import Image, Thing
 
@@ -48,8 +47,6 @@ _OF_RUN = """
 SELECT kind, ref, action, before, after FROM journal
 WHERE workspace = :workspace AND dream = :dream ORDER BY action, kind, ref
 """
-
-_DAMAGED = object()
 
 
 class Entry(NamedTuple):
@@ -100,8 +97,8 @@ class Journal:
         thing = {name: value for name, value in row.items() if name != "action"}
         whole = images.read(tx, self._workspace, (str(row["kind"]), str(row["ref"])), since)
         for action, before in tx.all(_BEFORE, **thing):
-            image: Any = columns.load(before, "journal.before")
-            if whole and image and image.get("since", 0) > since:
+            image = images.load(before)
+            if whole and isinstance(image, dict) and image.get("since", 0) > since:
                 deep = images.dump(images.deepened(image, whole))
                 tx.run(_SET_BEFORE, before=deep, action=action, **thing)
 
@@ -125,11 +122,9 @@ def entries(tx: Transaction, workspace: str, dream: int) -> list[Entry]:
     """All that a run noted, in the order of its actions."""
     found = []
     for kind, ref, action, before, after in tx.all(_OF_RUN, workspace=workspace, dream=dream):
-        image: Any = columns.load(before, "journal.before", _DAMAGED)
-        left: Any = columns.load(after, "journal.after", _DAMAGED)
+        kept = [images.DAMAGED, images.DAMAGED] if before is None else [images.load(before), images.load(after)]
         # An image that cannot be read is as good as forgotten: the thing is left as it is.
-        if before is None or image is _DAMAGED or left is _DAMAGED:
-            found.append(Entry((kind, ref), action, None, None, forgotten=True))
-        else:
-            found.append(Entry((kind, ref), action, image, left, forgotten=False))
+        forgotten = images.DAMAGED in kept
+        image, left = (None, None) if forgotten else kept
+        found.append(Entry((kind, ref), action, image, left, forgotten=forgotten))
     return found

@@ -113,7 +113,7 @@ def _flag(item: object) -> str:
 def _search(text: str) -> list[Place]:
     long = " ".join([word for word in text.split() if len(word) >= _LONG and not _STREWN.isdisjoint(word)])
     found = _tokens(text, long) if long else []
-    if "PRIVATE KEY" in text or "rivate-Lines" in text or (long and "kty" in long):
+    if "PRIVATE KEY" in text or "rivate-Lines" in text or (long and "kty" in text):
         from .keys import private_keys
 
         found += private_keys(text)

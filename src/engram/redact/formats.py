@@ -135,15 +135,16 @@ for _kind, _prefixes, _tail in PREFIXED:
     for _prefix in _prefixes:
         BY_START.setdefault(_prefix[:2], []).append((_kind, _prefix, _tail))
 
-# What may stand before such a run: none of its own characters, or an escape's last letter (see `edges`).
+# What may stand before such a run: none of its own characters, or an escape's last letter.
 _JWT_START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=%[0-9A-F][0-9A-F])|(?<=\\u[0-9a-f]{4}))"
 #: Told by letters in their middle: kind, those letters, pattern. Where it has a group, only that is the secret.
 SHAPED = (
     (
         "jwt",
         "eyJ",
-        _JWT_START + r"eyJ[A-Za-z0-9_-]{8,}+\.(?:eyJ[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]{10,}+)?"
-        r"|[A-Za-z0-9_-]{0,2000}+(?:\.[A-Za-z0-9_-]{10,2000}+){3})",
+        _JWT_START
+        + r"(?:[A-Za-z0-9-]{1,40}_)?(eyJ[A-Za-z0-9_-]{8,}+\.(?:eyJ[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]{10,}+)?"
+        r"|[A-Za-z0-9_-]{0,2000}+(?:\.[A-Za-z0-9_-]{10,2000}+){3}))",
     ),
     ("jwt", "ZXlKa", r"(?<![A-Za-z0-9+/_-])ZXlKa[A-Za-z0-9+/_-]{60,}+={0,2}"),
     ("mapbox token", "k.eyJ", r"(?<![A-Za-z0-9_-])[st]k\.eyJ[A-Za-z0-9_-]{20,}+\.[A-Za-z0-9_-]{20,}+"),

@@ -25,7 +25,7 @@ LETTERS = (*PASSWORDS, "secret", "token", "key", "auth", "cred")
 #: What a name may go on with and still announce the secret itself, and not, say, how long it may be.
 _MORE = (
     "(?:[_-]?(?:key|token|secret|value|val|text|string|data|json|b64|base64|enc|prod|production|staging|dev|live|test|old"
-    "|new|main|primary|secondary|default|id|[0-9]{1,2})){0,3}"
+    "|new|main|primary|secondary|default|base|hash|id|[0-9]{1,2})){0,3}"
 )
 _NAME = (
     r"(?i)(?P<stem>pass(?:word|wd|phrase|code)?|pwd|secret|token|auth|cred(?:ential)?|key)(?P<more>s?" + _MORE + ")"
@@ -98,7 +98,7 @@ def _values(text: str, lower: str, stems: list[str]) -> list[Place]:
             continue
         match = name.match(text, place)
         # Without an operator it needs a blank, and mostly is a word of prose or of code.
-        if match is None or not (match["op"] or match["space"]):
+        if match is None or not (match["op"] or match["gap"]):
             continue
         begin = match.end()
         end = _end(text, match, begin)
@@ -160,7 +160,7 @@ def _end(text: str, match: Match[str], begin: int) -> int:
 def _is_setting(match: Match[str]) -> bool:
     """Whether it reads as a line of a shell or of a file of settings: `DB_PASSWORD=…`, `--password …`."""
     written = match["stem"] + match["more"]
-    return match["op"] in ("=", "") and not match["gap"] and (written.isupper() or match["op"] == "")
+    return match["op"] == "" or (match["op"] == "=" and not match["gap"] and written.isupper())
 
 
 def _kind(head: str, stem: str, match: Match[str], text: str, begin: int, end: int) -> str | None:
@@ -187,7 +187,7 @@ def _kind(head: str, stem: str, match: Match[str], text: str, begin: int, end: i
 
 def _after_a_blank(head: str, stem: str, match: Match[str], text: str, value: str, quoted: bool) -> str | None:
     """A flag of a command, a line of `.netrc`, a password in SQL; any other name before a blank is a word of prose."""
-    if not match["space"] or "\n" in match["space"]:
+    if not match["gap"] or "\n" in match["space"]:
         return None
     if head.startswith("-") or head in ("require", "master") or _is_set(text, match.start()):
         if value.startswith("-") or is_placeholder(value) or is_variable(value):
@@ -218,7 +218,12 @@ def _judged(head: str, stem: str, name: str, value: str, *, quoted: bool) -> str
     before = head.lower().rstrip("_-.")
     word = before.replace("-", "_").replace(".", "_").rpartition("_")[2]
     if stem.startswith(("pass", "pwd")):
-        if stem == "pass" and head[-1:].isalpha() and not (name[:1].isupper() and head[-1:].islower()):
+        if (
+            stem == "pass"
+            and head[-1:].isalpha()
+            and before != "require"
+            and not (name[:1].isupper() and head[-1:].islower())
+        ):
             return None  # `bypass`, `compass`
         if stem == "passphrase" and quoted and value.count(" ") + value.count("-") >= 3:
             return "password"
