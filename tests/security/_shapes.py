@@ -240,14 +240,14 @@ def _others(some) -> list[tuple[str, str]]:  # type: ignore[no-untyped-def]
         "A3-" + "-".join(some(UPPER, length) for length in (6, 6, 5, 5, 5, 5)),
     ]
     found = [(f"I used {token} for it", token) for token in made]
-    head = "sk-" + "ant-api03-"
-    rest = some(WORD, 80)
-    found += [
-        (f'key = "sk-" + "ant-api03-{rest}"', rest),
-        (f"key = '{head}' '{rest}'", rest),
-        (f'key = ("{head}"\n       "{rest}")', rest),
-        (f'{{"code": "k = \\"{head}\\" + \\"{rest}\\""}}', rest),
-    ]
+    for text in (
+        'key = "sk-" + "ant-api03-{}"',
+        "key = 'sk-ant-api03-' '{}'",
+        'key = ("sk-ant-api03-"\n       "{}")',
+        '{{"code": "k = \\"sk-ant-api03-\\" + \\"{}\\""}}',
+    ):
+        rest = some(WORD, 80)
+        found.append((text.format(rest), rest))
     letters = some(string.ascii_uppercase + "234567", 16)
     found += [(f"k = 'AK' + 'IA{letters}'", letters), (f"k = 'AKIA' \"\" '{letters}'".replace(' ""', ""), letters)]
     secret = some(WORD + "/+", 38) + "a7"

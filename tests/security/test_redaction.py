@@ -6,11 +6,14 @@ import json
 import sysconfig
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engram import Engram, InvalidInput, NoRecipient, SessionNotFound
 from engram.dreaming.plans import Plan
+from engram.interfaces.hooks import events, failures
+from engram.interfaces.hooks.handlers import handle
 from engram.redact import find, redact
 from tests.security._secrets import look_alikes, secrets
 from tests.security._shapes import shapes
@@ -46,6 +49,10 @@ ENTRIES: dict[str, Entry] = {
     "work.submit": lambda eng, sid, text: _submit(eng, text),
     "work.submit as JSON": lambda eng, sid, text: _submit(eng, json.dumps({"said": text}), {"type": "object"}),
     "metadata keys": lambda eng, sid, text: eng.sessions.register("test", "", {text: {"x": [text]}}),
+    "a hook's prompt": lambda eng, sid, text: _hook(eng, events.PROMPT, text=text, takes_context=True),
+    "a hook's answer": lambda eng, sid, text: _hook(eng, events.STOP, text=text),
+    "a hook's tool": lambda eng, sid, text: _hook(eng, events.AFTER_TOOL, tool="Bash", target=text),
+    "a hook's subagent": lambda eng, sid, text: _hook(eng, events.SUBAGENT_START, agent="a1", reason=text),
     "data under a name": lambda eng, sid, text: eng.memories.update(
         eng.remember("data", embed=False).id, data={"a": [{"b": text}, text], text: 1}
     ),
@@ -72,6 +79,9 @@ NAMES: dict[str, Entry] = {
     "taker": lambda eng, sid, name: eng.work.next(name),
     "resource": lambda eng, sid, name: eng.leases.claim(sid, name),
     "path": lambda eng, sid, name: eng.leases.claim(sid, f"src/{name}.py"),
+    "a hook's session": lambda eng, sid, name: _hook(eng, events.PROMPT, session=name, text="hello"),
+    "a hook's file": lambda eng, sid, name: _hook(eng, events.BEFORE_TOOL, tool="Edit", paths=(f"src/{name}",)),
+    "a hook's agent": lambda eng, sid, name: _hook(eng, events.SUBAGENT_START, agent=name, agent_type=name),
     "recipient": lambda eng, sid, name: _message_to(eng, sid, name),
 }
 #: How many of the shapes may pass.
@@ -96,6 +106,10 @@ def _submit(eng: Engram, answer: str, form: dict[str, object] | None = None) -> 
     item = eng.work.next()
     assert item is not None
     eng.work.submit(item.id, answer)
+
+
+def _hook(eng: Engram, kind: str, session: str = "s", **given: Any) -> None:
+    handle(eng, events.Event(kind, kind, session, **given), "claude-code")
 
 
 def _message_to(eng: Engram, sid: str, name: str) -> None:
@@ -219,6 +233,15 @@ def test_of_three_hundred_shapes_at_most_two_pass() -> None:
     passed = [text for text, secret in SHAPES if secret in redact(text)]
     assert len(passed) <= MOST, passed
     assert [text for text, _ in SHAPES if redact(redact(text)) != redact(text)] == []
+
+
+@pytest.mark.requirement("REDACT-1")
+def test_the_log_of_the_hooks_holds_no_secret(tmp_path: Path) -> None:
+    for text, _ in SHAPES:
+        failures.note(str(tmp_path), f"claude-code PreToolUse: ValueError: cannot read {text!r}")
+    kept = (tmp_path / "hook.log").read_text()
+    passed = [text for text, secret in SHAPES if secret in kept or repr(secret)[1:-1] in kept]
+    assert len(passed) <= MOST, passed
 
 
 @pytest.mark.requirement("REDACT-2")

@@ -33,9 +33,10 @@ _ESCAPE = r"\\[abfnrtv0]|\\x[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|%[0-9A-Fa-f]{2}"
 _PIECE = 200
 #: What can stand between the pieces of a literal, beside the quotes.
 _JOINING = " \t\r\n+.&\\"
+_JOINED = _JOINING + "n"
 #: Between two pieces of one literal: `"sk-" + "ant…"`, `'AKIA' 'IOSF…'`, over lines too.
 _JOIN = (
-    r"([\"'])(?<=[^\s\"'(\[,:][\"'])(?:\s|\\n|\\(?=\s)){0,60}+[+.&]?(?:\s|\\n|\\(?=\s)){0,60}+[rbf]?\\?\1"
+    r"([\"'])(?<=[^\s\"'(\[,:][\"'])(?:\s|\\{1,4}n|\\(?=\s)){0,60}+[+.&]?(?:\s|\\{1,4}n|\\(?=\s)){0,60}+[rbf]?\\{0,4}+\1"
     r"(?=[^\s\"',.)\]])"
 )
 
@@ -163,7 +164,7 @@ def begins(text: str, place: int) -> bool:
 
 
 def _has_joins(text: str, quote: str) -> bool:
-    return any([part and part[0] in _JOINING and not part.strip(_JOINING) for part in text.split(quote)])
+    return any([part and part[0] in _JOINING and not part.strip(_JOINED) for part in text.split(quote)])
 
 
 def _across_joins(text: str) -> list[Place]:
@@ -171,7 +172,9 @@ def _across_joins(text: str) -> list[Place]:
     found: list[Place] = []
     chain: list[tuple[int, int]] = []
     for join in compiled(_JOIN).finditer(text):
-        start = join.start() - (text[join.start() - 1] == "\\")
+        start = join.start()
+        while start > join.start() - 4 and text[start - 1 : start] == "\\":
+            start -= 1
         if chain and start - chain[-1][1] > _PIECE:
             found += _across(text, chain)
             chain = []

@@ -1,7 +1,7 @@
 """Tokens that their own letters give away, in the formats that providers document.
 
-The list was compared with gitleaks (commit b58d3f10, 222 rules) and detect-secrets 1.5.0; `bench/secrets.py` repeats
-the comparison with a rule file. Only the facts were taken: which letters a format begins with and what may follow them.
+Which formats there are was read from gitleaks (commit b58d3f10, 222 rules) and detect-secrets 1.5.0: the letters that
+each begins with and what may follow them. `bench/secrets.py` compares this list with a rule file of gitleaks.
 
 Every pattern is linear by construction. It begins with fixed letters, so that most of a text is skipped at the speed of
 C. A run without an upper limit is possessive, and it takes all that it could be tried on again.
@@ -46,7 +46,7 @@ PREFIXED = (
     ("rubygems key", ("rubygems_",), _HEX + "{48}"),
     ("clojars token", ("CLOJARS_", "clojars_"), _WORD + "{60}"),
     ("docker token", ("dckr_pat_", "dckr_oat_"), _TOKEN + "{24,}+"),
-    ("sendgrid key", ("SG.",), _TOKEN + r"{16,}+\." + _TOKEN + "{32,}+"),
+    ("sendgrid key", ("SG.",), "[A-Za-z0-9_=.-]{60,}+"),
     ("mailgun key", ("key-", "pubkey-"), _HEX + "{32}"),
     ("resend key", ("re_",), _WORD + "{8}_" + _WORD + "{24}"),
     ("twilio key", ("SK",), _HEX + "{32}"),
@@ -130,10 +130,12 @@ PREFIXED = (
     ("private key", ("LS0tLS1CRUdJTi",), "(?!BDRVJU|BQVUJMSUM)[A-Za-z0-9+/=]{40,}+"),
 )
 
+#: By the first two letters of the first word of a prefix, which is how a text is first asked for all of them at once.
 BY_START: dict[str, list[tuple[str, str, str]]] = {}
 for _kind, _prefixes, _tail in PREFIXED:
     for _prefix in _prefixes:
-        BY_START.setdefault(_prefix[:2], []).append((_kind, _prefix, _tail))
+        _run = next(run for run in _prefix.replace("_", "-").replace(".", "-").split("-") if len(run) > 1)
+        BY_START.setdefault(_run[:2], []).append((_kind, _prefix, _tail))
 
 # What may stand before such a run: none of its own characters, or an escape's last letter.
 _JWT_START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=%[0-9A-F][0-9A-F])|(?<=\\u[0-9a-f]{4}))"
@@ -146,7 +148,7 @@ SHAPED = (
         + r"(?:[A-Za-z0-9-]{1,40}_)?(eyJ[A-Za-z0-9_-]{8,}+\.(?:eyJ[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]{10,}+)?"
         r"|[A-Za-z0-9_-]{0,2000}+(?:\.[A-Za-z0-9_-]{10,2000}+){3}))",
     ),
-    ("jwt", "ZXlKa", r"(?<![A-Za-z0-9+/_-])ZXlKa[A-Za-z0-9+/_-]{60,}+={0,2}"),
+    ("jwt", "ZXlK", r"(?<![A-Za-z0-9+/_-])ZXlK[A-Za-z0-9+/_-]{50,}+={0,2}"),
     ("mapbox token", "k.eyJ", r"(?<![A-Za-z0-9_-])[st]k\.eyJ[A-Za-z0-9_-]{20,}+\.[A-Za-z0-9_-]{20,}+"),
     ("slack webhook", "hooks.slack.com", r"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9/_+-]{20,}+)"),
     ("discord webhook", "/api/webhooks/", r"/api/webhooks/([0-9]{15,22}/[A-Za-z0-9_-]{30,}+)"),

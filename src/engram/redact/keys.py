@@ -8,7 +8,7 @@ from __future__ import annotations
 from .patterns import Place, compiled, shaped
 
 #: Between two lines of a body: line ends, also escaped ones, and what quotes, comments and source texts put there.
-_BETWEEN = r"(?:\s|\\{1,4}[nrt]|%0[AaDd]|[\"'`,>#|*]|\+(?=\s|[\"'])|\\(?=\s)){0,80}+"
+_BETWEEN = r"(?:\s|\\{1,4}[nrt]|%0[AaDd]|[\"'`,>#|*]|\+(?=[\s\"'\\])|\\(?=\s)){0,80}+"
 _BODY = "[A-Za-z0-9+/=]"
 _HEADERS = (
     r"(?:(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset|Subject|x-\w{1,20}):[^\n\\]{0,200}(?:\n|\\{1,4}n)"

@@ -29,11 +29,11 @@ _MORE = (
 )
 _NAME = (
     r"(?i)(?P<stem>pass(?:word|wd|phrase|code)?|pwd|secret|token|auth|cred(?:ential)?|key)(?P<more>s?" + _MORE + ")"
-    r"(?P<close>\\{0,3}[\"'`]?\]?)(?P<gap>[ \t]{0,100}+)"
+    r"(?P<close>(?:\\{0,3}[\"'`])?\]?)(?P<gap>[ \t]{0,100}+)"
     # A type: `password: str = …`.
     r"(?::[ \t]{0,9}[A-Za-z_&*][\w.\[\]<>|?*& ]{0,40}?(?==))?"
     # `"name": "DB_PASSWORD", "value": …`
-    r"(?:,?\s{0,40}\\{0,3}[\"']?value\\{0,3}[\"']?[ \t]{0,9})?"
+    r"(?:,?(?:\s|\\{1,4}n){0,40}+\\{0,3}[\"']?value\\{0,3}[\"']?[ \t]{0,9})?"
     r"(?P<op>:=|=>|->|\?=|!={1,2}|={1,3}|::?|%3D|\\u003d|>|,|\(|)"
     r"(?P<space>[ \t]{0,100}+(?:[|>]?[+-]?\r?\n[ \t]{0,100}+)?)(?P<open>[rbuf]?\\{0,3}[\"'`]|)"
 )
@@ -57,6 +57,8 @@ _HARMLESS_KEYS = frozenset(
     )
 )
 
+#: Keys that are short at some providers.
+_KEYS = frozenset(("api", "access", "secret", "private", "auth", "client", "app", "account"))
 #: Tokens that open nothing.
 _HARMLESS_TOKENS = (
     "next",
@@ -231,7 +233,7 @@ def _judged(head: str, stem: str, name: str, value: str, *, quoted: bool) -> str
     if stem == "key":
         if word in _HARMLESS_KEYS or before.endswith(("public", "pub", "cache", "mon", "hot", "don", "tur")):
             return None
-        return "key" if is_random(value, 20) and not is_identifier(value) else None
+        return "key" if is_random(value, 14 if word in _KEYS else 20) and not is_identifier(value) else None
     if stem == "token" and before.endswith(_HARMLESS_TOKENS):
         return None
     if stem == "auth" and not (quoted or head.startswith("_") or is_random(value, 20)):

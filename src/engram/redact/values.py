@@ -70,7 +70,7 @@ def is_random(value: str, least: int = 16) -> bool:
 def _is_drawn(run: str) -> bool:
     """Whether letters and digits are mixed in it, and not only a number added to a word."""
     digits = sum(map(str.isdigit, run))
-    return 2 <= digits < len(run) and len(set(run)) >= 8 and _changes(run) >= 0.2 * len(run)
+    return 2 <= digits < len(run) and len(set(run)) >= 6 and _changes(run) >= 0.12 * len(run)
 
 
 def _is_strewn(run: str) -> bool:
