@@ -39,13 +39,11 @@ TABLES: dict[tuple[str, str], Callable[[], list[str]]] = {
     ],
     ("engram.redact", "pattern"): lambda: [pattern for _, _, pattern in formats.SHAPED],
     ("engram.redact", "AWS_SECRET"): lambda: [formats.AWS_SECRET],
-    ("engram.redact.announced", "pattern"): lambda: [
-        *(pattern for pattern, _ in announced._FLAGS),
-        *(announced._SCHEME, announced._HEADER),
-    ],
+    ("engram.redact.announced", "pattern"): lambda: [pattern for pattern, _ in announced._FLAGS],
     ("engram.redact.names", "pattern"): lambda: [names._PLAIN, names._WIDE, names._ELEMENT],
     # These compile what others give them, whose calls are found.
     ("engram.redact.patterns", "pattern"): list,
+    ("engram.redact.formats", "pattern"): list,
     ("engram.memory.words", "pattern"): list,
     ("engram.llm.markers", "'|'.join(patterns)"): lambda: [
         value.pattern

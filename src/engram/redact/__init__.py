@@ -20,7 +20,7 @@ from __future__ import annotations
 import codecs
 import re
 
-from .patterns import Place, compiled, shaped
+from .patterns import CHOSEN_STEMS, STEMS, Place, compiled
 
 #: Nothing shorter is a token: prose has no such words, so it is not searched for tokens at all.
 _LONG = 16
@@ -118,14 +118,43 @@ def _search(text: str) -> list[Place]:
         from .keys import private_keys
 
         found += private_keys(text)
-    from .names import told
+    lower = text.lower()
+    stems = [stem for stem in (STEMS if long else CHOSEN_STEMS) if stem in lower]
+    if stems:
+        from .names import values
 
-    return found + told(text, text.lower(), machine_made=bool(long))
+        found += values(text, lower, stems)
+    return found + _announced(text, lower, stems)
+
+
+def _announced(text: str, lower: str, stems: list[str]) -> list[Place]:
+    found: list[Place] = []
+    if "bearer" in lower or "basic" in lower:
+        from .announced import by_scheme
+
+        found += by_scheme(text)
+    if "auth" in stems and "authorization" in lower:
+        from .announced import in_headers
+
+        found += in_headers(text)
+    if "@" in text and "://" in text:
+        from .announced import in_urls
+
+        found += in_urls(text)
+    if "pass" in stems and " is" in lower:
+        from .announced import said
+
+        found += said(text)
+    if " -" in text or "identified" in lower:
+        from .announced import for_commands
+
+        found += for_commands(text, lower)
+    return found
 
 
 def _tokens(text: str, long: str) -> list[Place]:
     """Tokens that can be told by their own letters; `long` are the words they can be in."""
-    from .formats import BY_START, SHAPED
+    from .formats import AWS_SECRET, BY_START, SHAPED, shaped
 
     found: list[Place] = []
     if "\\" in long or "%" in long:
@@ -138,8 +167,6 @@ def _tokens(text: str, long: str) -> list[Place]:
         if letters in long:
             found += shaped(text, kind, pattern)
     if any(kind == "aws key" for _, _, kind in found):
-        from .formats import AWS_SECRET
-
         found += shaped(text, "aws secret", AWS_SECRET)
     return found
 

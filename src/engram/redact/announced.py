@@ -37,12 +37,21 @@ _FLAGS = (
 _LINE = 400
 
 
-def credentials(text: str) -> list[Place]:
+def by_scheme(text: str) -> list[Place]:
+    """`Bearer …`"""
     return [
         (*match.span(1), "credentials")
-        for pattern, looks_right in ((_SCHEME, _is_credentials), (_HEADER, is_random))
-        for match in compiled(pattern).finditer(text)
-        if looks_right(match[1]) and not is_placeholder(match[1])
+        for match in compiled(_SCHEME).finditer(text)
+        if _is_credentials(match[1]) and not is_placeholder(match[1])
+    ]
+
+
+def in_headers(text: str) -> list[Place]:
+    """`Authorization: …`"""
+    return [
+        (*match.span(1), "credentials")
+        for match in compiled(_HEADER).finditer(text)
+        if is_random(match[1]) and not is_placeholder(match[1])
     ]
 
 

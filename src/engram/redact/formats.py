@@ -9,6 +9,9 @@ C. A run without an upper limit is possessive, and it takes all that it could be
 
 from __future__ import annotations
 
+from .patterns import Place, compiled
+from .values import is_placeholder
+
 _HEX, _WORD, _TOKEN, _BASE64 = "[0-9a-fA-F]", "[A-Za-z0-9]", "[A-Za-z0-9_-]", "[A-Za-z0-9+/=_-]"
 _DOTTED = "[A-Za-z0-9_.-]"
 _UUID = _HEX + "{8}(?:-" + _HEX + "{4}){3}-" + _HEX + "{12}"
@@ -173,3 +176,12 @@ AWS_SECRET = (
     r"(?<![A-Za-z0-9/+=])(?=[A-Za-z0-9/+]{0,38}[0-9])(?=[A-Za-z0-9/+]{0,38}[A-Z])(?=[0-9A-Z/+]{0,38}[a-z])"
     r"[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])"
 )
+
+
+def shaped(text: str, kind: str, pattern: str) -> list[Place]:
+    """The matches of a pattern, or of the group that is the secret in it."""
+    return [
+        (*match.span(match.lastindex or 0), kind)
+        for match in compiled(pattern).finditer(text)
+        if not is_placeholder(match[match.lastindex or 0])
+    ]

@@ -5,7 +5,8 @@ Naming `-----BEGIN PRIVATE KEY-----` in a sentence is no secret; what follows mu
 
 from __future__ import annotations
 
-from .patterns import Place, compiled, shaped
+from .formats import shaped
+from .patterns import Place, compiled
 
 #: Between two lines of a body: line ends, also escaped ones, and what quotes, comments and source texts put there.
 _BETWEEN = r"(?:\s|\\{1,4}[nrt]|%0[AaDd]|[\"'`,>#|*]|\+(?=[\s\"'\\])|\\(?=\s)){0,80}+"

@@ -9,18 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import announced
-from .patterns import Place, compiled
+from .patterns import STEMS, Place, compiled
 from .values import is_attribute, is_chosen, is_identifier, is_placeholder, is_random, is_strong, is_variable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from re import Match
-
-#: One of these is in every name that announces a secret. The first two are of passwords, which people choose; the
-#: others are of what machines make.
-PASSWORDS = ("pass", "pwd")
-LETTERS = (*PASSWORDS, "secret", "token", "key", "auth", "cred")
 
 #: What a name may go on with and still announce the secret itself, and not, say, how long it may be.
 _MORE = (
@@ -41,6 +35,9 @@ _NAME = (
 _PLAIN = r"[^\s\"'`,;<>(){}\[\]\\&]++"
 _WIDE = r"(?:[^\s\"'`&;\\<>]|&(?!amp;|\w{1,40}=)|;(?=\S)(?!\w{1,40}=)|\\(?![nrtu\"']))++"
 _ELEMENT = r"[^<>\n]++"
+#: What can stand between a name and its operator, and what an operator begins with.
+_CLOSING = " \t\r\n\"'`]\\,"
+_OPERATORS = tuple(":=>(!?%-|")
 #: The longest quoted value.
 _LONGEST = 4_000
 _NETRC = r"(?:login|user|username)\s{1,20}\S{1,100}\s{1,20}$"
@@ -74,31 +71,14 @@ _HARMLESS_TOKENS = (
 )
 
 
-def told(text: str, lower: str, *, machine_made: bool) -> list[Place]:
-    """What a name or a word before it gives away; only passwords unless a machine could have made some word."""
-    stems = [stem for stem in (LETTERS if machine_made else (*PASSWORDS, "secret")) if stem in lower]
-    found = _values(text, lower, stems) if stems else []
-    about_authority = "auth" in lower and "authorization" in lower
-    if about_authority or "bearer" in lower or "basic" in lower:
-        found += announced.credentials(text)
-    if "@" in text and "://" in text:
-        found += announced.in_urls(text)
-    if "pass" in stems and " is" in lower:
-        found += announced.said(text)
-    if " -" in text or "identified" in lower:
-        found += announced.for_commands(text, lower)
-    return found
-
-
-def _values(text: str, lower: str, stems: list[str]) -> list[Place]:
-    """The values that follow a name."""
-    name = compiled(_NAME)
+def values(text: str, lower: str, stems: list[str]) -> list[Place]:
+    """The values that follow a name with one of these stems."""
     found: list[Place] = []
     done = 0
     for place in _stems(lower, stems):
-        if place < done:
+        if place < done or not _may_announce(text, lower, place):
             continue
-        match = name.match(text, place)
+        match = compiled(_NAME).match(text, place)
         # Without an operator it needs a blank, and mostly is a word of prose or of code.
         if match is None or not (match["op"] or match["gap"]):
             continue
@@ -114,10 +94,31 @@ def _values(text: str, lower: str, stems: list[str]) -> list[Place]:
     return found
 
 
+def _may_announce(text: str, lower: str, place: int) -> bool:
+    """Whether what follows can be an operator; most words of prose and code are told apart here, without a pattern."""
+    end = place + 3
+    last = min(len(text), place + 60)
+    while end < last and (text[end].isalnum() or text[end] in "_-"):
+        end += 1
+    around = text[end : end + 120]
+    after = around.lstrip(_CLOSING)
+    if after.startswith(_OPERATORS) or "value" in after[:20]:
+        return True
+    if "," in around[: len(around) - len(after)]:
+        return around[:1] in ("'", '"', "\\")  # `"--password", "…"`
+    if text[end : end + 1] not in (" ", "\t"):
+        return text[end : end + 2] == "\\u"  # an escaped `=`
+    # Without an operator: `--token …`, `password '…'`, `login me password …`, `config set token …`.
+    word = text[max(0, place - 40) : place]
+    return (
+        "-" in word or word.endswith(("require", "master")) or lower.startswith("passw", place) or _is_set(text, place)
+    )
+
+
 def under(name: str, value: str) -> str | None:
     """The kind of secret that a value under this name is; None when it is none."""
     lower = name.lower()
-    for place in reversed(_stems(lower, LETTERS)):
+    for place in reversed(_stems(lower, STEMS)):
         match = compiled(_NAME).match(name, place)
         if match is not None and match.end() == len(name) and not match["op"]:
             return _judged(_head(name, place), match["stem"].lower(), match["stem"] + match["more"], value, quoted=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
+
+from .patterns import compiled
 
 _STAND_INS = (
     *("example", "placeholder", "changeme", "change_me", "change-me", "redacted", "dummy", "sample", "your_", "your-"),
@@ -18,15 +19,15 @@ _WORDS = frozenset(
     )
 )
 #: A variable, a call or a field of a template, from its beginning on.
-_VARIABLE = re.compile(
+_VARIABLE = (
     r"\$\{?[A-Za-z_][\w.:\[\]-]*+\}?$|\$[({]|\$\$?\{\{|%[A-Za-z_]\w*+%?$|%\(\w++\)|\{\{|\{[\w.!:]*+\}|#\{|<|@\w++@$"
     r"|\[redacted|(?:self|this|cls|os|env|process|config|settings|args|options|opts|params|secrets|vault|var|local|data"
     r"|props|state|request|req|ctx|app)\.[A-Za-z_]"
 )
-_ATTRIBUTE = re.compile(r"(?<![\w.:>-])[A-Za-z_]\w*+(?:(?:\.|::|->)[A-Za-z_]\w*+)++$")
-_IDENTIFIER = re.compile(r"[A-Za-z]++(?:[_.-][A-Za-z]++)*+[_.-]?[0-9]{0,2}+")
-_RUN = re.compile(r"[A-Za-z0-9]{10,}+")
-_BASE64 = re.compile(r"[A-Za-z0-9+/]{16,}+")
+_ATTRIBUTE = r"(?<![\w.:>-])[A-Za-z_]\w*+(?:(?:\.|::|->)[A-Za-z_]\w*+)++$"
+_IDENTIFIER = r"[A-Za-z]++(?:[_.-][A-Za-z]++)*+[_.-]?[0-9]{0,2}+"
+_RUN = r"[A-Za-z0-9]{10,}+"
+_BASE64 = r"[A-Za-z0-9+/]{16,}+"
 _SYMBOLS = frozenset("!@#$%^&*+=?~|()[]{}<>;,")
 #: No more of a value than this is looked at; what is longer is no more or less a secret for it.
 _SEEN = 400
@@ -42,12 +43,12 @@ def is_placeholder(value: str) -> bool:
 
 def is_variable(value: str) -> bool:
     """Whether it names where a secret comes from."""
-    return _VARIABLE.match(value[:_SEEN]) is not None
+    return compiled(_VARIABLE).match(value[:_SEEN]) is not None
 
 
 def is_attribute(value: str) -> bool:
     """Whether it is a name of code: `self.token`, `settings.api_key`."""
-    return _ATTRIBUTE.match(value[:_SEEN]) is not None
+    return compiled(_ATTRIBUTE).match(value[:_SEEN]) is not None
 
 
 def is_mixed(text: str) -> bool:
@@ -64,7 +65,7 @@ def is_random(value: str, least: int = 16) -> bool:
     value = value[:_SEEN]
     if len(value) < least:
         return False
-    return any(map(_is_drawn, _RUN.findall(value))) or any(map(_is_strewn, _BASE64.findall(value)))
+    return any(map(_is_drawn, compiled(_RUN).findall(value))) or any(map(_is_strewn, compiled(_BASE64).findall(value)))
 
 
 def _is_drawn(run: str) -> bool:
@@ -106,4 +107,4 @@ def is_strong(value: str) -> bool:
 
 def is_identifier(value: str) -> bool:
     """Whether it reads as the name of something: small letters and blanks of names, at most one number at its end."""
-    return _IDENTIFIER.fullmatch(value[:_SEEN]) is not None
+    return compiled(_IDENTIFIER).fullmatch(value[:_SEEN]) is not None
