@@ -48,7 +48,7 @@ def is_variable(value: str) -> bool:
 
 def is_attribute(value: str) -> bool:
     """Whether it is a name of code: `self.token`, `settings.api_key`."""
-    return compiled(_ATTRIBUTE).match(value[:_SEEN]) is not None
+    return compiled(_ATTRIBUTE).match(value[:_SEEN]) is not None and not is_random(value)
 
 
 def is_mixed(text: str) -> bool:
