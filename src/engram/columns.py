@@ -7,23 +7,38 @@ with one line in the log, so that one bad row does not hide the others.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from . import checks
 from .errors import InvalidInput
 from .redact import clean
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 _told: set[str] = set()
 
 
-def dump(value: object, what: str) -> str:
+def dump(value: object, what: str, *, sort: bool = False) -> str:
     """A value as JSON without its secrets; InvalidInput when it is no JSON or does not fit."""
     # Imported where it is needed: most rows keep no JSON, and hooks pay for every import.
     import json
 
     try:
-        text = json.dumps(clean(value), allow_nan=False)
+        text = json.dumps(clean(value), allow_nan=False, sort_keys=sort)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{what} cannot be stored as JSON: {error}.") from error
     return checks.text(text, what)
+
+
+def dump_object(value: Mapping[str, object] | None, what: str) -> str:
+    """The same for a mapping, its keys in order."""
+    if not value:
+        return "{}"
+    try:
+        return dump(dict(value), what, sort=True)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{what} cannot be stored as JSON: {error}.") from error
 
 
 def load(text: str | None, what: str, damaged: object = None) -> object:

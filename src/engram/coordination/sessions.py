@@ -164,7 +164,7 @@ class Sessions:
             "project": checks.new_name(project, "project") if project is not None else _project_here(),
             "external_id": checks.optional_new_name(external_id, "external id"),
             "parent_id": checks.optional_name(parent_id, "parent id"),
-            "metadata": columns.dump(dict(metadata), "metadata") if metadata else "{}",
+            "metadata": columns.dump_object(metadata, "metadata"),
         }
         with self._engine.write() as tx:
             if parent_id is not None:
