@@ -140,8 +140,9 @@ class Leases:
         """
         checks.name(session_id, "session id")
         stored = resources.normalise(resource)
-        # Both forms: what is stored has lost the backslashes that set a secret off from what stands before it.
-        checks.without_secrets(resource, "resource")
+        # What is stored has lost the backslashes that set a secret off from what stands before it.
+        if "\\" in resource:
+            checks.without_secrets(resource, "resource")
         resource = checks.without_secrets(stored, "resource")
         note = checks.optional_content(note, "note", longest=2_000)
         checks.flag(exclusive, "exclusive")
