@@ -316,7 +316,10 @@ REQUIREMENTS = {
     # Redaction
     "REDACT-1": "Secrets in the formats of common providers are replaced by their kind before anything is stored, at every entry.",
     "REDACT-2": "What only looks like a secret stays: hashes, UUIDs, identifiers, encoded prose, placeholders.",
-    "REDACT-3": "Any text is searched in a time that grows with its length alone.",
+    "REDACT-3": "Any text is searched in a time that grows with its length alone, and so does whatever reads stored text.",
+    "REDACT-4": "A name that holds a secret is refused without being repeated; what already has such a name can be forgotten.",
+    "REDACT-5": "JSON stays JSON when secrets are taken out, and a damaged column never hides other rows.",
+    "REDACT-6": "Secrets are searched for before a transaction begins.",
     # Stored text on its way out
     "TEXT-1": "Stored text, in whichever field, drives no terminal: not by any command, its errors or its JSON.",
     "TEXT-2": "Stored text cannot end Engram's frame or add a line to its words: not by any tool, resource, prompt or hook, nor by an error.",

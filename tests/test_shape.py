@@ -19,20 +19,8 @@ ROOT = Path(engram.__path__[0])
 
 #: From the bottom up; a module imports from its own layer and from those below it.
 LAYERS = (
-    {
-        "_version",
-        "address",
-        "checks",
-        "clock",
-        "config",
-        "errors",
-        "files",
-        "locks",
-        "records",
-        "redact",
-        "text",
-        "tokens",
-    },
+    {"_version", "address", "checks", "clock", "columns", "config", "errors", "locks", "records", "redact", "text"}
+    | {"files", "tokens"},
     {"embedding", "llm", "scope", "storage"},
     {"coordination", "dreaming", "memory"},
     {"", "client", "operations", "remote"},

@@ -1,8 +1,16 @@
 """The first line of defence: what is wrong with a value is said before anything is written.
 
-Every text that enters the store goes through `text`, and what somebody said through `content`, which takes secrets
-out. NUL ends strings in C, and a lone surrogate cannot be stored as UTF-8; both engines would fail on them, each in its
-own way and half-way through an operation.
+Every text that enters the store goes through `text`. NUL ends strings in C, and a lone surrogate cannot be stored as
+UTF-8; both engines would fail on them, each in its own way and half-way through an operation.
+
+Secrets never enter. There is one rule for texts and one for names:
+
+- A text is stored without its secrets (`content`), and so are the values and keys of JSON (`columns.dump`).
+- A name that holds a secret is refused (`new_name`): a kind, a key, a tag, an id, a resource. Things are found by their
+  names; with the secret taken out, two names could become one, and nobody would find the thing by the name they gave.
+
+Looking something up needs no such check (`name`): what an earlier release stored under such a name can still be found
+and forgotten. All of this happens before a transaction begins, so that no search for secrets holds a lock.
 """
 
 from __future__ import annotations
@@ -10,7 +18,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from .errors import InvalidInput
-from .redact import redact
+from .redact import find, redact
 from .text import has_controls
 
 #: The longest text of any kind: long enough for a pasted log, short enough that one row cannot hurt.
@@ -64,6 +72,23 @@ def name(value: object, what: str) -> str:
 
 def optional_name(value: object, what: str) -> str | None:
     return None if value is None else name(value, what)
+
+
+def new_name(value: object, what: str) -> str:
+    """A name that something is to have from now on; it must not hold a secret."""
+    return without_secrets(name(value, what), what)
+
+
+def optional_new_name(value: object, what: str) -> str | None:
+    return None if value is None else new_name(value, what)
+
+
+def without_secrets(value: str, what: str) -> str:
+    """The value itself; InvalidInput, which does not repeat it, when it holds a secret."""
+    places = find(value)
+    if places:
+        _refuse(what, f"looks as if it holds a secret ({places[0][2]}); choose another one without it")
+    return value
 
 
 def workspace(value: object, what: str = "workspace") -> str:

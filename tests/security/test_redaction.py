@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import time
+import json
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from engram import Engram
-from engram.redact import redact
+from engram import Engram, InvalidInput, NoRecipient, SessionNotFound
+from engram.dreaming.plans import Plan
+from engram.interfaces.hooks import events, failures
+from engram.interfaces.hooks.handlers import handle
+from engram.redact import find, redact
 from tests.security._secrets import look_alikes, secrets
+from tests.security._shapes import shapes
 
 SECRETS = secrets()
+SHAPES = shapes()
 LOOK_ALIKES = look_alikes()
 
 #: Every way in which what somebody said enters a store; each takes one text.
@@ -37,7 +44,87 @@ ENTRIES: dict[str, Entry] = {
     "blocks.replace": lambda eng, sid, text: eng.blocks.replace("page", eng.blocks.update("page", "it").content, text),
     "world.set": lambda eng, sid, text: eng.world.set(text, reason=text[:2_000]),
     "leases.claim": lambda eng, sid, text: eng.leases.claim(sid, "src/router.py", text[:2_000]),
+    "leases.break_lease": lambda eng, sid, text: _break_lease(eng, sid, text[:2_000]),
+    "proposals.edit": lambda eng, sid, text: eng.proposals.edit(_proposal(eng, sid), text),
+    "work.submit": lambda eng, sid, text: _submit(eng, text),
+    "work.submit as JSON": lambda eng, sid, text: _submit(eng, json.dumps({"said": text}), {"type": "object"}),
+    "metadata keys": lambda eng, sid, text: eng.sessions.register("test", "", {text: {"x": [text]}}),
+    "a hook's prompt": lambda eng, sid, text: _hook(eng, events.PROMPT, text=text, takes_context=True),
+    "a hook's answer": lambda eng, sid, text: _hook(eng, events.STOP, text=text),
+    "a hook's tool": lambda eng, sid, text: _hook(eng, events.AFTER_TOOL, tool="Bash", target=text),
+    "a hook's subagent": lambda eng, sid, text: _hook(eng, events.SUBAGENT_START, agent="a1", reason=text),
+    "data under a name": lambda eng, sid, text: eng.memories.update(
+        eng.remember("data", embed=False).id, data={"a": [{"b": text}, text], text: 1}
+    ),
 }
+#: Every name that something can be given. What holds a secret is refused.
+NAMES: dict[str, Entry] = {
+    "session type": lambda eng, sid, name: eng.sessions.register(name, ""),
+    "session name": lambda eng, sid, name: eng.sessions.register("test", "", name=name),
+    "project": lambda eng, sid, name: eng.sessions.register("test", "", project=name),
+    "external id": lambda eng, sid, name: eng.sessions.register("test", "", external_id=name),
+    "session id": lambda eng, sid, name: eng.sessions.ensure(name),
+    "name of a session that is there": lambda eng, sid, name: eng.sessions.ensure(sid, name),
+    "kind": lambda eng, sid, name: eng.remember("x", kind=name, embed=False),
+    "key": lambda eng, sid, name: eng.remember("x", key=name, embed=False),
+    "tag": lambda eng, sid, name: eng.remember("x", tags=[name], embed=False),
+    "project of a memory": lambda eng, sid, name: eng.remember("x", project=name, embed=False),
+    "new tag": lambda eng, sid, name: eng.memories.update(eng.remember("x", embed=False).id, tags=[name]),
+    "actor of a memory": lambda eng, sid, name: eng.memories.update(eng.remember("x", embed=False).id, "y", actor=name),
+    "relation": lambda eng, sid, name: eng.memories.link(
+        eng.remember("x", embed=False).id, eng.remember("z", embed=False).id, name
+    ),
+    "block": lambda eng, sid, name: eng.blocks.create(name, "x"),
+    "actor of a block": lambda eng, sid, name: eng.blocks.append("notes", ".", actor=name),
+    "taker": lambda eng, sid, name: eng.work.next(name),
+    "resource": lambda eng, sid, name: eng.leases.claim(sid, name),
+    "path": lambda eng, sid, name: eng.leases.claim(sid, f"src/{name}.py"),
+    "a hook's session": lambda eng, sid, name: _hook(eng, events.PROMPT, session=name, text="hello"),
+    "a hook's file": lambda eng, sid, name: _hook(eng, events.BEFORE_TOOL, tool="Edit", paths=(f"src/{name}",)),
+    "a hook's agent": lambda eng, sid, name: _hook(eng, events.SUBAGENT_START, agent=name, agent_type=name),
+    "recipient": lambda eng, sid, name: _message_to(eng, sid, name),
+}
+#: How many of the shapes may pass.
+MOST = 2
+
+
+def _break_lease(eng: Engram, sid: str, text: str) -> None:
+    eng.leases.claim(sid, "deploy")
+    eng.leases.break_lease("deploy", eng.sessions.register("test", ""), text)
+
+
+def _proposal(eng: Engram, sid: str) -> int:
+    said = eng.exchanges.add(sid, "tool", "whatever", embed=False)
+    plan = Plan("remember", "because", 0.5, f"text {said}", (), (("exchange", said),), {"kind": "note"})
+    with eng._scope.engine.write() as tx:
+        eng.proposals.make(tx, plan, 1)
+    return eng.proposals.list()[0].id
+
+
+def _submit(eng: Engram, answer: str, form: dict[str, object] | None = None) -> None:
+    eng.work.leave("gists", f"subject {hash(answer)}", "1", "a prompt", form)
+    item = eng.work.next()
+    assert item is not None
+    eng.work.submit(item.id, answer)
+
+
+def _hook(eng: Engram, kind: str, session: str = "s", **given: Any) -> None:
+    handle(eng, events.Event(kind, kind, session, **given), "claude-code", lambda answer: None, lambda: False)
+
+
+def _message_to(eng: Engram, sid: str, name: str) -> None:
+    """To a session that an earlier release let in under such a name."""
+    with eng._scope.engine.write() as tx:
+        now = tx.now()
+        tx.run(_OLD_SESSION, workspace="default", id=name, now=now)
+    eng.messages.send(sid, name, "hello")
+    raise AssertionError("it was sent")
+
+
+_OLD_SESSION = """
+INSERT INTO sessions (workspace, id, type, summary, status, metadata, last_seq, created_at, heartbeat_at)
+VALUES (:workspace, :id, 'test', '', 'active', '{}', 0, :now, :now)
+"""
 
 
 def contents(url: str) -> str:
@@ -83,13 +170,117 @@ def test_no_entry_lets_a_secret_into_the_store(entry: str, open_store: Callable[
     sid = eng.sessions.register("test", "storing secrets")
     eng.blocks.create("notes")
     eng.blocks.create("page")
-    for text, _ in SECRETS:
+    for text, _ in SECRETS + SHAPES:
         ENTRIES[entry](eng, sid, text)
     live = contents(store_url)
     eng.close()
     kept = live + contents(store_url)
     assert "[redacted: " in kept
     assert [secret for _, secret in SECRETS if secret in kept] == []
+    passed = [text for text, secret in SHAPES if secret in kept or json.dumps(secret)[1:-1] in kept]
+    assert len(passed) <= MOST, passed
+
+
+@pytest.mark.requirement("REDACT-4")
+@pytest.mark.parametrize("entry", NAMES)
+def test_a_name_with_a_secret_is_refused_and_not_repeated(
+    entry: str, open_store: Callable[..., Engram], store_url: str
+) -> None:
+    eng = open_store(embedder="none")
+    sid = eng.sessions.register("test", "naming things")
+    eng.blocks.create("notes")
+    short = [(text, secret) for text, secret in SECRETS + SHAPES if len(text) <= 190 and text.isprintable()]
+    assert len(short) > 300
+    for text, secret in short:
+        try:
+            NAMES[entry](eng, sid, text)
+        except (InvalidInput, NoRecipient) as error:
+            assert secret not in str(error)
+    if entry == "recipient":  # the names are there; what must not be is a message
+        assert not any(eng.messages.inbox(text, peek=True) for text, _ in short)
+        return
+    eng.close()
+    kept = contents(store_url)
+    passed = [text for text, secret in short if secret in kept]
+    assert len(passed) <= MOST, passed
+
+
+@pytest.mark.requirement("REDACT-4")
+def test_what_an_earlier_release_named_with_a_secret_can_be_found_and_forgotten(eng: Engram, store_url: str) -> None:
+    token = next(secret for text, secret in SECRETS if secret.startswith("ghp_"))
+    with eng._scope.engine.write() as tx:
+        tx.run(_OLD_SESSION, workspace="default", id=token, now=tx.now())
+    assert eng.sessions.get(token).id == token
+    receipt = eng.forget(session=token)
+    assert "[redacted: github token]" in receipt.asked
+    with pytest.raises(SessionNotFound):
+        eng.sessions.get(token)
+
+
+@pytest.mark.requirement("REDACT-4")
+def test_ordinary_names_are_accepted(eng: Engram) -> None:
+    sid = eng.sessions.register(
+        "claude-code", "", name="password reset", project="acme/token-service", external_id="5e0b-4f1c-9a8d-0c2e7b41"
+    )
+    assert eng.remember("x", kind="secret-rotation", key="api_key:naming", tags=["auth", "token=none"]).tags
+    assert eng.leases.claim(sid, "src/auth/password_reset_v2.py").resource
+    assert eng.leases.check("src/auth/password_reset_v2.py")
+
+
+@pytest.mark.requirement("REDACT-1")
+def test_of_three_hundred_shapes_at_most_two_pass() -> None:
+    assert len({text for text, _ in SHAPES}) >= 300
+    passed = [text for text, secret in SHAPES if secret in redact(text)]
+    assert len(passed) <= MOST, passed
+    assert [text for text, _ in SHAPES if redact(redact(text)) != redact(text)] == []
+
+
+@pytest.mark.requirement("REDACT-1")
+def test_the_log_of_the_hooks_holds_no_secret(tmp_path: Path) -> None:
+    for text, _ in SHAPES:
+        failures.note(str(tmp_path), f"claude-code PreToolUse: ValueError: cannot read {text!r}")
+    kept = (tmp_path / "hook.log").read_text()
+    passed = [text for text, secret in SHAPES if secret in kept or repr(secret)[1:-1] in kept]
+    assert len(passed) <= MOST, passed
+
+
+@pytest.mark.requirement("REDACT-2")
+def test_of_ten_thousand_lines_of_code_and_prose_at_most_one_is_touched() -> None:
+    root = Path(sysconfig.get_paths()["stdlib"])
+    files = [
+        *(file for file in sorted(root.rglob("*.py")) if "site-packages" not in file.parts),
+        *sorted(Path(sysconfig.get_paths()["purelib"]).rglob("*.md")),
+        *sorted(Path(__file__).parents[2].glob("docs/*.md")),
+    ]
+    lines = touched = 0
+    for file in files:
+        text = file.read_text("utf-8", "replace")
+        lines += text.count("\n")
+        touched += len({text.count("\n", 0, start) for start, _, _ in find(text)})
+    assert lines > 100_000
+    assert touched <= lines / 10_000, f"{touched} of {lines} lines"
+
+
+@pytest.mark.requirement("REDACT-2")
+def test_naming_the_marker_of_a_key_erases_nothing() -> None:
+    marker = "-" * 5 + "BEGIN PRIVATE KEY" + "-" * 5
+    for text in (
+        f"The file begins with {marker} and then the encoded body follows, as everybody knows.",
+        f"grep -r '{marker}' . | head",
+        f"{marker} ... {marker.replace('BEGIN', 'END')}",
+        f"if {marker!r} in text: raise ValueError('a key')",
+    ):
+        assert redact(text) == text
+
+
+@pytest.mark.requirement("REDACT-1")
+def test_a_project_named_by_its_folder_loses_the_secret(
+    eng: Engram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = next(secret for text, secret in SECRETS if secret.startswith("ghp_"))
+    (tmp_path / token).mkdir()
+    monkeypatch.chdir(tmp_path / token)
+    assert eng.sessions.get(eng.sessions.register("test", "")).project == "[redacted: github token]"
 
 
 @pytest.mark.requirement("REDACT-2")
@@ -135,24 +326,3 @@ def test_redacted_data_is_still_json(eng: Engram) -> None:
     assert isinstance(stored, dict)
     assert stored["after"] == "kept"
     assert stored["pem"] == stored["cut"] == "[redacted: private key]"
-
-
-@pytest.mark.requirement("REDACT-3")
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a" * 1_000_000,
-        "password=" * 100_000,
-        "-----BEGIN PRIVATE KEY-----" * 30_000,
-        "https://a:" * 100_000,
-        "eyJ" * 300_000,
-        "ghp_" * 250_000,
-        "bearer " * 140_000,
-        "1a" * 500_000,
-    ],
-    ids=lambda text: text[:12],
-)
-def test_the_longest_text_takes_no_longer_than_its_length(text: str) -> None:
-    begun = time.process_time()
-    redact(text)
-    assert time.process_time() - begun < 2

@@ -424,7 +424,11 @@ class _Claim:
 def _claim(session_id: str, resource: str, note: str | None, exclusive: bool, ttl: float | None) -> _Claim:
     """A claim from what a caller gave; InvalidInput if something is wrong with it."""
     checks.name(session_id, "session id")
-    resource = resources.normalise(resource)
+    stored = resources.normalise(resource)
+    # What is stored has lost the backslashes that set a secret off from what stands before it.
+    if "\\" in resource:
+        checks.without_secrets(resource, "resource")
+    resource = checks.without_secrets(stored, "resource")
     note = checks.optional_content(note, "note", longest=2_000)
     if ttl is not None:
         checks.seconds(ttl, "ttl", least=0.001)

@@ -82,7 +82,7 @@ class Messages:
 
         `from_session` None means a person. NoRecipient when nobody would get it.
         """
-        checks.text(to, "recipient", longest=4_096)
+        checks.without_secrets(checks.text(to, "recipient", longest=4_096), "recipient")
         text = checks.content(text, "message", longest=MAX_MESSAGE)
         with self._engine.write() as tx:
             # Neither the sender nor whom it reaches may be forgotten in between.

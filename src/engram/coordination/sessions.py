@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from .. import checks, locks
+from .. import checks, columns, locks
 from ..clock import later
 from ..errors import InvalidInput, SessionNotFound, StoreBusy, StoreReadOnly
 from ..memory import exchanges
 from ..records import LogEntry, Session, Stats
+from ..redact import redact
 from . import quotes
 from .projects import project_name
 
@@ -162,13 +163,13 @@ class Sessions:
         summary (None) it keeps the one it has.
         """
         values = {
-            "type": checks.name(session_type, "session type"),
+            "type": checks.new_name(session_type, "session type"),
             "summary": checks.optional_content(summary, "summary"),
-            "name": checks.optional_name(name, "session name"),
-            "project": checks.name(project, "project") if project is not None else self._default_project(),
-            "external_id": checks.optional_name(external_id, "external id"),
+            "name": checks.optional_new_name(name, "session name"),
+            "project": checks.new_name(project, "project") if project is not None else self._default_project(),
+            "external_id": checks.optional_new_name(external_id, "external id"),
             "parent_id": checks.optional_name(parent_id, "parent id"),
-            "metadata": _dump(metadata),
+            "metadata": columns.dump_object(metadata, "metadata"),
         }
         with self._engine.write() as tx:
             if parent_id is not None:
@@ -192,8 +193,8 @@ class Sessions:
 
     def ensure(self, id: str, name: str | None = None) -> Session:
         """The session of that id, made if need be: idle, so not in the situation report until it says something."""
-        checks.name(id, "session id")
-        checks.optional_name(name, "session name")
+        checks.new_name(id, "session id")
+        checks.optional_new_name(name, "session name")
         with self._engine.write() as tx:
             now = tx.now()
             made = tx.run(
@@ -355,7 +356,8 @@ class Sessions:
         return tx.one(_SILENT, workspace=self._workspace, since=since) is not None
 
     def _default_project(self) -> str | None:
-        return self._config.project or project_name() or None
+        # Nobody chose the name of the current folder here, so a secret in it is taken out, not refused.
+        return self._config.project or redact(project_name()) or None
 
     def _known(self, tx: Transaction, type: str | None, external_id: str | None) -> str | None:
         if external_id is None:
@@ -390,7 +392,7 @@ def record(row: Row, stale_before: str) -> Session:
         project=project,
         external_id=external_id,
         parent_id=parent_id,
-        metadata=_load(metadata),
+        metadata=columns.load_object(metadata, "sessions.metadata"),
         created_at=created,
         heartbeat_at=heartbeat,
         ended_at=ended,
@@ -441,25 +443,3 @@ def end_leases(tx: Transaction, workspace: str, id: str, now: str, because: str)
 
 def _count(counts: dict[str, Row], status: str) -> int:
     return counts[status][1] if status in counts else 0
-
-
-# JSON is imported where it is needed: most sessions keep no metadata, and hooks pay for every import.
-def _dump(metadata: Mapping[str, object] | None) -> str:
-    if not metadata:
-        return "{}"
-    import json
-
-    try:
-        text = json.dumps(dict(metadata), allow_nan=False, sort_keys=True)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"metadata cannot be stored as JSON: {error}.") from error
-    return checks.content(text, "metadata")
-
-
-def _load(metadata: str) -> dict[str, object]:
-    if metadata == "{}":
-        return {}
-    import json
-
-    loaded: dict[str, object] = json.loads(metadata)
-    return loaded

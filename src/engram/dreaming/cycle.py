@@ -6,13 +6,12 @@ against it. A stage that fails is reported and does not stop the others, except 
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import checks
+from .. import checks, columns
 from ..coordination.leases import Leases
 from ..coordination.sessions import Sessions
 from ..errors import CapReached, DreamNotFound, EngramError, InvalidInput, LeaseHeld, LeaseLost
@@ -156,7 +155,7 @@ class Dreams:
         if row is None:
             raise DreamNotFound(f"There is no dream {id} in workspace {self._workspace!r}.")
         *shared, undoes = row
-        return self._record(tuple(shared)) if undoes is None else self._undo_record(tuple(shared))
+        return self._record(tuple(shared)) if undoes is None else self._undo_record(tuple(shared), undoes)
 
     def _look(self, chosen: Sequence[Stage], force: bool) -> DreamReport:
         """What a pass would do, without doing any of it."""
@@ -356,15 +355,15 @@ class Dreams:
             workspace=self._workspace,
             id=report.id,
             now=report.ended_at,
-            report=json.dumps(values),
+            report=columns.dump(values, "report"),
             alarms=alarms,
         )
         tx.note(self._workspace, "dream", report.id)
 
     def _record(self, row: Row) -> DreamReport:
         id, session, started, ended, kept, undone_by = row
-        values = json.loads(kept) | {"undone_by": undone_by}
-        if len(values) == 1:  # it died, or is under way
+        values: dict[str, Any] = {**columns.load_object(kept, "dreams.report"), "undone_by": undone_by}
+        if len(values) == 1:  # it died, is under way, or its report cannot be read
             nothing = DreamBacklog(0, 0, 0, 0, 0, 0)
             calm = Drives(0.0, 0.0, 0.0, 0.0, started)
             unfinished = _report(self._workspace, session, started, "", nothing, calm)
@@ -377,10 +376,11 @@ class Dreams:
             id=id, workspace=self._workspace, session_id=session, started_at=started, ended_at=ended, **values
         )
 
-    def _undo_record(self, row: Row) -> UndoReport:
+    def _undo_record(self, row: Row, run: int) -> UndoReport:
         id, session, started, ended, kept, undone_by = row
-        values = json.loads(kept)
-        del values["kind"]
+        nothing: dict[str, Any] = {"run": run, "restored": [], "removed": [], "left": []}
+        values = nothing | columns.load_object(kept, "dreams.report")
+        values.pop("kind", None)
         dated = {"started_at": started, "ended_at": ended}
         return UndoReport(id, self._workspace, session, **dated, **values, undone_by=undone_by)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from ..memory import provenance
@@ -11,7 +10,7 @@ from . import images
 if TYPE_CHECKING:
     from collections.abc import Iterable, Set
 
-    from ..storage.engine import Transaction
+    from ..storage.engine import Row, Transaction
     from .images import Image, Thing
 
 #: Every text column of this tier's tables that can hold what somebody said, and what erases it.
@@ -65,7 +64,12 @@ def things(
     for kind, ref in list(lost):
         if kind == "memory":
             lost |= {("session", row[0]) for row in tx.all(_SESSION_OF, workspace=workspace, gist=int(ref))}
-    rows = [(row[:4], json.loads(row[4])) for row in tx.all(_IMAGES, workspace=workspace)]
+    rows: list[tuple[Row, Any]] = [(row[:4], images.load(row[4])) for row in tx.all(_IMAGES, workspace=workspace)]
+    # Nobody can tell what an image holds that cannot be read, and nobody can use it.
+    for (_, kind, ref, _), image in rows:
+        if image is images.DAMAGED:
+            tx.run(_ERASE, workspace=workspace, kind=kind, ref=ref)
+    rows = [row for row in rows if row[1] is not images.DAMAGED]
     noted = [((key[1], key[2]), image) for key, image in rows if image is not None]
     # Images of a thing that is there go back only some versions; a deleted block's sources are still there, too.
     older = {thing: _sources(tx, workspace, thing) for thing in {thing for thing, _ in noted}}

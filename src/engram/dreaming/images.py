@@ -14,10 +14,14 @@ import json
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
+from .. import columns
+
 if TYPE_CHECKING:
     from ..storage.engine import Row, Transaction
 
 Image = dict[str, Any]
+#: Stands for an image that is no image any more.
+DAMAGED: Any = object()
 #: A kind (`memory`, `block`, `session`) and an id, as text.
 Thing = tuple[str, str]
 
@@ -56,6 +60,12 @@ _BLOCK_MADE = "SELECT 1 FROM block_versions WHERE block_id = :id AND version = :
 _SESSION = "SELECT gist_seq, gist_turns FROM sessions WHERE workspace = :workspace AND id = :id"
 _GIST = "SELECT memory_id, at, month FROM gists WHERE workspace = :workspace AND session_id = :id"
 _FOLDS = "SELECT target, after FROM folds WHERE workspace = :workspace AND gist = :gist ORDER BY target"
+
+
+def load(text: str) -> Any:
+    """An image as `dump` wrote it; DAMAGED when it cannot be read."""
+    image = columns.load(text, "journal", DAMAGED)
+    return image if image is None or isinstance(image, dict) else DAMAGED
 
 
 def read(tx: Transaction, workspace: str, thing: Thing, since: int | None = None) -> Image | None:

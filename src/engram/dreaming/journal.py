@@ -7,7 +7,6 @@ commit. So a run that died half-way can be undone like any other, and what is no
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import images
@@ -98,8 +97,8 @@ class Journal:
         thing = {name: value for name, value in row.items() if name != "action"}
         whole = images.read(tx, self._workspace, (str(row["kind"]), str(row["ref"])), since)
         for action, before in tx.all(_BEFORE, **thing):
-            image = json.loads(before)
-            if whole and image and image.get("since", 0) > since:
+            image = images.load(before)
+            if whole and isinstance(image, dict) and image.get("since", 0) > since:
                 deep = images.dump(images.deepened(image, whole))
                 tx.run(_SET_BEFORE, before=deep, action=action, **thing)
 
@@ -123,8 +122,9 @@ def entries(tx: Transaction, workspace: str, dream: int) -> list[Entry]:
     """All that a run noted, in the order of its actions."""
     found = []
     for kind, ref, action, before, after in tx.all(_OF_RUN, workspace=workspace, dream=dream):
-        if before is None:
-            found.append(Entry((kind, ref), action, None, None, forgotten=True))
-        else:
-            found.append(Entry((kind, ref), action, json.loads(before), json.loads(after), forgotten=False))
+        kept = [images.DAMAGED, images.DAMAGED] if before is None else [images.load(before), images.load(after)]
+        # An image that cannot be read is as good as forgotten: the thing is left as it is.
+        forgotten = images.DAMAGED in kept
+        image, left = (None, None) if forgotten else kept
+        found.append(Entry((kind, ref), action, image, left, forgotten=forgotten))
     return found

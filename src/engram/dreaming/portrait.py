@@ -17,6 +17,7 @@ from ..errors import InvalidInput
 from ..llm import Passage, Prompt, check
 from ..memory import passages
 from ..records import Exchange
+from ..redact import clean
 from . import prompts, shown
 from .night import TRUSTED, gist_passage, pieces, turn_passage
 from .thinking import Thought, all_thoughts
@@ -284,7 +285,7 @@ def dump_self(data: dict[str, Any]) -> str:
     problems = check(data, prompts.SELF_FORM)
     if problems:
         raise InvalidInput(f"The self block must have its form: {'; '.join(problems)}.")
-    return json.dumps(data, ensure_ascii=False, indent=1)
+    return json.dumps(clean(data), ensure_ascii=False, indent=1)
 
 
 def _write(night: Night, name: str, text: str, reason: str, sources: set[tuple[str, int]]) -> None:

@@ -10,7 +10,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from .. import checks
+from .. import checks, columns
 from ..errors import Conflict, InvalidInput, ProposalNotFound
 from ..memory.blocks import Blocks
 from ..memory.memories import Memories, fingerprint
@@ -123,7 +123,7 @@ class Proposals:
             why=plan.why,
             confidence=plan.confidence,
             content=plan.content,
-            data=json.dumps(plan.data),
+            data=columns.dump(plan.data, "data"),
             hash=_hash(plan),
             now=tx.now(),
         )[0][0]
@@ -165,7 +165,7 @@ class Proposals:
             content,
             tuple((kind, ref, version) for part, kind, ref, version in parts if part == "target"),
             tuple((kind, ref) for part, kind, ref, _ in parts if part == "source"),
-            json.loads(data),
+            columns.load_object(data, "proposals.data"),
         )
 
     def _decide(self, id: int, state: str, content: str | None = None) -> Proposal:

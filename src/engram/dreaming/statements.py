@@ -30,7 +30,7 @@ _WHEN: Final = r"(?:in|since|until|till|by|from|last|next|this|every|during|befo
 #: Repetitions at the beginning of a part are bounded: a line of dots or dashes must not take time with its square.
 _PARTS: Final = re.compile(
     rf"""
-    (?P<link>https?://[^\s<>"')]+|[\w.+-]{1, 64}@[\w-]+\.[\w.-]*\w)
+    (?P<link>https?://[^\s<>"')]+|[\w.+-]{{1,64}}@[\w-]+\.[\w.-]*\w)
     | (?P<iso>\b{_YEAR}[-/]\d\d?[-/]\d\d?(?!\d))
     | (?P<digits>\b\d\d?[./]\d\d?[./]{_YEAR}\b)
     | (?P<month_first>\b{_MONTH}\s+(?:the\s+)?{_DAY}(?:,?\s+{_YEAR})?(?![\w:]))
@@ -45,7 +45,7 @@ _PARTS: Final = re.compile(
         |\b\d+(?:\.\d+){{2,}}[\w.+-]*\b)
     | (?P<number>(?:(?<!\w)-)?[$€£]?\b\d+(?:,\d{{3}})*(?:\.\d+)?(?:e[+-]?\d+)?(?:st|nd|rd|th)?(?:k\b|\s?-?{_UNIT})?
         (?![\w]|[-./]\w))
-    | (?P<name>[\w~.\#@-]{0, 64}[\w~](?:[./\\:@\#]+[\w~*-]+)+/?
+    | (?P<name>[\w~.\#@-]{{0,64}}[\w~](?:[./\\:@\#]+[\w~*-]+)+/?
         |(?:--?)?\b\w*(?:_\w|\d[^\W\d]|[^\W\d]\d|(?-i:[a-z][A-Z]))[\w-]*|\b\w+-\d[\w-]*|[\#@]\w+)
     | (?P<word>[^\W\d_]+(?:'[^\W\d_]+)?)
     | (?P<stop>[.!?;:,()\n])
@@ -62,6 +62,8 @@ _RATE: Final = re.compile(r"(?i)(?<=[a-z])\s?/\s?(?=(?:s|sec|second|min|minute|h
 _NUMBER_WORD: Final = "(?:" + "|".join([*lists.NUMBERS, *lists.SCALES]) + ")"
 _SPELT: Final = re.compile(rf"(?i)\b{_NUMBER_WORD}(?:(?:\s+and\s+|[\s-]+){_NUMBER_WORD})*\b")
 _SPELT_ORDINAL: Final = re.compile(rf"(?i)\b(?:{'|'.join(lists.ORDINALS)})\b(?!\s+(?:of\s+all|time))")
+#: How far before a word its article is looked for.
+_ARTICLE: Final = 12
 #: "one" stands for something more often than for a number.
 _PRONOUN: Final = re.compile(
     r"(?i)\b(no|any|some|every|each|this|that|which|the|another)[ -]one\b|\bone (of|another|by)\b"
@@ -188,7 +190,8 @@ def _phrase(match: re.Match[str]) -> str:
 def _ordinal(match: re.Match[str]) -> str:
     """`second` is also a time: it counts only where an article says so."""
     word = match[0].lower()
-    if word == "second" and not re.search(r"(?i)\b(?:the|our|my|his|her)\s+$", match.string[: match.start()]):
+    before = match.string[max(0, match.start() - _ARTICLE) : match.start()]
+    if word == "second" and not re.search(r"(?i)\b(?:the|our|my|his|her)\s{1,9}$", before):
         return match[0]
     return f"{lists.ORDINALS[word]}th"
 

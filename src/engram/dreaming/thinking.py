@@ -11,7 +11,9 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from .. import columns
 from ..llm import Prompt, check, load, quoted, render
+from ..redact import clean, redact
 from . import shown
 from .shown import Shown
 from .usage import Meter
@@ -98,14 +100,15 @@ class Thinker:
             rests_on = shown.by(prompt)
             self.meter.stage = stage
             answer = self._provider.complete(prompt, system=SYSTEM, max_tokens=max_tokens, schema=form)
-            thought = Thought(answer.text, answer.data, covers, rests_on, None)
+            # Whoever thinks has seen much else, and what it says enters the store here.
+            thought = Thought(redact(answer.text), clean(answer.data), covers, rests_on, None)
         self._open.append(thought)
         return thought
 
     def pending(self, stage: str, subject: str) -> object | None:
         """What a piece left to agents covers, while it waits or its answer does."""
         found = self._find(stage, subject) if self._provider is None else None
-        return json.loads(found.covers) if found else None
+        return columns.load(found.covers, "work.covers") if found else None
 
     def settle(self, tx: Transaction) -> None:
         """Check what the open thoughts rest on, in the transaction that writes from them; Outdated when it differs."""
@@ -150,17 +153,19 @@ class Thinker:
         found = self._find(stage, subject)
         if found is None:
             prompt, covers = build()
+            covered, text = columns.dump(covers, "covers"), f"{SYSTEM}\n\n{render(prompt)}"
             with self._engine.write() as tx:
                 # A piece quotes what was read before; whoever forgot some of it since has emptied the queue already.
                 self._check(tx, shown.by(prompt))
-                self._work.leave(stage, subject, json.dumps(covers), f"{SYSTEM}\n\n{render(prompt)}", form)
+                self._work.leave(stage, subject, covered, text, form)
         if found is None or found.answer is None:
             self.waiting += 1
             raise Waiting
         data = json.loads(found.answer) if form else None
         if form and check(data, form):
             raise AssertionError("an answer is checked when it is handed in")
-        return Thought(found.answer, data, json.loads(found.covers), shown.left(quoted(found.prompt)), found.id)
+        about = columns.load(found.covers, "work.covers")
+        return Thought(found.answer, data, about, shown.left(quoted(found.prompt)), found.id)
 
 
 def all_thoughts(portions: Iterable[T], ask: Callable[[int, T], Thought]) -> list[Thought]:

@@ -11,17 +11,18 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from .. import checks
+from .. import checks, columns
 from ..clock import later
 from ..errors import InvalidInput, LeaseLost, WorkNotFound
 from ..records import WorkCounts, WorkItem
+from ..redact import clean, redact
 from .shown import Outdated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..scope import Scope
-    from ..storage.engine import Transaction
+    from ..storage.engine import Row, Transaction
 
 #: How long a taker has.
 DEADLINE = 900.0
@@ -84,7 +85,7 @@ class Work:
                 **about,
                 covers=covers,
                 prompt=prompt,
-                form=None if form is None else json.dumps(form),
+                form=None if form is None else columns.dump(form, "form"),
                 now=tx.now(),
             )
 
@@ -100,7 +101,7 @@ class Work:
 
     def next(self, taker: str | None = None) -> WorkItem | None:
         """Take one piece: what to think about, the form of the answer, and by when; None when nothing waits."""
-        checks.optional_name(taker, "taker")
+        checks.optional_new_name(taker, "taker")
         with self._engine.write() as tx:
             tx.lock(f"work/{self._workspace}")
             now = tx.now()
@@ -112,7 +113,7 @@ class Work:
         if taken is None:  # somebody forgot something just now, which empties the queue
             return None
         id, stage, subject, prompt, form, deadline = taken
-        return WorkItem(id, stage, subject, prompt, json.loads(form) if form else None, deadline)
+        return WorkItem(id, stage, subject, prompt, columns.load_object(form, "work.form") if form else None, deadline)
 
     def submit(self, id: int, answer: str, taker: str | None = None) -> None:
         """Hand in the answer: text, or JSON when a form was asked for. What is wrong with it is said, and nothing kept.
@@ -121,19 +122,24 @@ class Work:
         """
         checks.whole(id, "work item", least=1)
         checks.text(answer, "answer")
+        with self._engine.read() as tx:
+            form = self._row(tx, id)[0]
+        answer = _checked(answer, form)
         with self._engine.write() as tx:
             tx.lock(f"work/{self._workspace}")
-            row = tx.one(_GET, workspace=self._workspace, id=id)
-            if row is None:
-                raise self._gone(id)
-            form, known, taken_by, _ = row
+            now_asked, known, taken_by, _ = self._row(tx, id)
             if known is not None:
                 raise LeaseLost(f"Work item {id} was answered already.", id, "answered")
             if taken_by != taker:
                 raise LeaseLost(f"Work item {id} has gone to {taken_by or 'nobody'} since.", id, "taken")
-            _check(answer, form)
-            if not tx.run(_ANSWER, workspace=self._workspace, id=id, answer=answer):
+            if now_asked != form or not tx.run(_ANSWER, workspace=self._workspace, id=id, answer=answer):
                 raise self._gone(id)
+
+    def _row(self, tx: Transaction, id: int) -> Row:
+        row = tx.one(_GET, workspace=self._workspace, id=id)
+        if row is None:
+            raise self._gone(id)
+        return row
 
     def counts(self) -> WorkCounts:
         """How many pieces wait for an agent, and how many answers for the next pass."""
@@ -145,15 +151,18 @@ class Work:
         return WorkNotFound(f"There is no work item {id} in workspace {self._workspace!r}; it may be done.")
 
 
-def _check(answer: str, form: str | None) -> None:
+def _checked(answer: str, form: str | None) -> str:
+    """The answer as it is stored, without secrets; InvalidInput when it does not match the form."""
     if form is None:
-        return
+        return redact(answer)
     from ..llm import check
 
     try:
         data = json.loads(answer)
     except ValueError as error:
         raise InvalidInput(f"The answer must be JSON of the form that was asked for: {error}.") from error
-    problems = check(data, json.loads(form))
+    cleaned = clean(data)
+    problems = check(cleaned, columns.load_object(form, "work.form"))
     if problems:
-        raise InvalidInput(f"The answer has not the form that was asked for: {'; '.join(problems)}.")
+        raise InvalidInput(f"The answer does not match the form that was asked for: {'; '.join(problems)}.")
+    return answer if cleaned == data else columns.dump(cleaned, "answer")

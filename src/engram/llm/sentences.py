@@ -33,7 +33,7 @@ _ABBREVIATIONS: Final = frozenset(
 )
 #: No abbreviation is longer.
 _LOOK_BACK: Final = 20
-_LAST_WORD: Final = re.compile(r"[\w.]+$")
+_LAST_WORD: Final = re.compile(r"(?<![\w.])[\w.]++$")
 
 
 def split(text: str) -> list[str]:

@@ -51,6 +51,9 @@ WHERE block_id = :id ORDER BY version DESC LIMIT :limit
 """
 _VERSION = "SELECT content, receipt FROM block_versions WHERE block_id = :id AND version = :version"
 
+#: How often an edit begins again when somebody else was faster.
+_TRIES = 5
+
 
 class Blocks:
     def __init__(self, scope: Scope, watch: Watch | None = None) -> None:
@@ -62,7 +65,7 @@ class Blocks:
         self, name: str, content: str = "", max_tokens: int = DEFAULT_TOKENS, *, actor: str | None = None
     ) -> Block:
         """Make a block at version 1. BlockExists when there is one of that name."""
-        content = _check(name, content, actor)
+        content = _check_new(name, content, actor)
         checks.whole(max_tokens, "max_tokens", least=1, most=10_000_000)
         with self._engine.write() as tx:
             self._lock(tx, name)
@@ -85,7 +88,7 @@ class Blocks:
         expected_version: int | None = None,
     ) -> Block:
         """Replace the whole content. VersionConflict when the block is no longer at `expected_version`."""
-        _check(name, content, actor)
+        content = _check(name, content, actor)
         return self._edit(name, lambda _: content, reason, actor, expected_version)
 
     def append(
@@ -99,7 +102,7 @@ class Blocks:
         expected_version: int | None = None,
     ) -> Block:
         """Add at the end; `separator` goes between, unless the content is empty or ends with it already."""
-        _check(name, text, actor)
+        text = _check(name, text, actor)
         checks.text(separator, "separator", empty=True)
 
         def added(content: str) -> str:
@@ -119,7 +122,7 @@ class Blocks:
         expected_version: int | None = None,
     ) -> Block:
         """Replace a passage that occurs exactly once."""
-        _check(name, new, actor)
+        new = _check(name, new, actor)
         # As it is stored: a secret in the passage is not there any more.
         old = checks.content(old, "text to replace", empty=True)
         if not old:
@@ -239,28 +242,42 @@ class Blocks:
         max_tokens: int,
     ) -> Block:
         """Update the block, or make it when there is none (version 0, for `expected_version`)."""
-        content = _check(name, content, actor)
+        content = _check_new(name, content, actor)
         reason = _check_reason(reason)
         with self._engine.write() as tx:
-            self._lock(tx, name)
-            row = self._row(tx, name)
-            if row:
-                _expect(row, expected_version)
-                return self._write(tx, row, content, reason, actor)
-            if expected_version:
-                raise _conflict(name, expected_version, 0)
-            return self._insert(tx, name, content, max_tokens, reason, actor)
+            return self._put(tx, name, content, reason, actor, expected_version, max_tokens)
 
     def derive(
         self, name: str, content: str, reason: str, actor: str, max_tokens: int, sources: Iterable[tuple[str, int]]
     ) -> Block:
         """Put what was made of these sources; a block that had lost text to forgetting is whole again."""
+        content = _check_new(name, content, actor)
+        reason = _check_reason(reason)
         with self._engine.write() as tx:
-            block = self.put(name, content, reason, actor, None, max_tokens)
+            block = self._put(tx, name, content, reason, actor, None, max_tokens)
             id = self._require(tx, name)[0]
             provenance.add(tx, self._workspace, "block", id, block.version, sorted(sources))
             provenance.rebuilt(tx, self._workspace, "block", id)
             return block
+
+    def _put(
+        self,
+        tx: Transaction,
+        name: str,
+        content: str,
+        reason: str,
+        actor: str | None,
+        expected_version: int | None,
+        max_tokens: int,
+    ) -> Block:
+        self._lock(tx, name)
+        row = self._row(tx, name)
+        if row:
+            _expect(row, expected_version)
+            return self._write(tx, row, content, reason, actor)
+        if expected_version:
+            raise _conflict(name, expected_version, 0)
+        return self._insert(tx, name, content, max_tokens, reason, actor)
 
     def _changing(self, tx: Transaction, id: int, since: int | None = None) -> None:
         """Called before every change of a block, and between the two rows that make one."""
@@ -275,7 +292,22 @@ class Blocks:
         actor: str | None,
         expected_version: int | None,
     ) -> Block:
+        """Write what `change` makes of the content.
+
+        A secret may be put together by two edits, so the whole content is searched, and that before the lock: the block
+        is read first, and whoever changed it in between makes us begin again.
+        """
         reason = _check_reason(reason)
+        for _ in range(_TRIES):
+            with self._engine.read() as tx:
+                seen = self._require(tx, name)
+            _expect(seen, expected_version)
+            content = checks.content(change(_block(seen).content), "content", empty=True)
+            with self._engine.write() as tx:
+                self._lock(tx, name)
+                if self._require(tx, name)[:4] == seen[:4]:
+                    return self._write(tx, seen, content, reason, actor)
+        # Others change it all the time.
         with self._engine.write() as tx:
             self._lock(tx, name)
             row = self._require(tx, name)
@@ -368,10 +400,16 @@ class World:
         return self._blocks.put(WORLD, text, reason, updated_by, expected_version, WORLD_TOKENS)
 
 
+def _check_new(name: object, content: object, actor: object) -> str:
+    """The same for a block that may not be there yet."""
+    checks.new_name(name, "block name")
+    return _check(name, content, actor)
+
+
 def _check(name: object, content: object, actor: object) -> str:
     """The content as it is stored."""
     checks.name(name, "block name")
-    checks.optional_name(actor, "actor")
+    checks.optional_new_name(actor, "actor")
     return checks.content(content, "content", empty=True)
 
 

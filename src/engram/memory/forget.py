@@ -13,14 +13,15 @@ hold of deleted rows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import checks, locks
+from .. import checks, columns, locks
 from ..coordination import broken, quotes
 from ..coordination import erase as coordination
 from ..dreaming import erase as dreaming
 from ..errors import BlockNotFound, ExchangeNotFound, InvalidInput, MemoryNotFound, SessionNotFound
 from ..records import Receipt
+from ..redact import redact
 from . import backlog, gists, index, provenance
 from .cleaning import REWRITE_BLOCK_VERSION, Cleaning, Thing
 from .memories import Memories
@@ -157,7 +158,8 @@ class Asked(NamedTuple):
     value: str | int
 
     def __str__(self) -> str:
-        return f"{self.by} {self.value}"
+        # What an earlier release stored under a name with a secret must not live on in the receipt.
+        return redact(f"{self.by} {self.value}")
 
 
 class _Gone:
@@ -436,9 +438,7 @@ def _by_kind(things: Iterable[Thing]) -> dict[str, list[int]]:
 
 
 def _went(gone: _Gone) -> str:
-    import json
-
-    ids = {
+    ids: dict[str, object] = {
         "exchanges": gone.of("exchange"),
         "memories": gone.of("memory"),
         "blocks": gone.of("block"),
@@ -449,15 +449,16 @@ def _went(gone: _Gone) -> str:
         "summaries": gone.summaries,
         "log entries shortened": gone.entries,
     }
-    return json.dumps({"ids": {name: found for name, found in ids.items() if found}, "versions": gone.versions})
+    return columns.dump(
+        {"ids": {name: found for name, found in ids.items() if found}, "versions": gone.versions}, "receipt"
+    )
 
 
 def _receipt(row: Row, backups: tuple[str, ...]) -> Receipt:
-    import json
-
     id, what, went, created_at = row
-    loaded = json.loads(went)
-    counts = {name: len(found) for name, found in loaded["ids"].items()}
-    if loaded["versions"]:
-        counts["block versions"] = loaded["versions"]
-    return Receipt(id=id, asked=what, counts=counts, ids=loaded["ids"], backups=backups, created_at=created_at)
+    loaded: dict[str, Any] = columns.load_object(went, "receipts.went")
+    ids, versions = loaded.get("ids", {}), loaded.get("versions", 0)
+    counts = {name: len(found) for name, found in ids.items()}
+    if versions:
+        counts["block versions"] = versions
+    return Receipt(id=id, asked=what, counts=counts, ids=ids, backups=backups, created_at=created_at)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from .. import checks, locks
+from .. import checks, columns, locks
 from ..errors import InvalidInput, MemoryNotFound, SessionNotFound, StoreBusy, StoreError
 from ..records import Memory, MemoryEdit
 from . import backlog, index, provenance
@@ -70,7 +70,8 @@ UPDATE memories SET status = 'active', superseded_by = NULL, updated_at = :now W
 """
 _EDIT = """
 UPDATE memories
-SET content = :content, hash = :hash, version = :version, trust = :trust, data = :data, importance = :importance,
+SET content = :content, hash = :hash, version = :version, trust = :trust,
+    data = COALESCE(CAST(:data AS TEXT), data), importance = :importance,
     pinned = :pinned, expires_at = :expires_at, updated_at = :now
 WHERE workspace = :workspace AND id = :id
 """
@@ -124,8 +125,9 @@ UPDATE memories SET recalled = recalled + 1, recalled_at = :now WHERE workspace 
 
 
 class Prepared(NamedTuple):
-    """A content as the indexes will have it."""
+    """A content as it is stored, without its secrets, and as the indexes will have it."""
 
+    content: str
     pieces: list[index.Piece]
     #: None: left to the backlog.
     vectors: backlog.Vectors | None
@@ -165,17 +167,17 @@ class Memories:
         if trust is not None and trust not in TRUSTS:
             raise InvalidInput(f"trust is {trust!r}; it must be one of {', '.join(TRUSTS)}.")
         values: dict[str, object] = {
-            "kind": checks.name(kind, "kind"),
-            "key": checks.optional_name(key, "key"),
+            "kind": checks.new_name(kind, "kind"),
+            "key": checks.optional_new_name(key, "key"),
             "importance": checks.share(importance, "importance"),
             "pinned": int(checks.flag(pinned, "pinned")),
             "expires_at": None if expires_at is None else checks.moment(expires_at, "expires_at"),
         }
-        content = checks.content(content, "content")
+        content = prepared.content if prepared else checks.content(content, "content")
         labels = _checked_tags(tags)
-        stored = _dump(data)
-        checks.optional_name(project, "project")
-        pieces, vectors = prepared or self._prepared(content, embed)
+        stored = None if data is None else columns.dump(data, "data")
+        checks.optional_new_name(project, "project")
+        _, pieces, vectors = prepared or self._prepared(content, embed)
         with self._engine.write() as tx:
             self.lock(tx)
             now = tx.now()
@@ -221,7 +223,7 @@ class Memories:
     def _prepared(self, content: str, embed: bool) -> Prepared:
         """The same for a content that was checked."""
         pieces = index.cut(content)
-        return Prepared(pieces, self._backlog.vectors_of(pieces) if embed else None)
+        return Prepared(content, pieces, self._backlog.vectors_of(pieces) if embed else None)
 
     def lock(self, tx: Transaction) -> None:
         """One at a time: two who say the same thing at once must not both be the first."""
@@ -252,11 +254,12 @@ class Memories:
         """
         checks.whole(id, "memory id", least=1)
         reason = checks.content(reason, "reason", longest=2_000, empty=True)
-        checks.optional_name(actor, "actor")
+        checks.optional_new_name(actor, "actor")
         labels = None if tags is None else _checked_tags(tags)
-        content = None if content is None else checks.content(content, "content")
-        if content is not None and prepared is None:
-            prepared = self._prepared(content, True)
+        stored = None if data is None else columns.dump(data, "data")
+        if content is not None:
+            prepared = prepared or self.prepare(content)
+            content = prepared.content
         with self._engine.write() as tx:
             self.lock(tx)
             now = tx.now()
@@ -274,7 +277,7 @@ class Memories:
                 hash=fingerprint(text),
                 version=version,
                 trust=trust,
-                data=_dump(before.data if data is None else data),
+                data=stored,
                 importance=before.importance if importance is None else checks.share(importance, "importance"),
                 pinned=int(before.pinned if pinned is None else checks.flag(pinned, "pinned")),
                 expires_at=before.expires_at if expires_at is None else checks.moment(expires_at, "expires_at"),
@@ -301,7 +304,7 @@ class Memories:
 
     def supersede(self, id: int, by: int, relation: str = "superseded by") -> Memory:
         """Let another memory take its place: it stays readable, linked, and found with `include_archived`."""
-        checks.name(relation, "relation")
+        checks.new_name(relation, "relation")
         if id == by:
             raise InvalidInput(f"Memory {id} cannot take its own place.")
         with self._engine.write() as tx:
@@ -323,7 +326,7 @@ class Memories:
 
     def link(self, from_id: int, to_id: int, relation: str = "related") -> None:
         """Say that two memories belong together, and how."""
-        checks.name(relation, "relation")
+        checks.new_name(relation, "relation")
         with self._engine.write() as tx:
             # Neither of them may be forgotten in between.
             self.lock(tx)
@@ -492,7 +495,7 @@ class Memories:
         id, kind, key, content, version, importance, pinned, trust, status, by, session, project, data, *rest = row
         return Memory(
             id, kind, key, content, version, tags, importance, bool(pinned), trust, status, by, session, project,
-            _load(data), *rest,
+            columns.load(data, "memories.data"), *rest,
         )  # fmt: skip
 
     # Last, because its name hides the type from annotations that follow it.
@@ -543,26 +546,7 @@ def fingerprint(content: str) -> str:
 def _checked_tags(tags: Iterable[str]) -> list[str]:
     if isinstance(tags, str):
         raise InvalidInput(f"tags is the text {tags!r}; give a list of tags.")
-    labels = sorted({checks.name(tag, "tag") for tag in tags})
+    labels = sorted({checks.new_name(tag, "tag") for tag in tags})
     if len(labels) > MAX_TAGS:
         raise InvalidInput(f"A memory has at most {MAX_TAGS} tags, not {len(labels)}.")
     return labels
-
-
-def _dump(data: object) -> str | None:
-    if data is None:
-        return None
-    import json
-
-    try:
-        return checks.content(json.dumps(data, allow_nan=False), "data")
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"data cannot be stored as JSON: {error}.") from error
-
-
-def _load(data: str | None) -> object:
-    if data is None:
-        return None
-    import json
-
-    return json.loads(data)

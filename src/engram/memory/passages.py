@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set
 
-_HANDLES = re.compile(r"[ \t]*\[([a-z]\d+(?:, ?[a-z]\d+)*)\][ \t]*$")
+_HANDLES = re.compile(r"(?<![ \t])[ \t]*+\[([a-z]\d++(?:, ?[a-z]\d++)*+)\][ \t]*+$")
 _SENTENCE_END = re.compile(r"(?<=[.!?…。！？])\s+|\n+")
 #: A sentence at least this long says something that is recognised again; "ok" is in everything.
 _TELLING = 12

@@ -80,7 +80,8 @@ class _Happened:
         return Answer(self._report(self._begin()))
 
     def prompt(self) -> Answer:
-        said = clean(self.event.text)
+        # Before a part of it is cut off, which could be half of a secret, and before the transaction.
+        said = redact(clean(self.event.text))
         if not said:
             return Answer()
         session = self._record("user", said)
@@ -165,7 +166,7 @@ class _Happened:
         task = self.event.reason if starts else ""
         id = self.eng.sessions.register(
             self.harness,
-            None if known else one_line(clean(task), SUMMARY_LENGTH),
+            None if known else one_line(redact(clean(task)), SUMMARY_LENGTH),
             {**kept, **(metadata or {})},
             name=self.event.agent_type if self.event.agent is not None else None,
             external_id=_external_id(self.event),
@@ -212,20 +213,18 @@ class _Happened:
     def _said(self) -> str:
         """The assistant's last message: from the payload, or from the end of the transcript."""
         if self.event.text:
-            return clean(self.event.text)
+            return redact(clean(self.event.text))
         if self.event.transcript is None:
             return ""
         from .transcript import last_message
 
-        return clean(events.text({"said": last_message(self.event.transcript)}, "said"))
+        return redact(clean(events.text({"said": last_message(self.event.transcript)}, "said")))
 
     def _record(self, role: str, said: str) -> Session:
         """Store what was said, and with it the session if it is new: the first thing a hook commits is the text.
 
         A message of the assistant that is already the last turn is left: some harnesses report a stop more than once.
         """
-        # Before the transaction begins: other hooks must not wait for it.
-        said = redact(said)
         # What the assistant said last does not bring a completed session back.
         known = self.session if role == "assistant" else None
         if known is None and self.event.agent is not None:
@@ -269,7 +268,7 @@ def _external_id(event: Event) -> str:
 
 
 def _log_line(event: Event) -> str:
-    target = one_line(clean(event.target), LOG_LENGTH)
+    target = one_line(redact(clean(event.target)), LOG_LENGTH)
     outcome = "failed" if event.failed else "done"
     return f"{one_line(event.tool, 60) or 'tool'} {target}".rstrip() + f": {outcome}"
 

@@ -1,0 +1,192 @@
+"""Every regular expression of the package, found in its source, and hostile texts made of each one's own pieces.
+
+A call of `re`, or of a function that compiles what it is given, is found in the syntax tree; its pattern is evaluated
+in the module it stands in. What cannot be evaluated there must be listed in `TABLES`, so that no pattern is overlooked.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import time
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from re import _constants as sre  # type: ignore[attr-defined]
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any
+
+import engram
+from engram.dreaming import statements
+from engram.llm import markers
+from engram.redact import announced, formats, names
+
+ROOT = Path(engram.__path__[0])
+#: Functions of `re` whose first argument is a pattern, and functions of ours that compile one of theirs.
+CALLS = {"compile", "match", "search", "fullmatch", "sub", "subn", "split", "findall", "finditer"}
+HELPERS = {"compiled": 0, "_compiled": 0, "shaped": 2}
+#: Has a `_compiled` of its own that is no regular expression.
+OTHERS = "engram.coordination.globs"
+#: What never sees text of a store: the settings of harnesses, arguments, SQL, and a model's errors.
+ELSEWHERE = ("interfaces.install", "interfaces.cli.common", "storage", "llm.openai", "llm.anthropic")
+#: Calls whose pattern depends on a variable, and where all of its values are.
+TABLES: dict[tuple[str, str], Callable[[], list[str]]] = {
+    ("engram.redact", "f'{re.escape(prefix)}(?P<tail>{tail})(?![A-Za-z0-9])'"): lambda: [
+        f"{re.escape(prefix)}(?P<tail>{tail})(?![A-Za-z0-9])"
+        for _, prefixes, tail in formats.PREFIXED
+        for prefix in (prefixes[0], prefixes[-1])
+    ],
+    ("engram.redact", "pattern"): lambda: [pattern for _, _, pattern in formats.SHAPED],
+    ("engram.redact", "AWS_SECRET"): lambda: [formats.AWS_SECRET],
+    ("engram.redact.announced", "pattern"): lambda: [pattern for pattern, _ in announced._FLAGS],
+    ("engram.redact.names", "pattern"): lambda: [names._PLAIN, names._WIDE, names._ELEMENT],
+    # These compile what others give them, whose calls are found.
+    ("engram.redact.patterns", "pattern"): list,
+    ("engram.redact.formats", "pattern"): list,
+    ("engram.memory.words", "pattern"): list,
+    ("engram.llm.markers", "'|'.join(patterns)"): lambda: [
+        value.pattern
+        for each in vars(markers).values()
+        for value in (each if isinstance(each, tuple) else [each])
+        for value in ([value] if isinstance(value, re.Pattern) else [getattr(value, "pattern", None)])
+        if isinstance(value, re.Pattern)
+    ],
+    ("engram.dreaming.statements", "longest"): lambda: [statements._phrases().pattern],
+}
+
+#: How long a hostile text is; each time has to stay in proportion.
+SIZES = (20_000, 40_000, 80_000)
+#: What is faster than this at the largest size holds nothing up, however it grows.
+FLOOR = 0.5
+#: Linear is 4 from the smallest to the largest size, and growth by the square 16.
+GROWTH = 9.0
+
+
+@cache
+def patterns() -> dict[str, re.Pattern[str]]:
+    """Every pattern, by where it is used."""
+    found: dict[str, re.Pattern[str]] = {}
+    for file in sorted(ROOT.rglob("*.py")):
+        parts = file.relative_to(ROOT.parent).with_suffix("").parts
+        module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        if module.removeprefix("engram.").startswith(ELSEWHERE):
+            continue
+        for call in ast.walk(ast.parse(file.read_text())):
+            if isinstance(call, ast.Call) and (argument := _pattern(module, call)) is not None:
+                for number, made in enumerate(_made(module, call, argument)):
+                    found[f"{module.removeprefix('engram.')} line {call.lineno} ({number}) {made.pattern[:30]!r}"] = (
+                        made
+                    )
+    return found
+
+
+def _pattern(module: str, call: ast.Call) -> ast.expr | None:
+    """The argument of a call that is a pattern; None for other calls."""
+    function = call.func
+    if isinstance(function, ast.Attribute) and ast.unparse(function.value) == "re" and function.attr in CALLS:
+        return call.args[0]
+    if isinstance(function, ast.Name) and function.id in HELPERS and module != OTHERS:
+        return call.args[HELPERS[function.id]]
+    return None
+
+
+def _made(module: str, call: ast.Call, argument: ast.expr) -> list[re.Pattern[str]]:
+    names = vars(import_module(module))
+    flags = [each for each in call.args[1:] + [word.value for word in call.keywords] if "re." in ast.unparse(each)]
+    flag = eval(ast.unparse(flags[0]), names) if flags and isinstance(call.func, ast.Attribute) else 0
+    try:
+        texts = [eval(ast.unparse(argument), names)]
+    except NameError:
+        known = [give for (where, part), give in TABLES.items() if where == module and part in ast.unparse(argument)]
+        assert known, f"{module} line {call.lineno}: list the patterns of {ast.unparse(argument)!r} in TABLES"
+        texts = known[0]()
+    return [re.compile(text, flag) for text in texts]
+
+
+def hostile(pattern: re.Pattern[str]) -> Iterator[tuple[str, Callable[[int], str]]]:
+    """Texts of any length that could lead a pattern astray: its own pieces again and again, with and without an end."""
+    whole = _match(parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE))
+    letters = sorted({*whole, *(_first(pattern))} | set(" \n\t\"'\\-_.=:/a0A"))[:40]
+    cuts = sorted({len(whole) * part // 6 for part in range(1, 7)} | {len(whole) - 1, 1})
+    pieces = dict.fromkeys([*[whole[:cut] for cut in cuts if cut > 0], whole[-3:], "-" + whole[:6], "\\n" + whole[:6]])
+    for piece in filter(None, pieces):
+        for end in ("", "\x00"):
+            yield f"{piece[:30]!r} again and again", pumped(piece, end=end)
+    for cut in cuts:
+        head = whole[:cut]
+        for letter in letters if cut in (1, len(whole)) else letters[::4]:
+            yield f"{head[-20:]!r} and {letter!r}", pumped(letter, head, "\x00")
+    for a in letters[::6]:
+        for b in letters[3::6]:
+            yield f"{a!r} {b!r} in turn", pumped(a + b, end="\x00")
+
+
+def pumped(piece: str, head: str = "", end: str = "") -> Callable[[int], str]:
+    """Makes texts of any length that repeat a piece."""
+    return lambda size: head + (piece * (size // len(piece) + 1))[:size] + end
+
+
+def _first(pattern: re.Pattern[str]) -> str:
+    """One character of each set that a pattern has."""
+    found: list[str] = []
+    stack: list[Any] = [parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE)]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, parser.SubPattern | list | tuple):
+            stack += list(part)
+            if len(part) == 2 and part[0] is sre.IN:
+                found.append(_one(part[1]))
+    return "".join(found)
+
+
+def _match(tree: Any) -> str:
+    """A text that the pattern matches, or nearly: look-arounds are left out."""
+    made = ""
+    for op, value in tree:
+        if op is sre.LITERAL:
+            made += chr(value)
+        elif op in (sre.NOT_LITERAL, sre.ANY):
+            made += "x"
+        elif op is sre.IN:
+            made += _one(value)
+        elif op in (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT):
+            least, most, inner = value
+            made += _match(inner) * min(max(least, 1 if most else 0), 40)
+        elif op is sre.SUBPATTERN:
+            made += _match(value[-1])
+        elif op is sre.ATOMIC_GROUP:
+            made += _match(value)
+        elif op is sre.BRANCH:
+            made += _match(value[1][0])
+    return made
+
+
+def _one(members: Any) -> str:
+    if members[0][0] is sre.NEGATE:
+        return "x"
+    categories = {sre.CATEGORY_DIGIT: "0", sre.CATEGORY_SPACE: " ", sre.CATEGORY_WORD: "a"}
+    op, value = members[0]
+    if op is sre.LITERAL:
+        return chr(value)
+    return chr(value[0]) if op is sre.RANGE else categories.get(value, "x")
+
+
+def slow(run: Callable[[str], object], make: Callable[[int], str]) -> str | None:
+    """What is wrong with how the time of a run grows with the text; None when it grows as the text does."""
+    times = {}
+    for size in (SIZES[0] // 5, *SIZES):
+        times[size] = _time(run, make(size))
+        # Growing by the square from here, it would still be below the floor at the end.
+        if times[size] < FLOOR * (size / SIZES[-1]) ** 2:
+            return None
+        if times[size] > 10 * FLOOR:
+            return f"{times[size]:.1f} s for {size:,} characters"
+    first, last = (min(times[size], _time(run, make(size)), _time(run, make(size))) for size in (SIZES[0], SIZES[-1]))
+    return f"{first:.2f} s, then {last:.2f} s for {SIZES[-1]:,} characters" if last > GROWTH * first else None
+
+
+def _time(run: Callable[[str], object], text: str) -> float:
+    begun = time.thread_time()
+    run(text)
+    return time.thread_time() - begun

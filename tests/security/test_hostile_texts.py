@@ -1,0 +1,93 @@
+"""No text makes anything take time with the square of its length, whoever wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from engram.dreaming import statements
+from engram.interfaces.hooks import framing
+from engram.llm import markers, sentences, terms
+from engram.memory import dates, index, passages, words
+from engram.redact import clean, redact
+from engram.text import one_line
+from engram.tokens import estimate
+from tests.security._patterns import hostile, patterns, pumped, slow
+
+PATTERNS = patterns()
+#: What reads stored text, or text on its way into a store.
+READERS: dict[str, Callable[[str], object]] = {
+    "redact": redact,
+    "redacting JSON": lambda text: clean({"a": text, "password": text, "list": [text]}),
+    "framing.clean": framing.clean,
+    "framing.frame": lambda text: framing.frame("kind", text),
+    "a line's sources": lambda text: (passages.handles(text), passages.bare(text)),
+    "a block without lost lines": lambda text: passages.without(f"{text}\nx [e1]", {"e1"}, passages.Sieve([text], [])),
+    "words.terms": words.terms,
+    "index.cut": index.cut,
+    "dates.spans": lambda text: dates.spans(text, "2026-11-15T18:36:08.123456Z"),
+    "statements.read": lambda text: statements.read.__wrapped__(text[:20_000]),
+    "sentences.split": sentences.split,
+    "terms.words": lambda text: terms.Analyser().words(text),
+    "markers": lambda text: [marker.pattern.search(text) for marker in markers.MARKERS],
+    "one_line": lambda text: one_line(text, 200),
+    "tokens.estimate": estimate,
+}
+PIECES = (
+    *("-eyJ", "eyJ", "token=", "password=", "secret: ", 'key = "', "https://a:", "://", "@", "ghp_", "bearer ", "MII"),
+    *("-----BEGIN PRIVATE KEY-----", "Authorization: ", "curl -u a:", " -p ", "password is ", "%3D", "\\n", "\\u00e9"),
+    *(" ", "\n", "\t", '"', "'", "\\", "`", "|", "a", "A", "0", "-", ".", "_", "é", "…", "字", "\u0301", "\x7f"),
+    *(
+        ". ",
+        "a.",
+        "a, ",
+        " [e1]",
+        "[e1, ",
+        '" + "',
+        "' '",
+        '{"a":',
+        "<private>",
+        "</private>",
+        "<engram-context",
+        "&lt;",
+    ),
+    *("&lt;", "aB", "1a", "n't ", "'s ", "second ", "one and ", "in May ", "x/", "**", "1,", "I never do. "),
+)
+
+
+@pytest.mark.requirement("REDACT-3")
+def test_the_patterns_are_found_wherever_they_are_compiled() -> None:
+    named = " ".join(PATTERNS)
+    for module in ("redact", "redact.names", "memory.passages", "memory.words", "llm.markers", "dreaming.statements"):
+        assert f"{module} line" in named
+    assert len(PATTERNS) > 200
+
+
+@pytest.mark.requirement("REDACT-3")
+@pytest.mark.parametrize("where", PATTERNS)
+def test_a_pattern_is_linear_in_texts_made_of_its_own_pieces(where: str) -> None:
+    pattern = PATTERNS[where]
+
+    def run(text: str) -> None:
+        for _ in pattern.finditer(text):
+            pass
+
+    assert [(name, found) for name, make in hostile(pattern) if (found := slow(run, make))] == []
+
+
+@pytest.mark.requirement("REDACT-3")
+@pytest.mark.parametrize("reader", READERS)
+def test_reading_a_hostile_text_is_linear(reader: str) -> None:
+    found = [
+        (piece, end, wrong)
+        for piece in PIECES
+        for end in ("", "!x")
+        if (wrong := slow(READERS[reader], pumped(piece, end=end)))
+    ]
+    assert found == []
+
+
+@pytest.mark.requirement("REDACT-3")
+def test_what_grows_by_the_square_is_noticed() -> None:
+    assert slow(lambda text: [text.count(letter) for letter in text], lambda size: "ab" * (size // 2)) is not None
