@@ -400,8 +400,8 @@ def test_a_message_taken_by_a_call_that_was_cancelled_meanwhile_is_given_back(en
     taken, given_back = threading.Event(), threading.Event()
 
     class SlowHost(Host):
-        def call(self, connection: Connection, name: str, arguments: Any) -> Any:
-            answer = super().call(connection, name, arguments)
+        def begin(self, connection: Connection, name: str, arguments: Any) -> Any:
+            answer = super().begin(connection, name, arguments)
             if not taken.is_set():
                 taken.set()
                 assert cancelled.wait(DEADLINE)
