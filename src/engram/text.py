@@ -35,6 +35,8 @@ _HARMFUL = dict.fromkeys(
 #: Signs that nobody sees: between the letters of the tag's name they would hide it from a search, not from a model.
 _UNSEEN = "\u00ad\u034f\u061c\u180e\u200b-\u200f\u2060-\u2065\ufe00-\ufe0f\ufeff"
 _HYPHENS = "-\u2010-\u2015\u2212\ufe58\ufe63\uff0d"
+#: A value that an error message quotes with `!r`, or a server's words in “…”.
+_QUOTED = r"""(?<!\w)'(?:[^'\\]|\\.)*(?:'(?!\w)|$)|(?<!\w)"(?:[^"\\]|\\.)*(?:"|$)|“[^”]*(?:”|$)"""
 
 
 def one_line(text: str, longest: int) -> str:
@@ -86,5 +88,4 @@ def without_quotes(message: str) -> str:
     """
     import re
 
-    quoted = r"""(?<!\w)'(?:[^'\\]|\\.)*(?:'(?!\w)|$)|(?<!\w)"(?:[^"\\]|\\.)*(?:"|$)|“[^”]*(?:”|$)"""
-    return re.sub(quoted, "…", message.partition("\n")[0])
+    return re.sub(_QUOTED, "…", message.partition("\n")[0])

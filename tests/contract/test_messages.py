@@ -421,7 +421,7 @@ BAD_INPUT: dict[str, tuple[Callable[[Engram, str, Any], object], list[Any]]] = {
     "session name": (lambda eng, _, bad: eng.sessions.register("codex", "x", name=bad), BAD_NAMES),
     "project": (lambda eng, _, bad: eng.sessions.register("codex", "x", project=bad), BAD_NAMES),
     "external id": (lambda eng, _, bad: eng.sessions.register("codex", "x", external_id=bad), BAD_NAMES),
-    "summary": (lambda eng, _, bad: eng.sessions.register("codex", bad), [*BAD_TEXTS, None]),
+    "summary": (lambda eng, _, bad: eng.sessions.register("codex", bad), BAD_TEXTS),
     "metadata": (
         lambda eng, _, bad: eng.sessions.register("codex", "x", bad),
         [{"a": math.nan}, {"a": {1}}, {"a": _well}, {("a",): 1}, {1: "a", "b": 2}, [1], "text", 7],

@@ -18,6 +18,7 @@ from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
 import engram
+from engram import text
 from engram.dreaming import statements
 from engram.llm import markers
 from engram.redact import announced, formats, names
@@ -52,6 +53,7 @@ TABLES: dict[tuple[str, str], Callable[[], list[str]]] = {
         for value in ([value] if isinstance(value, re.Pattern) else [getattr(value, "pattern", None)])
         if isinstance(value, re.Pattern)
     ],
+    ("engram.text", "letters"): lambda: [text._tag().pattern],
     ("engram.dreaming.statements", "longest"): lambda: [statements._phrases().pattern],
 }
 
@@ -75,9 +77,8 @@ def patterns() -> dict[str, re.Pattern[str]]:
         for call in ast.walk(ast.parse(file.read_text())):
             if isinstance(call, ast.Call) and (argument := _pattern(module, call)) is not None:
                 for number, made in enumerate(_made(module, call, argument)):
-                    found[f"{module.removeprefix('engram.')} line {call.lineno} ({number}) {made.pattern[:30]!r}"] = (
-                        made
-                    )
+                    # Not by its text: one pattern holds a random key.
+                    found[f"{module.removeprefix('engram.')} line {call.lineno} ({number})"] = made
     return found
 
 
@@ -92,7 +93,8 @@ def _pattern(module: str, call: ast.Call) -> ast.expr | None:
 
 
 def _made(module: str, call: ast.Call, argument: ast.expr) -> list[re.Pattern[str]]:
-    names = vars(import_module(module))
+    # Some modules import `re` inside a function.
+    names = {**vars(import_module(module)), "re": re}
     flags = [each for each in call.args[1:] + [word.value for word in call.keywords] if "re." in ast.unparse(each)]
     flag = eval(ast.unparse(flags[0]), names) if flags and isinstance(call.func, ast.Attribute) else 0
     try:

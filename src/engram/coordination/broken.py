@@ -19,15 +19,16 @@ if TYPE_CHECKING:
 #: How the entries begin.
 _LOST, _BROKE = "Lost the claim on ", "Broke the claim on "
 
+# COALESCE keeps SQLite from reading every log by an index; the ids are enough.
 _GOING = """
 SELECT id, session_id, content, created_at FROM exchanges
-WHERE workspace = :workspace AND role = 'log' AND SUBSTR(content, 1, :length) = :beginning
+WHERE workspace = :workspace AND COALESCE(role, '') = 'log' AND SUBSTR(content, 1, :length) = :beginning
   AND id IN (SELECT value FROM json_each(:ids))
 """
-_AT_THE_SAME_TIME = """
+_LOGGED_BY = """
 SELECT id, session_id, content, created_at FROM exchanges
 WHERE workspace = :workspace AND role = 'log' AND SUBSTR(content, 1, :length) = :beginning
-  AND created_at IN (SELECT value FROM json_each(:times))
+  AND session_id IN (SELECT value FROM json_each(:sessions))
 """
 _REWRITE = "UPDATE exchanges SET content = :content WHERE workspace = :workspace AND id = :id"
 
@@ -53,6 +54,12 @@ def _broken_by(session: str) -> str:
 def _taken_from(session: str) -> str:
     """What stands after its resources in the entry of the session that took them."""
     return f" from {session}"
+
+
+def _named(content: str) -> set[str]:
+    """The sessions that an entry may name, as `_broken_by` and `_taken_from` write them."""
+    after = [part for mark in (_broken_by("").removesuffix(": "), _taken_from("")) for part in content.split(mark)[1:]]
+    return {part.partition(": ")[0].partition("; ")[0] for part in after}
 
 
 class _Entry(NamedTuple):
@@ -98,12 +105,14 @@ class Forgotten:
         return sorted(changed)
 
     def _beside(self, entries: list[_Entry], beginning: str) -> list[_Entry]:
-        """What begins so and was logged in the same moments as the entries."""
+        """What begins so and was logged at the same time as the entries, by the sessions that they name."""
         if not entries:
             return []
         tx = self._tx
-        times = tx.array(sorted({entry.at for entry in entries}))
-        return _entries(tx.all(_AT_THE_SAME_TIME, workspace=self._workspace, times=times, **_beginning(beginning)))
+        sessions = tx.array(sorted({named for entry in entries for named in _named(entry.content)}))
+        found = _entries(tx.all(_LOGGED_BY, workspace=self._workspace, sessions=sessions, **_beginning(beginning)))
+        times = {entry.at for entry in entries}
+        return [entry for entry in found if entry.at in times]
 
     def _replace(self, id: int, content: str) -> None:
         tx, workspace = self._tx, self._workspace

@@ -425,8 +425,8 @@ def _claim(session_id: str, resource: str, note: str | None, exclusive: bool, tt
     """A claim from what a caller gave; InvalidInput if something is wrong with it."""
     checks.name(session_id, "session id")
     stored = resources.normalise(resource)
-    # What is stored has lost the backslashes that set a secret off from what stands before it.
-    if "\\" in resource:
+    # What is stored has lost the signs that set a secret off from what stands before it: backslashes, doubled slashes.
+    if stored != resource:
         checks.without_secrets(resource, "resource")
     resource = checks.without_secrets(stored, "resource")
     note = checks.optional_content(note, "note", longest=2_000)

@@ -42,9 +42,10 @@ WHERE workspace = :workspace AND session_id = :id AND role = 'log' ORDER BY seq 
 """
 _SUMMARY = "SELECT summary, summary_from FROM sessions WHERE workspace = :workspace AND id = :session"
 _ROLE = "SELECT role FROM exchanges WHERE workspace = :workspace AND id = :id"
+# COALESCE keeps SQLite from reading the whole session by an index; the ids are enough.
 _HEADS = """
 SELECT role, SUBSTR(content, 1, :length) FROM exchanges
-WHERE workspace = :workspace AND session_id = :session AND role <> 'log'
+WHERE workspace = :workspace AND COALESCE(session_id, '') = :session AND COALESCE(role, '') <> 'log'
   AND id IN (SELECT value FROM json_each(:ids)) ORDER BY seq
 """
 _SESSIONS_OF = """

@@ -109,6 +109,7 @@ def _draft(path: Path, text: str) -> Iterator[str]:
     """A file beside `path` that is complete and on the disk; gone afterwards, unless it was given another name."""
     descriptor, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
+        os.fchmod(descriptor, 0o600)
         with open(descriptor, "w", encoding="utf-8", newline="") as file:
             file.write(text)
             file.flush()
