@@ -418,7 +418,7 @@ def test_nothing_private_injected_or_secret_reaches_the_store_through_a_hook(
     report = hook("SessionStart")
     hook("UserPromptSubmit", prompt=f"{report}\nPort it <private>for the moon landing</private>")
     hook("UserPromptSubmit", prompt="<private>only this</private>")
-    for text, _ in secrets():
+    for text, _ in secrets()[::5]:
         hook("UserPromptSubmit", prompt=text)
         hook("Stop", last_assistant_message=text)
         hook("PostToolUse", tool_name="Bash", tool_input={"command": text}, tool_response={})

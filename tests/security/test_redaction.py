@@ -163,6 +163,12 @@ def test_there_are_a_hundred_secrets_to_show_it_with() -> None:
     assert len({secret for _, secret in SECRETS}) >= 100
 
 
+def some(shapes: list[tuple[str, str]], url: str) -> list[tuple[str, str]]:
+    """All of them on SQLite. Nothing of redaction depends on the engine, so on PostgreSQL a few show that an entry has
+    it."""
+    return shapes[::8] if url.startswith("postgresql://") else shapes
+
+
 @pytest.mark.requirement("REDACT-1")
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_no_entry_lets_a_secret_into_the_store(entry: str, open_store: Callable[..., Engram], store_url: str) -> None:
@@ -170,7 +176,7 @@ def test_no_entry_lets_a_secret_into_the_store(entry: str, open_store: Callable[
     sid = eng.sessions.register("test", "storing secrets")
     eng.blocks.create("notes")
     eng.blocks.create("page")
-    for text, _ in SECRETS + SHAPES:
+    for text, _ in some(SECRETS + SHAPES, store_url):
         ENTRIES[entry](eng, sid, text)
     live = contents(store_url)
     eng.close()
@@ -191,6 +197,7 @@ def test_a_name_with_a_secret_is_refused_and_not_repeated(
     eng.blocks.create("notes")
     short = [(text, secret) for text, secret in SECRETS + SHAPES if len(text) <= 190 and text.isprintable()]
     assert len(short) > 300
+    short = some(short, store_url)
     for text, secret in short:
         try:
             NAMES[entry](eng, sid, text)

@@ -150,6 +150,8 @@ def _write_into(path: str, draft: apsw.Connection, clock: Clock, busy_timeout: f
             running.step(_FIRST)
             kept = _keep(path, draft, clock)
             running.step(-1)
+        # The restore is complete. Emptying the log is for tidiness, so it does not wait for readers.
+        store.set_busy_timeout(0)
         with suppress(apsw.BusyError):
             store.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     finally:
