@@ -18,12 +18,13 @@ import pytest
 
 from engram import Engram, StoreFull, UpgradeNeeded
 from engram.config import load
-from engram.interfaces import detached
+from engram.interfaces import detached, hooks
 from engram.interfaces.hooks import respond
 from engram.interfaces.mcp.host import Connection, Host
 from engram.storage import backup, migrate
 from tests.interfaces.conftest import Engram as Command
 from tests.interfaces.conftest import engram, program
+from tests.migration import old_stores
 from tests.migration.test_migrate import ADD_COLOUR, ADD_SHAPE, NEWEST, Extended, Store, extended, store
 
 __all__ = ["engram", "extended", "store"]  # fixtures
@@ -114,6 +115,7 @@ def test_a_hook_that_needs_an_upgrade_says_so_once_has_it_done_and_goes_on(
         return True
 
     monkeypatch.setattr(detached, "start", start)
+    monkeypatch.setattr(hooks, "ENOUGH", 0.0)
     told = [prompt(f"number {number}") for number in range(3)]
     assert "being upgraded" in told[0]
     assert told[1:] == ["", ""]
@@ -151,6 +153,24 @@ def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@pytest.mark.requirement("UPGRADE-1", "UPGRADE-3")
+def test_the_event_that_has_a_small_store_upgraded_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    monkeypatch.setenv("ENGRAM_DATA_DIR", str(folder))
+    monkeypatch.chdir(tmp_path)
+    # A busy machine may take longer than a hook waits.
+    monkeypatch.setattr(hooks, "ENOUGH", 60.0)
+    url = str(folder / "engram.db")
+    old_stores.load(url, 7)
+    assert prompt("Why does the zeppelin leak?") == ""
+    store = Store(url)
+    assert (store.applied()[-1], len(store.backups())) == (NEWEST, 1)
+    assert store.all("SELECT role FROM exchanges WHERE content = 'Why does the zeppelin leak?'") == [("user",)]
+    assert not (folder / "hook.log").exists()
+    wait_for(lambda: not detached.is_running("upgrade", load()))
 
 
 @pytest.mark.requirement("UPGRADE-1", "UPGRADE-3")

@@ -57,6 +57,23 @@ def start(name: str, arguments: Sequence[str], settings: Config, *, pause: float
     return True
 
 
+def is_running(name: str, settings: Config) -> bool:
+    """Whether a command of this name is at work in the data folder."""
+    import fcntl
+
+    try:
+        descriptor = os.open(os.path.join(settings.data_dir, f"{name}.lock"), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def environment(given: Mapping[str, str], settings: Config) -> dict[str, str]:
     """Of the given variables those that the command needs, and the store it is to use."""
     prefixes = (*_PREFIXES, _LIBPQ) if settings.url.startswith("postgresql://") else _PREFIXES

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import NoReturn
 
+    from ...client import Engram
+    from ...config import Config
     from .events import Answer, Event
 
 #: What `engram-hook` is given, and the module that knows the harness.
@@ -33,6 +35,8 @@ HARNESSES = {"claude-code": "claude_code", "codex": "codex", "gemini": "gemini",
 LIMIT, THREAD_LIMIT, HARD_LIMIT = 1.5, 1.7, 2.0
 #: Seconds after which it begins no more work that can wait.
 ENOUGH = 1.0
+#: Seconds between two looks at a store that is being upgraded.
+_LOOK_EVERY = 0.05
 BUSY_TIMEOUT = 0.5
 #: More is no event but a file in one; nothing of it is read.
 MAX_INPUT = 16 * 1024 * 1024
@@ -116,7 +120,6 @@ def _answer(event: Event, harness: str, show: Callable[[Answer], None]) -> None:
     if event.kind == BEFORE_TOOL and not event.paths:
         return show(Answer())  # most tools write no file; the store need not be opened for them
     begun = monotonic()
-    from ...client import Engram
     from ...config import load
     from .failures import forget
     from .handlers import handle
@@ -126,10 +129,38 @@ def _answer(event: Event, harness: str, show: Callable[[Answer], None]) -> None:
     if event.kind == START:
         for notice in settings.notices:
             _note(notice)
-    # A hook has no time to copy and migrate a large store.
-    with Engram(settings=settings, migrate=False) as eng:
-        handle(eng, event, harness, show, lambda: monotonic() - begun > ENOUGH)
+
+    def enough() -> bool:
+        return monotonic() - begun > ENOUGH
+
+    with _opened(settings, enough) as eng:
+        handle(eng, event, harness, show, enough)
     forget(settings.data_dir)
+
+
+def _opened(settings: Config, enough: Callable[[], bool]) -> Engram:
+    """The store, as it is. A hook has no time to copy and migrate a large one, so another process does that.
+
+    A small store is upgraded within a second. Waiting for that keeps the event from being lost.
+    """
+    from ...client import Engram
+    from ...errors import UpgradeNeeded
+
+    ended = False
+    while True:
+        try:
+            return Engram(settings=settings, migrate=False)
+        except UpgradeNeeded:
+            if ended:
+                raise
+            # One that has just ended may have done it: the store is tried once more.
+            ended = not _is_upgraded(settings)
+            if enough():
+                raise
+            if not ended:
+                from time import sleep
+
+                sleep(_LOOK_EVERY)
 
 
 def _enter(folder: str | None) -> None:
@@ -149,8 +180,6 @@ def _apology(event: Event, error: Exception) -> Answer:
     from .framing import frame
 
     newer, older = isinstance(error, SchemaTooNew), isinstance(error, UpgradeNeeded)
-    if older:
-        _upgrade()
     tell = count(_folder(), new_session=event.kind == START, hopeless=newer or older, can_tell=event.takes_context)
     if not tell:
         return Answer()
@@ -166,15 +195,15 @@ def _apology(event: Event, error: Exception) -> Answer:
     return Answer(frame("notice", f"Engram does not see or record this session at the moment: {what}."))
 
 
-def _upgrade() -> None:
-    """Have the store upgraded, by a process that has the time."""
-    from ...config import load
-    from ..detached import start
+def _is_upgraded(settings: Config) -> bool:
+    """Whether another process is upgrading the store now; starts one, unless one ended just before."""
+    from ..detached import is_running, start
 
     try:
-        start("upgrade", ["upgrade"], load())
+        return start("upgrade", ["upgrade"], settings) or is_running("upgrade", settings)
     except Exception as error:
         _note(f"engram upgrade cannot be started: {type(error).__name__}: {error}")
+        return False
 
 
 def _folder() -> str:
