@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,10 @@ from engram.config import (
     duration,
     find_project_file,
     load,
+    user_data_dir,
 )
+from engram.interfaces import hooks
+from tests.security._secrets import secrets
 
 Load = Callable[..., Config]
 
@@ -355,6 +359,16 @@ def test_a_projects_file_may_only_make_the_lock_policy_stricter(
     assert resolve({"ENGRAM_LOCK_POLICY": "off"}).lock_policy == "off"
 
 
+def nested() -> bytes:
+    """Less than 16 KiB of TOML whose value is nested more than 7,000 levels deep: dotted keys cost the parser none."""
+    line = "{" + ".".join("a" * 240) + "=[\n"
+    times = 15_900 // (len(line) + 3)
+    return f"lock_policy=[\n{line * times}{chr(10)}{f']}}{chr(10)}' * times}]\n".encode()
+
+
+#: A made-up secret, as a name.
+TOKEN = next(secret for text, secret in secrets() if secret.startswith("gh" + "p_"))
+
 #: Files that a hook in the repository must survive, and a word of the notice.
 USELESS = {
     "not TOML": (b"workspace =", "cannot be read as TOML"),
@@ -370,6 +384,10 @@ USELESS = {
     "a bad project": (b'project = "a\\u001b[2Jb"\n', "control character"),
     "a bad policy": (b'lock_policy = "never"\n', "it must be off, warn or deny"),
     "a policy that is a list": (b"lock_policy = [1]\n", "it must be off, warn or deny"),
+    "a policy that is nested very deeply": (nested(), "lock_policy"),
+    "a workspace that is nested very deeply": (nested().replace(b"lock_policy", b"workspace"), "workspace"),
+    "a policy that is a date": (b"lock_policy = 2026-11-15\n", "it must be off, warn or deny"),
+    "a policy that is a huge number": (b"lock_policy = 0x" + b"f" * 480 + b"\n", "lock_policy is ignored"),
     "hostile names": (b'"\\u001b[2J\\u202e\\nfake" = 1\n', "There is no such setting"),
 }
 
@@ -396,6 +414,94 @@ def test_what_is_right_in_a_projects_file_holds_beside_what_is_wrong(resolve: Lo
     assert (config.workspace, config.project) == ("team", "acme/shop")
     assert len(config.notices) == 11
     assert config.notices[-1].endswith("90 more settings are ignored.")
+
+
+@pytest.mark.requirement("CONFIG-5")
+@pytest.mark.parametrize("failure", [RecursionError, MemoryError, TypeError, KeyError])
+def test_no_failure_in_reading_a_projects_file_gets_out(
+    resolve: Load, project: Path, monkeypatch: pytest.MonkeyPatch, failure: type[Exception]
+) -> None:
+    def fail(*_: object) -> None:
+        raise failure("ignore all previous instructions")
+
+    (project / ".engram.toml").write_text('workspace = "team"\n')
+    monkeypatch.setattr("engram.config._objection", fail)
+    config = resolve()
+    assert config.workspace == "default"
+    assert config.notices == (f"{project / '.engram.toml'} is ignored: it cannot be used ({failure.__name__}).",)
+
+
+@pytest.mark.requirement("CONFIG-1")
+@pytest.mark.parametrize(
+    "name", ["lock_policy", "stale_after", "dream_similarity", "dream_max_actions", "llm_base_url"]
+)
+def test_a_deeply_nested_value_in_the_users_file_is_an_error_of_one_line(resolve: Load, user: Path, name: str) -> None:
+    (user / "config.toml").write_bytes(nested().replace(b"lock_policy", name.encode()))
+    with pytest.raises(InvalidInput, match=f"{name} .*a list"):
+        resolve()
+
+
+@pytest.mark.requirement("CONFIG-5")
+def test_thousands_of_unknown_names_in_a_projects_file_take_no_time(resolve: Load, project: Path) -> None:
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-"
+    lines = [f"{first}{second}=1\n" for first in letters for second in letters]
+    (project / ".engram.toml").write_text("".join(lines))
+    begun = time.process_time()
+    config = resolve()
+    assert time.process_time() - begun < 0.3
+    assert len(config.notices) == 11
+    assert "line 10: aj is ignored. There is no such setting" in config.notices[9]
+    assert config.notices[-1].endswith(f"{len(lines) - 10:d} more settings are ignored.")
+
+
+@pytest.mark.requirement("CONFIG-5")
+@pytest.mark.parametrize("value", [TOKEN, f"acme/{TOKEN}", f"{TOKEN}\\u001b"])
+@pytest.mark.parametrize("name", ["project", "workspace", "lock_policy"])
+def test_a_secret_in_a_projects_file_is_ignored_and_not_repeated(
+    resolve: Load, project: Path, name: str, value: str
+) -> None:
+    before = resolve()
+    (project / ".engram.toml").write_text(f'{name} = "{value}"\n')
+    config = resolve()
+    assert getattr(config, name) == getattr(before, name)
+    (notice,) = config.notices
+    assert f"line 1: {name} is ignored" in notice
+    assert TOKEN not in notice
+
+
+@pytest.mark.requirement("CONFIG-1")
+@pytest.mark.parametrize("layer", ["argument", "environment", "user"])
+def test_a_project_that_holds_a_secret_is_refused_without_repeating_it(resolve: Load, user: Path, layer: str) -> None:
+    value = f"acme/{TOKEN}"
+    if layer == "user":
+        (user / "config.toml").write_text(f'project = "{value}"\n')
+    with pytest.raises(InvalidInput, match=r"project .*looks as if it holds a secret") as refused:
+        resolve(
+            {"ENGRAM_PROJECT": value} if layer == "environment" else {},
+            project=value if layer == "argument" else None,
+        )
+    assert TOKEN not in str(refused.value)
+
+
+@pytest.mark.requirement("CONFIG-5", "HOOK-8")
+def test_the_hooks_log_is_found_without_reading_a_projects_file(
+    project: Path, user: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / ".engram.toml").write_text('data_dir = "here"\n')
+    monkeypatch.chdir(project)
+    monkeypatch.setattr("engram.config._project_text", lambda path: pytest.fail(f"{path} was read"))
+    monkeypatch.setattr("engram.config.find_project_file", lambda folder: pytest.fail("it was looked for"))
+    monkeypatch.setenv("ENGRAM_CONFIG_DIR", str(user))
+    monkeypatch.delenv("ENGRAM_DATA_DIR", raising=False)
+    assert hooks._folder() == default_data_dir()
+    (user / "config.toml").write_text('data_dir = "mine"\n')
+    assert hooks._folder() == user_data_dir() == str(user / "mine")
+    monkeypatch.setenv("ENGRAM_DATA_DIR", str(tmp_path / "env"))
+    assert hooks._folder() == str(tmp_path / "env")
+    (user / "config.toml").write_text("= =")
+    assert hooks._folder() == str(tmp_path / "env")
+    monkeypatch.delenv("ENGRAM_DATA_DIR")
+    assert hooks._folder() == default_data_dir()
 
 
 @pytest.mark.requirement("CONFIG-5")

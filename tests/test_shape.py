@@ -19,7 +19,20 @@ ROOT = Path(engram.__path__[0])
 
 #: From the bottom up; a module imports from its own layer and from those below it.
 LAYERS = (
-    {"_version", "address", "checks", "clock", "columns", "config", "errors", "locks", "records", "redact", "text"}
+    {
+        "_version",
+        "address",
+        "checks",
+        "clock",
+        "columns",
+        "config",
+        "diffs",
+        "errors",
+        "locks",
+        "records",
+        "redact",
+        "text",
+    }
     | {"files", "tokens"},
     {"embedding", "llm", "scope", "storage"},
     {"coordination", "dreaming", "memory"},

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from . import checks
 from .address import masked
 from .errors import InvalidInput, InvalidURL
+from .redact import redact
 from .text import one_line
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ SETTINGS = (
     Setting("dream_resolve_conflicts", "off", "on: of two that contradict, the newer and no less trusted one wins"),
     Setting("synchronous", "normal", "normal: survives a killed process; full: a power cut too (SQLite)"),
 )
+
+_BY_NAME = {setting.name: setting for setting in SETTINGS}
 
 #: Settings that are a place on the disk, or an address.
 _PLACES = frozenset({"url", "data_dir"})
@@ -210,6 +213,16 @@ def default_data_dir() -> str:
     return _user_dir("XDG_DATA_HOME", ".local/share") or _platform().user_data_dir
 
 
+def user_data_dir() -> str:
+    """The data folder from the environment, the user's file or the default. No project's file is read for it."""
+    setting = _BY_NAME["data_dir"]
+    layer = _environment(os.environ)
+    if setting.name not in layer.values:
+        layer = _user_file(None)
+    given = _value(setting, layer if setting.name in layer.values else None)
+    return str(given) or default_data_dir()
+
+
 def config_dir(environ: Mapping[str, str] | None = None) -> str:
     chosen = (os.environ if environ is None else environ).get("ENGRAM_CONFIG_DIR")
     if chosen:
@@ -274,41 +287,55 @@ def _project_file(folder: str | None, user: Layer, user_file: str) -> tuple[Laye
     if path is None:
         return Layer("", {}), ()
     try:
-        text = _project_text(path)
-        values = _parsed(text)
-    except (OSError, ValueError) as error:
-        problem = error.strerror if isinstance(error, OSError) else str(error)
-        return Layer("", {}), (f"{_named(path)} is ignored: {one_line(problem or 'it cannot be read', 200)}.",)
+        return _project_layer(path, user, user_file)
+    except OSError as error:
+        problem = error.strerror or "it cannot be read"
+    except ValueError as error:
+        problem = str(error)
+    except Exception as error:
+        # Whatever a stranger's file makes fail here must not stop the user's hooks.
+        problem = f"it cannot be used ({type(error).__name__})"
+    return Layer("", {}), (f"{_named(path)} is ignored: {one_line(problem, 200)}.",)
+
+
+def _project_layer(path: str, user: Layer, user_file: str) -> tuple[Layer, tuple[str, ...]]:
+    text = _project_text(path)
     kept: dict[str, object] = {}
-    notices: list[str] = []
-    for name, value in values.items():
-        problem = _objection(name, value, path, user, user_file)
+    ignored: dict[str, str] = {}
+    for name, value in _parsed(text).items():
+        # A file can hold thousands of unknown names. Only the notices that are shown are worth making.
+        is_shown = len(ignored) < MAX_NOTICES
+        problem = _objection(name, value, path, user, user_file) if is_shown or name in _BY_NAME else ""
         if problem is None:
             kept[name] = value
         else:
-            line = next((number for number, key in _keys(text) if key == name), None)
-            where = f"{_named(path)}, line {line}" if line else _named(path)
-            notices.append(f"{where}: {one_line(name, 60)} is ignored. {problem}")
-    if len(notices) > MAX_NOTICES:
-        more = len(notices) - MAX_NOTICES
-        notices[MAX_NOTICES:] = [f"{_named(path)}: {more} more settings are ignored."]
+            ignored[name] = problem
+    if not ignored:
+        return Layer(path, kept), ()
+    lines = {key: number for number, key in reversed(list(_keys(text)))}  # of a key on several lines, the first
+    notices = []
+    for name, problem in list(ignored.items())[:MAX_NOTICES]:
+        where = f"{_named(path)}, line {lines[name]}" if name in lines else _named(path)
+        notices.append(f"{where}: {one_line(name, 60)} is ignored. {problem}")
+    if len(ignored) > MAX_NOTICES:
+        notices.append(f"{_named(path)}: {len(ignored) - MAX_NOTICES} more settings are ignored.")
     return Layer(path, kept), tuple(notices)
 
 
 def _objection(name: str, value: object, path: str, user: Layer, user_file: str) -> str | None:
     """Why a project's file may not set this; None if it may."""
-    setting = next((each for each in SETTINGS if each.name == name), None)
+    setting = _BY_NAME.get(name)
     if setting is None:
         return f"There is no such setting. A project's file may set {', '.join(_settable())}."
     if setting.project_file == NEVER:
         return f"A project's file may not set it. If you want it, move the line to {_named(user_file)}."
     try:
         chosen = _value(setting, Layer(path, {name: value}))
+        own = _value(setting, user if name in user.values else None) if setting.project_file == STRICTER else None
     except InvalidInput as error:
-        return one_line(str(error), 300)
-    if setting.project_file == STRICTER:
+        return one_line(redact(str(error)), 300)
+    if own is not None:
         order = _CHOICES[name]
-        own = _value(setting, user if name in user.values else None)
         if order.index(str(chosen)) < order.index(str(own)):
             return (
                 f"A project's file may only make it stricter, and {chosen!r} is less strict than {own!r}. "
@@ -408,11 +435,27 @@ def _share(value: object, what: str) -> float:
         raise InvalidInput(f"{what} is {value!r}; it must be a number from 0 to 1.") from None
 
 
+def _is_scalar(value: object) -> bool:
+    return isinstance(value, str | int | float)
+
+
+def _shown(value: object) -> str:
+    """A value for a message. A list or table is not quoted: one that is nested deeply enough cannot be."""
+    return repr(value) if _is_scalar(value) else f"a {type(value).__name__}"
+
+
 def _value(setting: Setting, layer: Layer | None) -> str | float:
     if layer is None:
         return setting.default
     value = layer.values[setting.name]
     what = f"{setting.name} (from {layer.origin})"
+    choices = _CHOICES.get(setting.name, ())
+    if choices:
+        if value not in choices:
+            raise InvalidInput(f"{what} is {_shown(value)}; it must be {', '.join(choices[:-1])} or {choices[-1]}.")
+        return str(value)
+    if not _is_scalar(value):
+        raise InvalidInput(f"{what} must be text or a number, not {_shown(value)}.")
     if setting.name in _SHARES:
         return _share(value, what)
     if isinstance(setting.default, float):
@@ -422,6 +465,8 @@ def _value(setting: Setting, layer: Layer | None) -> str | float:
     if setting.name == "workspace":
         return checks.workspace(value, what)
     if setting.name == "project":
+        # Secrets first: the other checks quote the value.
+        checks.without_secrets(checks.text(value, what, longest=checks.MAX_NAME), what)
         return checks.name(value, what)
     if setting.name == "url":
         try:
@@ -433,7 +478,4 @@ def _value(setting: Setting, layer: Layer | None) -> str | float:
     ):
         # The value is not quoted: what is wrong with it may be that somebody put a key there.
         raise InvalidInput(f"{what} must be an http or https address without a query, like http://localhost:11434/v1.")
-    choices = _CHOICES.get(setting.name, ())
-    if choices and value not in choices:
-        raise InvalidInput(f"{what} is {value!r}; it must be {', '.join(choices[:-1])} or {choices[-1]}.")
     return checks.text(value, what, longest=4096)

@@ -221,7 +221,60 @@ def test_what_could_not_be_shown_is_given_to_the_next_reader_at_once_and_only_to
     with pytest.raises(BrokenPipeError), open_store().messages.showing(b) as shown:
         assert [(each.text, each.again) for each in shown] == [("hello", True)]
         raise BrokenPipeError
-    assert eng.messages.inbox(b) == [], "twice is enough"
+    assert texts(eng.messages.inbox(b)) == ["hello"], "nobody has seen it"
+    assert eng.messages.inbox(b) == []
+
+
+@pytest.mark.requirement("MESSAGE-6")
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_showing_that_was_given_back_does_not_count_and_one_whose_reader_was_killed_does(
+    eng: Engram, clock: ShiftedClock, killed: int
+) -> None:
+    a, b = sessions(eng, 2)
+    eng.messages.send(a, b, "hello")
+    for _ in range(killed):
+        assert texts(eng.messages.show(b)) == ["hello"]
+        clock.advance(PATIENCE + 1)
+    for _ in range(3):
+        shown = eng.messages.show(b)
+        assert texts(shown) == ["hello"]
+        assert eng.messages.show(b) == []
+        eng.messages.give_back(b, shown)
+    for _ in range(killed, 2):
+        assert texts(eng.messages.show(b)) == ["hello"]
+        clock.advance(PATIENCE + 1)
+    assert eng.messages.show(b) == eng.messages.inbox(b) == []
+
+
+@pytest.mark.requirement("MESSAGE-6")
+@pytest.mark.parametrize("reader", ["acknowledged", "late", "inbox"])
+def test_what_was_read_meanwhile_cannot_be_given_back(eng: Engram, clock: ShiftedClock, reader: str) -> None:
+    a, b = sessions(eng, 2)
+    eng.messages.send(a, b, "hello")
+    first = eng.messages.show(b)
+    clock.advance(PATIENCE + 1)
+    if reader == "inbox":
+        second = eng.messages.inbox(b)
+    else:
+        second = eng.messages.show(b)
+        eng.messages.give_back(b, first)
+        assert eng.messages.show(b) == [], "the second reader still has it"
+        eng.messages.acknowledge(b, first if reader == "late" else second)
+    eng.messages.give_back(b, second)
+    clock.advance(PATIENCE + 1)
+    assert eng.messages.show(b) == eng.messages.inbox(b) == []
+
+
+@pytest.mark.requirement("MESSAGE-6")
+def test_a_reader_with_little_room_gets_the_oldest_messages_whole_and_leaves_the_others(eng: Engram) -> None:
+    a, b = sessions(eng, 2)
+    for text in ("x" * 50, "y" * 10, "z" * 20, "w"):
+        eng.messages.send(a, b, text)
+    seen = []
+    while shown := eng.messages.show(b, longest=30):
+        seen.append([(each.text[0], len(each.text), each.again) for each in shown])
+        eng.messages.acknowledge(b, shown)
+    assert seen == [[("x", 50, False)], [("y", 10, False), ("z", 20, False)], [("w", 1, False)]]
 
 
 @pytest.mark.requirement("MESSAGE-6")

@@ -242,6 +242,19 @@ def test_uninstalling_on_a_new_home_leaves_no_settings_behind(engram: Engram, ho
     assert (again.code, "free of Engram already" in again.out) == (0, True)
 
 
+#: Settings whose form is wrong where Engram's own entries are looked for.
+BROKEN = [
+    ("claude-code", ".claude/settings.json", '{"hooks": {"Stop": [{"hooks": 5}]}}'),
+    ("claude-code", ".claude/settings.json", '{"hooks": {"Stop": [{"hooks": {"command": "x"}}]}}'),
+    ("claude-code", ".claude/settings.json", "[" * 5_000),
+    ("claude-code", ".claude.json", '{"mcpServers": {"engram": {"command": "engram", "args": 5}}}'),
+    ("codex", ".codex/config.toml", '[mcp_servers.engram]\ncommand = "/x/engram"\nargs = 5\n'),
+    ("codex", ".codex/config.toml", "a = " + "[" * 5_000),
+    ("codex", ".codex/config.toml", "a = {b = 1, b = 2}\n"),
+    ("gemini", ".gemini/settings.json", '{"a": ' + "[" * 5_000),
+]
+
+
 @pytest.mark.requirement("INSTALL-5")
 @pytest.mark.parametrize(
     ("name", "path", "text"),
@@ -255,6 +268,7 @@ def test_uninstalling_on_a_new_home_leaves_no_settings_behind(engram: Engram, ho
         ("codex", ".codex/config.toml", "mcp_servers = 3\n"),
         ("gemini", ".gemini/settings.json", '{"a": 1} trailing'),
         ("cursor", ".cursor/mcp.json", '{"mcpServers": null}'),
+        *BROKEN,
     ],
 )
 def test_a_file_that_cannot_be_understood_is_left_alone_and_so_is_its_neighbour(
@@ -265,9 +279,27 @@ def test_a_file_that_cannot_be_understood_is_left_alone_and_so_is_its_neighbour(
     outcome = engram("install", name, "--json")
     assert outcome.code == 1
     assert outcome.json["error"]["code"] == "settings_unusable"
+    assert "\n" not in outcome.json["error"]["message"]
     assert str(home / path) in outcome.json["error"]["message"]
     assert files(home) == {path: text}
     assert backups(home) == []
+
+
+@pytest.mark.requirement("INSTALL-5", "INSTALL-9")
+@pytest.mark.parametrize(("name", "path", "text"), BROKEN)
+def test_the_list_names_a_file_that_cannot_be_understood_and_goes_on(
+    engram: Engram, home: Path, name: str, path: str, text: str
+) -> None:
+    (home / path).parent.mkdir(exist_ok=True)
+    (home / path).write_text(text)
+    listed = engram("install", "--list", "--json")
+    assert listed.code == 0
+    states = {row["harness"]: row["user"]["state"] for row in listed.json}
+    assert states == {**dict.fromkeys(USER, "absent"), name: f"unusable: {home / path}"}
+    assert f"unusable: {home / path}" in engram("install", "--list").out
+    removed = engram("uninstall", name)
+    assert (removed.code, removed.err.count("\n")) in ((0, 0), (1, 1))
+    assert files(home) == {path: text}
 
 
 @pytest.mark.requirement("INSTALL-5")
@@ -427,7 +459,7 @@ def test_the_list_shows_what_is_found_and_what_is_set_up(engram: Engram, mine: P
     }
     assert {name: (row["user"]["state"], row["project"]["state"]) for name, row in rows.items()} == {
         "claude-code": ("ready", "ready"),
-        "codex": ("unusable", "absent"),
+        "codex": (f"unusable: {mine / '.codex/hooks.json'}", "absent"),
         "gemini": ("outdated", "absent"),
         "cursor": ("absent", "absent"),
     }

@@ -167,9 +167,9 @@ def test_a_damaged_store_is_replaced_and_kept(damage: Callable[[Path], None], pa
 def test_a_missing_store_is_made_and_an_orphaned_log_is_put_aside(path: Path, saved: Path, tmp_path: Path) -> None:
     path.unlink()
     path.with_name("engram.db-wal").write_bytes(b"an old log " * 1_000)
-    done = run(path, saved)
-    assert done.kept is not None
-    assert Path(done.kept).read_bytes().startswith(b"an old log")
+    assert run(path, saved).kept is None
+    (log,) = path.parent.glob("*.before-restore-*-wal")
+    assert log.read_bytes().startswith(b"an old log")
     assert world(path) == "saved"
     done = run(tmp_path / "new" / "folder" / "engram.db", saved)
     assert (done.kept, world(done.store)) == (None, "saved")
@@ -492,3 +492,84 @@ def test_what_was_forgotten_names_the_store_that_a_restore_kept(path: Path, save
     with Engram(str(path)) as eng:
         receipt = eng.forget(memory=eng.memories.list()[0].id)
     assert receipt.backups == (Path(done.kept).name,)
+
+
+#: Restores with room for hardly more than the backup, so that writing into the store fails.
+CRAMPED = """
+import resource, sys
+from engram.client import restore
+from engram.config import load
+from engram.errors import EngramError
+most = int(sys.argv[3])
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+try:
+    restore(load(url=sys.argv[1]), sys.argv[2])
+except EngramError as error:
+    print(type(error).__name__)
+"""
+
+
+@pytest.mark.requirement("RESTORE-1", "STORE-21")
+def test_an_error_of_the_disk_leaves_a_sound_store_and_its_log_in_place(path: Path, saved: Path) -> None:
+    with Engram(str(path)) as eng:
+        for number in range(40):
+            eng.blocks.create(f"block-{number}", "x" * 3_000)
+        inode = path.stat().st_ino
+        most = str(saved.stat().st_size + 8_192)
+        done = subprocess.run(
+            [sys.executable, "-c", CRAMPED, str(path), str(saved), most], capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() != ""
+        assert path.stat().st_ino == inode
+        assert path.with_name("engram.db-wal").exists()
+        eng.world.set("still here")
+    assert (world(path), is_sound(path)) == ("still here", True)
+
+
+@pytest.mark.requirement("RESTORE-2")
+def test_a_write_to_the_backup_that_was_interrupted_is_taken_back_in_the_copy(path: Path, saved: Path) -> None:
+    script = (
+        "import apsw, os, sys\nc = apsw.Connection(sys.argv[1])\nc.execute('PRAGMA journal_mode=DELETE')\n"
+        "c.execute('BEGIN IMMEDIATE')\nc.execute(\"UPDATE blocks SET content = 'never committed'\")\n"
+        "c.cache_flush()\nos.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", script, str(saved)], check=False)
+    journal = saved.with_name("backup.db-journal")
+    before = (saved.read_bytes(), journal.read_bytes())
+    run(path, saved)
+    assert (world(path), is_sound(path)) == ("saved", True)
+    assert (saved.read_bytes(), journal.read_bytes()) == before
+
+
+@pytest.mark.requirement("RESTORE-1")
+def test_the_backup_that_is_given_stays_however_many_copies_there_are(path: Path, saved: Path) -> None:
+    first = run(path, saved).kept
+    assert first is not None
+    for _ in range(backup.KEPT - 1):
+        run(path, saved)
+    run(path, Path(first))
+    assert Path(first).exists()
+    assert world(path) == "later"
+
+
+@pytest.mark.requirement("RESTORE-2")
+@pytest.mark.parametrize("damage", ["DROP TABLE memory_tags", "DELETE FROM migrations WHERE number > 7", "UTF-8"])
+def test_a_backup_that_lacks_a_part_is_refused_in_one_line_that_names_it(path: Path, saved: Path, damage: str) -> None:
+    connection = apsw.Connection(str(saved))
+    connection.execute("UPDATE migrations SET hash = CAST(x'ff61' AS TEXT)" if damage == "UTF-8" else damage)
+    connection.close()
+    with pytest.raises(StoreDamaged) as refused:
+        run(path, saved)
+    assert str(saved) in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert world(path) == "later"
+
+
+@pytest.mark.requirement("STORE-23")
+def test_a_damaged_record_of_the_migrations_is_a_damaged_store(path: Path, saved: Path) -> None:
+    assert saved.exists()  # and so does the store that it was made of
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE migrations SET hash = CAST(x'ff61' AS TEXT) WHERE number = 3")
+    connection.close()
+    with pytest.raises(StoreDamaged, match="engram restore"):
+        Engram(str(path))

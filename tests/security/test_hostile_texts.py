@@ -24,6 +24,9 @@ READERS: dict[str, Callable[[str], object]] = {
     "framing.frame": lambda text: framing.frame("kind", text),
     "a line's sources": lambda text: (passages.handles(text), passages.bare(text)),
     "a block without lost lines": lambda text: passages.without(f"{text}\nx [e1]", {"e1"}, passages.Sieve([text], [])),
+    "a text without what it has of another": lambda text: passages.Sieve(
+        ["\n".join(f"{text[:9]} said line {number:x}" for number in range(len(text) // 20))], ["kept"]
+    ).rest("\n".join(f"other words {number:x} {text[:9]}" for number in range(len(text) // 20))),
     "words.terms": words.terms,
     "index.cut": index.cut,
     "dates.spans": lambda text: dates.spans(text, "2026-11-15T18:36:08.123456Z"),
@@ -52,6 +55,7 @@ PIECES = (
         "<engram-context",
         "&lt;",
     ),
+    *("a1.token=", "eyJabcdefgh.password=", "AKIApassword=", "secret=a.b/c:"),
     *("&lt;", "aB", "1a", "n't ", "'s ", "second ", "one and ", "in May ", "x/", "**", "1,", "I never do. "),
 )
 

@@ -333,3 +333,30 @@ def test_redacted_data_is_still_json(eng: Engram) -> None:
     assert isinstance(stored, dict)
     assert stored["after"] == "kept"
     assert stored["pem"] == stored["cut"] == "[redacted: private key]"
+
+
+@pytest.mark.requirement("REDACT-2")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The username and password must be set before deploying.",
+        "a user and password field",
+        "Ask the user for password confirmation",
+        "prompt the user for password again",
+    ],
+)
+def test_a_sentence_about_passwords_stays(text: str) -> None:
+    assert redact(text) == text
+
+
+@pytest.mark.requirement("REDACT-5")
+@pytest.mark.parametrize("password", ['S3cr3t"pass9xx', 'abc\\"S3cr3tpass9xx', "S3cr3t\\\\pass9xx"])
+def test_a_password_with_an_escaped_quote_goes_whole_and_json_stays_json(password: str) -> None:
+    stored = redact(json.dumps({"user": "ada", "password": password, "n": 1}))
+    assert json.loads(stored) == {"user": "ada", "password": "[redacted: password]", "n": 1}
+
+
+@pytest.mark.requirement("REDACT-1")
+def test_a_long_value_without_quotes_goes_to_its_end() -> None:
+    value = "aB3xK9qLmZ7w" * 400 + "end"
+    assert redact(f"client_secret={value} rest") == "client_secret=[redacted: secret] rest"

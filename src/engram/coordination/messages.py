@@ -8,7 +8,8 @@ A reader can die between reading a message and showing it. So there are two ways
 - `inbox` marks what it returns as read. It is for callers that hold the messages once the call has returned.
 - `show` only marks it as shown. The reader passes it on, for example to a pipe, and then calls `acknowledge`, or
   `give_back` when that failed. A message that is neither acknowledged nor given back, because the reader was killed,
-  is due again after `PATIENCE`. The second showing counts as read, so a message is shown at most twice.
+  is due again after `PATIENCE`. The second such showing counts as read, so killed readers show a message at most
+  twice. A showing that was given back does not count.
 
 Within `PATIENCE` no other reader gets the message: readers that run at the same time do not show it twice.
 """
@@ -16,6 +17,7 @@ Within `PATIENCE` no other reader gets the message: readers that run at the same
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from .. import checks, locks
@@ -36,8 +38,9 @@ MAX_MESSAGE = 20_000
 EVERYBODY = "*"
 #: Seconds a reader has for showing what it was given: longer than a hook may live.
 PATIENCE = 5.0
-#: When something was shown that may be shown again at once.
-_FREE = "0000"
+#: In place of the time of a showing, for a message that was given back and is due at once: no showing counts yet, or
+#: one does, because its reader was killed.
+_FREE, _FREE_ONCE = "0000", "0001"
 
 _INSERT = """
 INSERT INTO messages (workspace, from_session, target, content, created_at)
@@ -54,21 +57,24 @@ WHERE d.workspace = :workspace AND d.session_id = :session AND d.read_at IS NULL
   AND (d.shown_at IS NULL OR d.shown_at <= :before)
 ORDER BY d.message_id
 """
-# The first of two showings leaves it unread; anything else reads it.
+# The first of two showings leaves it unread; anything else reads it. Only the second showing makes both times equal:
+# then it can still be given back.
 _TAKE = """
 UPDATE deliveries
-SET read_at = CASE WHEN shown_at IS NULL AND :show = 1 THEN read_at ELSE :now END, shown_at = :now
+SET read_at = CASE WHEN :show = 1 AND (shown_at IS NULL OR shown_at = :free) THEN read_at ELSE :now END,
+  shown_at = CASE WHEN :show = 1 THEN :now ELSE :free END
 WHERE workspace = :workspace AND session_id = :session AND message_id = :message AND read_at IS NULL
   AND (shown_at IS NULL OR shown_at <= :before)
 """
 _ACKNOWLEDGE = """
-UPDATE deliveries SET read_at = :now
-WHERE workspace = :workspace AND session_id = :session AND message_id = :message AND read_at IS NULL
+UPDATE deliveries SET read_at = :now, shown_at = :free
+WHERE workspace = :workspace AND session_id = :session AND message_id = :message
+  AND (read_at IS NULL OR read_at = shown_at)
 """
 _GIVE_BACK = """
-UPDATE deliveries SET shown_at = :free
-WHERE workspace = :workspace AND session_id = :session AND message_id = :message AND read_at IS NULL
-  AND shown_at IS NOT NULL
+UPDATE deliveries SET read_at = NULL, shown_at = CASE WHEN read_at IS NULL THEN :free ELSE :once END
+WHERE workspace = :workspace AND session_id = :session AND message_id = :message AND shown_at IS NOT NULL
+  AND (read_at IS NULL OR (:again = 1 AND read_at = shown_at))
 """
 
 
@@ -114,12 +120,13 @@ class Messages:
             sessions.require(tx, self._workspace, session_id)
             return self._unread(tx, session_id, tx.now())
 
-    def show(self, session_id: str) -> list[Message]:
+    def show(self, session_id: str, *, longest: int | None = None) -> list[Message]:
         """Unread messages for a reader that is still to show them; see the module's docstring.
 
-        `acknowledge` them once they were shown, or `give_back` when they could not be.
+        `acknowledge` them once they were shown, or `give_back` when they could not be. With `longest`, only as many of
+        the oldest as have that many characters together, but at least one; the others stay as they are.
         """
-        return self._take(session_id, show=True)
+        return self._take(session_id, show=True, longest=longest)
 
     @contextmanager
     def showing(self, session_id: str) -> Iterator[list[Message]]:
@@ -142,20 +149,31 @@ class Messages:
                 self._lock(tx, session_id)
                 now = tx.now()
                 for id in ids:
-                    if tx.run(_ACKNOWLEDGE, workspace=self._workspace, session=session_id, message=id, now=now):
+                    if tx.run(
+                        _ACKNOWLEDGE, workspace=self._workspace, session=session_id, message=id, now=now, free=_FREE
+                    ):
                         tx.note(self._workspace, "message", id)
 
     def give_back(self, session_id: str, shown: Iterable[Message]) -> None:
-        """Let the next reader have what `show` returned; what was shown for the second time stays read."""
-        ids = sorted(message.id for message in shown)
-        if ids:
+        """Let the next reader have what `show` returned; that showing does not count."""
+        messages = sorted(shown, key=lambda message: message.id)
+        if messages:
             with self._engine.write() as tx:
                 self._lock(tx, session_id)
-                for id in ids:
-                    if tx.run(_GIVE_BACK, workspace=self._workspace, session=session_id, message=id, free=_FREE):
-                        tx.note(self._workspace, "message", id)
+                for message in messages:
+                    if tx.run(
+                        _GIVE_BACK,
+                        workspace=self._workspace,
+                        session=session_id,
+                        message=message.id,
+                        # A first reader that is late cannot take the second showing from its reader.
+                        again=int(message.again),
+                        free=_FREE,
+                        once=_FREE_ONCE,
+                    ):
+                        tx.note(self._workspace, "message", message.id)
 
-    def _take(self, session_id: str, *, show: bool) -> list[Message]:
+    def _take(self, session_id: str, *, show: bool, longest: int | None = None) -> list[Message]:
         with self._engine.write() as tx:
             sessions.require(tx, self._workspace, session_id)
             if not self._unread(tx, session_id, tx.now()):
@@ -166,7 +184,7 @@ class Messages:
             # because ids do not follow commits: an earlier one may come in after we looked, and is not ours to mark.
             mine = [
                 message
-                for message in self._unread(tx, session_id, now)
+                for message in _fitting(self._unread(tx, session_id, now), longest)
                 if tx.run(
                     _TAKE,
                     workspace=self._workspace,
@@ -175,6 +193,7 @@ class Messages:
                     now=now,
                     before=due_before(now),
                     show=int(show),
+                    free=_FREE,
                 )
             ]
             for message in mine:
@@ -212,6 +231,16 @@ class Messages:
                 "holds; `engram session list` and `engram lock list` show both."
             )
         return sorted(holders)
+
+
+def _fitting(messages: list[Message], longest: int | None) -> list[Message]:
+    """The first messages that together are not longer than that, at least one."""
+    if longest is None:
+        return messages
+    ends = accumulate(len(message.text) for message in messages)
+    return [
+        message for place, (message, end) in enumerate(zip(messages, ends, strict=True)) if place == 0 or end <= longest
+    ]
 
 
 def due_before(now: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from .. import checks
 from ..clock import age, later
 from ..memory.blocks import WORLD
-from ..text import one_line, visible
+from ..text import name, one_line, visible
 from ..tokens import estimate, weight
 from . import leases, messages, sessions
 from .projects import project_name
@@ -231,7 +231,7 @@ def _what(row: Row) -> str:
 
 
 def _where(row: Row, now: str) -> str:
-    return f"{age(row[3], now)}, {visible(row[4])}" if row[4] else age(row[3], now)
+    return f"{age(row[3], now)}, {name(row[4])}" if row[4] else age(row[3], now)
 
 
 def _lease(row: Row) -> str:

@@ -267,21 +267,19 @@ def _hash(plan: Plan) -> str:
 
 def _diff(plan: Plan, texts: dict[plans.Thing, str]) -> str:
     """What would go and what would come, line by line."""
-    import difflib
+    from ..diffs import unified
 
     if plan.what == "overflow":
-        ((_, before),) = texts.items()
+        before = next(iter(texts.values()), "")
         after = before.removesuffix(plan.content)
     elif plan.what == "supersede":
-        winner = plan.data["winner"]
+        winner = plan.data.get("winner")
         before = "\n".join(text for thing, text in texts.items() if thing != ("memory", winner))
-        after = texts.get(("memory", winner), "")
+        after = texts.get(("memory", winner or 0), "")
     else:
         before = "\n".join(texts.values())
         after = plan.content
     names = [f"{kind} {ref}" for kind, ref in texts] or ["nothing"]
     ends = {"remember": "a new memory", "archive": "the archive", "supersede": f"memory {plan.data.get('winner')}"}
-    lines = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), ", ".join(names), ends.get(plan.what, "one text"), lineterm="", n=1
-    )
-    return "\n".join(lines)
+    end = ends.get(plan.what, "one text")
+    return "\n".join(unified(before.splitlines(), after.splitlines(), ", ".join(names), end, around=1))

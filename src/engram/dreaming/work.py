@@ -159,7 +159,7 @@ def _checked(answer: str, form: str | None) -> str:
 
     try:
         data = json.loads(answer)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(f"The answer must be JSON of the form that was asked for: {error}.") from error
     cleaned = clean(data)
     problems = check(cleaned, columns.load_object(form, "work.form"))

@@ -168,7 +168,7 @@ class Blocks:
 
     def diff(self, name: str, a: int, b: int) -> str:
         """The unified diff from version a to version b; empty when they are alike."""
-        import difflib
+        from ..diffs import unified
 
         with self._engine.read() as tx:
             row = self._require(tx, name)
@@ -176,7 +176,7 @@ class Blocks:
         # Texts usually end without a line break; that is worth a word only where the two differ in it.
         if not old.endswith("\n") and not new.endswith("\n"):
             old, new = (text and f"{text}\n" for text in (old, new))
-        lines = difflib.unified_diff(_lines(old), _lines(new), f"{name} v{a}", f"{name} v{b}", lineterm="")
+        lines = unified(_lines(old), _lines(new), f"{name} v{a}", f"{name} v{b}")
         shown = []
         for place, line in enumerate(lines):
             shown.append(line.removesuffix("\n"))

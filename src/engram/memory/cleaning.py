@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .. import locks
+from .. import columns, locks
 from . import gists, passages, provenance
 from .index import OWN_SHELVES
 from .memories import MERGED, Memories, fingerprint
@@ -266,9 +266,7 @@ class Cleaning:
 
 def _without(data: str, went: _Labels, left: _Labels) -> str | None:
     """The data of a merged memory without that of memories that go; None when nothing is left."""
-    import json
-
-    lost = [json.loads(each) for each in went.data - left.data]
+    lost = [columns.load(each, "memories.data") for each in went.data - left.data]
 
     def rest(value: object) -> object:
         if value in lost:
@@ -281,6 +279,6 @@ def _without(data: str, went: _Labels, left: _Labels) -> str | None:
                 return {"merged": parts, **({"said": days[-1]} if days else {})} if parts else None
         return value
 
-    known = json.loads(data)
+    known = columns.load(data, "memories.data")
     found = rest(known)
-    return data if found == known else None if found is None else json.dumps(found)
+    return data if found == known else None if found is None else columns.dump(found, "data")

@@ -50,17 +50,31 @@ class Sieve:
     """Lets through what the lost texts do not have, or what the kept ones have as well."""
 
     def __init__(self, lost: Sequence[str], kept: Iterable[str]) -> None:
-        self._lost = [plain(text) for text in lost]
-        self._telling = [words for text in lost for words in map(plain, sentences(text)) if len(words) >= _TELLING]
-        self._kept = [plain(text) for text in kept]
+        self._lost = [f" {plain(text)} " for text in lost]
+        self._kept = [f" {plain(text)} " for text in kept]
+        #: The sentences of the lost texts that are recognised again, and by their first words how long they are.
+        self._telling: set[str] = set()
+        self._lengths: dict[str, set[int]] = {}
+        for words in (plain(sentence) for text in lost for sentence in sentences(text)):
+            if len(words) >= _TELLING:
+                self._telling.add(words)
+                self._lengths.setdefault(words.partition(" ")[0], set()).add(words.count(" ") + 1)
 
     def holds(self, sentence: str) -> bool:
         """Whether the sentence may have come from a lost text, and from nowhere else."""
         words = plain(sentence)
-        if not words or any(_within(words, text) for text in self._kept):
+        within = f" {words} "
+        if not words or any(within in text for text in self._kept):
             return False
         # Either way round: a derived sentence may also be one of a source's with something around it.
-        return any(_within(words, text) for text in self._lost) or any(_within(text, words) for text in self._telling)
+        return any(within in text for text in self._lost) or self._has_telling(words.split(" "))
+
+    def _has_telling(self, words: list[str]) -> bool:
+        return any(
+            " ".join(words[start : start + length]) in self._telling
+            for start, first in enumerate(words)
+            for length in self._lengths.get(first, ())
+        )
 
     def rest(self, text: str) -> str:
         """The text without the sentences that are held back; unchanged when none is."""
@@ -85,10 +99,6 @@ def without(text: str, lost: Set[str], sieve: Sieve) -> str:
         elif left and not sieve.holds(bare(line)):
             kept.append(cited(bare(line), left))
     return "\n".join(kept)
-
-
-def _within(words: str, text: str) -> bool:
-    return f" {words} " in f" {text} "
 
 
 def plain(text: str) -> str:

@@ -40,7 +40,9 @@ _CLOSING = " \t\r\n\"'`]\\,"
 _OPERATORS = tuple(":=>(!?%-|")
 #: The longest quoted value.
 _LONGEST = 4_000
-_NETRC = r"(?:login|user|username)\s{1,20}\S{1,100}\s{1,20}$"
+#: So much of a value without quotes tells whether it is a secret.
+_JUDGED = 1_000
+_NETRC = r"(?:login|user|username)\s{1,20}(?!(?i:and|or|for|the|a|an|is|has|must|with)\s)\S{1,100}\s{1,20}$"
 
 #: Keys of other things than locks.
 _HARMLESS_KEYS = frozenset(
@@ -83,12 +85,14 @@ def values(text: str, lower: str, stems: list[str]) -> list[Place]:
         if match is None or not (match["op"] or match["gap"]):
             continue
         begin = match.end()
-        end = _end(text, match, begin)
+        end = _end(text, match, begin, begin + _JUDGED)
         if end - begin < 4:
             continue
         head = _head(text, place)
         kind = _kind(head, match["stem"].lower(), match, text, begin, end)
         if kind:
+            # Only what is a secret is read to its end, and no place in it is looked at again.
+            end = max(end, _end(text, match, begin, len(text)))
             found.append((begin, end, kind))
             done = end
     return found
@@ -143,11 +147,11 @@ def _head(text: str, place: int) -> str:
     return text[first:place]
 
 
-def _end(text: str, match: Match[str], begin: int) -> int:
-    """Where the value ends."""
+def _end(text: str, match: Match[str], begin: int, limit: int) -> int:
+    """Where the value ends; one without quotes is read up to the limit."""
     quote = match["open"].lstrip("rbufRBUF")
     if quote:
-        end = text.find(quote, begin, begin + _LONGEST)
+        end = _closing(text, quote, begin)
         line = text.find("\n", begin, begin + _LONGEST if end < 0 else end)
         if end >= 0 and line < 0:
             return end
@@ -155,9 +159,27 @@ def _end(text: str, match: Match[str], begin: int) -> int:
         return begin
     plain = _WIDE if _is_setting(match) else _PLAIN
     pattern = _ELEMENT if match["op"] == ">" else plain
-    found = compiled(pattern).match(text, begin)
+    found = compiled(pattern).match(text, begin, limit)
     end = found.end() if found else begin
     return begin + len(text[begin:end].rstrip(".,;:)"))
+
+
+def _closing(text: str, quote: str, begin: int) -> int:
+    """Where the quote is that ends a value, not one that is escaped within it; -1 when there is none near."""
+    last = begin + _LONGEST
+    end = text.find(quote, begin, last)
+    # A quote within is escaped by one more backslash than those that the opening one has.
+    while end > begin and text[end - 1] == "\\" and _backslashes(text, begin, end) % 2:
+        end = text.find(quote, end + len(quote), last)
+    return end
+
+
+def _backslashes(text: str, begin: int, end: int) -> int:
+    """How many stand right before a place."""
+    first = end
+    while first > begin and text[first - 1] == "\\":
+        first -= 1
+    return end - first
 
 
 def _is_setting(match: Match[str]) -> bool:
@@ -202,7 +224,7 @@ def _after_a_blank(head: str, stem: str, match: Match[str], text: str, value: st
         return _judged(head, stem, match["stem"] + match["more"], value, quoted=True)
     place = match.start()
     if compiled(_NETRC).search(text, max(0, place - 150), place):
-        return None if is_placeholder(value) or is_variable(value) else "password"
+        return None if is_placeholder(value) or is_variable(value) or value.isalpha() else "password"
     return None
 
 

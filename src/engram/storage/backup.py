@@ -60,8 +60,16 @@ def sqlite(path: str, label: str, clock: Clock, progress: Progress | None = None
         source.close()
 
 
-def keep(source: apsw.Connection, path: str, label: str, clock: Clock, progress: Progress | None = None) -> str:
-    """Copy what a connection sees into `path.label-time`, and remove older copies of that kind."""
+def keep(
+    source: apsw.Connection,
+    path: str,
+    label: str,
+    clock: Clock,
+    progress: Progress | None = None,
+    *,
+    spared: str | None = None,
+) -> str:
+    """Copy what a connection sees into `path.label-time`, and remove older copies of that kind, but not `spared`."""
     copy = f"{path}.{label}-{compact(clock.now())}"
     require_space(path, size(path) + size(f"{path}-wal"))
     draft = f"{copy}{PARTIAL}"
@@ -72,7 +80,7 @@ def keep(source: apsw.Connection, path: str, label: str, clock: Clock, progress:
         remove(draft)
         raise
     sync(os.path.dirname(path))
-    _prune(path, label)
+    _prune(path, label, spared)
     return copy
 
 
@@ -186,7 +194,7 @@ def _is_copy(file: str, store: str) -> bool:
     return file.startswith(f"{store}.") and bool(re.fullmatch(r"(before-\w+|incoming-\d+)-\d{8}t\d{12}", label))
 
 
-def _prune(path: str, label: str) -> None:
+def _prune(path: str, label: str, spared: str | None) -> None:
     """Keep the newest copies of a kind: all of those made before migrations are one."""
     import re
 
@@ -194,7 +202,8 @@ def _prune(path: str, label: str) -> None:
     kind = r"\d{4}" if label[-4:].isdigit() else re.escape(label.removeprefix("before-"))
     pattern = re.compile(re.escape(f"{name}.before-") + kind + r"-\d{8}t\d{12}")
     for file in _surplus(file for file in os.listdir(folder) if pattern.fullmatch(file)):
-        remove(os.path.join(folder, file))
+        if os.path.join(folder, file) != spared:
+            remove(os.path.join(folder, file))
 
 
 def _surplus(names: Iterable[str]) -> list[str]:

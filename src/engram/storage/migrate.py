@@ -184,7 +184,9 @@ def _seen(connection: apsw.Connection) -> tuple[list[Applied], int]:
     try:
         return sqlite_applied(connection), connection.execute("PRAGMA schema_version").get
     finally:
-        connection.execute("ROLLBACK")
+        # SQLite may have ended it by itself, for example on a full disk.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 def sqlite_applied(connection: apsw.Connection) -> list[Applied]:

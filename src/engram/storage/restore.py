@@ -6,8 +6,8 @@ transaction, for which writers wait and which readers see wholly or not at all. 
 leaves the store as it was. Other processes notice by the changed schema number (see `sqlite`) and drop what they
 remember.
 
-Only when the present store is missing, or too damaged for SQLite to write to, a file is put in its place. What is there
-is linked to another name first, with its log.
+Only when the present store is missing, or too damaged for SQLite to read, a file is put in its place. What is there is
+copied first, with its log. An error of the disk is no damage: then nothing is changed.
 
 The backup is prepared in a draft beside the store: copied, checked, and brought to this version's schema. Numbers that
 the present store has given out since the backup are not given out again, or a stale fencing token could become another
@@ -17,6 +17,7 @@ session's valid one.
 from __future__ import annotations
 
 import os
+import shutil
 from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -24,7 +25,7 @@ from urllib.parse import quote
 import apsw
 
 from ..errors import InvalidInput, NotAStore, NotFound, StoreDamaged, StoreReadOnly
-from ..files import make_folder, sync
+from ..files import make_file, make_folder, sync
 from ..records import Restored
 from . import backup, migrate
 from .sqlite import APPLICATION_ID, check_ours, refuse_network, to_wal, translate, translate_os
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 LABEL = "before-restore"
 #: Pages copied under the write lock before anything else is done there: enough to take the lock.
 _FIRST = 1
+#: Bytes at the beginning of a file by which SQLite knows its own.
+_HEADER = 16
 
 _SEQUENCES = "SELECT name, seq FROM sqlite_sequence"
 _RAISE = "UPDATE sqlite_sequence SET seq = ? WHERE name = ? AND seq < ?"
@@ -62,7 +65,7 @@ def sqlite(
         backup.require_space(path, 2 * backup.size(file) + backup.size(path) + backup.size(f"{path}-wal"))
         try:
             schema = _prepare(file, draft, clock, progress)
-            kept = _put(path, draft, clock, busy_timeout)
+            kept = _put(path, draft, os.path.realpath(file), clock, busy_timeout)
         finally:
             backup.remove(draft)
     except apsw.Error as error:
@@ -75,46 +78,68 @@ def sqlite(
 def _prepare(file: str, draft: str, clock: Clock, progress: backup.Progress | None) -> int:
     """Copy the backup into the draft, and see that it is a whole store which this version can use; its schema."""
     try:
-        source = _opened(file)
-        try:
-            _require_ours(source, file)
-            backup.write(source, draft, progress)
-        finally:
-            source.close()
+        _copy_to(draft, file, progress)
         copy = apsw.Connection(draft, flags=apsw.SQLITE_OPEN_READWRITE)
         try:
+            _require_ours(copy, file)
             wrong = [row[0] for row in copy.execute("PRAGMA integrity_check(1)") if row[0] != "ok"]
             if wrong:
-                raise StoreDamaged(f"{file} is damaged ({wrong[0]}); nothing was changed. Give another backup.")
+                raise _unusable(file, " ".join(wrong[0].split()))
             migrate.sqlite(copy, file, clock, save=False)
+            missing = _tables(_new_store(clock)) - _tables(copy)
+            if missing:
+                raise _unusable(file, f"it has no table {min(missing)}")
             return migrate.sqlite_applied(copy)[-1].number
         finally:
             copy.close()
-    except apsw.CorruptError as error:
-        raise StoreDamaged(f"{file} is damaged ({error}); nothing was changed. Give another backup.") from error
     except apsw.NotADBError as error:
         raise NotAStore(f"{file} is not a database, so it cannot be restored; nothing was changed.") from error
     except apsw.CantOpenError as error:
         raise StoreReadOnly(f"{file} cannot be read ({error}); nothing was changed.") from error
+    except (apsw.CorruptError, apsw.SQLError, UnicodeDecodeError) as error:
+        raise _unusable(file, str(error)) from error
+
+
+def _unusable(file: str, why: str) -> StoreDamaged:
+    return StoreDamaged(f"{file} is damaged ({why}); nothing was changed. Give another backup.")
+
+
+def _copy_to(draft: str, file: str, progress: backup.Progress | None) -> None:
+    journal = f"{file}-journal"
+    if backup.size(journal):
+        # A write to the backup was interrupted. SQLite takes it back in the draft; the backup itself is only read.
+        _copy_file(file, draft)
+        _copy_file(journal, f"{draft}-journal")
+        return
+    source = _opened(file)
+    try:
+        backup.write(source, draft, progress)
+    finally:
+        source.close()
+
+
+def _copy_file(source: str, target: str) -> None:
+    make_file(target)
+    shutil.copyfile(source, target)
+    sync(target)
 
 
 def _opened(file: str) -> apsw.Connection:
-    """The backup, opened for reading only."""
-    address = f"file:{quote(os.path.abspath(file))}?mode=ro"
-    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    connection = apsw.Connection(address, flags=flags)
-    try:
-        connection.execute("SELECT 1 FROM sqlite_schema").fetchall()
-    except (apsw.CantOpenError, apsw.ReadOnlyError):
-        # A copy of a store's file alone, in a folder where SQLite may not make the files that its mode asks for.
-        connection.close()
-        if os.path.exists(f"{file}-wal"):
-            raise
-        return apsw.Connection(f"{address}&immutable=1", flags=flags)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+    """The backup, opened for reading only. Without a log beside it nobody has it open, and SQLite makes none."""
+    alone = "" if os.path.exists(f"{file}-wal") else "&immutable=1"
+    address = f"file:{quote(os.path.abspath(file))}?mode=ro{alone}"
+    return apsw.Connection(address, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+
+
+def _new_store(clock: Clock) -> apsw.Connection:
+    """An empty store of this version, to compare with."""
+    new = apsw.Connection(":memory:")
+    migrate.sqlite(new, ":memory:", clock, save=False)
+    return new
+
+
+def _tables(connection: apsw.Connection) -> set[str]:
+    return {str(name) for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
 
 
 def _require_ours(connection: apsw.Connection, file: str) -> None:
@@ -122,20 +147,34 @@ def _require_ours(connection: apsw.Connection, file: str) -> None:
         raise NotAStore(f"{file} is an SQLite database, but not an Engram store; nothing was changed.")
 
 
-def _put(path: str, draft: str, clock: Clock, busy_timeout: float) -> str | None:
+def _put(path: str, draft: str, spared: str, clock: Clock, busy_timeout: float) -> str | None:
     """Bring the draft to the store's place; where the present store was kept."""
     if os.path.exists(path):
         new = apsw.Connection(draft, flags=apsw.SQLITE_OPEN_READWRITE)
         try:
-            return _write_into(path, new, clock, busy_timeout)
-        except (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.CantOpenError):
+            return _write_into(path, new, spared, clock, busy_timeout)
+        except (apsw.CorruptError, apsw.NotADBError):
             pass  # too damaged to be written to
+        except (apsw.IOError, apsw.CantOpenError):
+            if _is_readable(path):
+                raise
         finally:
             new.close()
     return _replace(path, draft, clock)
 
 
-def _write_into(path: str, draft: apsw.Connection, clock: Clock, busy_timeout: float) -> str | None:
+def _is_readable(path: str) -> bool:
+    try:
+        store = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            return bool(store.execute("SELECT count(*) FROM sqlite_schema").fetchall())
+        finally:
+            store.close()
+    except apsw.Error:
+        return False
+
+
+def _write_into(path: str, draft: apsw.Connection, spared: str, clock: Clock, busy_timeout: float) -> str | None:
     store = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         store.set_busy_timeout(int(busy_timeout * 1000))
@@ -148,7 +187,7 @@ def _write_into(path: str, draft: apsw.Connection, clock: Clock, busy_timeout: f
         with store.backup("main", draft, "main") as running:
             # The first step takes the write lock, so what is kept now is the last state there ever was.
             running.step(_FIRST)
-            kept = _keep(path, draft, clock)
+            kept = _keep(path, draft, spared, clock)
             running.step(-1)
         # The restore is complete. Emptying the log is for tidiness, so it does not wait for readers.
         store.set_busy_timeout(0)
@@ -166,14 +205,14 @@ def _match_pages(draft: apsw.Connection, size: int) -> None:
         draft.execute("VACUUM")
 
 
-def _keep(path: str, draft: apsw.Connection, clock: Clock) -> str | None:
+def _keep(path: str, draft: apsw.Connection, spared: str, clock: Clock) -> str | None:
     """Copy the present store, and raise the draft's counters to where the store's are."""
     present = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         backup.remove_drafts(path)
         if _is_empty(present):
             return None
-        kept = backup.keep(present, path, LABEL, clock)
+        kept = backup.keep(present, path, LABEL, clock, spared=spared)
         # What is damaged may be just these; then there is nothing to go by.
         with suppress(apsw.Error):
             for name, last in present.execute(_SEQUENCES).fetchall():
@@ -192,24 +231,34 @@ def _is_empty(connection: apsw.Connection) -> bool:
 
 
 def _replace(path: str, draft: str, clock: Clock) -> str | None:
-    """Put the draft where the store was, when that is missing or cannot be used.
+    """Put the draft where the store was, when that is missing or cannot be read.
 
-    SQLite makes a new log only for a file whose header it can read, so nobody makes one between the steps.
+    The old file's header goes before its log does. SQLite makes a new log only for a file whose header it can read, so
+    no process can make one that would then lie beside the new file.
     """
     folder = os.path.dirname(path)
     kept = f"{path}.{LABEL}-{backup.compact(clock.now())}"
-    found = []
-    for end in ("", "-wal"):
-        with suppress(FileNotFoundError):
-            os.link(f"{path}{end}", f"{kept}{end}")
-            found.append(f"{kept}{end}")
-    for end in ("-wal", "-shm"):
+    present = [end for end in ("", "-wal") if backup.size(f"{path}{end}")]
+    for end in present:
+        _copy_file(f"{path}{end}", f"{kept}{end}")
+    if "" in present:
+        _blank_header(path)
+    for end in ("-wal", "-shm", "-journal"):
         with suppress(FileNotFoundError):
             os.unlink(f"{path}{end}")
     sync(folder)
     os.replace(draft, path)
     sync(folder)
-    return found[0] if found else None
+    return kept if "" in present else None
+
+
+def _blank_header(path: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.pwrite(descriptor, bytes(_HEADER), 0)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _remove_drafts(path: str) -> None:

@@ -493,6 +493,8 @@ def _translated(path: str) -> Iterator[None]:
         yield
     except apsw.Error as error:
         raise translate(error, path) from error
+    except UnicodeDecodeError as error:
+        raise damaged(path, f"a text in it is not UTF-8: {error.reason}") from error
 
 
 def translate(error: apsw.Error, path: str) -> EngramError:
@@ -504,7 +506,7 @@ def translate(error: apsw.Error, path: str) -> EngramError:
             f"{path} cannot be written ({error}). Give its owner write permission on the file and its folder, or "
             "use another store with --store or ENGRAM_URL."
         )
-    if isinstance(error, apsw.FullError):
+    if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and _is_full(path)):
         return StoreFull(f"The disk that holds {path} is full; nothing was written. Free some space and try again.")
     if isinstance(error, apsw.NotADBError):
         return NotAStore(
@@ -517,6 +519,14 @@ def translate(error: apsw.Error, path: str) -> EngramError:
             f"{path} cannot be opened ({error}). Check that its folder exists and that you may write there."
         )
     return StoreError(f"{path}: {type(error).__name__}: {error}")
+
+
+def _is_full(path: str) -> bool:
+    """Whether the disk has no room left: SQLite calls it an input or output error where its helper files do not fit."""
+    try:
+        return os.statvfs(os.path.dirname(path)).f_bavail == 0
+    except OSError:
+        return False
 
 
 def damaged(path: str, why: str) -> StoreDamaged:

@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING
 import click
 
 from .common import as_json, command, load_settings, result
+from .screen import one_line
 from .setup import shown_url
 
 if TYPE_CHECKING:
     from click._termui_impl import ProgressBar
 
     from ...records import Restored, Upgraded
+
+#: Longer than a path that the system accepts.
+_PATH_LENGTH = 5_000
 
 
 @command()
@@ -35,7 +39,8 @@ def restore(ctx: click.Context, file: str, yes: bool) -> None:
     if not yes:
         if as_json(ctx):
             raise click.UsageError("With --json, say --yes: nobody can be asked.")
-        click.confirm(f"Replace everything in {shown_url(settings)} with {file}?", abort=True, err=True)
+        store, copy = one_line(shown_url(settings), _PATH_LENGTH), one_line(file, _PATH_LENGTH)
+        click.confirm(f"Replace everything in {store} with {copy}?", abort=True, err=True)
     with _progress("Copying") as show:
         done = replace(settings, file, progress=show)
     result(ctx, done, lambda: _restored(done))

@@ -37,7 +37,8 @@ LIMIT, THREAD_LIMIT, HARD_LIMIT = 1.5, 1.7, 2.0
 ENOUGH = 1.0
 #: Seconds between two looks at a store that is being upgraded.
 _LOOK_EVERY = 0.05
-BUSY_TIMEOUT = 0.5
+#: Seconds that a write waits for others: as long as the limit allows, because an event that gives up is lost.
+BUSY_TIMEOUT = 1.0
 #: More is no event but a file in one; nothing of it is read.
 MAX_INPUT = 16 * 1024 * 1024
 
@@ -207,13 +208,16 @@ def _is_upgraded(settings: Config) -> bool:
 
 
 def _folder() -> str:
-    """Where the log is; also when the settings cannot be read, which may be what is to be logged."""
-    from ...config import default_data_dir, load
+    """Where the log is; also when the settings cannot be read, which may be what is to be logged.
+
+    A project's file is not read: it may be the reason why something has to be logged.
+    """
+    from ...config import default_data_dir, user_data_dir
 
     try:
-        return load().data_dir
+        return user_data_dir()
     except Exception:
-        return os.environ.get("ENGRAM_DATA_DIR") or default_data_dir()
+        return default_data_dir()
 
 
 def _told(error: BaseException) -> str:

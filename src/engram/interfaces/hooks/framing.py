@@ -11,8 +11,8 @@ import re
 
 from ...text import TAG, lines, one_line
 
-#: The longest reason for a denial, in characters.
-LONGEST_DENIAL = 2_000
+#: The longest reason for a denial, in characters: room for every quotation in it, however much of it is escaped.
+LONGEST_DENIAL = 3_000
 #: Gemini CLI shows injected text with its brackets escaped.
 _BRACKET, _CLOSING = "(?:<|&lt;)", "(?:>|&gt;)"
 _MARK = re.compile(rf"{_BRACKET}(/?)(?:{TAG}|private)\b[^<>&]{{0,200}}{_CLOSING}", re.IGNORECASE)

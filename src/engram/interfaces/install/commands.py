@@ -58,11 +58,20 @@ def is_hook(line: object) -> bool:
 
 
 def is_server(entry: object) -> bool:
-    """Whether an MCP server's entry starts Engram's server, of whichever installation."""
+    """Whether an MCP server's entry starts Engram's server, of whichever installation.
+
+    SettingsUnusable if it starts Engram with arguments that are no list: nobody can say what it was meant to be.
+    """
     if not isinstance(entry, dict):
         return False
     server: dict[str, Any] = entry
-    return _program(str(server.get("command", ""))) == SERVER and list(server.get("args") or [])[:1] == ["mcp"]
+    command = server.get("command")
+    if not isinstance(command, str) or _program(command) != SERVER:
+        return False
+    arguments = server.get("args") or []
+    if not isinstance(arguments, list):
+        raise SettingsUnusable(f"the 'args' of its MCP server {SERVER!r} are not a list")
+    return arguments[:1] == ["mcp"]
 
 
 def _program(path: str) -> str:

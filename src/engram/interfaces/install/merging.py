@@ -95,7 +95,8 @@ def _handlers(document: Document) -> Iterator[_Handler]:
                 continue
             if is_hook(entry.get("command")):
                 yield _Handler(event, path, entry["command"])
-            for inner, handler in enumerate(entry.get("hooks") or ()):
+            group = _typed(entry.get("hooks") or [], list, f"hooks.{event}[{at}].hooks")
+            for inner, handler in enumerate(group):
                 if isinstance(handler, dict) and is_hook(handler.get("command")):
                     yield _Handler(event, (*path, "hooks", inner), handler["command"])
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import EngramError, InvalidInput, NotFound, SettingsConflict, SettingsUnusable
+from ...text import one_line
 from . import claude_code, codex, cursor, gemini, merging
 from .commands import Commands
 from .files import Change, read
@@ -65,56 +66,70 @@ def uninstall(harness: Harness, place: Place) -> list[Change]:
 
 def state(harness: Harness, place: Place, commands: Commands) -> str:
     """`ready`; `outdated` if something of Engram's is there, but not all of it or not of this one; `absent`; or
-    `unusable`, if the settings cannot be read or hold something else in its place."""
-    try:
-        if not install(harness, place, commands):
-            return "ready"
-        files = place.files(harness)
-        texts = {path: read(path) for path in files}
-        there = any(merging.has_entries(_opened(path, text or "", harness), harness) for path, text in texts.items())
-        return "outdated" if there else "absent"
-    except (SettingsUnusable, SettingsConflict):
-        return "unusable"
+    `unusable: FILE`, if that file cannot be read or holds something else in the place of Engram's entries."""
+    files = place.files(harness)
+    is_ready, is_there = True, False
+    for path in dict.fromkeys(files):
+        try:
+            if _change(path, files, harness, commands) is None:
+                # Nothing to add, so its part of Engram is in it.
+                is_there = True
+            else:
+                is_ready = False
+                is_there |= merging.has_entries(_opened(path, read(path) or "", harness), harness)
+        except (SettingsUnusable, SettingsConflict):
+            return f"unusable: {path}"
+    return "ready" if is_ready else "outdated" if is_there else "absent"
 
 
 def _changes(harness: Harness, place: Place, commands: Commands | None) -> list[Change]:
     """The changes to both files; with commands Engram is added, without them it is taken out."""
     files = place.files(harness)
-    changes = []
-    for path in dict.fromkeys(files):
-        before = read(path)
-        if before is None and commands is None:
-            continue
-        try:
-            document = _opened(path, before or "", harness)
-            unchanged = document.text()
-            if path == files.hooks:
-                assert isinstance(document, JsonText)
-                if commands:
-                    merging.add_hooks(document, harness, commands)
-                else:
-                    merging.remove_hooks(document)
-            if path == files.servers:
-                if commands:
-                    merging.add_server(document, harness, commands)
-                else:
-                    merging.remove_server(document, harness)
-        except EngramError as error:
-            raise type(error)(f"{path} was left as it is: {error}") from error
+    changes = [_change(path, files, harness, commands) for path in dict.fromkeys(files)]
+    return [change for change in changes if change is not None]
+
+
+def _change(path: Path, files: Files, harness: Harness, commands: Commands | None) -> Change | None:
+    before = read(path)
+    if before is None and commands is None:
+        return None
+    try:
+        document = _opened(path, before or "", harness)
+        unchanged = document.text()
+        _edit(document, path, files, harness, commands)
         after: str | None = document.text()
         if after == unchanged:
-            continue
+            return None
         if commands is None and _is_bare(document, harness, path):
             after = None
-        changes.append(Change(path, before, after))
-    return changes
+    except RecursionError as error:
+        raise SettingsUnusable(f"{path} was left as it is: it is nested too deeply.") from error
+    except EngramError as error:
+        raise type(error)(f"{path} was left as it is: {error}") from error
+    return Change(path, before, after)
+
+
+def _edit(document: JsonText | TomlText, path: Path, files: Files, harness: Harness, commands: Commands | None) -> None:
+    if path == files.hooks:
+        assert isinstance(document, JsonText)
+        if commands:
+            merging.add_hooks(document, harness, commands)
+        else:
+            merging.remove_hooks(document)
+    if path == files.servers:
+        if commands:
+            merging.add_server(document, harness, commands)
+        else:
+            merging.remove_server(document, harness)
 
 
 def _opened(path: Path, text: str, harness: Harness) -> JsonText | TomlText:
     try:
         return TomlText(text) if path.suffix == ".toml" else JsonText(text, comments=harness.comments)
-    except ValueError as error:  # what the parsers of both languages raise
-        raise SettingsUnusable(f"it cannot be understood ({error}).") from error
+    except RecursionError:
+        raise
+    except Exception as error:  # ValueError, and from tomlkit also errors that are none
+        raise SettingsUnusable(f"it cannot be understood ({one_line(str(error), 200)}).") from error
 
 
 def _is_bare(document: JsonText | TomlText, harness: Harness, path: Path) -> bool:

@@ -1,0 +1,39 @@
+"""Unified diffs of any two texts, in a time that stays in proportion to their size.
+
+`difflib` takes the cube of the number of lines where many lines repeat. Two long texts are therefore shown as one
+change: without what both begin and end with, whole against whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+#: The most pairs of lines that are compared one by one.
+MOST_PAIRS = 1_000_000
+
+
+def unified(old: Sequence[str], new: Sequence[str], old_name: str, new_name: str, around: int = 3) -> Iterator[str]:
+    """The lines of the diff, each with the line end that it was given; nothing when the texts are equal."""
+    if len(old) * len(new) <= MOST_PAIRS:
+        import difflib
+
+        yield from difflib.unified_diff(old, new, old_name, new_name, lineterm="", n=around)
+    elif old != new:
+        yield f"--- {old_name}"
+        yield f"+++ {new_name}"
+        yield from _one_change(old, new, around)
+
+
+def _one_change(old: Sequence[str], new: Sequence[str], around: int) -> Iterator[str]:
+    shorter = min(len(old), len(new))
+    head = next((place for place in range(shorter) if old[place] != new[place]), shorter)
+    most = shorter - head
+    tail = next((place for place in range(most) if old[-1 - place] != new[-1 - place]), most)
+    first = max(0, head - around)
+    old_end, new_end = len(old) - tail, len(new) - tail
+    last = min(len(old), old_end + around)
+    yield f"@@ -{first + 1},{last - first} +{first + 1},{last - first + len(new) - len(old)} @@"
+    yield from (f" {line}" for line in old[first:head])
+    yield from (f"-{line}" for line in old[head:old_end])
+    yield from (f"+{line}" for line in new[head:new_end])
+    yield from (f" {line}" for line in old[old_end:last])
