@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -111,3 +112,18 @@ def test_images_of_a_block_that_was_deleted_since_are_erased_too(
 
 def _derive(text: str, turn: int, night: Night) -> None:
     night.blocks.derive("facts", text, "", "dream", 1_000, {("exchange", turn)})
+
+
+@pytest.mark.requirement("FORGET-20")
+def test_forgetting_by_time_reaches_the_image_of_a_block_that_was_deleted(open_store: Callable[..., Engram]) -> None:
+    eng = open_store(dream_min_age=0, dream_consolidate="apply")
+    eng.blocks.create("big", "the zanzibarqux plan. " + "filler words here. " * 60, max_tokens=50)
+    eng.dream(force=True)
+    eng.blocks.delete("big")
+    with eng._scope.engine.read() as tx:
+        kept = tx.all("SELECT before FROM journal WHERE kind = 'block' AND before IS NOT NULL")
+    assert any("zanzibarqux" in row[0] for row in kept)
+    eng.forget(before="2030-01-01")
+    with eng._scope.engine.read() as tx:
+        kept = tx.all("SELECT before FROM journal WHERE before IS NOT NULL")
+    assert not any("zanzibarqux" in row[0] for row in kept)

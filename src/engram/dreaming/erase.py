@@ -38,6 +38,7 @@ _REWRITE = """
 UPDATE journal SET before = :before
 WHERE workspace = :workspace AND dream = :dream AND kind = :kind AND ref = :ref AND action = :action
 """
+_BLOCKS = "SELECT id FROM blocks WHERE workspace = :workspace"
 _SESSION_OF = "SELECT session_id FROM gists WHERE workspace = :workspace AND memory_id = :gist"
 
 
@@ -57,7 +58,7 @@ def things(
     """Erase every image of what goes or loses text, before it does, and of what was made of it.
 
     An undo deletes what its run had made, and keeps an image of it: then only the image knows what it was made of. With
-    `before`, memories older than that go too.
+    `before`, memories older than that go too, and so do the images of older blocks that were deleted.
     """
     removed = {(kind, str(id)) for kind, id in gone} | {("session", id) for id in sessions}
     lost = removed | {(kind, str(id)) for kind, id in touched}
@@ -71,6 +72,10 @@ def things(
             tx.run(_ERASE, workspace=workspace, kind=kind, ref=ref)
     rows = [row for row in rows if row[1] is not images.DAMAGED]
     noted = [((key[1], key[2]), image) for key, image in rows if image is not None]
+    if before is not None:
+        there = {("block", str(row[0])) for row in tx.all(_BLOCKS, workspace=workspace)}
+        deleted = [(thing, image) for thing, image in noted if thing[0] == "block" and thing not in there]
+        lost |= {thing for thing, image in deleted if image["row"]["created_at"] < before}
     # Images of a thing that is there go back only some versions; a deleted block's sources are still there, too.
     older = {thing: _sources(tx, workspace, thing) for thing in {thing for thing, _ in noted}}
     while more := {found for thing, image in noted for found in _lost(thing, image, older[thing], lost, before)} - lost:
