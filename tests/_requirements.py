@@ -95,7 +95,7 @@ REQUIREMENTS = {
     "MESSAGE-3": "Unread messages show in the recipient's situation report.",
     "MESSAGE-4": "A session that was refused a lease can ask its holder.",
     "MESSAGE-5": "A message nobody would get is NoRecipient.",
-    "MESSAGE-6": "A message whose reader died or could not pass it on is shown again, at most twice in all, never twice at once.",
+    "MESSAGE-6": "A message whose reader died or could not pass it on is shown again, never twice at once; killed readers get it at most twice.",
     "MESSAGE-7": "The release before this one reads and writes messages and turns of the same store.",
     # Blocks
     "BLOCK-1": "create makes version 1 without a history entry; an existing name is BlockExists.",
@@ -244,7 +244,7 @@ REQUIREMENTS = {
     "MCP-11": "The SDK's client, the Inspector and two clients at once work on one store.",
     "MCP-12": "Streamable HTTP only needs mounting.",
     "MCP-13": "The server works off what processes without a model have left.",
-    "MCP-14": "Messages in an answer that was cancelled or that nobody received come with the next one; at most twice in all.",
+    "MCP-14": "Messages in an answer that was cancelled or that nobody received come with the next one.",
     "MCP-15": "Claims that wait keep no other call waiting, get their turn in order, and give their place up when cancelled.",
     # Dreaming
     "DREAM-1": "A forced pass makes a gist a session, an era a month, profile, narrative and self, and its report is kept.",

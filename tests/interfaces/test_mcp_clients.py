@@ -73,7 +73,7 @@ def test_the_sdk_s_client_finds_everything(store_url: str, mode: str) -> None:
             assert "> Deploys never happen on Fridays" in found.content[0].text  # type: ignore[union-attr]
             await call(client, "block", action="update", name="world", content="Ship on Friday.")
             (world,) = (await client.read_resource("engram://world")).contents
-            assert world.text == "Ship on Friday."  # type: ignore[union-attr]
+            assert world.text.endswith("\n> Ship on Friday.")  # type: ignore[union-attr]
             (message,) = (await client.get_prompt("brief", {"task": "Port"})).messages
             assert "Your task: Port" in message.content.text  # type: ignore[union-attr]
 
