@@ -24,7 +24,7 @@ run: setup  ## the product on its embedded default
 	$(BIN)/engram demo
 
 test: setup lint inspector pgbouncer  ## everything that must hold before a change lands
-	$(BIN)/python -m pytest -n 4
+	$(BIN)/python -m pytest -n 6
 
 inspector: $(INSPECTOR)/node_modules/.bin/mcp-inspector  ## the MCP Inspector, with which the server is tried
 
