@@ -342,6 +342,7 @@ def test_redacted_data_is_still_json(eng: Engram) -> None:
         "The username and password must be set before deploying.",
         "a user and password field",
         "Ask the user for password confirmation",
+        "Open http://localhost:3000?email=ada@example.com in a browser.",
         "prompt the user for password again",
     ],
 )
@@ -360,3 +361,8 @@ def test_a_password_with_an_escaped_quote_goes_whole_and_json_stays_json(passwor
 def test_a_long_value_without_quotes_goes_to_its_end() -> None:
     value = "aB3xK9qLmZ7w" * 400 + "end"
     assert redact(f"client_secret={value} rest") == "client_secret=[redacted: secret] rest"
+
+
+@pytest.mark.requirement("REDACT-1")
+def test_a_password_that_was_said_goes() -> None:
+    assert redact('The password was "S3cr3t!pass9".') == 'The password was "[redacted: password]".'

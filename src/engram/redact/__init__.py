@@ -141,7 +141,7 @@ def _announced(text: str, lower: str, stems: list[str]) -> list[Place]:
         from .announced import in_urls
 
         found += in_urls(text)
-    if "pass" in stems and " is" in lower:
+    if "pass" in stems and (" is" in lower or " was" in lower):
         from .announced import said
 
         found += said(text)

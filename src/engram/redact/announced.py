@@ -14,7 +14,8 @@ _HEADER = (
     r"(?i)\bauthorization\\{0,3}[\"']?[ \t]{0,9}[:=,][ \t]{0,9}\\{0,3}[\"']?"
     r"(?:(?:token|digest|[a-z-]{0,12}key|[a-z-]{0,12}auth|negotiate|ntlm)(?:\s|\\t){1,9}+)?([A-Za-z0-9._~+/-]{12,}+={0,2})"
 )
-_IN_URL = r"://[^\s:/@\"'<>`]{0,200}+:([^\s/\"'<>`]+)@"
+# A port with a query after it is no password: `http://localhost:3000?mail=ada@example.com`.
+_IN_URL = r"://[^\s:/@\"'<>`]{0,200}+:(?![0-9]{1,5}[?#])([^\s/\"'<>`]+)@"
 _USER = r"://([A-Za-z0-9_-]{20,}+)(?::x-oauth-basic)?@"
 _SAID = r"(?i)(?:password|passphrase|passcode)(?: for [\w.@-]{1,40})? (?:is|was)[ :]{1,3}([\"'`]?)([^\s\"'`,]{6,200}+)"
 _BY = r"(?i)\bidentified\s{1,9}(?:with\s{1,9}[\w'\"]{1,40}\s{1,9})?by\s{1,9}(?:password\s{1,9})?'([^'\n]{4,200})'"
