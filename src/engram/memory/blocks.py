@@ -294,8 +294,8 @@ class Blocks:
     ) -> Block:
         """Write what `change` makes of the content.
 
-        A secret may be put together by two edits, so the whole content is searched, and that before the lock: the block
-        is read first, and whoever changed it in between makes us begin again.
+        Two edits together may form a secret, so the whole content is searched, before the lock is taken. If another
+        writer changes the block after it was read, the edit begins again.
         """
         reason = _check_reason(reason)
         for _ in range(_TRIES):

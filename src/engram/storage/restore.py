@@ -86,7 +86,7 @@ def _prepare(file: str, draft: str, clock: Clock, progress: backup.Progress | No
             if wrong:
                 raise _unusable(file, " ".join(wrong[0].split()))
             migrate.sqlite(copy, file, clock, save=False)
-            missing = _tables(_new_store(clock)) - _tables(copy)
+            missing = _expected_tables(clock) - _tables(copy)
             if missing:
                 raise _unusable(file, f"it has no table {min(missing)}")
             return migrate.sqlite_applied(copy)[-1].number
@@ -131,11 +131,14 @@ def _opened(file: str) -> apsw.Connection:
     return apsw.Connection(address, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
 
 
-def _new_store(clock: Clock) -> apsw.Connection:
-    """An empty store of this version, to compare with."""
+def _expected_tables(clock: Clock) -> set[str]:
+    """The tables of an empty store of this version."""
     new = apsw.Connection(":memory:")
-    migrate.sqlite(new, ":memory:", clock, save=False)
-    return new
+    try:
+        migrate.sqlite(new, ":memory:", clock, save=False)
+        return _tables(new)
+    finally:
+        new.close()
 
 
 def _tables(connection: apsw.Connection) -> set[str]:

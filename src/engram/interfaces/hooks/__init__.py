@@ -155,7 +155,7 @@ def _opened(settings: Config, enough: Callable[[], bool]) -> Engram:
             if ended:
                 raise
             # One that has just ended may have done it: the store is tried once more.
-            ended = not _is_upgraded(settings)
+            ended = not _is_being_upgraded(settings)
             if enough():
                 raise
             if not ended:
@@ -196,7 +196,7 @@ def _apology(event: Event, error: Exception) -> Answer:
     return Answer(frame("notice", f"Engram does not see or record this session at the moment: {what}."))
 
 
-def _is_upgraded(settings: Config) -> bool:
+def _is_being_upgraded(settings: Config) -> bool:
     """Whether another process is upgrading the store now; starts one, unless one ended just before."""
     from ..detached import is_running, start
 
