@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engram import Engram
 from engram.config import load
-from engram.dreaming.candidates import candidates
-from engram.dreaming.similar import alike
+from engram.dreaming.duplicates.candidates import candidates
+from engram.dreaming.duplicates.similar import alike
 from engram.embedding import Embedder
 from engram.embedding import load as load_embedder
-from engram.memory import backlog, index
+from engram.memory import embedding_queue, word_index
 from engram.memory.memories import fingerprint
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Store:
         self.count = count
         self.eng = Engram(settings=load(url=path))
         self.planted: set[tuple[int, int]] = set()
-        self._scope = self.eng._scope
+        self._view = self.eng._view
         texts = self._texts()
         for start in range(0, count, PER_TRANSACTION):
             self._write(list(islice(texts, min(PER_TRANSACTION, count - start))), embedder)
@@ -84,31 +84,31 @@ class Store:
             yield text
 
     def _write(self, texts: list[str], embedder: Embedder) -> None:
-        workspace = self._scope.workspace
-        pieces = [index.cut(text) for text in texts]
-        rows = backlog.quantised(embedder, texts)
-        with self._scope.engine.write() as tx:
+        workspace = self._view.workspace
+        pieces = [word_index.cut(text) for text in texts]
+        rows = embedding_queue.quantised(embedder, texts)
+        with self._view.engine.write() as tx:
             now = tx.now()
             ids = [
                 tx.all(_INSERT, workspace=workspace, content=text, hash=fingerprint(text), now=now)[0][0]
                 for text in texts
             ]
             entries = [
-                index.Entry("memories", "memory", id, "note", None, None, None, now, cut)
+                word_index.Entry("memories", "memory", id, "note", None, None, None, now, cut)
                 for id, cut in zip(ids, pieces, strict=True)
             ]
-            backlog.place(tx, workspace, entries, backlog.Vectors(embedder.name, rows))
+            embedding_queue.store_vectors(tx, workspace, entries, embedding_queue.Vectors(embedder.name, rows))
             for id in ids:
                 tx.note(workspace, "memory", id)
 
     def find(self, new: int) -> Found:
         """The duplicates among so many that came last and the rest."""
         begun = perf_counter()
-        pairs = list(candidates(self._scope, range(self.count - new + 1, self.count + 1)))
+        pairs = list(candidates(self._view, range(self.count - new + 1, self.count + 1)))
         texts: dict[int, str] = {}
-        with self._scope.engine.read() as tx:
+        with self._view.engine.read() as tx:
             for id in {id for pair in pairs for id in pair[:2]}:
-                texts[id] = tx.all(_TEXT, workspace=self._scope.workspace, id=id)[0][0]
+                texts[id] = tx.all(_TEXT, workspace=self._view.workspace, id=id)[0][0]
         same = {pair[:2] for pair in pairs if alike(texts[pair[0]], texts[pair[1]], pair.cosine) >= THRESHOLD}
         return Found(perf_counter() - begun, len(pairs), same)
 
@@ -120,9 +120,9 @@ def peak(path: str) -> float:
 
 def pass_alone(path: str) -> None:
     with Engram(settings=load(url=path)) as eng:
-        with eng._scope.engine.read() as tx:
-            (last,) = tx.all(_LAST, workspace=eng._scope.workspace)[0]
-        assert list(candidates(eng._scope, range(1, last + 1)))
+        with eng._view.engine.read() as tx:
+            (last,) = tx.all(_LAST, workspace=eng._view.workspace)[0]
+        assert list(candidates(eng._view, range(1, last + 1)))
     # Not what `resource` says, which remembers the process that started this one.
     with open("/proc/self/status") as status:
         print(next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1e3)

@@ -36,7 +36,7 @@ from engram import Engram
 from engram.config import load
 from engram.embedding import load as load_embedder
 from engram.errors import MissingExtra
-from engram.memory import words
+from engram.memory import analyser
 from engram.memory.scoring import Weights, weights_of
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ def remembering(make: Callable[[list[str]], Sequence[Made]]) -> Callable[[Sequen
 def expect_paraphrases() -> None:
     """Make sure that words alone cannot find them."""
     for question, memory in PAIRS:
-        shared = set(words.terms(question)) & set(words.terms(memory))
+        shared = set(analyser.terms(question)) & set(analyser.terms(memory))
         if shared:
             raise AssertionError(f"{question!r} and {memory!r} share {', '.join(shared)}")
 

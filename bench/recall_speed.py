@@ -44,7 +44,7 @@ from engram.config import load
 from engram.embedding import Embedder
 from engram.embedding import load as load_embedder
 from engram.embedding.quantise import to_int8
-from engram.memory import words
+from engram.memory import analyser
 from engram.storage import migrate
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Speech:
             made["".join(self._random.choices(SYLLABLES, k=self._random.randint(2, 4)))] = None
         self._content = list(made)
         self._weights = list(accumulate(1 / (rank + HEAD) for rank in range(VOCABULARY)))
-        self._plain = sorted(word for word in words.STOP_WORDS if word.isalpha())
+        self._plain = sorted(word for word in analyser.STOP_WORDS if word.isalpha())
 
     def turns(self) -> Iterator[str]:
         while True:
@@ -136,7 +136,7 @@ class Speech:
         """Each asks for some turn with five of its words."""
         asked: list[str] = []
         while len(asked) < count:
-            content = [word for word in set(self._random.choice(turns).split()) if word not in words.STOP_WORDS]
+            content = [word for word in set(self._random.choice(turns).split()) if word not in analyser.STOP_WORDS]
             if len(content) >= 5:
                 asked.append(f"what was that about {' '.join(self._random.sample(sorted(content), 5))}")
         return asked
@@ -258,7 +258,7 @@ def embed(embedder: Embedder, turns: Sequence[str]) -> list[bytes]:
 
 
 def analyse(turns: Sequence[str]) -> list[Counter[str]]:
-    return [Counter(words.terms(turn)) for turn in turns]
+    return [Counter(analyser.terms(turn)) for turn in turns]
 
 
 def ingest(
@@ -328,7 +328,7 @@ def prepared(connection: apsw.Connection, embedder: Embedder, texts: Sequence[st
     questions = []
     for text in texts:
         values: list[float] = []
-        for term in dict.fromkeys(words.terms(text)):
+        for term in dict.fromkeys(analyser.terms(text)):
             (number,) = _row(
                 connection, "SELECT id FROM terms WHERE workspace = 'default' AND shelf = 'turns' AND term = ?", term
             )

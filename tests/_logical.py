@@ -47,7 +47,7 @@ _QUERIES: dict[str, LiteralString] = {
 
 def logical(eng: Engram) -> Dump:
     """Everything of the workspace that eng is a view of, in an order of its own."""
-    scope = eng._scope
+    scope = eng._view
     found: Dump = {}
     with scope.engine.read() as tx:
         for table, sql in _QUERIES.items():

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from engram import Engram
-from engram.dreaming import cycle
-from engram.dreaming.cycle import Stage
-from engram.dreaming.night import Night
+from engram.dreaming import passes
+from engram.dreaming.pass_context import PassContext
+from engram.dreaming.passes import Stage
 from engram.records import DreamReport
 
 SAID = (
@@ -35,14 +35,14 @@ def dream(eng: Engram) -> DreamReport:
     return report
 
 
-def dream_of(eng: Engram, *steps: Callable[[Night], object]) -> DreamReport:
+def dream_of(eng: Engram, *steps: Callable[[PassContext], object]) -> DreamReport:
     """A pass whose only stage does these things, each as an action of its own."""
 
-    def run(night: Night) -> None:
+    def run(context: PassContext) -> None:
         for step in steps:
-            with night.action():
-                step(night)
+            with context.action():
+                step(context)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(cycle, "STAGES", (Stage("test", "continuity", run),))
+        patched.setattr(passes, "STAGES", (Stage("test", "continuity", run),))
         return dream(eng)

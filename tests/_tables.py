@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from engram.address import split_schema
+from engram.store_url import split_schema
 
 #: What tables and columns there are, with their types in lower case.
 Columns = dict[str, dict[str, str]]

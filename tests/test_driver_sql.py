@@ -71,7 +71,7 @@ def answers() -> dict[LiteralString, tuple[object, ...]]:
 def test_both_engines_understand_a_statement_alike(
     eng: Engram, answers: dict[LiteralString, tuple[object, ...]]
 ) -> None:
-    with eng._scope.engine.read() as tx:
+    with eng._view.engine.read() as tx:
         for sql, answer in answers.items():
             assert tx.one(sql, a=7) == answer
         assert tx.one("SELECT '100%', '%%'") == ("100%", "%%")
@@ -80,18 +80,27 @@ def test_both_engines_understand_a_statement_alike(
 def tier_sql() -> dict[str, str]:
     """Every SQL constant of the tiers, by module and name."""
     found = {}
-    for package in ("coordination", "memory", "dreaming", "storage"):
-        for module in pkgutil.iter_modules([f"{engram.__path__[0]}/{package}"]):
-            if package != "storage" or module.name == "changes":
-                for name, value in vars(import_module(f"engram.{package}.{module.name}")).items():
-                    if isinstance(value, str) and re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b", value):
-                        found[f"{package}.{module.name}.{name}"] = value
+    tiers = ("coordination", "memory", "dreaming", "forgetting")
+    modules = {"storage.changes"}
+    for tier in tiers:
+        for module in pkgutil.walk_packages([f"{engram.__path__[0]}/{tier}"], f"{tier}."):
+            modules.add(module.name)
+    for module_name in sorted(modules):
+        for name, value in vars(import_module(f"engram.{module_name}")).items():
+            if isinstance(value, str) and re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b", value):
+                found[f"{module_name}.{name}"] = value
     return found
 
 
 @pytest.mark.requirement("STORE-17")
 def test_the_tiers_statements_are_where_this_test_looks_for_them() -> None:
-    assert {"memory.blocks._GET", "coordination.leases.LIVE", "storage.changes._SINCE"} <= tier_sql().keys()
+    expected = {
+        "memory.blocks._GET",
+        "coordination.leases.LIVE",
+        "dreaming.undo.journal._ADD",
+        "storage.changes._SINCE",
+    }
+    assert expected <= tier_sql().keys()
     assert len(tier_sql()) > 50
 
 
@@ -109,7 +118,7 @@ def test_a_tiers_statement_is_the_same_statement_for_the_driver(name: str) -> No
 
 @pytest.mark.requirement("STORE-17")
 def test_postgresql_accepts_every_statement_of_the_tiers(postgres_url: str) -> None:
-    with Engram(postgres_url) as eng, eng._scope.engine.write() as tx:
+    with Engram(postgres_url) as eng, eng._view.engine.write() as tx:
         for sql in tier_sql().values():
             tx.run(f"EXPLAIN {sql}", **dict.fromkeys(re.findall(r"(?<!:):([a-z_][a-z_0-9]*)", sql)))
 

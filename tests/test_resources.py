@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engram.coordination.resources import MAX_LENGTH, MAX_SLASHES, escape, normalise, overlap
 from engram.errors import InvalidInput
-from engram.text import has_controls
+from engram.safe_text import has_controls
 from tests._repositories import make_repository, project, remote
 
 __all__ = ["project"]

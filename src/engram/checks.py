@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from .errors import InvalidInput
 from .redact import find, redact
-from .text import has_controls
+from .safe_text import has_controls
 
 #: The longest text of any kind: long enough for a pasted log, short enough that one row cannot hurt.
 MAX_TEXT = 1_000_000

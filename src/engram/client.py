@@ -12,23 +12,23 @@ from .coordination.leases import Leases
 from .coordination.messages import Messages
 from .coordination.sessions import Sessions
 from .errors import InvalidInput
-from .memory.backlog import Backlog
 from .memory.blocks import Blocks, World
+from .memory.embedding_queue import EmbeddingQueue
 from .memory.exchanges import Exchanges
 from .memory.memories import Memories
 from .records import Upgraded
-from .scope import Scope
 from .storage import changes
+from .store_view import StoreView
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Sequence
 
     from .config import Config
-    from .dreaming.cycle import Dreams
+    from .dreaming.agent_queue import Work
+    from .dreaming.passes import Dreams
     from .dreaming.proposals import Proposals
     from .dreaming.scheduler import Scheduler
-    from .dreaming.work import Work
     from .records import Change, DreamReport, Hit, Receipt, Restored, Spent
     from .storage.engine import Engine
 
@@ -54,33 +54,35 @@ class Engram:
         migrate: bool = True,
     ) -> None:
         settings = settings or config.load(url=url, workspace=workspace)
-        self._compose(Scope(_open(settings, clock or Clock(), migrate), settings.workspace, settings))
+        self._compose(StoreView(_open(settings, clock or Clock(), migrate), settings.workspace, settings))
 
-    def _compose(self, scope: Scope) -> None:
-        self._scope = scope
-        self.sessions = Sessions(scope)
-        self.leases = Leases(scope)
-        self.messages = Messages(scope)
-        self.blocks = Blocks(scope)
+    def _compose(self, view: StoreView) -> None:
+        self._view = view
+        self.sessions = Sessions(view, lambda id: _forget(view, session=id))
+        self.leases = Leases(view)
+        self.messages = Messages(view)
+        self.blocks = Blocks(view)
         self.world = World(self.blocks)
-        self.exchanges = Exchanges(scope)
-        self.backlog = Backlog(scope)
-        self.memories = Memories(scope)
+        self.exchanges = Exchanges(view)
+        self.embedding_queue = EmbeddingQueue(view)
+        #: The earlier name of `embedding_queue`.
+        self.backlog = self.embedding_queue
+        self.memories = Memories(view)
         self.remember = self.memories.remember
 
     def workspace(self, name: str) -> Engram:
         """The same store, another workspace."""
-        view = object.__new__(Engram)
-        view._compose(self._scope._replace(workspace=checks.workspace(name)))
-        return view
+        other = object.__new__(Engram)
+        other._compose(self._view._replace(workspace=checks.workspace(name)))
+        return other
 
     @property
     def workspace_name(self) -> str:
-        return self._scope.workspace
+        return self._view.workspace
 
     @property
     def settings(self) -> Config:
-        return self._scope.config
+        return self._view.config
 
     def sitrep(
         self,
@@ -89,7 +91,7 @@ class Engram:
         project: str | None = None,
     ) -> str:
         """The situation report: messages, world state, sessions, locks, completions, within `budget` tokens."""
-        text = report.sitrep(self._scope, budget, session_id, project)
+        text = report.sitrep(self._view, budget, session_id, project)
         self.sessions.sweep()
         return text
 
@@ -98,7 +100,7 @@ class Engram:
         # Imported here: the analyser is nothing a situation report needs.
         from .memory.recall import Recall
 
-        return Recall(self._scope, self.memories).recall(query, k, **options)
+        return Recall(self._view, self.memories).recall(query, k, **options)
 
     def forget(
         self,
@@ -116,16 +118,14 @@ class Engram:
         Exactly one is given: an exchange, memory, session or block by its id or name; everything `before` a time; or
         everything from a `source`, which is a type of session (`claude-code`, `import`, …). `dry_run` changes nothing.
         """
-        from .memory.forget import Forget, asked
-
-        chosen = asked(exchange=exchange, memory=memory, session=session, block=block, before=before, source=source)
-        return Forget(self._scope).forget(chosen, dry_run=checks.flag(dry_run, "dry_run"))
+        named = {"exchange": exchange, "memory": memory, "session": session, "block": block}
+        return _forget(self._view, **named, before=before, source=source, dry_run=checks.flag(dry_run, "dry_run"))
 
     def receipts(self, limit: int = 20) -> list[Receipt]:
         """What was forgotten, the latest first; limit 0: all."""
-        from .memory.forget import Forget
+        from .forgetting.forget import Forget
 
-        return Forget(self._scope).receipts(limit)
+        return Forget(self._view).receipts(limit)
 
     def reindex(self, model: str | None = None, *, progress: Callable[[int, int], None] | None = None) -> int:
         """Embed everything anew with a model, the configured one unless told otherwise; how many this call made.
@@ -135,28 +135,28 @@ class Engram:
         """
         from .memory.reindex import reindex
 
-        return reindex(self._scope, model, progress)
+        return reindex(self._view, model, progress)
 
     @property
     def dreams(self) -> Dreams:
         """Passes of dreaming: what waits, what was done."""
-        from .dreaming.cycle import Dreams
+        from .dreaming.passes import Dreams
 
-        return Dreams(self._scope)
+        return Dreams(self._view)
 
     @property
     def proposals(self) -> Proposals:
         """Changes that dreaming would make and somebody else is to decide."""
         from .dreaming.proposals import Proposals
 
-        return Proposals(self._scope)
+        return Proposals(self._view)
 
     @property
     def work(self) -> Work:
         """Thinking that is left to agents: take a piece, hand it in."""
-        from .dreaming.work import Work
+        from .dreaming.agent_queue import Work
 
-        return Work(self._scope)
+        return Work(self._view)
 
     def dream(
         self,
@@ -183,26 +183,26 @@ class Engram:
         if all_workspaces:
             from .dreaming.scheduler import dream_all
 
-            return dream_all(self._scope, **options)
+            return dream_all(self._view, **options)
         return [self.dreams.dream(**options)]
 
     def scheduler(self, every: float = 21_600.0, **options: Any) -> Scheduler:
         """Dreaming by itself, every so many seconds; see `engram.dreaming.scheduler.Scheduler`."""
         from .dreaming.scheduler import Scheduler
 
-        return Scheduler(self._scope, every, **options)
+        return Scheduler(self._view, every, **options)
 
     def context(self, query: str | None = None, session_id: str | None = None, budget: int = 2_000) -> str:
         """What an agent should read now, within `budget` tokens: self, profile, narrative, what fits the query."""
         from .dreaming.context import context
 
-        return context(self._scope, query, session_id, budget)
+        return context(self._view, query, session_id, budget)
 
     def usage(self, days: int = 30) -> list[Spent]:
         """What was spent on models, by day and stage, the latest first."""
         from .dreaming.usage import spent
 
-        return spent(self._scope, days)
+        return spent(self._view, days)
 
     @contextmanager
     def write(self, *, fence: int | None = None) -> Iterator[Engram]:
@@ -211,24 +211,31 @@ class Engram:
         With `fence`, a lease's token, it begins only if the token is good and commits only if it still is;
         otherwise LeaseLost, and nothing was written.
         """
-        with self._scope.engine.write() as tx:
+        with self._view.engine.write() as tx:
             if fence is not None:
                 self.leases.fence(tx, fence)
             yield self
 
     def changes(self, after: int = 0, limit: int = 1_000) -> list[Change]:
         """What has changed in this workspace since change number `after`, in the order of commits."""
-        return changes.since(self._scope, after, limit)
+        return changes.since(self._view, after, limit)
 
     def close(self) -> None:
         """Close the store's connections, also for the other workspaces' views."""
-        self._scope.engine.close()
+        self._view.engine.close()
 
     def __enter__(self) -> Engram:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _forget(view: StoreView, *, dry_run: bool = False, **named: Any) -> Receipt:
+    # Imported here: a hook never forgets anything.
+    from .forgetting.forget import Forget, asked
+
+    return Forget(view).forget(asked(**named), dry_run=dry_run)
 
 
 #: How long an upgrade waits for another one, which may be copying a large store.
@@ -241,7 +248,7 @@ def upgrade(settings: Config, *, progress: Callable[[int, int], None] | None = N
     `progress` is called with how much is copied, and how much there is to copy. Of several at once one does the work,
     and the others wait for it.
     """
-    from .address import masked
+    from .store_url import masked
 
     patient = settings._replace(busy_timeout=max(settings.busy_timeout, _UPGRADE_PATIENCE))
     engine = _open(patient, Clock(), True, progress)

@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import checks
-from .address import masked
 from .errors import InvalidInput, InvalidURL
 from .redact import redact
-from .text import one_line
+from .safe_text import one_line
+from .store_url import masked
 
 if TYPE_CHECKING:
     from platformdirs import PlatformDirsABC

@@ -26,9 +26,9 @@ def unified(old: Sequence[str], new: Sequence[str], old_name: str, new_name: str
 
 def _one_change(old: Sequence[str], new: Sequence[str], around: int) -> Iterator[str]:
     shorter = min(len(old), len(new))
-    head = next((place for place in range(shorter) if old[place] != new[place]), shorter)
+    head = next((position for position in range(shorter) if old[position] != new[position]), shorter)
     most = shorter - head
-    tail = next((place for place in range(most) if old[-1 - place] != new[-1 - place]), most)
+    tail = next((position for position in range(most) if old[-1 - position] != new[-1 - position]), most)
     first = max(0, head - around)
     old_end, new_end = len(old) - tail, len(new) - tail
     last = min(len(old), old_end + around)

@@ -12,15 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engram import (
-    BlockExists,
-    BlockNotFound,
-    Engram,
-    InvalidInput,
-    LogBroken,
-    VersionConflict,
-    VersionNotFound,
-)
+from engram import BlockExists, BlockNotFound, Engram, InvalidInput, LogBroken, VersionConflict, VersionNotFound
 from engram.memory.blocks import OVERFLOW
 from tests.conftest import ShiftedClock
 
@@ -61,7 +53,7 @@ def state(eng: Engram) -> tuple[object, ...]:
 
 def tamper(eng: Engram, sql: LiteralString) -> None:
     """Change the store behind the library's back."""
-    with eng._scope.engine.write() as tx:
+    with eng._view.engine.write() as tx:
         assert tx.run(sql) > 0
 
 
@@ -334,7 +326,7 @@ def test_delete_removes_the_block_with_every_version_it_ever_had(eng: Engram) ->
     eng.blocks.create("other", "kept")
     eng.blocks.delete("plan")
     assert [block.name for block in eng.blocks.list()] == ["other"]
-    with eng._scope.engine.read() as tx:
+    with eng._view.engine.read() as tx:
         assert tx.all("SELECT content FROM block_versions") == [("kept",)]
     assert eng.blocks.create("plan", "three").version == 1
     assert eng.blocks.history("plan") == []

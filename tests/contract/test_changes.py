@@ -71,7 +71,7 @@ def test_a_failed_call_inside_a_callers_transaction_undoes_only_itself(eng: Engr
 def test_a_transaction_the_engine_gave_up_takes_nothing_more(sqlite_url: str) -> None:
     with Engram(sqlite_url) as eng:
         sid = eng.sessions.register("codex", "Working")
-        with eng._scope.engine.write() as tx:
+        with eng._view.engine.write() as tx:
             # SQLite undoes a whole transaction by itself on some errors, such as a disk that is full.
             tx.run(
                 "CREATE TRIGGER give_up BEFORE INSERT ON exchanges WHEN NEW.content = 'too much'"
@@ -326,7 +326,7 @@ def test_nobody_overtakes_a_transaction_that_has_its_numbers_and_is_about_to_com
         assert go_on.wait(30)
 
     def first(eng: Engram) -> None:
-        with eng._scope.engine.write() as tx:
+        with eng._view.engine.write() as tx:
             eng.blocks.create("first")
             tx.checks.append(pause)
 
@@ -335,12 +335,12 @@ def test_nobody_overtakes_a_transaction_that_has_its_numbers_and_is_about_to_com
             pending: list[Future[Any]] = [pool.submit(first, one)]
             assert numbered.wait(30)
             pending.append(pool.submit(two.blocks.create, "second"))
-            assert isinstance(one._scope.engine, PostgresEngine)
+            assert isinstance(one._view.engine, PostgresEngine)
             waits = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
             with Engram(postgres_url) as reader:
                 seen = False
                 while not seen and not pending[1].done():
-                    with reader._scope.engine.read() as tx:
+                    with reader._view.engine.read() as tx:
                         seen = tx.one(waits) is not None
                 assert reader.changes() == []
         finally:

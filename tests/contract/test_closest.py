@@ -14,7 +14,7 @@ from psycopg.sql import SQL, Identifier
 
 from engram import Engram, Hit
 from engram.config import load
-from engram.memory import models
+from engram.memory import embedding_models
 from engram.storage import pgvector
 from engram.storage.engine import Row, Transaction
 from engram.storage.postgres import PostgresEngine, PostgresTransaction
@@ -57,7 +57,7 @@ def open_store(url: str, **settings: Any) -> Engram:
 
 
 def engine(eng: Engram) -> PostgresEngine:
-    found = eng._scope.engine
+    found = eng._view.engine
     assert isinstance(found, PostgresEngine)
     return found
 
@@ -82,7 +82,7 @@ def found(hits: list[Hit]) -> list[tuple[int | None, int | None]]:
 
 
 def rows(eng: Engram, statement: str) -> list[tuple[Any, ...]]:
-    with eng._scope.engine.read() as tx:
+    with eng._view.engine.read() as tx:
         return tx.all(statement)
 
 
@@ -160,10 +160,10 @@ def test_a_large_workspace_gets_an_index_which_finds_almost_all_of_the_closest(
         for number in range(5):
             eng.remember(f"The puppy sleeps for {number} hours")
         assert indexes(eng) == []
-        monkeypatch.setattr(models, "EXACT_BELOW", 1_000)
+        monkeypatch.setattr(embedding_models, "EXACT_BELOW", 1_000)
         monkeypatch.setattr("engram.memory.vectors.EXACT_BELOW", 1_000)
-        models.keep_indexed(eng._scope.engine, "default")
-        models.keep_indexed(eng._scope.engine, "another")
+        embedding_models.keep_indexed(eng._view.engine, "default")
+        embedding_models.keep_indexed(eng._view.engine, "another")
         assert len(indexes(eng)) == 1
         hits = 0
         for seed in range(20):
@@ -195,7 +195,7 @@ def test_the_index_is_what_answers(url: str) -> None:
 
 @pytest.mark.requirement("VECTORS-2")
 def test_the_backlog_s_worker_builds_the_index(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "EXACT_BELOW", 30)
+    monkeypatch.setattr(embedding_models, "EXACT_BELOW", 30)
     with open_store(url) as eng, open_store(url, embedder="none") as plain:
         fill(plain, 20)
         eng.backlog.work()
@@ -207,7 +207,7 @@ def test_the_backlog_s_worker_builds_the_index(url: str, monkeypatch: pytest.Mon
 
 @pytest.mark.requirement("VECTORS-2", "REINDEX-1")
 def test_reindexing_leaves_an_index_of_the_new_model_alone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "EXACT_BELOW", 30)
+    monkeypatch.setattr(embedding_models, "EXACT_BELOW", 30)
     with open_store(url) as eng:
         fill(eng, 40)
         eng.reindex()
@@ -321,7 +321,7 @@ def test_a_role_without_rights_on_the_extra_table_writes_into_it_all_the_same(
         assert (lost(owner), len(rows(owner, "SELECT item FROM closeness"))) == (0, 20)
         with psycopg.connect(database, autocommit=True) as connection:
             connection.execute(SQL("GRANT SELECT ON engram.closeness TO {}").format(Identifier(OWN)))
-        monkeypatch.setattr(models, "EXACT_BELOW", 10)
+        monkeypatch.setattr(embedding_models, "EXACT_BELOW", 10)
         with open_store(guest) as eng:
             assert engine(eng)._vectors is not None
             eng.reindex()

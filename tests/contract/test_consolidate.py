@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from engram import Engram, Memory, StoreError
-from engram.dreaming import candidates, plans
+from engram.dreaming import plans
+from engram.dreaming.duplicates import candidates
 from engram.storage.engine import Transaction
 
 from .._tables import dump
@@ -381,7 +382,7 @@ def test_wherever_a_change_is_interrupted_all_or_nothing_of_it_is_there(
     for statement in range(0, 1_000, 3):
         deadly.left = statement
         try:
-            with eng._scope.engine.write() as tx:
+            with eng._view.engine.write() as tx:
                 deadly.carry_out(tx, tiers, plan, prepared)
             break
         except Killed:

@@ -13,7 +13,7 @@ import pytest
 from engram import Engram, EngramError, InvalidInput, SessionNotFound
 from engram.errors import ExchangeNotFound
 from engram.memory import exchanges
-from engram.memory.index import PIECE
+from engram.memory.word_index import PIECE
 from engram.records import Exchange
 from tests.conftest import ShiftedClock
 

@@ -47,7 +47,7 @@ def say(eng: Engram, text: str, session: str = "s", role: str = "user") -> int:
 
 def derive(eng: Engram, block: str, sources: list[tuple[str, int]], version: int = 1) -> None:
     """Say that a block was made of these, as dreaming will."""
-    with eng._scope.engine.write() as tx:
+    with eng._view.engine.write() as tx:
         id = tx.all("SELECT id FROM blocks WHERE workspace = :w AND name = :n", w=eng.workspace_name, n=block)[0][0]
         for kind, source in sources:
             _add_source(tx, eng.workspace_name, id, version, kind, source)

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from engram import DreamReport, Engram, WorkNotFound
-from engram.dreaming import plans, shown
-from engram.dreaming.night import Night
+from engram.dreaming import grounds, plans
+from engram.dreaming.pass_context import PassContext
 from engram.dreaming.thinking import Thinker, Thought
 from engram.llm import Answer, Prompt
-from engram.llm.extractive import Extractive
+from engram.llm.extractive.thinker import Extractive
 from engram.memory.memories import Memories, Prepared
 from tests._models import Model, echoing, serve
 from tests._passes import dream_of
@@ -404,9 +404,9 @@ def test_a_plan_that_lost_its_grounds_is_not_even_kept_as_refused(eng: Engram, s
     plan = plans.merge(eng.memories.list(), 0.9, 1.0)
     eng.forget(exchange=said)
 
-    def refuse(night: Night) -> None:
-        with pytest.raises(shown.Outdated), night.engine.write() as tx:
-            night.proposals.refuse(tx, plan, night.dream)
+    def refuse(context: PassContext) -> None:
+        with pytest.raises(grounds.Outdated), context.engine.write() as tx:
+            context.proposals.refuse(tx, plan, context.dream)
 
     dream_of(eng, refuse)
     assert holds(store_url, GONE) == {}
@@ -440,27 +440,27 @@ def test_no_stage_can_write_from_a_thought_without_the_check(eng: Engram) -> Non
     session, _ = filled(eng)
     problems: list[str] = []
 
-    def act(night: Night, said: Mapping[str, str]) -> None:
-        prompt = Prompt("gist", "", tuple(night_passages(night, session)))
-        night.thinker.think("gists", session, lambda: (prompt, None))
-        with pytest.raises(AssertionError, match="outside of Night"):
-            night.memories.remember("Anything.")
+    def act(context: PassContext, said: Mapping[str, str]) -> None:
+        prompt = Prompt("gist", "", tuple(passages_of(context, session)))
+        context.thinker.think("gists", session, lambda: (prompt, None))
+        with pytest.raises(AssertionError, match="outside of PassContext"):
+            context.memories.remember("Anything.")
         stored = Prompt("gist", "", (prompt.passages[0]._replace(id="text"),))
         with pytest.raises(AssertionError, match="nobody could check what text quotes"):
-            night.thinker.think("gists", session, lambda: (stored, None))
+            context.thinker.think("gists", session, lambda: (stored, None))
         problems.append("both")
 
-    from engram.dreaming import cycle
+    from engram.dreaming import passes
 
     with pytest.MonkeyPatch.context() as patched:
-        stage = cycle.Stage("test", "continuity", lambda night: night.each("test", [{}], act))
-        patched.setattr(cycle, "STAGES", (stage,))
+        stage = passes.Stage("test", "continuity", lambda context: context.each("test", [{}], act))
+        patched.setattr(passes, "STAGES", (stage,))
         eng.dream(force=True)
     assert problems == ["both"]
     assert [memory for memory in eng.memories.list() if memory.content == "Anything."] == []
 
 
-def night_passages(night: Night, session: str) -> list[Any]:
-    from engram.dreaming.night import turn_passage
+def passages_of(context: PassContext, session: str) -> list[Any]:
+    from engram.dreaming.pass_context import turn_passage
 
-    return [turn_passage(turn) for turn in night.gists.unsummarised(session)]
+    return [turn_passage(turn) for turn in context.gists.unsummarised(session)]

@@ -350,7 +350,7 @@ def test_the_release_before_reads_and_sends_messages_beside_this_one(eng: Engram
     a, b = sessions(eng, 2)
     sent = eng.messages.send(a, b, "hello")
     shown = eng.messages.show(b)
-    with eng._scope.engine.write() as tx:
+    with eng._view.engine.write() as tx:
         assert [row[0] for row in tx.all(OLD_UNREAD, workspace="default", session=b)] == [sent.id]
         assert tx.run(OLD_MARK_READ, workspace="default", session=b, message=sent.id, now=tx.now()) == 1
         tx.run(OLD_DELIVER, workspace="default", session=a, message=sent.id)

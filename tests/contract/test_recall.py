@@ -14,7 +14,7 @@ import pytest
 from engram import Engram, EngramError, InvalidInput
 from engram.clock import between, later
 from engram.config import load
-from engram.memory.backlog import Backlog
+from engram.memory.embedding_queue import EmbeddingQueue
 from engram.records import Hit
 from engram.tokens import estimate
 from tests.conftest import ShiftedClock
@@ -139,7 +139,7 @@ def populate(eng: Engram, clock: ShiftedClock) -> None:
         clock.advance(3_600)
         if "old" in tags:
             eng.memories.archive(made.id)
-    Backlog(eng._scope).work()
+    EmbeddingQueue(eng._view).work()
 
 
 TURNS = {f"zebra turn {place}" for place in range(4)}
@@ -262,7 +262,7 @@ def test_dreams_never_take_a_turns_place(eng: Engram) -> None:
         for kind in ("gist", "era", "digest"):
             eng.remember(f"zebra {kind} {number}", kind=kind)
         eng.sessions.log("s", f"zebra log {number}")
-    Backlog(eng._scope).work()
+    EmbeddingQueue(eng._view).work()
     eng.exchanges.add("s", "user", "Somebody once saw a zebra near the old mill, they say.")
     assert [hit.label for hit in eng.recall("zebra")] == ["user"]
     assert {hit.label for hit in eng.recall("zebra", 20, kinds=["era"], what=["memories"])} == {"era"}
@@ -352,9 +352,9 @@ def test_every_process_gives_the_same_hits_also_after_others_changed_things(open
         lambda: other.exchanges.add("s", "user", "another lion came by"),
         lambda: one.memories.update(made[3].id, "a mole and an okapi"),
         lambda: one.memories.unarchive(made[2].id),
-        lambda: Backlog(other._scope).work(),
+        lambda: EmbeddingQueue(other._view).work(),
         lambda: other.remember("embedded later: zebra", embed=False),
-        lambda: Backlog(one._scope).work(),
+        lambda: EmbeddingQueue(one._view).work(),
     ]
     for step, change in enumerate(changes):
         change()
@@ -439,7 +439,7 @@ def test_a_long_question_reaches_every_shelf_it_names(eng: Engram, what: str) ->
     eng.sessions.log("s", f"{question} log")
     for kind in ("gist", "era", "digest"):
         eng.remember(f"{question} {kind}", kind=kind)
-    Backlog(eng._scope).work()
+    EmbeddingQueue(eng._view).work()
     options: dict[str, Any] = {
         "include_archived": True,
         "kinds": ["note", "gist", "era", "digest"],
@@ -507,7 +507,7 @@ def test_vectors_of_another_model_are_not_mixed_in_and_a_warning_says_so(
 ) -> None:
     eng = open_store(embedder="static")
     talk(eng)
-    with eng._scope.engine.write() as tx:
+    with eng._view.engine.write() as tx:
         tx.run("UPDATE vectors SET model = 'older:model'")
         tx.run("UPDATE models SET model = 'older:model'")
     other = open_store(embedder="static")
@@ -517,7 +517,7 @@ def test_vectors_of_another_model_are_not_mixed_in_and_a_warning_says_so(
     assert texts(hits) == texts(other.recall("the parser for dogs", mode="words")) != []
     assert {hit.why["meaning"] for hit in hits} == {0.0}
     assert "older:model" in caplog.text
-    with eng._scope.engine.read() as tx:
+    with eng._view.engine.read() as tx:
         assert tx.all("SELECT DISTINCT model FROM vectors") == [("older:model",)]
 
 

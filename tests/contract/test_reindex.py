@@ -11,8 +11,8 @@ import pytest
 
 from engram import Conflict, Engram, InvalidInput
 from engram.embedding import load
-from engram.memory import index
-from engram.memory.backlog import STEP
+from engram.memory import word_index
+from engram.memory.embedding_queue import STEP
 
 OpenStore = Callable[..., Engram]
 
@@ -48,19 +48,19 @@ def fill(eng: Engram, count: int) -> None:
 
 def age(eng: Engram) -> None:
     """As if everything so far had been embedded with an older model."""
-    with eng._scope.engine.write() as tx:
+    with eng._view.engine.write() as tx:
         tx.run("UPDATE vectors SET model = 'older:model'")
         tx.run("UPDATE models SET model = 'older:model'")
 
 
 def models(eng: Engram) -> dict[str, int]:
     """How many vectors there are of each model."""
-    with eng._scope.engine.read() as tx:
+    with eng._view.engine.read() as tx:
         return {model: count for model, count in tx.all("SELECT model, COUNT(*) FROM vectors GROUP BY model")}
 
 
 def state(eng: Engram) -> tuple[str, str | None]:
-    with eng._scope.engine.read() as tx:
+    with eng._view.engine.read() as tx:
         ((model, next),) = tx.all(
             "SELECT model, next FROM models WHERE workspace = :workspace", workspace=eng.workspace_name
         )
@@ -68,7 +68,7 @@ def state(eng: Engram) -> tuple[str, str | None]:
 
 
 def items(eng: Engram) -> int:
-    with eng._scope.engine.read() as tx:
+    with eng._view.engine.read() as tx:
         count: int = tx.all("SELECT COUNT(*) FROM items")[0][0]
     return count
 
@@ -201,7 +201,7 @@ def test_a_run_that_died_goes_on_where_it_was(eng: Engram, open_store: OpenStore
 @pytest.mark.requirement("REINDEX-2")
 def test_old_vectors_that_a_run_left_when_it_died_go_with_the_next(eng: Engram) -> None:
     say(eng, ANSWER, *OTHERS)
-    with eng._scope.engine.write() as tx:
+    with eng._view.engine.write() as tx:
         tx.run("INSERT INTO vectors (item, model, vector) SELECT item, 'older:model', vector FROM vectors")
     assert models(eng) == {STATIC: 4, OLDER: 4}
     assert eng.reindex() == 0
@@ -308,9 +308,9 @@ def test_every_shelf_is_held_while_a_workspace_changes_over(eng: Engram) -> None
         eng.remember(f"a {kind} of things", kind=kind)
     eng.memories.archive(eng.remember("Cats chase mice").id)
     eng.backlog.work()
-    with eng._scope.engine.read() as tx:
+    with eng._view.engine.read() as tx:
         used = tx.all("SELECT DISTINCT shelf FROM items ORDER BY shelf")
-    assert [shelf for (shelf,) in used] == list(index.SHELVES)
+    assert [shelf for (shelf,) in used] == list(word_index.SHELVES)
 
 
 @pytest.mark.requirement("REINDEX-4")

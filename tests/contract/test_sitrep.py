@@ -302,7 +302,7 @@ Statement = Callable[[str], None]
 
 def on_each_statement(eng: Engram, monkeypatch: pytest.MonkeyPatch, then: Statement) -> None:
     """Call `then` after each statement that a transaction of this kind of engine runs."""
-    with eng._scope.engine.read() as tx:
+    with eng._view.engine.read() as tx:
         kind = type(tx)
     original = kind.all
 

@@ -54,7 +54,7 @@ def test_a_path_opens_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ur
     monkeypatch.chdir(tmp_path)
     with Engram(url.format(path=tmp_path / "e.db")) as eng:
         sid = eng.sessions.register("codex", "Working")
-        assert isinstance(eng._scope.engine, SqliteEngine)
+        assert isinstance(eng._view.engine, SqliteEngine)
     path = tmp_path / "sub" / "folder" / "e.db" if "sub" in url else tmp_path / "e.db"
     with Engram(str(path)) as eng:
         assert eng.sessions.get(sid).summary == "Working"
@@ -64,7 +64,7 @@ def test_a_path_opens_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ur
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
 def test_a_postgresql_url_opens_postgresql(postgres_url: str, scheme: str) -> None:
     with Engram(postgres_url.replace("postgresql", scheme, 1)) as eng:
-        assert isinstance(eng._scope.engine, PostgresEngine)
+        assert isinstance(eng._view.engine, PostgresEngine)
         sid = eng.sessions.register("codex", "Working")
     with Engram(postgres_url) as eng:
         assert eng.sessions.get(sid).summary == "Working"
@@ -82,7 +82,7 @@ def test_without_a_url_it_is_the_users_own_store(tmp_path: Path, monkeypatch: py
 @pytest.mark.requirement("STORE-1")
 def test_a_url_may_name_a_schema_and_pass_options_to_the_server(postgres_url: str) -> None:
     url = f"{directly(postgres_url)}&application_name=a%20b%2Bc&options=-c%20work_mem%3D8MB"
-    with Engram(url) as eng, eng._scope.engine.read() as tx:
+    with Engram(url) as eng, eng._view.engine.read() as tx:
         assert tx.one("SELECT current_setting('work_mem'), current_schema") == (
             "8MB",
             postgres_url.rpartition("=")[2],
@@ -177,18 +177,18 @@ def test_a_store_goes_on_after_the_server_has_dropped_its_connections(postgres_u
 
     with Engram(postgres_url) as eng, Engram(directly(postgres_url)) as other:
         eng.world.set("before")
-        with eng._scope.engine.read() as tx:
+        with eng._view.engine.read() as tx:
             found = tx.one("SELECT pg_backend_pid()")
         assert found is not None
-        with other._scope.engine.write() as tx:
+        with other._view.engine.write() as tx:
             tx.one("SELECT pg_terminate_backend(:pid)", pid=found[0])
         eng.world.set("after")
         assert eng.world.get() == "after"
-        with pytest.raises(StoreUnavailable), eng._scope.engine.write() as tx:
+        with pytest.raises(StoreUnavailable), eng._view.engine.write() as tx:
             tx.run("UPDATE blocks SET content = 'never'")
             found = tx.one("SELECT pg_backend_pid()")
             assert found is not None
-            with other._scope.engine.write() as killer:
+            with other._view.engine.write() as killer:
                 killer.one("SELECT pg_terminate_backend(:pid)", pid=found[0])
             with pytest.raises(psycopg.OperationalError):
                 tx.one("SELECT pg_sleep(30)")
@@ -199,7 +199,7 @@ def test_a_store_goes_on_after_the_server_has_dropped_its_connections(postgres_u
 @contextmanager
 def full_disk(eng: Engram) -> Iterator[None]:
     """No room for a large log entry on the disk of the store."""
-    engine = eng._scope.engine
+    engine = eng._view.engine
     if isinstance(engine, SqliteEngine):
         ((connection, _),) = engine._idle
         connection.pragma("max_page_count", connection.pragma("page_count"))
@@ -391,12 +391,12 @@ def test_a_fork_inside_a_transaction_leaves_the_parents_transaction_intact(eng: 
 @pytest.mark.requirement("STORE-11", "STORE-12")
 def test_a_child_that_closes_the_store_does_not_close_the_parents(eng: Engram) -> None:
     sid = eng.sessions.register("codex", "Working")
-    with eng._scope.engine.read() as tx:
+    with eng._view.engine.read() as tx:
         pid = tx.connection.info.backend_pid if isinstance(tx, PostgresTransaction) else None
     assert Child(eng.close).ends_well()
     eng.sessions.log(sid, "still there")
     assert contents(eng, sid) == ["still there"]
-    with eng._scope.engine.read() as tx:
+    with eng._view.engine.read() as tx:
         assert not isinstance(tx, PostgresTransaction) or tx.connection.info.backend_pid == pid
 
 
@@ -540,7 +540,7 @@ def test_a_workspace_may_be_named_like_this(eng: Engram, name: str) -> None:
 @pytest.mark.parametrize(("setting", "synchronous"), [("normal", 1), ("full", 2)])
 def test_every_connection_has_the_promised_pragmas(sqlite_url: str, setting: str, synchronous: int) -> None:
     with Engram(settings=load(url=sqlite_url, synchronous=setting, busy_timeout=0.5)) as eng:
-        engine = eng._scope.engine
+        engine = eng._view.engine
         inside, ready = threading.Barrier(4), []
 
         def look(_: int) -> None:
@@ -555,5 +555,5 @@ def test_every_connection_has_the_promised_pragmas(sqlite_url: str, setting: str
             list(pool.map(look, range(4)))
         assert ready == [["wal", synchronous, 500, 1, 1]] * 4
     with Engram(settings=load(url=sqlite_url)) as eng:
-        assert isinstance(eng._scope.engine, SqliteEngine)
-        assert eng._scope.engine._idle[0].connection.pragma("busy_timeout") == 30_000
+        assert isinstance(eng._view.engine, SqliteEngine)
+        assert eng._view.engine._idle[0].connection.pragma("busy_timeout") == 30_000

@@ -9,9 +9,9 @@ import pytest
 
 from engram import Engram, InvalidInput, LeaseHeld, LeaseLost, UndoBlocked
 from engram.coordination.leases import Leases
-from engram.dreaming import journal
-from engram.dreaming.night import Night
-from engram.dreaming.undo import undo_actions
+from engram.dreaming.pass_context import PassContext
+from engram.dreaming.undo import journal
+from engram.dreaming.undo.reversal import undo_actions
 from engram.errors import DreamNotFound
 from engram.records import DreamReport
 from tests._logical import logical
@@ -78,19 +78,19 @@ def test_every_kind_of_change_to_memories_and_blocks_comes_back(eng: Engram, clo
     before = logical(eng)
     clock.advance(60)
 
-    def change(night: Night) -> None:
-        merged = night.memories.remember(
+    def change(context: PassContext) -> None:
+        merged = context.memories.remember(
             "Office and canteen are in Bern", sources=[("memory", kept.id), ("memory", linked.id)]
         )
-        night.memories.link(merged.id, kept.id, "merges")
-        night.memories.update(kept.id, "The office is in Basel", tags=["moved"], importance=0.9, pinned=True)
-        night.memories.remember("The editor is emacs", kind="preference", key="editor")
-        night.memories.unarchive(archived.id)
-        night.memories.archive(linked.id)
-        night.memories.remember("The lift is broken")
-        night.blocks.append("plan", " Three.")
-        night.blocks.derive("new", "Made.", "why", "dream", 100, {("memory", kept.id)})
-        night.blocks.delete("old")
+        context.memories.link(merged.id, kept.id, "merges")
+        context.memories.update(kept.id, "The office is in Basel", tags=["moved"], importance=0.9, pinned=True)
+        context.memories.remember("The editor is emacs", kind="preference", key="editor")
+        context.memories.unarchive(archived.id)
+        context.memories.archive(linked.id)
+        context.memories.remember("The lift is broken")
+        context.blocks.append("plan", " Three.")
+        context.blocks.derive("new", "Made.", "why", "dream", 100, {("memory", kept.id)})
+        context.blocks.delete("old")
 
     report = dream_of(eng, change)
     assert eng.memories.get(keyed.id).status == "superseded"
@@ -107,8 +107,8 @@ def test_a_link_made_by_a_pass_goes_when_the_pass_then_archived_one_of_its_ends(
     before = logical(eng)
     dream_of(
         eng,
-        lambda night: night.memories.supersede(loser, winner),
-        lambda night: night.memories.archive(loser if archived == "loser" else winner),
+        lambda context: context.memories.supersede(loser, winner),
+        lambda context: context.memories.archive(loser if archived == "loser" else winner),
     )
     after = logical(eng)
     undone = eng.dreams.undo()
@@ -123,14 +123,14 @@ def test_taking_back_the_action_that_linked_two_takes_back_what_was_done_to_eith
     before = logical(eng)
     taken: list[set[int]] = []
 
-    def take_back(night: Night) -> None:
-        first = night.number - 2
-        taken.append({number - first for number in night.take_back({first})})
+    def take_back(context: PassContext) -> None:
+        first = context.number - 2
+        taken.append({number - first for number in context.take_back({first})})
 
     dream_of(
         eng,
-        lambda night: night.memories.supersede(loser, winner),
-        lambda night: night.memories.archive(winner),
+        lambda context: context.memories.supersede(loser, winner),
+        lambda context: context.memories.archive(winner),
         take_back,
     )
     assert taken == [{0, 1}]
@@ -142,8 +142,8 @@ def test_what_came_back_is_found_by_words_and_by_meaning(eng: Engram) -> None:
     memory = eng.remember("The office is in Bern")
     dream_of(
         eng,
-        lambda night: night.memories.update(memory.id, "Nothing of the sort"),
-        lambda night: night.memories.archive(memory.id),
+        lambda context: context.memories.update(memory.id, "Nothing of the sort"),
+        lambda context: context.memories.archive(memory.id),
     )
     assert [hit.memory_id for hit in eng.recall("where is the office?")] == []
     eng.dreams.undo()
@@ -154,9 +154,9 @@ def test_what_came_back_is_found_by_words_and_by_meaning(eng: Engram) -> None:
 def test_the_model_may_have_changed_since(open_store: Callable[..., Engram]) -> None:
     eng = open_store(embedder="static")
     memory = eng.remember("The office is in Bern")
-    dream_of(eng, lambda night: night.memories.archive(memory.id))
+    dream_of(eng, lambda context: context.memories.archive(memory.id))
     eng.backlog.work()
-    with eng._scope.engine.write() as tx:
+    with eng._view.engine.write() as tx:
         tx.run("UPDATE models SET model = 'another' WHERE workspace = :workspace", workspace="default")
     eng.dreams.undo()
     found = logical(eng)
@@ -263,7 +263,7 @@ LATER: dict[str, tuple[Change, str]] = {
 def test_a_later_change_of_a_memory_stands_in_the_way(eng: Engram, how: str) -> None:
     memory = eng.remember("The office is in Bern")
     other = eng.remember("The canteen is in Thun")
-    report = dream_of(eng, lambda night: night.memories.archive(memory.id))
+    report = dream_of(eng, lambda context: context.memories.archive(memory.id))
     change, why = LATER[how]
     change(eng, memory.id, other.id)
     before = logical(eng)
@@ -286,7 +286,7 @@ BUILT: dict[str, tuple[Callable[[Engram, int], object], str]] = {
 @pytest.mark.requirement("UNDO-3")
 @pytest.mark.parametrize("how", BUILT)
 def test_what_was_built_on_a_new_memory_stands_in_the_way(eng: Engram, how: str) -> None:
-    dream_of(eng, lambda night: night.memories.remember("The editor is vim", kind="preference", key="editor"))
+    dream_of(eng, lambda context: context.memories.remember("The editor is vim", kind="preference", key="editor"))
     (memory,) = eng.memories.list(kind="preference")
     build, why = BUILT[how]
     build(eng, memory.id)
@@ -300,7 +300,7 @@ def test_what_was_built_on_a_new_memory_stands_in_the_way(eng: Engram, how: str)
 @pytest.mark.parametrize("how", ["edited", "deleted", "made anew"])
 def test_a_later_change_of_a_block_stands_in_the_way(eng: Engram, how: str) -> None:
     eng.blocks.create("plan", "One.")
-    dream_of(eng, lambda night: night.blocks.append("plan", " Two."))
+    dream_of(eng, lambda context: context.blocks.append("plan", " Two."))
     if how == "edited":
         eng.blocks.append("plan", " Three.")
     else:
@@ -329,8 +329,8 @@ def test_a_later_pass_stands_in_the_way_and_is_named(eng: Engram) -> None:
 @pytest.mark.requirement("UNDO-3")
 def test_an_older_pass_can_be_undone_alone_when_nothing_built_on_it(eng: Engram) -> None:
     one, two = eng.remember("The office is in Bern"), eng.remember("The canteen is in Thun")
-    first = dream_of(eng, lambda night: night.memories.archive(one.id))
-    dream_of(eng, lambda night: night.memories.archive(two.id))
+    first = dream_of(eng, lambda context: context.memories.archive(one.id))
+    dream_of(eng, lambda context: context.memories.archive(two.id))
     eng.dreams.undo(first.id)
     assert [eng.memories.get(each.id).status for each in (one, two)] == ["active", "archived"]
 
@@ -338,7 +338,7 @@ def test_an_older_pass_can_be_undone_alone_when_nothing_built_on_it(eng: Engram)
 @pytest.mark.requirement("UNDO-3")
 def test_recalling_a_memory_does_not_stand_in_the_way(eng: Engram) -> None:
     memory = eng.remember("The office is in Bern")
-    dream_of(eng, lambda night: night.memories.update(memory.id, "The office is in Bern now"))
+    dream_of(eng, lambda context: context.memories.update(memory.id, "The office is in Bern now"))
     eng.recall("where is the office?")
     assert eng.memories.get(memory.id).recalled == 1
     eng.dreams.undo()
@@ -395,7 +395,7 @@ def test_an_undo_that_is_killed_at_any_statement_leaves_everything_as_it_was(
     talk(eng)
     dream(eng)
     after = logical(eng)
-    with eng._scope.engine.write() as tx:
+    with eng._view.engine.write() as tx:
         kind = type(tx)
     run, left = kind.run, [0]
 
@@ -426,12 +426,12 @@ def test_a_pass_that_died_half_way_can_be_undone(eng: Engram) -> None:
     memory = eng.remember("The office is in Bern")
     before = logical(eng)
 
-    def die(night: Night) -> None:
-        night.memories.archive(memory.id)
+    def die(context: PassContext) -> None:
+        context.memories.archive(memory.id)
         raise Killed
 
     with pytest.raises(Killed):
-        dream_of(eng, lambda night: night.memories.update(memory.id, "Edited"), die)
+        dream_of(eng, lambda context: context.memories.update(memory.id, "Edited"), die)
     assert eng.memories.get(memory.id).content == "Edited"
     assert eng.memories.get(memory.id).status == "active"
     eng.dreams.undo()
@@ -444,23 +444,23 @@ def test_single_actions_of_a_pass_are_undone_with_those_that_built_on_them(eng: 
     undone: list[set[int]] = []
     numbers: list[int] = []
 
-    def numbered(change: Callable[[Night], object]) -> Callable[[Night], object]:
-        def step(night: Night) -> None:
-            numbers.append(night.journal.action)
-            change(night)
+    def numbered(change: Callable[[PassContext], object]) -> Callable[[PassContext], object]:
+        def step(context: PassContext) -> None:
+            numbers.append(context.journal.action)
+            change(context)
 
         return step
 
-    def take_back(night: Night) -> None:
-        undone.append(undo_actions(night.scope, night.journal.dream, {numbers[0]}))
+    def take_back(context: PassContext) -> None:
+        undone.append(undo_actions(context.view, context.journal.dream, {numbers[0]}))
 
     before = logical(eng)
     dream_of(
         eng,
-        numbered(lambda night: night.memories.update(one.id, "The office is in Basel")),
-        numbered(lambda night: night.memories.archive(two.id)),
-        numbered(lambda night: night.memories.remember("In Basel", sources=[("memory", one.id)], tags=["x"])),
-        numbered(lambda night: night.memories.update(one.id, tags=["moved"])),
+        numbered(lambda context: context.memories.update(one.id, "The office is in Basel")),
+        numbered(lambda context: context.memories.archive(two.id)),
+        numbered(lambda context: context.memories.remember("In Basel", sources=[("memory", one.id)], tags=["x"])),
+        numbered(lambda context: context.memories.update(one.id, tags=["moved"])),
         take_back,
     )
     assert undone == [{numbers[0], numbers[3]}]
@@ -476,18 +476,18 @@ def test_undoing_what_made_a_memory_undoes_what_was_made_of_it(eng: Engram) -> N
     undone: list[set[int]] = []
     before = logical(eng)
 
-    def make(night: Night) -> None:
-        made.append(night.memories.remember("The office is in Bern").id)
+    def make(context: PassContext) -> None:
+        made.append(context.memories.remember("The office is in Bern").id)
 
-    def build(night: Night) -> None:
-        night.memories.remember("Bern it is", sources=[("memory", made[0])])
+    def build(context: PassContext) -> None:
+        context.memories.remember("Bern it is", sources=[("memory", made[0])])
 
-    def other(night: Night) -> None:
-        night.memories.remember("The canteen is in Thun")
+    def other(context: PassContext) -> None:
+        context.memories.remember("The canteen is in Thun")
 
-    def take_back(night: Night) -> None:
-        first = night.journal.action - 3
-        undone.append({action - first for action in undo_actions(night.scope, night.journal.dream, {first})})
+    def take_back(context: PassContext) -> None:
+        first = context.journal.action - 3
+        undone.append({action - first for action in undo_actions(context.view, context.journal.dream, {first})})
 
     dream_of(eng, make, build, other, take_back)
     assert undone == [{0, 1}]
@@ -499,17 +499,17 @@ def test_undoing_what_made_a_memory_undoes_what_was_made_of_it(eng: Engram) -> N
 @pytest.mark.requirement("UNDO-6")
 def test_single_actions_are_not_undone_over_somebody_elses_change(eng: Engram) -> None:
     memory = eng.remember("The office is in Bern")
-    report = dream_of(eng, lambda night: night.memories.archive(memory.id))
+    report = dream_of(eng, lambda context: context.memories.archive(memory.id))
     eng.memories.update(memory.id, importance=0.9)
-    with eng._scope.engine.read() as tx:
+    with eng._view.engine.read() as tx:
         actions = {entry.action for entry in journal.entries(tx, "default", report.id or 0)}
     with pytest.raises(UndoBlocked, match="importance"):
-        undo_actions(eng._scope, report.id or 0, actions)
+        undo_actions(eng._view, report.id or 0, actions)
     assert eng.memories.get(memory.id).status == "archived"
 
 
-def _write(id: int, text: str, night: Night) -> None:
-    night.memories.update(id, text)
+def _write(id: int, text: str, context: PassContext) -> None:
+    context.memories.update(id, text)
 
 
 @pytest.mark.requirement("UNDO-7")
@@ -523,7 +523,7 @@ def test_images_are_kept_of_the_last_passes_that_changed_something(
         text = f"Version {number + 1}"
         runs.append(dream_of(eng, partial(_write, memory.id, text)).id)
         dream_of(eng)  # changes nothing, and does not count
-    with eng._scope.engine.read() as tx:
+    with eng._view.engine.read() as tx:
         kept = [run for run in runs if journal.entries(tx, "default", run or 0)]
     assert kept == runs[-3:]
     for _ in kept[:-1]:
@@ -537,8 +537,8 @@ def test_the_journal_holds_only_what_was_changed(eng: Engram) -> None:
     for number in range(30):
         eng.remember(f"Memory number {number}")
     memory = eng.remember("The office is in Bern")
-    report = dream_of(eng, lambda night: night.memories.archive(memory.id))
-    with eng._scope.engine.read() as tx:
+    report = dream_of(eng, lambda context: context.memories.archive(memory.id))
+    with eng._view.engine.read() as tx:
         noted = journal.entries(tx, "default", report.id or 0)
     assert [entry.thing for entry in noted] == [("memory", str(memory.id))]
 
@@ -562,24 +562,24 @@ def test_an_undo_writes_nothing_once_its_lease_is_lost(eng: Engram, monkeypatch:
 
 @pytest.mark.requirement("UNDO-7")
 def test_images_keep_no_history_that_is_there_anyway(eng: Engram) -> None:
-    def grow(night: Night) -> None:
-        night.blocks.append("plan", "More. ")
+    def grow(context: PassContext) -> None:
+        context.blocks.append("plan", "More. ")
 
     eng.blocks.create("plan", "One. ")
     for _ in range(5):
         dream_of(eng, grow)
     before = logical(eng)
 
-    def change(night: Night) -> None:
-        night.blocks.append("plan", "Last. ")
-        night.blocks.delete("plan")
+    def change(context: PassContext) -> None:
+        context.blocks.append("plan", "Last. ")
+        context.blocks.delete("plan")
 
     report = dream_of(eng, grow, change)
-    with eng._scope.engine.read() as tx:
+    with eng._view.engine.read() as tx:
         sizes = [len((entry.before or {})["versions"]) for entry in journal.entries(tx, "default", report.id or 0)]
     # It is deleted, so the images now have all of it; those of the passes before have none.
     assert sizes == [6, 7]
-    with eng._scope.engine.read() as tx:
+    with eng._view.engine.read() as tx:
         (entry,) = journal.entries(tx, "default", (report.id or 0) - 1)
     assert (entry.before or {})["versions"] == []
     eng.dreams.undo()

@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 
 from engram import Engram
-from engram.dreaming import journal
-from engram.dreaming.night import Night
+from engram.dreaming.pass_context import PassContext
+from engram.dreaming.undo import journal
 from tests._passes import dream, dream_of, talk
 from tests._tables import holds
 from tests.conftest import ShiftedClock
@@ -65,7 +65,7 @@ def test_every_way_of_forgetting_takes_the_images_too(
     clock.advance(60)
     eng.sessions.complete(session)
     clock.advance(60)
-    value = {"session": session, "source": "claude-code", "before": eng._scope.engine.clock.now()}[by]
+    value = {"session": session, "source": "claude-code", "before": eng._view.engine.clock.now()}[by]
     eng.forget(**{by: value})  # type: ignore[arg-type]
     assert holds(store_url, "Xylophone") == {}
     eng.dreams.undo()
@@ -78,10 +78,10 @@ def test_forgetting_one_memory_leaves_the_others_to_be_undone(eng: Engram) -> No
     gone = eng.remember("The canteen is in Thun")
     eng.memories.link(kept.id, gone.id, "near")
 
-    def merge(night: Night) -> None:
+    def merge(context: PassContext) -> None:
         for memory in (kept, gone):
-            night.memories.update(memory.id, memory.content + ".", sources=())
-            night.memories.archive(memory.id)
+            context.memories.update(memory.id, memory.content + ".", sources=())
+            context.memories.archive(memory.id)
 
     dream_of(eng, merge)
     eng.forget(memory=gone.id)
@@ -110,8 +110,8 @@ def test_images_of_a_block_that_was_deleted_since_are_erased_too(
     assert holds(store_url, "Xylophone") == {}
 
 
-def _derive(text: str, turn: int, night: Night) -> None:
-    night.blocks.derive("facts", text, "", "dream", 1_000, {("exchange", turn)})
+def _derive(text: str, turn: int, context: PassContext) -> None:
+    context.blocks.derive("facts", text, "", "dream", 1_000, {("exchange", turn)})
 
 
 @pytest.mark.requirement("FORGET-20")
@@ -120,10 +120,10 @@ def test_forgetting_by_time_reaches_the_image_of_a_block_that_was_deleted(open_s
     eng.blocks.create("big", "the zanzibarqux plan. " + "filler words here. " * 60, max_tokens=50)
     eng.dream(force=True)
     eng.blocks.delete("big")
-    with eng._scope.engine.read() as tx:
+    with eng._view.engine.read() as tx:
         kept = tx.all("SELECT before FROM journal WHERE kind = 'block' AND before IS NOT NULL")
     assert any("zanzibarqux" in row[0] for row in kept)
     eng.forget(before="2030-01-01")
-    with eng._scope.engine.read() as tx:
+    with eng._view.engine.read() as tx:
         kept = tx.all("SELECT before FROM journal WHERE before IS NOT NULL")
     assert not any("zanzibarqux" in row[0] for row in kept)

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engram import Engram, UndoBlocked
-from engram.dreaming.night import Night
+from engram.dreaming.pass_context import PassContext
 from engram.errors import DreamNotFound
 from tests._logical import Dump, logical
 from tests._passes import dream_of
@@ -118,14 +118,14 @@ class Life:
                 self.undo(number)
                 self.redo(number)
 
-    def tidied(self, how: str, one: int, other: int) -> Callable[[Night], object]:
-        def act(night: Night) -> None:
+    def tidied(self, how: str, one: int, other: int) -> Callable[[PassContext], object]:
+        def act(context: PassContext) -> None:
             if how == "supersede":
-                night.memories.supersede(one, other)
+                context.memories.supersede(one, other)
             elif how == "link":
-                night.memories.link(one, other, f"relation {one}")
+                context.memories.link(one, other, f"relation {one}")
             else:
-                getattr(night.memories, how)(one)
+                getattr(context.memories, how)(one)
 
         return act
 

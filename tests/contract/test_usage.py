@@ -93,7 +93,7 @@ def test_the_cap_of_a_day_holds_to_the_call_among_many_at_once(open_store: Open,
     stores = [open_store(dream_day_calls=20) for _ in range(4)]
 
     def spend(eng: Engram) -> int:
-        meter = Meter(eng._scope)
+        meter = Meter(eng._view)
         for number in range(20):
             try:
                 meter.before(Usage(1, 0, 0))

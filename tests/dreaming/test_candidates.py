@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from engram import Engram
-from engram.dreaming import candidates as module
-from engram.dreaming.candidates import Pair, candidates
+from engram.dreaming.duplicates import candidates as module
+from engram.dreaming.duplicates.candidates import Pair, candidates
 from engram.embedding.quantise import to_int8
 
 TEXTS = [
@@ -27,7 +27,7 @@ def changed(eng: Engram, since: int = 0) -> set[int]:
 
 def found(eng: Engram, since: int = 0, **options: float) -> list[tuple[int, int]]:
     fresh = changed(eng, since)
-    return [pair[:2] for pair in candidates(eng._scope, fresh, **options)]  # type: ignore[arg-type]
+    return [pair[:2] for pair in candidates(eng._view, fresh, **options)]  # type: ignore[arg-type]
 
 
 def last_change(eng: Engram) -> int:
@@ -43,7 +43,7 @@ def test_a_rewording_is_found_by_its_vector(eng: Engram) -> None:
     ids = fill(eng)
     again = eng.memories.remember("On port 5432 the database is listening.").id
     assert found(eng) == [(ids[0], again)]
-    (pair,) = candidates(eng._scope, changed(eng))
+    (pair,) = candidates(eng._view, changed(eng))
     assert pair.cosine is not None
     assert 0.75 <= pair.cosine <= 1
 
@@ -54,7 +54,7 @@ def test_without_vectors_words_find_it_and_there_is_no_cosine(open_store: Callab
     ids = fill(eng)
     again = eng.memories.remember("The database is on port 5432; it listens.").id
     other = eng.memories.remember("The bucket of the archive has the nightly backup, encrypted.").id
-    assert list(candidates(eng._scope, changed(eng))) == [Pair(ids[0], again, None), Pair(ids[3], other, None)]
+    assert list(candidates(eng._view, changed(eng))) == [Pair(ids[0], again, None), Pair(ids[3], other, None)]
 
 
 @pytest.mark.requirement("SIMILAR-6")
@@ -126,7 +126,7 @@ def test_each_has_at_most_so_many_others(eng: Engram) -> None:
 def test_pairs_can_be_acted_upon_while_they_come(eng: Engram) -> None:
     fill(eng)
     eng.memories.remember("The database is listening on port 5432")
-    for pair in candidates(eng._scope, changed(eng)):
+    for pair in candidates(eng._view, changed(eng)):
         eng.memories.link(pair.first, pair.second)
     assert eng.memories.links(1) != []
 

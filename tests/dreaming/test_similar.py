@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engram.dreaming.similar import alike, contradicts, differ
-from engram.dreaming.statements import read
+from engram.dreaming.duplicates.similar import alike, contradicts, differ
+from engram.dreaming.duplicates.statements import read
 from engram.embedding import Embedder, load
 from tests.dreaming.pairs import (
     APART,

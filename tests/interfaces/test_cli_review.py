@@ -130,12 +130,12 @@ def test_without_proposals_it_says_so(engram: Engram) -> None:
 def test_status_says_what_waits_and_what_the_alarm_was(
     engram: Engram, store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from engram.dreaming import alarm
+    from engram.dreaming.recall_check import rollback
 
     with fill(store_url) as eng:
         assert "3 proposals" in engram("dream", "status").out
         assert "ALARM" not in engram("dream", "status").out
-        monkeypatch.setattr(alarm, "check", lambda night: night.alarms.append("memory 7 was lost"))
+        monkeypatch.setattr(rollback, "check", lambda context: context.alarms.append("memory 7 was lost"))
         eng.dream(force=True)
         assert "memory 7 was lost" in engram("dream", "status").out
         assert engram("dream", "status", "--json").json["last"]["alarms"] == ["memory 7 was lost"]

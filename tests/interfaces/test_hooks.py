@@ -13,7 +13,7 @@ import pytest
 from engram import Engram
 from engram.interfaces.hooks import respond
 from engram.interfaces.hooks.framing import clean, frame
-from engram.text import TAG
+from engram.safe_text import TAG
 from engram.tokens import estimate
 from tests.security._secrets import secrets
 

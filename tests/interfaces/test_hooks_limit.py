@@ -145,7 +145,7 @@ def test_output_that_nobody_reads_does_not_hold_the_hook_up(data: Path, full_pip
     "later",
     [
         "engram.memory.recall.Recall.recall",
-        "engram.memory.words.terms",
+        "engram.memory.analyser.terms",
         "engram.coordination.sessions.Sessions.heartbeat",
     ],
 )
@@ -164,7 +164,7 @@ def test_a_hook_that_is_killed_while_it_indexes_leaves_the_text_and_a_later_one_
     agent = {"agent_id": "a1", "agent_type": "Explore"} if event == "SubagentStop" else {}
     if agent:
         run(payload("SubagentStart", **agent))
-    killing = in_place_of("engram.memory.index.add", "import os; os.kill(os.getpid(), 9)")
+    killing = in_place_of("engram.memory.word_index.add", "import os; os.kill(os.getpid(), 9)")
     status, _, _ = run(payload(event, **fields, **agent), killing)
     assert status == -signal.SIGKILL
     assert said() == [text]
@@ -245,7 +245,7 @@ def test_the_last_message_of_a_huge_transcript_is_stored(data: Path) -> None:
 def test_the_answer_comes_before_the_words_are_indexed(data: Path) -> None:
     with Engram() as eng:
         eng.remember("Deploys never happen on Fridays", embed=False)
-    killing = in_place_of("engram.memory.index.add", "import os; os.kill(os.getpid(), 9)")
+    killing = in_place_of("engram.memory.word_index.add", "import os; os.kill(os.getpid(), 9)")
     _, out, _ = run(prompt("When do deploys happen?"), killing)
     assert b"Deploys never happen on Fridays" in out
     assert json.loads(out)
@@ -254,7 +254,7 @@ def test_the_answer_comes_before_the_words_are_indexed(data: Path) -> None:
 @pytest.mark.requirement("HOOK-13")
 def test_a_store_that_is_locked_while_words_are_indexed_loses_nothing(data: Path) -> None:
     locking = in_place_of(
-        "engram.memory.index.add",
+        "engram.memory.word_index.add",
         "from engram.errors import StoreBusy; raise StoreBusy('Another process is writing.')",
     )
     status, _, err = run(prompt("The zeppelin landed"), locking)

@@ -243,10 +243,10 @@ def test_a_call_that_waits_leaves_messages_to_those_that_do_not(host: Host, eng:
     def meanwhile(seconds: float) -> None:
         if not seen:
             seen.append(host.call(Connection(session=session), "lock", {"action": "list"}).text)  # type: ignore[union-attr]
-        type(eng._scope.engine.clock).sleep(eng._scope.engine.clock, seconds)
+        type(eng._view.engine.clock).sleep(eng._view.engine.clock, seconds)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(eng._scope.engine.clock, "sleep", meanwhile)
+        patch.setattr(eng._view.engine.clock, "sleep", meanwhile)
         waited = agent.refused("lock", **claim, wait=2)
     assert "> hello" in seen[0]
     assert "hello" not in waited

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engram import InvalidInput, LLMMalformed
 from engram.llm import Answer, Passage, Prompt, Usage, load
-from engram.llm.sentences import LONGEST, split
+from engram.llm.extractive.sentences import LONGEST, split
 
 DAY = "2023-05-07T10:00:00.000000Z"
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engram import llm
 from engram.llm import Passage, Prompt, check, render
-from engram.llm.forms import parsed
+from engram.llm.schemas import parsed
 
 PASSAGES = (
     Passage("e1", "user, 2023-05-07", "We chose SQLite.", "user", "2023-05-07T10:00:00.000000Z"),

@@ -24,8 +24,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from engram.address import split_schema
 from engram.storage import migrate
+from engram.store_url import split_schema
 
 STORES = Path(__file__).parent / "stores"
 _MADE_AT = "-- made at: "

@@ -296,7 +296,7 @@ def test_a_process_that_has_the_store_open_goes_on_with_the_restored_one(path: P
         eng.remember("Deploys never happen on Fridays")
         assert eng.recall("Fridays")
         assert reader.recall("Fridays")
-        with reader._scope.engine.read() as tx:
+        with reader._view.engine.read() as tx:
             assert tx.one("SELECT content FROM blocks WHERE name = 'world'") == ("later",)
             done = run(path, saved)
             assert tx.one("SELECT content FROM blocks WHERE name = 'world'") == ("later",), "one state, to its end"

@@ -14,9 +14,9 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from engram import Clock, Engram, SchemaTooNew, StoreBusy
-from engram.address import split_schema
 from engram.config import load
 from engram.storage import migrate
+from engram.store_url import split_schema
 
 NEWEST = migrate.shipped("postgres")[-1].number
 RECORD = "INSERT INTO {} (number, name, hash, works_with, applied_at) VALUES (%s, 'more', '', %s, '')"
@@ -112,7 +112,7 @@ def test_a_migration_waits_for_the_transactions_that_are_under_way(
             migrate.postgres(connection, schema, postgres_url, Clock(), str(folder))
 
     with Engram(postgres_url) as eng, ThreadPoolExecutor(1) as pool:
-        engine = eng._scope.engine
+        engine = eng._view.engine
         with engine.read() if what == "read" else engine.write():
             migration = pool.submit(migrate_it)
             with migrating(direct_server, postgres_url) as other:

@@ -373,7 +373,7 @@ def test_a_copy_that_was_killed_half_way_goes_with_the_next_one(sqlite_url: str,
     early.touch()
     early.with_name(f"{early.name}-journal").touch()
     with Engram(sqlite_url) as eng:
-        assert partial.name in eng._scope.engine.backups("2999-01-01T00:00:00.000000Z")
+        assert partial.name in eng._view.engine.backups("2999-01-01T00:00:00.000000Z")
     Store(sqlite_url).migrate(folder)
     (copy,) = [name for name in os.listdir(path.parent) if "before" in name]
     assert not copy.endswith((".partial", "-journal"))

@@ -18,11 +18,11 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from engram import Engram, InvalidURL, StoreBusy, StoreUnavailable
-from engram.address import split_schema
 from engram.config import load
-from engram.memory import models
+from engram.memory import embedding_models
 from engram.storage import migrate, postgres
 from engram.storage.postgres import PostgresEngine
+from engram.store_url import split_schema
 from tests._pooler import HOW_TO_INSTALL, Pooler, program
 from tests.stress._processes import Crew, Parent
 
@@ -37,7 +37,7 @@ def open_store(url: str, **settings: Any) -> Engram:
 
 
 def engine(eng: Engram) -> PostgresEngine:
-    found = eng._scope.engine
+    found = eng._view.engine
     assert isinstance(found, PostgresEngine)
     return found
 
@@ -244,17 +244,17 @@ def test_recall_by_meaning_and_its_index_work_through_a_pooler(url: str, monkeyp
         assert [hit.exchange_id for hit in exact] == [
             hit.exchange_id for hit in other.recall("a boat in the port", 10, mode="vectors")
         ]
-        monkeypatch.setattr(models, "EXACT_BELOW", 100)
+        monkeypatch.setattr(embedding_models, "EXACT_BELOW", 100)
         monkeypatch.setattr("engram.memory.vectors.EXACT_BELOW", 100)
         together = threading.Barrier(2, timeout=60)
 
         def build(store: Engram) -> None:
             together.wait()
-            models.keep_indexed(store._scope.engine, "default")
+            embedding_models.keep_indexed(store._view.engine, "default")
 
         with open_store(url, embedder="static") as third, ThreadPoolExecutor(2) as pool:
             list(pool.map(build, [eng, third]))
-        models.keep_indexed(eng._scope.engine, "default")
+        embedding_models.keep_indexed(eng._view.engine, "default")
         with engine(eng).read() as tx:
             valid = tx.all(
                 "SELECT i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"

@@ -18,9 +18,9 @@ from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
 import engram
-from engram import text
-from engram.dreaming import statements
-from engram.llm import markers
+from engram import safe_text
+from engram.dreaming.duplicates import statements
+from engram.llm.extractive import markers
 from engram.redact import announced, formats, names
 
 ROOT = Path(engram.__path__[0])
@@ -45,16 +45,16 @@ TABLES: dict[tuple[str, str], Callable[[], list[str]]] = {
     # These compile what others give them, whose calls are found.
     ("engram.redact.patterns", "pattern"): list,
     ("engram.redact.formats", "pattern"): list,
-    ("engram.memory.words", "pattern"): list,
-    ("engram.llm.markers", "'|'.join(patterns)"): lambda: [
+    ("engram.memory.analyser", "pattern"): list,
+    ("engram.llm.extractive.markers", "'|'.join(patterns)"): lambda: [
         value.pattern
         for each in vars(markers).values()
         for value in (each if isinstance(each, tuple) else [each])
         for value in ([value] if isinstance(value, re.Pattern) else [getattr(value, "pattern", None)])
         if isinstance(value, re.Pattern)
     ],
-    ("engram.text", "letters"): lambda: [text._tag().pattern],
-    ("engram.dreaming.statements", "longest"): lambda: [statements._phrases().pattern],
+    ("engram.safe_text", "letters"): lambda: [safe_text._tag().pattern],
+    ("engram.dreaming.duplicates.statements", "longest"): lambda: [statements._phrases().pattern],
 }
 
 #: How long a hostile text is; each time has to stay in proportion.

@@ -17,7 +17,7 @@ import pytest
 
 from engram import Engram
 from engram.config import load
-from engram.coordination.quotes import repeats
+from engram.forgetting.summaries import repeats
 from engram.interfaces.hooks import respond
 from tests._tables import holds, run
 from tests.llm._server import Response, Server
@@ -42,7 +42,7 @@ EVENTS = {
 }
 
 
-class Place:
+class Location:
     """A store in a data folder, and hooks that report to it."""
 
     def __init__(self, eng: Engram, url: str, data: Path, project: Path) -> None:
@@ -87,7 +87,7 @@ def place(
     open_store: Callable[..., Engram],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> Place:
+) -> Location:
     data = Path(store_url).parent if not store_url.startswith("postgresql:") else tmp_path / "data"
     project = tmp_path / "shop"
     (project / ".git").mkdir(parents=True)
@@ -96,16 +96,16 @@ def place(
     monkeypatch.chdir(project)
     eng = open_store(embedder="none")
     data.mkdir(exist_ok=True)
-    return Place(eng, store_url, data, project)
+    return Location(eng, store_url, data, project)
 
 
-def say_prompt(place: Place, harness: str, said: str = SAID) -> Chosen:
+def say_prompt(place: Location, harness: str, said: str = SAID) -> Chosen:
     prompt, field, *_ = EVENTS[harness]
     place.hook(harness, prompt, **{field: said})
     return place.turns("user")
 
 
-def say_last(place: Place, harness: str) -> Chosen:
+def say_last(place: Location, harness: str) -> Chosen:
     _, _, stop, field, end = EVENTS[harness]
     say_other(place, harness)
     place.hook(harness, stop, **{field: SAID})
@@ -113,29 +113,29 @@ def say_last(place: Place, harness: str) -> Chosen:
     return place.turns("assistant")
 
 
-def say_other(place: Place, harness: str = "claude-code") -> None:
+def say_other(place: Location, harness: str = "claude-code") -> None:
     prompt, field, *_ = EVENTS[harness]
     place.hook(harness, prompt, **{field: OTHER})
 
 
-def say_long(place: Place) -> Chosen:
+def say_long(place: Location) -> Chosen:
     return say_prompt(place, "claude-code", LONG)
 
 
-def ask_subagent(place: Place) -> Chosen:
+def ask_subagent(place: Location) -> Chosen:
     """The task is nowhere else in the store: it goes with the subagent's session."""
     place.hook("cursor", "subagentStart", subagent_type="explore", task=SAID, parent_conversation_id="h1")
     return [{"session": each.id} for each in place.eng.sessions.list() if each.parent_id]
 
 
-def say_as_subagent(place: Place) -> Chosen:
+def say_as_subagent(place: Location) -> Chosen:
     place.hook("claude-code", "SubagentStart", agent_id="a1", agent_type="Explore")
     place.hook("claude-code", "SubagentStop", agent_id="a1", agent_type="Explore", last_assistant_message=SAID)
     child = place.session("h1/a1")
     return [{"exchange": turn.id} for turn in place.eng.exchanges.history(child)]
 
 
-def touch_file(place: Place) -> Chosen:
+def touch_file(place: Location) -> Chosen:
     """A path is in leases, in the log, and in the summary of a session that said nothing."""
     tool = {"tool_name": "Edit", "tool_input": {"file_path": str(place.project / f"{WORD}.py")}}
     place.hook("claude-code", "PreToolUse", **tool)
@@ -144,12 +144,12 @@ def touch_file(place: Place) -> Chosen:
     return [{"session": place.session()}]
 
 
-def run_command(place: Place) -> Chosen:
+def run_command(place: Location) -> Chosen:
     place.hook("claude-code", "PostToolUse", tool_name="Bash", tool_input={"command": f"grep {WORD} notes"})
     return place.logs(place.session())
 
 
-def fail_hook(place: Place) -> Chosen:
+def fail_hook(place: Location) -> Chosen:
     """What cannot be stored is not in the log of failures either."""
     say_prompt(place, "claude-code")
     with pytest.MonkeyPatch.context() as broken:
@@ -159,26 +159,26 @@ def fail_hook(place: Place) -> Chosen:
     return place.turns("user")
 
 
-def log(place: Place) -> Chosen:
+def log(place: Location) -> Chosen:
     sid = place.eng.sessions.register("codex", "work")
     place.eng.sessions.log(sid, SAID)
     return place.logs(sid)
 
 
-def send_message(place: Place) -> Chosen:
+def send_message(place: Location) -> Chosen:
     sender, reader = place.eng.sessions.register("codex", "work"), place.eng.sessions.register("codex", "other work")
     place.eng.messages.send(sender, reader, SAID)
     place.eng.messages.inbox(reader)
     return [{"session": sender}]
 
 
-def note_lease(place: Place) -> Chosen:
+def note_lease(place: Location) -> Chosen:
     sid = place.eng.sessions.register("codex", "work")
     place.eng.leases.claim(sid, "router", SAID, exclusive=True)
     return [{"session": sid}]
 
 
-def break_lease(place: Place, resource: str = "router", reason: str = SAID) -> tuple[str, str, str]:
+def break_lease(place: Location, resource: str = "router", reason: str = SAID) -> tuple[str, str, str]:
     """The session that breaks it, one that loses it, and another one."""
     sid, first, second = (place.eng.sessions.register("codex", "work") for _ in range(3))
     place.eng.leases.claim(first, f"src/{resource}.py")
@@ -187,42 +187,42 @@ def break_lease(place: Place, resource: str = "router", reason: str = SAID) -> t
     return sid, first, second
 
 
-def give_reason(place: Place) -> Chosen:
+def give_reason(place: Location) -> Chosen:
     breaker, *_ = break_lease(place)
     return place.logs(breaker)
 
 
-def give_reason_in_a_session(place: Place) -> Chosen:
+def give_reason_in_a_session(place: Location) -> Chosen:
     breaker, *_ = break_lease(place)
     return [{"session": breaker}]
 
 
-def lose_lease(place: Place) -> Chosen:
+def lose_lease(place: Location) -> Chosen:
     """The resource is in the log of the session that took it as well."""
     _, loser, _ = break_lease(place, WORD, "urgent")
     return [{"session": loser}]
 
 
-def write_block(place: Place) -> Chosen:
+def write_block(place: Location) -> Chosen:
     place.eng.blocks.create("plan", SAID)
     place.eng.blocks.update("plan", OTHER, reason=f"because of {WORD}")
     return [{"block": "plan"}]
 
 
-def remember(place: Place) -> Chosen:
+def remember(place: Location) -> Chosen:
     made = place.eng.remember(SAID, key=WORD, tags=[WORD], data={"a": WORD})
     place.eng.remember(SAID)
     place.eng.remember(OTHER, tags=["billing"])
     return [{"memory": each.id} for each in place.eng.memories.list() if each.content == made.content]
 
 
-def register(place: Place) -> Chosen:
+def register(place: Location) -> Chosen:
     sid = place.eng.sessions.register("codex", SAID, {"task": WORD}, name=WORD, external_id=WORD)
     place.eng.sessions.complete(sid, SAID)
     return [{"session": sid}]
 
 
-def leave_work(place: Place) -> Chosen:
+def leave_work(place: Location) -> Chosen:
     chosen = say_prompt(place, "claude-code")
     with Engram(settings=load(url=place.url, embedder="none", llm="agent")) as eng:
         eng.dream(force=True)
@@ -232,7 +232,7 @@ def leave_work(place: Place) -> Chosen:
     return chosen
 
 
-WAYS: dict[str, Callable[[Place], Chosen]] = {
+WAYS: dict[str, Callable[[Location], Chosen]] = {
     **{f"prompt, {name}": lambda place, name=name: say_prompt(place, name) for name in EVENTS},  # type: ignore[misc]
     **{f"last message, {name}": lambda place, name=name: say_last(place, name) for name in EVENTS},  # type: ignore[misc]
     "long prompt": say_long,
@@ -256,7 +256,7 @@ WAYS: dict[str, Callable[[Place], Chosen]] = {
 OLD = [name for name in WAYS if "prompt" in name or "message" in name or "break" in name or "lease" in name]
 
 
-def forget(place: Place, chosen: Chosen) -> None:
+def forget(place: Location, chosen: Chosen) -> None:
     assert chosen
     for each in chosen:
         place.eng.forget(**each)
@@ -264,7 +264,7 @@ def forget(place: Place, chosen: Chosen) -> None:
 
 @pytest.mark.requirement("FORGET-20")
 @pytest.mark.parametrize("way", WAYS)
-def test_a_word_is_nowhere_once_its_source_is_forgotten(place: Place, way: str) -> None:
+def test_a_word_is_nowhere_once_its_source_is_forgotten(place: Location, way: str) -> None:
     chosen = WAYS[way](place)
     assert place.has_word()
     forget(place, chosen)
@@ -274,7 +274,7 @@ def test_a_word_is_nowhere_once_its_source_is_forgotten(place: Place, way: str) 
 
 @pytest.mark.requirement("FORGET-20")
 @pytest.mark.parametrize("way", WAYS)
-def test_neither_a_pass_nor_its_undo_keeps_a_word_or_brings_it_back(place: Place, way: str) -> None:
+def test_neither_a_pass_nor_its_undo_keeps_a_word_or_brings_it_back(place: Location, way: str) -> None:
     eng = place.eng
     chosen = WAYS[way](place)
     eng.exchanges.add(eng.sessions.register("codex", "billing"), "user", OTHER)
@@ -303,7 +303,7 @@ def all_memories(eng: Engram) -> list[Any]:
     return [each for status in ("active", "superseded", "archived") for each in eng.memories.list(status=status)]
 
 
-def forget_what_is_left(place: Place, chosen: Chosen) -> None:
+def forget_what_is_left(place: Location, chosen: Chosen) -> None:
     """A merged memory goes with the last of those it was made of."""
     for each in chosen:
         if "memory" not in each or each["memory"] in {memory.id for memory in all_memories(place.eng)}:
@@ -312,7 +312,7 @@ def forget_what_is_left(place: Place, chosen: Chosen) -> None:
 
 @pytest.mark.requirement("FORGET-22")
 @pytest.mark.parametrize("way", OLD)
-def test_copies_of_an_older_engram_are_found_by_their_words(place: Place, way: str) -> None:
+def test_copies_of_an_older_engram_are_found_by_their_words(place: Location, way: str) -> None:
     chosen = WAYS[way](place)
     run(place.url, "UPDATE sessions SET summary_from = NULL")
     run(place.url, "DELETE FROM sources WHERE derived_kind = 'exchange'")
@@ -322,11 +322,11 @@ def test_copies_of_an_older_engram_are_found_by_their_words(place: Place, way: s
 
 
 @pytest.mark.requirement("FORGET-22")
-def test_a_session_summed_up_by_its_files_by_an_older_engram_loses_them_with_age(place: Place) -> None:
+def test_a_session_summed_up_by_its_files_by_an_older_engram_loses_them_with_age(place: Location) -> None:
     eng = place.eng
     touch_file(place)
     run(place.url, "UPDATE sessions SET summary_from = NULL")
-    with eng._scope.engine.read() as tx:
+    with eng._view.engine.read() as tx:
         now = tx.now()
     say_other(place)
     assert eng.sessions.get(place.session()).summary == f"Touched shop:{WORD}.py"
@@ -348,7 +348,7 @@ def test_a_summary_is_a_copy_of_a_turn_whose_beginning_it_is() -> None:
 
 
 @pytest.mark.requirement("FORGET-21")
-def test_a_session_is_summed_up_by_what_is_left_of_it(place: Place) -> None:
+def test_a_session_is_summed_up_by_what_is_left_of_it(place: Location) -> None:
     eng = place.eng
     (first,) = say_prompt(place, "claude-code")
     say_other(place)
@@ -365,7 +365,7 @@ def test_a_session_is_summed_up_by_what_is_left_of_it(place: Place) -> None:
 
 
 @pytest.mark.requirement("FORGET-21")
-def test_a_session_that_ended_goes_back_to_its_last_words_but_one(place: Place) -> None:
+def test_a_session_that_ended_goes_back_to_its_last_words_but_one(place: Location) -> None:
     eng = place.eng
     say_other(place)
     place.hook("claude-code", "Stop", last_assistant_message="The router is ported.")
@@ -378,7 +378,7 @@ def test_a_session_that_ended_goes_back_to_its_last_words_but_one(place: Place) 
 
 
 @pytest.mark.requirement("FORGET-21")
-def test_a_summary_that_somebody_wrote_stays_when_turns_go(place: Place) -> None:
+def test_a_summary_that_somebody_wrote_stays_when_turns_go(place: Location) -> None:
     eng = place.eng
     (said,) = say_prompt(place, "claude-code")
     sid = place.session()
@@ -388,14 +388,14 @@ def test_a_summary_that_somebody_wrote_stays_when_turns_go(place: Place) -> None
 
 
 @pytest.mark.requirement("FORGET-21")
-def test_a_dry_run_counts_the_summary_and_leaves_it(place: Place) -> None:
+def test_a_dry_run_counts_the_summary_and_leaves_it(place: Location) -> None:
     (said,) = say_prompt(place, "claude-code")
     assert place.eng.forget(**said, dry_run=True).counts == {"exchanges": 1, "summaries": 1}
     assert place.eng.sessions.get(place.session()).summary == SAID
 
 
 @pytest.mark.requirement("FORGET-20")
-def test_a_hook_that_resumes_a_session_does_not_write_an_older_summary_back(place: Place) -> None:
+def test_a_hook_that_resumes_a_session_does_not_write_an_older_summary_back(place: Location) -> None:
     """A hook reads the session first and resumes it later; forgetting may happen in between."""
     eng = place.eng
     (said,) = say_prompt(place, "claude-code")
@@ -406,7 +406,7 @@ def test_a_hook_that_resumes_a_session_does_not_write_an_older_summary_back(plac
 
 
 @pytest.mark.requirement("FORGET-20")
-def test_a_broken_lease_is_still_told_to_sessions_that_did_not_say_it(place: Place) -> None:
+def test_a_broken_lease_is_still_told_to_sessions_that_did_not_say_it(place: Location) -> None:
     breaker, loser, other = break_lease(place, WORD, "urgent")
     receipt = place.eng.forget(session=loser)
     (deed,) = place.eng.sessions.logs(breaker)
@@ -420,7 +420,7 @@ def test_a_broken_lease_is_still_told_to_sessions_that_did_not_say_it(place: Pla
 
 @pytest.mark.requirement("FORGET-20")
 def test_a_server_that_repeats_what_it_was_sent_is_not_quoted_in_a_stored_report(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789")
     refusing = Server(lambda request: Response(json.dumps({"error": {"message": f"no: {SAID}"}}), status=400))
@@ -439,19 +439,19 @@ def test_a_server_that_repeats_what_it_was_sent_is_not_quoted_in_a_stored_report
 
 
 @pytest.mark.requirement("FORGET-20")
-def test_a_proposal_that_holds_an_old_version_of_a_block_goes_with_its_age(place: Place) -> None:
+def test_a_proposal_that_holds_an_old_version_of_a_block_goes_with_its_age(place: Location) -> None:
     from engram.dreaming import plans
 
     eng = place.eng
     eng.blocks.create("notes", "x" * 40 + SAID, max_tokens=10)
-    with eng._scope.engine.write() as tx:
+    with eng._view.engine.write() as tx:
         plan = plans.overflow(tx, "default", "notes")
         assert plan is not None
         eng.proposals.make(tx, plan, 1)
-    eng._scope.engine.clock.shift += 3_600
+    eng._view.engine.clock.shift += 3_600
     eng.blocks.update("notes", OTHER)
     assert holds(place.url, WORD).keys() == {"block_versions", "proposals"}
-    with eng._scope.engine.read() as tx:
+    with eng._view.engine.read() as tx:
         now = tx.now()
     eng.forget(before=now)
     assert holds(place.url, WORD) == {}

@@ -212,7 +212,7 @@ def test_a_read_only_postgresql_can_be_read_but_not_written(postgres_url: str, c
         sid = eng.sessions.register("codex", "Working")
         schema = postgres_url.rpartition("=")[2]
         role = f"{schema}_reader"
-        with eng._scope.engine.write() as tx:
+        with eng._view.engine.write() as tx:
             tx.run(f"CREATE ROLE {role}")
             tx.run(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
             tx.run(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}")
@@ -229,7 +229,7 @@ def test_a_read_only_postgresql_can_be_read_but_not_written(postgres_url: str, c
             with pytest.raises(StoreReadOnly):
                 Engram(postgres_url + "_new" + options)
         finally:
-            with eng._scope.engine.write() as tx:
+            with eng._view.engine.write() as tx:
                 tx.run(f"DROP OWNED BY {role}")
                 tx.run(f"DROP ROLE {role}")
 
@@ -287,7 +287,7 @@ def _make_copies(eng: Engram, tmp_path: Path) -> None:
     url = eng.settings.url
     source = apsw.Connection(url)
     try:
-        backup.keep(source, url, "before-0002", eng._scope.engine.clock)
+        backup.keep(source, url, "before-0002", eng._view.engine.clock)
         backup.write(source, str(tmp_path / "backup.db"))
     finally:
         source.close()

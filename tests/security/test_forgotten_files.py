@@ -229,7 +229,7 @@ def test_who_read_right_before_the_cleaning_does_not_write_the_old_bytes_back(
     def read_first(path: str, page_size: int) -> None:
         plant(path, page_size, trace.encode())
         assert seen(trace, parts_in(path))
-        with other._scope.engine.read() as tx:
+        with other._view.engine.read() as tx:
             tx.all("SELECT term FROM terms ORDER BY workspace, shelf, term")
         clean(path, page_size)
 
@@ -248,7 +248,7 @@ def test_who_cannot_clean_the_files_says_so_and_the_next_forgetting_does(
     eng, reader, speech = opened(busy_timeout=0.2), opened(), Speech(9)
     said = Said(eng, speech, 20)
     first, second, *_ = said.exchanges
-    with reader._scope.engine.read() as tx, caplog.at_level(logging.WARNING, "engram.storage"):
+    with reader._view.engine.read() as tx, caplog.at_level(logging.WARNING, "engram.storage"):
         # A transaction sees the store as it was when it first read.
         tx.all("SELECT COUNT(*) FROM exchanges")
         eng.forget(exchange=first)

@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from engram.dreaming import statements
+from engram.dreaming.duplicates import statements
+from engram.forgetting import cleaning
 from engram.interfaces.hooks import framing
-from engram.llm import markers, sentences, terms
-from engram.memory import dates, index, passages, words
+from engram.llm.extractive import markers, sentences, terms
+from engram.memory import analyser, citations, query_dates, word_index
 from engram.redact import clean, redact
-from engram.text import one_line
+from engram.safe_text import one_line
 from engram.tokens import estimate
 from tests.security._patterns import hostile, patterns, pumped, slow
 
@@ -22,14 +23,16 @@ READERS: dict[str, Callable[[str], object]] = {
     "redacting JSON": lambda text: clean({"a": text, "password": text, "list": [text]}),
     "framing.clean": framing.clean,
     "framing.frame": lambda text: framing.frame("kind", text),
-    "a line's sources": lambda text: (passages.handles(text), passages.bare(text)),
-    "a block without lost lines": lambda text: passages.without(f"{text}\nx [e1]", {"e1"}, passages.Sieve([text], [])),
-    "a text without what it has of another": lambda text: passages.Sieve(
+    "a line's sources": lambda text: (citations.handles(text), citations.bare(text)),
+    "a block without lost lines": lambda text: cleaning.without_lines(
+        f"{text}\nx [e1]", {"e1"}, citations.Sieve([text], [])
+    ),
+    "a text without what it has of another": lambda text: citations.Sieve(
         ["\n".join(f"{text[:9]} said line {number:x}" for number in range(len(text) // 20))], ["kept"]
     ).rest("\n".join(f"other words {number:x} {text[:9]}" for number in range(len(text) // 20))),
-    "words.terms": words.terms,
-    "index.cut": index.cut,
-    "dates.spans": lambda text: dates.spans(text, "2026-11-15T18:36:08.123456Z"),
+    "words.terms": analyser.terms,
+    "index.cut": word_index.cut,
+    "dates.spans": lambda text: query_dates.spans(text, "2026-11-15T18:36:08.123456Z"),
     "statements.read": lambda text: statements.read.__wrapped__(text[:20_000]),
     "sentences.split": sentences.split,
     "terms.words": lambda text: terms.Analyser().words(text),

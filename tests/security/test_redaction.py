@@ -96,7 +96,7 @@ def _break_lease(eng: Engram, sid: str, text: str) -> None:
 def _proposal(eng: Engram, sid: str) -> int:
     said = eng.exchanges.add(sid, "tool", "whatever", embed=False)
     plan = Plan("remember", "because", 0.5, f"text {said}", (), (("exchange", said),), {"kind": "note"})
-    with eng._scope.engine.write() as tx:
+    with eng._view.engine.write() as tx:
         eng.proposals.make(tx, plan, 1)
     return eng.proposals.list()[0].id
 
@@ -114,7 +114,7 @@ def _hook(eng: Engram, kind: str, session: str = "s", **given: Any) -> None:
 
 def _message_to(eng: Engram, sid: str, name: str) -> None:
     """To a session that an earlier release let in under such a name."""
-    with eng._scope.engine.write() as tx:
+    with eng._view.engine.write() as tx:
         now = tx.now()
         tx.run(_OLD_SESSION, workspace="default", id=name, now=now)
     eng.messages.send(sid, name, "hello")
@@ -215,7 +215,7 @@ def test_a_name_with_a_secret_is_refused_and_not_repeated(
 @pytest.mark.requirement("REDACT-4")
 def test_what_an_earlier_release_named_with_a_secret_can_be_found_and_forgotten(eng: Engram, store_url: str) -> None:
     token = next(secret for text, secret in SECRETS if secret.startswith("ghp_"))
-    with eng._scope.engine.write() as tx:
+    with eng._view.engine.write() as tx:
         tx.run(_OLD_SESSION, workspace="default", id=token, now=tx.now())
     assert eng.sessions.get(token).id == token
     receipt = eng.forget(session=token)

@@ -64,7 +64,7 @@ def test_a_long_text_is_searched_before_the_transaction(
 
     def watched(text: str) -> list[tuple[int, int, str]]:
         if len(text) > MAX_NAME:
-            searched.append(eng._scope.engine.joined)
+            searched.append(eng._view.engine.joined)
         return find(text)
 
     monkeypatch.setattr(redact, "find", watched)

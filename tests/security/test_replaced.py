@@ -297,7 +297,7 @@ def test_a_migration_between_two_calls_of_one_transaction_is_impossible(sqlite_u
             file = apsw.Connection(sqlite_url)
             try:
                 with pytest.raises(apsw.BusyError):
-                    migrate.sqlite(file, sqlite_url, eng._scope.engine.clock, str(folder))
+                    migrate.sqlite(file, sqlite_url, eng._view.engine.clock, str(folder))
             finally:
                 file.close()
         assert eng.world.get() == "after"

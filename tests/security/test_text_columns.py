@@ -14,7 +14,7 @@ import pytest
 from engram import Engram, SessionNotFound
 from engram.dreaming import plans
 from engram.dreaming.plans import Plan
-from engram.memory.forget import COPIES, TEXTS
+from engram.forgetting.forget import COPIES, TEXTS
 from engram.memory.memories import fingerprint
 from engram.records import Memory
 from tests._tables import Columns, columns, run, values
@@ -221,9 +221,9 @@ def put_proposals(eng: Engram) -> tuple[dict[str, Any], Needles]:
     sid = eng.sessions.register("codex", "work")
     said = eng.exchanges.add(sid, "tool", "whatever")
     plan = Plan("remember", "qwhyq", 0.5, "qcontentq", (), (("exchange", said),), {"kind": "qdataq"})
-    with eng._scope.engine.write() as tx:
+    with eng._view.engine.write() as tx:
         eng.proposals.make(tx, plan, 1)
-    with eng._scope.engine.read() as tx:
+    with eng._view.engine.read() as tx:
         ((hash,),) = tx.all("SELECT hash FROM proposals WHERE workspace = :workspace", workspace="default")
     return {"exchange": said}, {
         ("proposals", "why"): "qwhyq",
@@ -297,7 +297,7 @@ def put_merged(eng: Engram) -> tuple[dict[str, Any], Needles]:
 def merge(eng: Engram, *ids: int) -> Memory:
     """Make one of several memories, as dreaming does."""
     plan = plans.merge([eng.memories.get(id) for id in ids], 0.9, 1.0)
-    with eng._scope.engine.write() as tx:
+    with eng._view.engine.write() as tx:
         eng.proposals.make(tx, plan, 1)
     result = eng.proposals.apply(eng.proposals.list()[0].id).result
     assert result is not None

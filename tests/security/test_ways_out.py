@@ -29,7 +29,7 @@ from engram.interfaces.hooks import HARNESSES, respond
 from engram.interfaces.hooks.events import BEFORE_TOOL
 from engram.interfaces.mcp import guide, tools
 from engram.interfaces.mcp.host import Connection, Host
-from engram.text import TAG, lines, one_line, visible
+from engram.safe_text import TAG, lines, one_line, visible
 
 from ._hostile import FORGED, HOSTILE, HOSTILE_NAME, Hostile, fill
 

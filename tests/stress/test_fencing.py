@@ -157,7 +157,7 @@ def write_with_a_stop(parent: Parent, url: str, session: str, ledger: str, place
 
         try:
             reach("before the transaction")
-            with eng.write(fence=lease.token), eng._scope.engine.write() as transaction:
+            with eng.write(fence=lease.token), eng._view.engine.write() as transaction:
                 reach("between the first check and the write")
                 eng.blocks.update(JOURNAL, f"{lease.token} 1")
                 eng.sessions.log(ledger, f"{lease.token} 1")

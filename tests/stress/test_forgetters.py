@@ -319,5 +319,5 @@ SELECT (SELECT COUNT(*) FROM exchanges WHERE id NOT IN (SELECT ref FROM items WH
 
 
 def count(eng: Engram, sql: LiteralString) -> int:
-    with eng._scope.engine.read() as tx:
+    with eng._view.engine.read() as tx:
         return int(tx.all(sql)[0][0])

@@ -15,8 +15,8 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from engram import Engram
-from engram.address import split_schema
 from engram.config import load
+from engram.store_url import split_schema
 from tests.stress._processes import Crew, Parent, Worker, scaled
 
 KILLS = scaled(4, 30)
@@ -30,14 +30,14 @@ MOST = 20_000
 AT_ONCE = 5.0
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Where one writer writes to."""
 
     session: str
     block: str
 
 
-def keep_writing(parent: Parent, url: str, place: Place) -> list[str]:
+def keep_writing(parent: Parent, url: str, place: Location) -> list[str]:
     """Write until killed, or told to end; every mark is told right after its call returned."""
     acknowledged = []
     with Engram(url) as eng:
@@ -51,7 +51,7 @@ def keep_writing(parent: Parent, url: str, place: Place) -> list[str]:
     return acknowledged
 
 
-def write(eng: Engram, place: Place, mark: str) -> None:
+def write(eng: Engram, place: Location, mark: str) -> None:
     """A log entry, an edit, or one of each in one transaction."""
     with eng.write():
         if not mark.startswith("edit"):
@@ -124,9 +124,9 @@ def nowhere(url: str, folder: Path) -> str:
     return url
 
 
-def place(eng: Engram, name: str) -> Place:
+def place(eng: Engram, name: str) -> Location:
     eng.blocks.create(name)
-    return Place(eng.sessions.register("writer", name), name)
+    return Location(eng.sessions.register("writer", name), name)
 
 
 def kill_after(worker: Worker[list[str]], seconds: float) -> list[str]:
@@ -140,7 +140,7 @@ def kill_after(worker: Worker[list[str]], seconds: float) -> list[str]:
     return [str(mark) for mark in told]
 
 
-def check_survived(eng: Engram, place: Place, acknowledged: list[str], in_flight: int) -> None:
+def check_survived(eng: Engram, place: Location, acknowledged: list[str], in_flight: int) -> None:
     block = eng.blocks.get(place.block)
     assert block is not None
     edits = block.content.splitlines()

@@ -11,7 +11,7 @@ import pytest
 
 from engram import Engram, Receipt
 from engram.config import load
-from engram.text import one_line
+from engram.safe_text import one_line
 from tests.stress._mix import COUNTER, JOURNAL, WORKSPACES, Account, mix
 from tests.stress._processes import Crew, scaled
 from tests.stress.test_kill import check_sound
@@ -187,7 +187,7 @@ def check_index(eng: Engram) -> None:
         "SELECT COUNT(*) FROM sources WHERE source_kind = 'memory' AND source_id NOT IN (SELECT id FROM memories)",
     )
     assert [(sql, found) for sql in wrong if (found := count(eng, sql))] == []
-    with eng._scope.engine.read() as tx:
+    with eng._view.engine.read() as tx:
         shelves = tx.all("SELECT workspace, shelf, items, length FROM shelves ORDER BY 1, 2")
         items = tx.all(
             "SELECT workspace, shelf, COUNT(*), SUM(length) FROM items GROUP BY workspace, shelf ORDER BY 1, 2"
@@ -201,12 +201,12 @@ def _whole(value: object) -> object:
 
 
 def ask(eng: Engram, sql: LiteralString) -> list[tuple]:  # type: ignore[type-arg]
-    with eng._scope.engine.read() as tx:
+    with eng._view.engine.read() as tx:
         return tx.all(sql, workspace=eng.workspace_name)
 
 
 def count(eng: Engram, sql: LiteralString) -> int:
-    with eng._scope.engine.read() as tx:
+    with eng._view.engine.read() as tx:
         return int(tx.all(sql)[0][0])
 
 

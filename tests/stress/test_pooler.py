@@ -11,7 +11,7 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from engram import Engram
-from engram.address import split_schema
+from engram.store_url import split_schema
 from tests._pooler import HOW_TO_INSTALL, Pooler, program
 from tests.stress import _agent
 from tests.stress._agent import Account, Agent

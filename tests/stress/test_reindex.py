@@ -11,7 +11,7 @@ import pytest
 
 from engram import Engram
 from engram.config import load
-from engram.memory.backlog import STEP
+from engram.memory.embedding_queue import STEP
 from tests.stress._processes import Crew, Parent, scaled
 from tests.stress.test_kill import check_sound
 
@@ -41,7 +41,7 @@ def keep_writing(parent: Parent, url: str, name: str) -> int:
 
 
 def count(eng: Engram, sql: LiteralString) -> int:
-    with eng._scope.engine.read() as tx:
+    with eng._view.engine.read() as tx:
         found: int = tx.all(sql)[0][0]
     return found
 
@@ -52,7 +52,7 @@ def test_a_killed_run_is_brought_to_its_end_by_the_next(store_url: str, crew: Cr
     with Engram(settings=load(url=store_url, embedder="static")) as eng:
         eng.sessions.ensure("s")
         eng.exchanges.add_many({"session_id": "s", "role": "user", "content": f"turn {n}"} for n in range(TURNS))
-        with eng._scope.engine.write() as tx:
+        with eng._view.engine.write() as tx:
             tx.run("UPDATE vectors SET model = 'older:model'")
             tx.run("UPDATE models SET model = 'older:model'")
         run = crew.start(keep_reindexing, store_url)
@@ -85,7 +85,7 @@ def test_two_processes_share_a_run_while_a_third_writes(store_url: str, crew: Cr
     with Engram(settings=load(url=store_url, embedder="static")) as eng:
         eng.sessions.ensure("s")
         eng.exchanges.add_many({"session_id": "s", "role": "user", "content": f"turn {n}"} for n in range(TURNS))
-        with eng._scope.engine.write() as tx:
+        with eng._view.engine.write() as tx:
             tx.run("UPDATE vectors SET model = 'older:model'")
             tx.run("UPDATE models SET model = 'older:model'")
         writer = crew.start(keep_writing, store_url, "writer")

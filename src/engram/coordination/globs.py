@@ -75,7 +75,7 @@ def parse(segment: str) -> _Name:
             classes = classes and char != "["
             char, at = _member(segment, at - 1)
             places.append(char)
-    literal = [place for place in places if isinstance(place, str)]
+    literal = [position for position in places if isinstance(position, str)]
     return "".join(literal) if len(literal) == len(places) else tuple(places)
 
 

@@ -13,19 +13,19 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from .. import checks, locks
+from .. import checks, mutexes
 from ..clock import age, between, later
 from ..errors import InvalidInput, LeaseHeld, LeaseLost, LeaseNotFound, SessionEnded, StoreBusy, StoreError
 from ..records import Holder, Lease
-from ..text import one_line, visible
+from ..safe_text import one_line, visible
 from . import resources, sessions
-from .waiting import Queue, Waiter
+from .lease_queue import Queue, Waiter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..scope import Scope
     from ..storage.engine import Row, Transaction
+    from ..store_view import StoreView
 
 _COLUMNS = "token, session_id, resource, note, exclusive, ttl, claimed_at, expires_at"
 _EXPIRE = """
@@ -96,11 +96,11 @@ WHERE workspace = :workspace AND token = :token AND ended_at IS NULL AND (expire
 
 
 class Leases:
-    def __init__(self, scope: Scope) -> None:
-        self._engine = scope.engine
-        self._workspace = scope.workspace
-        self._config = scope.config
-        self._queue = Queue(scope)
+    def __init__(self, view: StoreView) -> None:
+        self._engine = view.engine
+        self._workspace = view.workspace
+        self._config = view.config
+        self._queue = Queue(view)
 
     #: A file's name as a resource, whatever characters it has; for callers that know they have one.
     escape = staticmethod(resources.escape)
@@ -150,8 +150,8 @@ class Leases:
             self._queue,
             claim.session_id,
             claim.resource,
-            attempt=lambda place: self._try(claim, place),
-            in_the_way=lambda place: self._in_the_way(claim, place),
+            attempt=lambda position: self._try(claim, position),
+            in_the_way=lambda position: self._in_the_way(claim, position),
             wait=wait,
         )
 
@@ -160,7 +160,7 @@ class Leases:
         checks.name(session_id, "session id")
         resource = resources.normalise(resource)
         with self._engine.write() as tx:
-            tx.lock(locks.leases(self._workspace))
+            tx.lock(mutexes.leases(self._workspace))
             now = tx.now()
             row = self._own(tx, session_id, resource, now)
             if row is None:
@@ -174,7 +174,7 @@ class Leases:
         """Give back everything the session holds."""
         checks.name(session_id, "session id")
         with self._engine.write() as tx:
-            tx.lock(locks.leases(self._workspace))
+            tx.lock(mutexes.leases(self._workspace))
             now = tx.now()
             sessions.require(tx, self._workspace, session_id)
             held = tx.all(_OF_SESSION, workspace=self._workspace, session=session_id, now=now)
@@ -212,12 +212,12 @@ class Leases:
     def break_lease(self, resource: str, by: str, reason: str) -> list[Lease]:
         """Take the resource away from whoever else holds it, and tell both sides in their logs."""
         # Imported here: no hook breaks a lease.
-        from . import broken
+        from . import break_log
 
         resource = resources.normalise(resource)
         reason = checks.content(reason, "reason", longest=2_000)
         with self._engine.write() as tx:
-            tx.lock(locks.leases(self._workspace))
+            tx.lock(mutexes.leases(self._workspace))
             now = tx.now()
             sessions.require(tx, self._workspace, by)
             rows = tx.all(_ALL_LIVE, workspace=self._workspace, now=now)
@@ -232,7 +232,7 @@ class Leases:
             for lease in taken:
                 self._end(tx, lease.token, now, "broken")
                 lost.setdefault(lease.session_id, []).append(lease.resource)
-            broken.tell(tx, self._workspace, lost, by, reason, now)
+            break_log.tell(tx, self._workspace, lost, by, reason, now)
         return taken
 
     @contextmanager
@@ -281,10 +281,10 @@ class Leases:
     def _recheck(self, tx: Transaction, token: int) -> None:
         self._require_live(tx, token, tx.now())
 
-    def _try(self, claim: _Claim, place: int | None = None) -> Lease:
+    def _try(self, claim: _Claim, position: int | None = None) -> Lease:
         """Claim now or raise LeaseHeld; `place` is the caller's number in the queue."""
         with self._engine.write() as tx:
-            tx.lock(locks.leases(self._workspace))
+            tx.lock(mutexes.leases(self._workspace))
             tx.run(_TAKE_OWN, workspace=self._workspace, session=claim.session_id, resource=claim.resource)
             now = tx.now()
             _require_at_work(sessions.require(tx, self._workspace, claim.session_id))
@@ -295,11 +295,11 @@ class Leases:
             row = self._own(tx, claim.session_id, claim.resource, now)
             # Whoever has it exclusively keeps it, also when others noted their interest or wait for it.
             if claim.exclusive and not (row and _lease(row).exclusive):
-                waiting = self._queue.ahead(tx, claim.session_id, claim.resource, place, now)
+                waiting = self._queue.ahead(tx, claim.session_id, claim.resource, position, now)
                 if others or waiting:
                     raise _held(claim.resource, others, waiting, now)
-            if place is not None:
-                self._queue.leave(tx, place)
+            if position is not None:
+                self._queue.leave(tx, position)
             return self._grant(tx, claim, row, now)._replace(conflicts=tuple(others))
 
     def _grant(self, tx: Transaction, claim: _Claim, row: Row | None, now: str) -> Lease:
@@ -335,13 +335,13 @@ class Leases:
             expires_at=expires,
         )
 
-    def _in_the_way(self, claim: _Claim, place: int) -> tuple[int, int]:
+    def _in_the_way(self, claim: _Claim, position: int) -> tuple[int, int]:
         """How many claims of others overlap one in the queue, and how many wait before it; by a read alone."""
         with self._engine.read() as tx:
             now = tx.now()
             _require_at_work(sessions.require(tx, self._workspace, claim.session_id))
             held = [each for each in self._overlapping(tx, claim.resource, now) if each.session_id != claim.session_id]
-            return len(held), len(self._queue.ahead(tx, claim.session_id, claim.resource, place, now))
+            return len(held), len(self._queue.ahead(tx, claim.session_id, claim.resource, position, now))
 
     def _overlapping(self, tx: Transaction, resource: str, now: str) -> list[Holder]:
         rows = [row for row in tx.all(LIVE, workspace=self._workspace, now=now) if resources.overlap(row[5], resource)]
@@ -388,7 +388,7 @@ class Leases:
         if renewer.is_alive():
             renewer.join()
         with self._engine.write() as tx:
-            tx.lock(locks.leases(self._workspace))
+            tx.lock(mutexes.leases(self._workspace))
             now = tx.now()
             ended = tx.run(_END, workspace=self._workspace, token=lease.token, now=now, because="released")
             if ended:

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from .. import checks, locks
+from .. import checks, mutexes
 from ..clock import later
 from ..errors import EngramError, NoRecipient
 from ..records import Message
@@ -30,8 +30,8 @@ from .leases import LIVE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ..scope import Scope
     from ..storage.engine import Transaction
+    from ..store_view import StoreView
 
 #: Long enough for a question and its context; more belongs into a block.
 MAX_MESSAGE = 20_000
@@ -79,9 +79,9 @@ WHERE workspace = :workspace AND session_id = :session AND message_id = :message
 
 
 class Messages:
-    def __init__(self, scope: Scope) -> None:
-        self._engine = scope.engine
-        self._workspace = scope.workspace
+    def __init__(self, view: StoreView) -> None:
+        self._engine = view.engine
+        self._workspace = view.workspace
 
     def send(self, from_session: str | None, to: str, text: str) -> Message:
         """Send to a session, to the holders of a resource, or to every other active session (`*`).
@@ -92,7 +92,7 @@ class Messages:
         text = checks.content(text, "message", longest=MAX_MESSAGE)
         with self._engine.write() as tx:
             # Neither the sender nor whom it reaches may be forgotten in between.
-            tx.lock(locks.leases(self._workspace))
+            tx.lock(mutexes.leases(self._workspace))
             if from_session is not None:
                 sessions.require(tx, self._workspace, from_session)
             now = tx.now()
@@ -202,7 +202,7 @@ class Messages:
 
     def _lock(self, tx: Transaction, session_id: str) -> None:
         # Forgetting a session takes messages and mailboxes away in an order of its own.
-        tx.lock(locks.leases(self._workspace))
+        tx.lock(mutexes.leases(self._workspace))
         sessions.require(tx, self._workspace, session_id)
 
     def _unread(self, tx: Transaction, session_id: str, now: str) -> list[Message]:
@@ -239,7 +239,9 @@ def _fitting(messages: list[Message], longest: int | None) -> list[Message]:
         return messages
     ends = accumulate(len(message.text) for message in messages)
     return [
-        message for place, (message, end) in enumerate(zip(messages, ends, strict=True)) if place == 0 or end <= longest
+        message
+        for position, (message, end) in enumerate(zip(messages, ends, strict=True))
+        if position == 0 or end <= longest
     ]
 
 

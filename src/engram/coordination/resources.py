@@ -35,7 +35,7 @@ from __future__ import annotations
 import os
 
 from ..errors import InvalidInput
-from ..text import has_controls
+from ..safe_text import has_controls
 from . import globs
 from .globs import canonical, escaped, has_extension, has_magic, parse
 from .projects import absolute, project_above, real_path
@@ -66,8 +66,8 @@ def overlap(a: str, b: str) -> bool:
     """Whether two resources, as stored, can concern the same thing: whether some path matches both."""
     if a == b:
         return True
-    scope_a, path_a = _scope(a)
-    scope_b, path_b = _scope(b)
+    scope_a, path_a = _view(a)
+    scope_b, path_b = _view(b)
     if scope_a != scope_b or not scope_a:
         return False
     if not (has_magic(path_a) or has_magic(path_b)):
@@ -222,8 +222,8 @@ def _anchored(text: str, base: str) -> tuple[str, list[str]]:
     return real_path(here), pattern
 
 
-def _scope(stored: str) -> tuple[str, str]:
-    """Within what a stored path is compared, and the path there; no scope for what meets only its equal."""
+def _view(stored: str) -> tuple[str, str]:
+    """Within what a stored path is compared, and the path there; no view for what meets only its equal."""
     if stored.startswith("/"):
         return "/", stored[1:]
     head, _, path = stored.partition(":")

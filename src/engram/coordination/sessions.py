@@ -10,21 +10,21 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from .. import checks, columns, locks
+from .. import checks, json_columns, mutexes
 from ..clock import later
 from ..errors import InvalidInput, SessionNotFound, StoreBusy, StoreReadOnly
 from ..memory import exchanges
 from ..records import LogEntry, Session, Stats
 from ..redact import redact
-from . import quotes
+from . import summaries
 from .projects import project_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ..records import Receipt
-    from ..scope import Scope
     from ..storage.engine import Row, Transaction
+    from ..store_view import StoreView
 
 #: The type of a session that was made by `ensure` and never said what it is.
 UNNAMED_TYPE = "chat"
@@ -139,11 +139,12 @@ SELECT
 
 
 class Sessions:
-    def __init__(self, scope: Scope) -> None:
-        self._scope = scope
-        self._engine = scope.engine
-        self._workspace = scope.workspace
-        self._config = scope.config
+    def __init__(self, view: StoreView, forget: Callable[[str], Receipt] | None = None) -> None:
+        #: Forgets a session. It is given from above, because forgetting builds on this tier.
+        self._forget = forget
+        self._engine = view.engine
+        self._workspace = view.workspace
+        self._config = view.config
 
     def register(
         self,
@@ -169,12 +170,12 @@ class Sessions:
             "project": checks.new_name(project, "project") if project is not None else self._default_project(),
             "external_id": checks.optional_new_name(external_id, "external id"),
             "parent_id": checks.optional_name(parent_id, "parent id"),
-            "metadata": columns.dump_object(metadata, "metadata"),
+            "metadata": json_columns.dump_object(metadata, "metadata"),
         }
         with self._engine.write() as tx:
             if parent_id is not None:
                 # The parent may not be forgotten in between.
-                tx.lock(locks.leases(self._workspace))
+                tx.lock(mutexes.leases(self._workspace))
                 require(tx, self._workspace, parent_id)
             known = self._known(tx, values["type"], values["external_id"])
             now = tx.now()
@@ -245,7 +246,7 @@ class Sessions:
         checks.name(id, "session id")
         summary = checks.optional_content(summary, "summary")
         with self._engine.write() as tx:
-            tx.lock(locks.leases(self._workspace))
+            tx.lock(mutexes.leases(self._workspace))
             now = tx.now()
             end_leases(tx, self._workspace, id, now, "completed")
             row = tx.one(_COMPLETE, workspace=self._workspace, id=id, now=now, summary=summary)
@@ -261,20 +262,18 @@ class Sessions:
         names the exchange, so forgetting that one also takes the summary.
         """
         checks.name(id, "session id")
-        if role not in quotes.ROLES:
-            raise InvalidInput(f"role is {role!r}; a summary can quote one of {', '.join(quotes.ROLES)}.")
+        if role not in summaries.ROLES:
+            raise InvalidInput(f"role is {role!r}; a summary can quote one of {', '.join(summaries.ROLES)}.")
         with self._engine.write() as tx:
             # First the row: an exchange must not be forgotten between reading and repeating it.
-            if not quotes.take(tx, self._workspace, id):
+            if not summaries.take(tx, self._workspace, id):
                 raise unknown(self._workspace, id)
-            return quotes.quote(tx, self._workspace, id, role)
+            return summaries.quote(tx, self._workspace, id, role)
 
     def delete(self, id: str) -> Receipt:
         """Forget a session with everything said, noted and learnt in it; see `Engram.forget`."""
-        # Imported here: a hook never forgets anything.
-        from ..memory.forget import Forget, asked
-
-        return Forget(self._scope).forget(asked(session=id))
+        assert self._forget is not None, "only the facade's sessions can be deleted"
+        return self._forget(id)
 
     def get(self, id: str) -> Session:
         with self._engine.read() as tx:
@@ -340,7 +339,7 @@ class Sessions:
                 if not self._silent(tx, tx.now()):
                     return 0
             with self._engine.write(patient=False) as tx:
-                tx.lock(locks.leases(self._workspace))
+                tx.lock(mutexes.leases(self._workspace))
                 now = tx.now()
                 since = later(now, -self._config.abandon_after)
                 ids = [row[0] for row in tx.all(_ABANDON, workspace=self._workspace, since=since, now=now)]
@@ -392,7 +391,7 @@ def record(row: Row, stale_before: str) -> Session:
         project=project,
         external_id=external_id,
         parent_id=parent_id,
-        metadata=columns.load_object(metadata, "sessions.metadata"),
+        metadata=json_columns.load_object(metadata, "sessions.metadata"),
         created_at=created,
         heartbeat_at=heartbeat,
         ended_at=ended,
@@ -425,7 +424,7 @@ def renew_exclusive(tx: Transaction, workspace: str, id: str, now: str) -> None:
     """A sign of life also renews the session's exclusive leases; one that has expired stays so."""
     held = tx.all(_EXCLUSIVE_HELD, workspace=workspace, id=id, now=now)
     if held:
-        tx.lock(locks.leases(workspace))
+        tx.lock(mutexes.leases(workspace))
         tx.run(_TAKE, workspace=workspace, id=id)
         now = tx.now()
     for token, ttl in held:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from .. import checks
 from ..clock import age, later
 from ..memory.blocks import WORLD
-from ..text import name, one_line, visible
+from ..safe_text import name, one_line, visible
 from ..tokens import estimate, weight
 from . import leases, messages, sessions
 from .projects import project_name
 
 if TYPE_CHECKING:
-    from ..scope import Scope
     from ..storage.engine import Row, Transaction
+    from ..store_view import StoreView
 
 DEFAULT_BUDGET = 1_000
 #: How far back completed sessions are worth a line.
@@ -98,7 +98,7 @@ class Section:
 
 
 def sitrep(
-    scope: Scope,
+    view: StoreView,
     budget: int | None = DEFAULT_BUDGET,
     session_id: str | None = None,
     project: str | None = None,
@@ -106,22 +106,22 @@ def sitrep(
     """The report as markdown, within `budget` tokens (None: uncut), this session's messages and project first."""
     if budget is not None:
         checks.whole(budget, "budget", least=1)
-    with scope.engine.read() as tx:
+    with view.engine.read() as tx:
         now = tx.now()
         if session_id is not None:
-            you = sessions.require(tx, scope.workspace, session_id)
+            you = sessions.require(tx, view.workspace, session_id)
             project = project or you[5]
-        sections = _sections(tx, scope, session_id, project or scope.config.project or project_name(), now)
-    head = f"# Situation in {scope.workspace}, {now[:10]} {now[11:16]} UTC"
+        sections = _sections(tx, view, session_id, project or view.config.project or project_name(), now)
+    head = f"# Situation in {view.workspace}, {now[:10]} {now[11:16]} UTC"
     if not sections:
-        return _fit_plain(f"{head}\n{_EMPTY.format(workspace=scope.workspace)}", budget)
+        return _fit_plain(f"{head}\n{_EMPTY.format(workspace=view.workspace)}", budget)
     return _fit(head, sections, budget)
 
 
-def _sections(tx: Transaction, scope: Scope, you: str | None, project: str, now: str) -> list[Section]:
+def _sections(tx: Transaction, view: StoreView, you: str | None, project: str, now: str) -> list[Section]:
     """The sections that have something to say, in the order they are shown."""
-    workspace = scope.workspace
-    stale_before = later(now, -scope.config.stale_after)
+    workspace = view.workspace
+    stale_before = later(now, -view.config.stale_after)
     since = later(now, -RECENT_HOURS * 3_600)
     due = messages.due_before(now)
     unread = tx.all(messages.UNREAD, workspace=workspace, session=you, before=due) if you else []

@@ -14,16 +14,16 @@ from ..clock import age
 from ..memory.blocks import Blocks
 from ..memory.exchanges import Exchanges
 from ..memory.memories import Memories
-from ..text import one_line, visible
+from ..safe_text import one_line, visible
 from ..tokens import estimate
 from . import drives
-from .portrait import NARRATIVE, PROFILE, SELF, load_self
+from .stages.portrait import NARRATIVE, PROFILE, SELF, load_self
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..records import Drives, Hit
-    from ..scope import Scope
+    from ..store_view import StoreView
 
 DEFAULT_BUDGET = 2_000
 _GISTS, _HITS, _ERAS, _RECENT, _PINNED = 3, 5, 1, 6, 20
@@ -41,15 +41,17 @@ class Part(NamedTuple):
     lines: list[str]
 
 
-def context(scope: Scope, query: str | None = None, session_id: str | None = None, budget: int = DEFAULT_BUDGET) -> str:
+def context(
+    view: StoreView, query: str | None = None, session_id: str | None = None, budget: int = DEFAULT_BUDGET
+) -> str:
     """The parts that have something to say, within `budget` tokens."""
     checks.whole(budget, "budget", least=1)
     if query is not None:
         checks.text(query, "query")
-    head = _HEAD.format(workspace=scope.workspace)
+    head = _HEAD.format(workspace=view.workspace)
     shown: list[str] = []
     left = budget - estimate(head) - 1
-    for part in _parts(scope, query, session_id):
+    for part in _parts(view, query, session_id):
         text = _fit(part, left)
         if text:
             shown.append(text)
@@ -59,12 +61,12 @@ def context(scope: Scope, query: str | None = None, session_id: str | None = Non
     return "\n\n".join([head, *shown])
 
 
-def _parts(scope: Scope, query: str | None, session_id: str | None) -> Iterator[Part]:
-    blocks, memories = Blocks(scope), Memories(scope)
-    with scope.engine.read() as tx:
+def _parts(view: StoreView, query: str | None, session_id: str | None) -> Iterator[Part]:
+    blocks, memories = Blocks(view), Memories(view)
+    with view.engine.read() as tx:
         now = tx.now()
-        felt = drives.known(tx, scope.workspace)
-        (seen,) = tx.all(_LAST_SEEN, workspace=scope.workspace, you=session_id)[0]
+        felt = drives.known(tx, view.workspace)
+        (seen,) = tx.all(_LAST_SEEN, workspace=view.workspace, you=session_id)[0]
     yield _self(blocks, felt, now)
     yield Part("Last seen", [f"- {age(seen, now)}"] if seen else [])
     pinned = memories.list(pinned=True, limit=_PINNED)
@@ -77,18 +79,18 @@ def _parts(scope: Scope, query: str | None, session_id: str | None) -> Iterator[
         lines = [f"> {visible(line)}" for line in block.content.split("\n") if line] if block else []
         yield Part(f"{name.capitalize()} (block {name}, {age(block.updated_at, now)})" if block else name, lines)
     if query is not None:
-        yield from _recalled(scope, memories, query, session_id, now)
+        yield from _recalled(view, memories, query, session_id, now)
     if session_id is not None:
-        turns = Exchanges(scope).recent(session_id, _RECENT)
+        turns = Exchanges(view).recent(session_id, _RECENT)
         lines = [f"- {turn.role}: {_line(turn.content)} ({age(turn.created_at, now)})" for turn in turns]
         yield Part(f"This session's latest turns ({session_id})", lines)
 
 
-def _recalled(scope: Scope, memories: Memories, query: str, session_id: str | None, now: str) -> Iterator[Part]:
+def _recalled(view: StoreView, memories: Memories, query: str, session_id: str | None, now: str) -> Iterator[Part]:
     """Gists that fit, what was said, and the era."""
     from ..memory.recall import Recall
 
-    recall = Recall(scope, memories).recall
+    recall = Recall(view, memories).recall
     gists = memories.recall_gists(query, _GISTS, exclude_session=session_id)
     yield Part("Sessions that fit", [_hit(hit, now) for hit in gists])
     said = recall(query, _HITS, exclude_session=session_id)

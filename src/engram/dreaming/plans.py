@@ -10,19 +10,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import Miscounted, ProposalStale
-from ..memory import passages
+from ..memory import citations
 from ..memory.blocks import WORLD
 from ..memory.exchanges import TRUSTS
 from ..memory.memories import MERGED
 from ..tokens import CHARACTERS_PER_TOKEN, estimate
-from . import shown, similar
-from .shown import Shown
+from . import grounds
+from .duplicates import similar
+from .grounds import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ..memory.blocks import Blocks
     from ..memory.memories import Memories, Prepared
+    from ..memory.provenance import Thing
     from ..records import Memory
     from ..storage.engine import Transaction
 
@@ -35,9 +37,6 @@ FROM memories WHERE workspace = :workspace
 """
 _BLOCK = "SELECT name, content, version, max_tokens FROM blocks WHERE workspace = :workspace AND id = :id"
 _BLOCK_ID = "SELECT id FROM blocks WHERE workspace = :workspace AND name = :name"
-
-#: ("exchange", 12), ("memory", 7) or ("block", 3).
-Thing = tuple[str, int]
 
 
 class Plan(NamedTuple):
@@ -89,7 +88,7 @@ def merge(memories: Sequence[Memory], least: float, confidence: float) -> Plan:
         tuple(sorted(("memory", memory.id, memory.version) for memory in memories)),
         tuple(sorted(("memory", memory.id) for memory in memories)),
         {},
-        tuple(map(shown.memory, memories)),
+        tuple(map(grounds.memory, memories)),
     )
 
 
@@ -103,14 +102,14 @@ def supersede(loser: Memory, winner: Memory, confidence: float) -> Plan:
         targets,
         tuple(sorted((("memory", loser.id), ("memory", winner.id)))),
         {"winner": winner.id},
-        (shown.memory(loser), shown.memory(winner)),
+        (grounds.memory(loser), grounds.memory(winner)),
     )
 
 
 def archive(memory: Memory, idle_days: int) -> Plan:
     why = f"memory {memory.id} was not used for {idle_days} days, and its importance is {memory.importance:g}"
     target, source = ("memory", memory.id, memory.version), ("memory", memory.id)
-    return Plan("archive", why, 0.5, "", (target,), (source,), {}, (shown.memory(memory),))
+    return Plan("archive", why, 0.5, "", (target,), (source,), {}, (grounds.memory(memory),))
 
 
 def overflow(tx: Transaction, workspace: str, name: str) -> Plan | None:
@@ -150,9 +149,9 @@ def by_worth(memories: Iterable[Memory]) -> list[Memory]:
 def merged_text(texts: Sequence[str], least: float) -> str:
     """The first text, and every statement of the others that it does not have."""
     parts = [texts[0]]
-    kept = passages.sentences(texts[0])
+    kept = citations.sentences(texts[0])
     for text in texts[1:]:
-        new = [sentence for sentence in passages.sentences(text) if not states(kept, sentence, least)]
+        new = [sentence for sentence in citations.sentences(text) if not states(kept, sentence, least)]
         if new:
             parts.append("\n".join(new))
             kept += new
@@ -180,7 +179,7 @@ def carry_out(tx: Transaction, tiers: Tiers, plan: Plan, prepared: Prepared | No
     ProposalStale when a target has changed, Outdated when what the plan was made from has, Miscounted when the rows do
     not add up.
     """
-    shown.hold(tx, tiers.workspace, plan.grounds)
+    grounds.hold(tx, tiers.workspace, plan.grounds)
     tiers.memories.lock(tx)
     targets = _targets(tx, tiers, plan)
     total, active, last = tx.all(_COUNT, workspace=tiers.workspace)[0]

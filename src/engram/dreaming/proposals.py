@@ -10,17 +10,18 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from .. import checks, columns
+from .. import checks, json_columns
 from ..errors import Conflict, InvalidInput, ProposalNotFound
 from ..memory.blocks import Blocks
 from ..memory.memories import Memories, fingerprint
 from ..records import Proposal
-from . import plans, shown
+from . import grounds, plans
 from .plans import Plan, Tiers
 
 if TYPE_CHECKING:
-    from ..scope import Scope
+    from ..memory.provenance import Thing
     from ..storage.engine import Row, Transaction
+    from ..store_view import StoreView
 
 STATES = ("pending", "accepted", "edited", "rejected", "applied")
 #: Decided, and still to be done.
@@ -65,10 +66,10 @@ _BLOCK = "SELECT version, 'active', content FROM blocks WHERE workspace = :works
 
 
 class Proposals:
-    def __init__(self, scope: Scope, memories: Memories | None = None, blocks: Blocks | None = None) -> None:
-        self._engine = scope.engine
-        self._workspace = scope.workspace
-        self.tiers = Tiers(scope.workspace, memories or Memories(scope), blocks or Blocks(scope))
+    def __init__(self, view: StoreView, memories: Memories | None = None, blocks: Blocks | None = None) -> None:
+        self._engine = view.engine
+        self._workspace = view.workspace
+        self.tiers = Tiers(view.workspace, memories or Memories(view), blocks or Blocks(view))
 
     def show(self, id: int) -> Proposal:
         with self._engine.read() as tx:
@@ -112,7 +113,7 @@ class Proposals:
 
     def make(self, tx: Transaction, plan: Plan, dream: int) -> bool:
         """Propose a plan; whether that is new. Outdated when what it was made from was forgotten or changed since."""
-        shown.hold(tx, self._workspace, plan.grounds)
+        grounds.hold(tx, self._workspace, plan.grounds)
         if self.known(tx, plan):
             return False
         made: int = tx.all(
@@ -123,7 +124,7 @@ class Proposals:
             why=plan.why,
             confidence=plan.confidence,
             content=plan.content,
-            data=columns.dump(plan.data, "data"),
+            data=json_columns.dump(plan.data, "data"),
             hash=_hash(plan),
             now=tx.now(),
         )[0][0]
@@ -165,7 +166,7 @@ class Proposals:
             content,
             tuple((kind, ref, version) for part, kind, ref, version in parts if part == "target"),
             tuple((kind, ref) for part, kind, ref, _ in parts if part == "source"),
-            columns.load_object(data, "proposals.data"),
+            json_columns.load_object(data, "proposals.data"),
         )
 
     def _decide(self, id: int, state: str, content: str | None = None) -> Proposal:
@@ -265,7 +266,7 @@ def _hash(plan: Plan) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _diff(plan: Plan, texts: dict[plans.Thing, str]) -> str:
+def _diff(plan: Plan, texts: dict[Thing, str]) -> str:
     """What would go and what would come, line by line."""
     from ..diffs import unified
 

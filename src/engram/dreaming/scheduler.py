@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING
 from .. import checks
 from ..errors import EngramError, InvalidInput
 from ..storage.changes import workspaces
-from .cycle import Dreams
+from .passes import Dreams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..records import DreamReport
-    from ..scope import Scope
-    from .night import Progress
+    from ..store_view import StoreView
+    from .pass_context import Progress
 
 DEFAULT_EVERY = 6 * 3_600.0
 
 
 def dream_all(
-    scope: Scope,
+    view: StoreView,
     *,
     force: bool = False,
     dry_run: bool = False,
@@ -35,19 +35,19 @@ def dream_all(
     progress: Progress | None = None,
 ) -> list[DreamReport]:
     """One pass over each workspace of the store; one that cannot be used does not stop the others."""
-    names = workspaces(scope.engine)
+    names = workspaces(view.engine)
     start = os.getpid() % max(len(names), 1)
     reports = []
     for name in names[start:] + names[:start]:
         if stop is not None and stop.is_set():
             break
-        dreams = Dreams(scope._replace(workspace=name))
+        dreams = Dreams(view._replace(workspace=name))
         try:
             report = dreams.dream(force=force, dry_run=dry_run, stages=stages, stop=stop, progress=progress)
         except InvalidInput:  # the caller's mistake, the same everywhere
             raise
         except EngramError as error:
-            report = dreams.undone(str(error))
+            report = dreams.report_not_started(str(error))
         reports.append(report)
     return reports
 
@@ -57,14 +57,14 @@ class Scheduler:
 
     def __init__(
         self,
-        scope: Scope,
+        view: StoreView,
         every: float = DEFAULT_EVERY,
         *,
         all_workspaces: bool = False,
         now: bool = False,
         told: Callable[[list[DreamReport]], None] | None = None,
     ) -> None:
-        self._scope = scope
+        self._view = view
         self._every = checks.seconds(every, "every")
         self._all = all_workspaces
         self._now = now
@@ -85,7 +85,7 @@ class Scheduler:
 
     def run(self) -> None:
         """Dream until stopped; the first pass comes after one interval, unless it is wanted at once."""
-        clock = self._scope.engine.clock
+        clock = self._view.engine.clock
         if not self._now and clock.wait(self._stop, self._every):
             return
         while not self._stop.is_set():
@@ -96,9 +96,9 @@ class Scheduler:
     def _pass(self) -> None:
         try:
             if self._all:
-                reports = dream_all(self._scope, stop=self._stop)
+                reports = dream_all(self._view, stop=self._stop)
             else:
-                reports = [Dreams(self._scope).dream(stop=self._stop)]
+                reports = [Dreams(self._view).dream(stop=self._stop)]
         except EngramError as error:
             # A store that is away for a while must not end the dreaming for good.
             import logging

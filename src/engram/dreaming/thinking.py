@@ -11,18 +11,18 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from .. import columns
+from .. import json_columns
 from ..llm import Prompt, check, load, quoted, render
 from ..redact import clean, redact
-from . import shown
-from .shown import Shown
+from . import grounds
+from .agent_queue import Work
+from .grounds import Shown
 from .usage import Meter
-from .work import Work
 
 if TYPE_CHECKING:
-    from ..scope import Scope
     from ..storage.engine import Transaction
-    from .work import Found
+    from ..store_view import StoreView
+    from .agent_queue import Found
 
 AGENT = "agent"
 SYSTEM = (
@@ -58,13 +58,13 @@ class Thinker:
     """Thoughts are open from when they are had until the next write of the pass, which checks that all they rest on is
     still there, and uses them up. So no stage has to remember to check."""
 
-    def __init__(self, scope: Scope) -> None:
-        config = scope.config
-        self.meter = Meter(scope)
+    def __init__(self, view: StoreView) -> None:
+        config = view.config
+        self.meter = Meter(view)
         self.waiting = 0
-        self._engine = scope.engine
-        self._workspace = scope.workspace
-        self._work = Work(scope)
+        self._engine = view.engine
+        self._workspace = view.workspace
+        self._work = Work(view)
         self._open: list[Thought] = []
         self._settled: Transaction | None = None
         self._provider = load(
@@ -72,7 +72,7 @@ class Thinker:
             base_url=config.llm_base_url,
             timeout=config.llm_timeout,
             meter=self.meter,
-            sleep=scope.engine.clock.sleep,
+            sleep=view.engine.clock.sleep,
         )
 
     @property
@@ -97,7 +97,7 @@ class Thinker:
             thought = self._ask_agents(stage, subject, build, form)
         else:
             prompt, covers = build()
-            rests_on = shown.by(prompt)
+            rests_on = grounds.by(prompt)
             self.meter.stage = stage
             answer = self._provider.complete(prompt, system=SYSTEM, max_tokens=max_tokens, schema=form)
             # Whoever thinks has seen much else, and what it says enters the store here.
@@ -108,7 +108,7 @@ class Thinker:
     def pending(self, stage: str, subject: str) -> object | None:
         """What a piece left to agents covers, while it waits or its answer does."""
         found = self._find(stage, subject) if self._provider is None else None
-        return columns.load(found.covers, "work.covers") if found else None
+        return json_columns.load(found.covers, "work.covers") if found else None
 
     def settle(self, tx: Transaction) -> None:
         """Check what the open thoughts rest on, in the transaction that writes from them; Outdated when it differs."""
@@ -126,10 +126,10 @@ class Thinker:
     def require_settled(self, tx: Transaction) -> None:
         """Whoever writes from a thought does it in a transaction that has checked it."""
         if self._open and self._settled is not tx:
-            raise AssertionError("a stage wrote from a thought outside of Night.write")
+            raise AssertionError("a stage wrote from a thought outside of PassContext.write")
 
     def _check(self, tx: Transaction, more: tuple[Shown, ...] = ()) -> None:
-        shown.hold(tx, self._workspace, [*more, *(each for thought in self._open for each in thought.shown)])
+        grounds.hold(tx, self._workspace, [*more, *(each for thought in self._open for each in thought.shown)])
         for thought in self._open:
             if thought.piece is not None:
                 self._work.require(tx, thought.piece)
@@ -140,7 +140,7 @@ class Thinker:
         if found is None:
             return None
         with self._engine.read() as tx:
-            stands = shown.stands(tx, self._workspace, shown.left(quoted(found.prompt)))
+            stands = grounds.stands(tx, self._workspace, grounds.left(quoted(found.prompt)))
         return found if stands else None
 
     def _ask_agents(
@@ -153,10 +153,10 @@ class Thinker:
         found = self._find(stage, subject)
         if found is None:
             prompt, covers = build()
-            covered, text = columns.dump(covers, "covers"), f"{SYSTEM}\n\n{render(prompt)}"
+            covered, text = json_columns.dump(covers, "covers"), f"{SYSTEM}\n\n{render(prompt)}"
             with self._engine.write() as tx:
                 # A piece quotes what was read before; whoever forgot some of it since has emptied the queue already.
-                self._check(tx, shown.by(prompt))
+                self._check(tx, grounds.by(prompt))
                 self._work.leave(stage, subject, covered, text, form)
         if found is None or found.answer is None:
             self.waiting += 1
@@ -164,8 +164,8 @@ class Thinker:
         data = json.loads(found.answer) if form else None
         if form and check(data, form):
             raise AssertionError("an answer is checked when it is handed in")
-        about = columns.load(found.covers, "work.covers")
-        return Thought(found.answer, data, about, shown.left(quoted(found.prompt)), found.id)
+        about = json_columns.load(found.covers, "work.covers")
+        return Thought(found.answer, data, about, grounds.left(quoted(found.prompt)), found.id)
 
 
 def all_thoughts(portions: Iterable[T], ask: Callable[[int, T], Thought]) -> list[Thought]:

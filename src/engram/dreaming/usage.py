@@ -16,7 +16,7 @@ from ..records import Spent
 if TYPE_CHECKING:
     from ..config import Config
     from ..llm import Usage
-    from ..scope import Scope
+    from ..store_view import StoreView
 
 _ADD = """
 INSERT INTO usage (workspace, day, stage, calls, input_tokens, output_tokens)
@@ -55,10 +55,10 @@ class Caps(NamedTuple):
 class Meter:
     """Counts one pass's calls, and refuses the one that would go past a cap."""
 
-    def __init__(self, scope: Scope) -> None:
-        self._engine = scope.engine
-        self._workspace = scope.workspace
-        self._caps = Caps.of(scope.config)
+    def __init__(self, view: StoreView) -> None:
+        self._engine = view.engine
+        self._workspace = view.workspace
+        self._caps = Caps.of(view.config)
         self.calls = 0
         self.input_tokens = 0
         self.output_tokens = 0
@@ -100,12 +100,12 @@ class Meter:
             )
 
 
-def spent(scope: Scope, days: int = 30) -> list[Spent]:
+def spent(view: StoreView, days: int = 30) -> list[Spent]:
     """What was spent in the last days, the latest first, by stage."""
     checks.whole(days, "days", least=1, most=36_500)
-    with scope.engine.read() as tx:
+    with view.engine.read() as tx:
         since = later(tx.now(), -(days - 1) * 86_400.0)[:10]
-        return [Spent(*row) for row in tx.all(_SINCE, workspace=scope.workspace, since=since)]
+        return [Spent(*row) for row in tx.all(_SINCE, workspace=view.workspace, since=since)]
 
 
 def _within(wanted: int, cap: int, what: str, span: str) -> None:

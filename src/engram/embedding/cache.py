@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 
-from ..files import make_folder
+from ..private_files import make_folder
 
 FOLDER_VARIABLE = "ENGRAM_CACHE_DIR"
 
@@ -53,14 +53,14 @@ def _read(name: str) -> bytes | None:
 
 
 def _write(name: str, content: bytes) -> None:
-    place = folder()
-    make_folder(place)
-    handle, draft = tempfile.mkstemp(prefix=f".{name}-", dir=place)
+    where = folder()
+    make_folder(where)
+    handle, draft = tempfile.mkstemp(prefix=f".{name}-", dir=where)
     try:
         os.chmod(draft, 0o600)
         with open(handle, "wb") as opened:
             opened.write(content)
-        os.replace(draft, os.path.join(place, _file_name(name, content)))
+        os.replace(draft, os.path.join(where, _file_name(name, content)))
     except BaseException:
         with suppress(OSError):
             os.unlink(draft)

@@ -137,7 +137,7 @@ def _load() -> _Model:
 def _build() -> bytes:
     weights = tensors(_verified(_WEIGHTS))
     need("minilm", ("onnx",), _INSTALL)
-    from .graph import build
+    from .onnx_graph import build
 
     return build(weights, _MAX_TOKENS)
 

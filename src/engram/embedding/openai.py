@@ -58,8 +58,8 @@ class OpenAIEmbedder:
     def embed(self, texts: Sequence[str]) -> Vectors:
         usable = [_cut(text) for text in checked(texts, _MAX_BYTES)]
         # The protocol has no vector for an empty text.
-        said = [place for place, text in enumerate(usable) if text.strip()]
-        answers = [self._ask(batch) for batch in _batches([usable[place] for place in said])]
+        said = [position for position, text in enumerate(usable) if text.strip()]
+        answers = [self._ask(batch) for batch in _batches([usable[position] for position in said])]
         rows = np.zeros((len(usable), self.dims), np.float32)
         if said:
             rows[said] = np.concatenate(answers)

@@ -43,7 +43,7 @@ _children: list[int] = []
 
 def start(name: str, arguments: Sequence[str], settings: Config, *, pause: float = PAUSE) -> bool:
     """Start `engram ARGUMENTS` on the store and workspace of the settings; False when it runs or ran just now."""
-    from ..files import make_folder
+    from ..private_files import make_folder
 
     _reap()
     make_folder(settings.data_dir)

@@ -35,7 +35,7 @@ def load(
     if choice == "agent":
         return None
     if choice == "extractive":
-        from .extractive import Extractive
+        from .extractive.thinker import Extractive
 
         return Extractive()
     if provider not in ("openai", "anthropic"):
@@ -45,7 +45,7 @@ def load(
         )
     if ":" in choice:
         model = checks.name(model, f"the model of the {provider} provider")
-    from .calls import Model, Served
+    from .model_calls import Model, Served
 
     served: Model
     if provider == "openai":

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 from ..embedding.lazy import Lazy
 from ..embedding.packages import need
 from ..errors import LLMRefused, LLMTruncated, LLMUnavailable
-from .calls import AskOtherwise, CallFailed, Reply, Request, is_transient, reason, retry_after, wrong
-from .forms import is_exact, without
+from .model_calls import AskOtherwise, CallFailed, Reply, Request, is_transient, reason, retry_after, wrong
 from .protocol import Usage
+from .schemas import is_exact, without
 
 if TYPE_CHECKING:
     from openai import OpenAI

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from .forms import check as check
+from .schemas import check as check
 
 
 class Passage(NamedTuple):
@@ -105,7 +105,7 @@ def quoted(text: str) -> list[tuple[str, str]]:
     import json
 
     lines = text.split("\n")
-    fences = [place for place, line in enumerate(lines) if _FENCE.fullmatch(line)]
+    fences = [position for position, line in enumerate(lines) if _FENCE.fullmatch(line)]
     if len(fences) < 2:
         return []
     rows = [json.loads(line) for line in lines[fences[0] + 1 : fences[-1]]]
@@ -128,7 +128,7 @@ def _printable(line: str) -> str:
 
 def _escaped(char: str) -> str:
     units = char.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[place]:02x}{units[place + 1]:02x}" for place in range(0, len(units), 2))
+    return "".join(f"\\u{units[position]:02x}{units[position + 1]:02x}" for position in range(0, len(units), 2))
 
 
 def _fence(text: str) -> str:

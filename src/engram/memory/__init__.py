@@ -1,1 +1,1 @@
-"""What was said, done and learnt: exchanges and blocks."""
+"""What was said, done and learnt: exchanges, memories, blocks, and how they are found again."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from .. import checks, locks
+from .. import checks, mutexes
 from ..errors import BlockExists, BlockNotFound, InvalidInput, LogBroken, VersionConflict, VersionNotFound
 from ..records import Block, BlockEdit
 from ..tokens import CHARACTERS_PER_TOKEN
@@ -19,8 +19,9 @@ from . import provenance
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ..scope import Scope, Watch
     from ..storage.engine import Row, Transaction
+    from ..store_view import StoreView, Watch
+    from .provenance import Thing
 
 DEFAULT_TOKENS = 4_096
 WORLD = "world"
@@ -56,9 +57,9 @@ _TRIES = 5
 
 
 class Blocks:
-    def __init__(self, scope: Scope, watch: Watch | None = None) -> None:
-        self._engine = scope.engine
-        self._workspace = scope.workspace
+    def __init__(self, view: StoreView, watch: Watch | None = None) -> None:
+        self._engine = view.engine
+        self._workspace = view.workspace
         self._watch = watch
 
     def create(
@@ -178,9 +179,9 @@ class Blocks:
             old, new = (text and f"{text}\n" for text in (old, new))
         lines = unified(_lines(old), _lines(new), f"{name} v{a}", f"{name} v{b}")
         shown = []
-        for place, line in enumerate(lines):
+        for position, line in enumerate(lines):
             shown.append(line.removesuffix("\n"))
-            if place > 1 and not line.startswith("@@") and not line.endswith("\n"):
+            if position > 1 and not line.startswith("@@") and not line.endswith("\n"):
                 shown.append("\\ No newline at end of file")
         return "\n".join(shown)
 
@@ -248,7 +249,7 @@ class Blocks:
             return self._put(tx, name, content, reason, actor, expected_version, max_tokens)
 
     def derive(
-        self, name: str, content: str, reason: str, actor: str, max_tokens: int, sources: Iterable[tuple[str, int]]
+        self, name: str, content: str, reason: str, actor: str, max_tokens: int, sources: Iterable[Thing]
     ) -> Block:
         """Put what was made of these sources; a block that had lost text to forgetting is whole again."""
         content = _check_new(name, content, actor)
@@ -353,7 +354,7 @@ class Blocks:
 
     def _lock(self, tx: Transaction, name: str) -> None:
         checks.name(name, "block name")
-        tx.lock(locks.block(self._workspace, name))
+        tx.lock(mutexes.block(self._workspace, name))
 
     def _row(self, tx: Transaction, name: str) -> Row | None:
         checks.name(name, "block name")

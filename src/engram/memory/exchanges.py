@@ -17,13 +17,13 @@ from .. import checks
 from ..clock import later
 from ..errors import ExchangeNotFound, InvalidInput, SessionNotFound
 from ..records import Exchange
-from . import backlog, index
+from . import embedding_queue, word_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ..scope import Scope
     from ..storage.engine import Transaction
+    from ..store_view import StoreView
 
 ROLES = ("user", "assistant", "system", "tool", "log")
 TRUSTS = ("user", "agent", "tool", "import")
@@ -97,14 +97,14 @@ class Said(NamedTuple):
     #: None: now.
     at: str | None
     #: None for a log, and for what is stored without its words; both wait in the backlog.
-    pieces: list[index.Piece] | None
+    pieces: list[word_index.Piece] | None
 
 
 class Exchanges:
-    def __init__(self, scope: Scope) -> None:
-        self._engine = scope.engine
-        self._workspace = scope.workspace
-        self._backlog = backlog.Backlog(scope)
+    def __init__(self, view: StoreView) -> None:
+        self._engine = view.engine
+        self._workspace = view.workspace
+        self._backlog = embedding_queue.EmbeddingQueue(view)
 
     def add(
         self,
@@ -120,7 +120,7 @@ class Exchanges:
         """Add what was said or done; its id. `embed=False` leaves its vector to the backlog.
 
         `words=False` leaves its words to the backlog too, for a caller that may be killed while they are indexed;
-        `Backlog.index_words` catches up.
+        `EmbeddingQueue.index_words` catches up.
         """
         said = self._checked(session_id, role, content, created_at, trust, words=words)
         vectors = self._backlog.vectors_of(said.pieces) if embed and said.pieces is not None else None
@@ -207,21 +207,21 @@ class Exchanges:
         checks.name(session_id, "session id")
         content = checks.content(content, "content")
         at = None if created_at is None else checks.moment(created_at, "created_at")
-        pieces = index.cut(content) if words and role != "log" else None
+        pieces = word_index.cut(content) if words and role != "log" else None
         return Said(session_id, role, content, trust or _TRUST[role], at, pieces)
 
     def _write_batch(self, batch: list[Said], embed: bool, written: int, progress: Callable[[int], None] | None) -> int:
         vectors = self._backlog.vectors([said.pieces or [] for said in batch]) if embed else None
         together = None
         if vectors:
-            together = backlog.Vectors(vectors[0].model, [row for each in vectors for row in each.rows])
+            together = embedding_queue.Vectors(vectors[0].model, [row for each in vectors for row in each.rows])
         with self._engine.write() as tx:
             append_many(tx, self._workspace, batch, tx.now(), together)
         if progress:
             progress(written + len(batch))
         return written + len(batch)
 
-    def _write(self, tx: Transaction, said: Said, now: str, vectors: backlog.Vectors | None) -> tuple[int, int]:
+    def _write(self, tx: Transaction, said: Said, now: str, vectors: embedding_queue.Vectors | None) -> tuple[int, int]:
         return append(
             tx,
             self._workspace,
@@ -255,8 +255,8 @@ def append(
     alive: bool = True,
     trust: str | None = None,
     at: str | None = None,
-    pieces: list[index.Piece] | None = None,
-    vectors: backlog.Vectors | None = None,
+    pieces: list[word_index.Piece] | None = None,
+    vectors: embedding_queue.Vectors | None = None,
 ) -> tuple[int, int]:
     """Add one exchange; its id and its `seq`. `alive=False` when somebody else wrote it about the session."""
     is_turn = int(role != "log")
@@ -274,11 +274,11 @@ def append(
     )
     tx.note(workspace, "exchange", id)
     if pieces is None:
-        backlog.wait(tx, workspace, "exchange", id, indexed=False, words_due=turn is not None)
+        embedding_queue.enqueue(tx, workspace, "exchange", id, indexed=False, words_due=turn is not None)
     else:
         project = tx.all(_PROJECT, workspace=workspace, session=session)[0][0]
-        entry = index.Entry("turns", "exchange", id, role, session, project, turn, at or now, pieces)
-        backlog.place(tx, workspace, [entry], vectors)
+        entry = word_index.Entry("turns", "exchange", id, role, session, project, turn, at or now, pieces)
+        embedding_queue.store_vectors(tx, workspace, [entry], vectors)
     return id, seq
 
 
@@ -287,10 +287,10 @@ def append_many(
     workspace: str,
     batch: Sequence[Said],
     now: str,
-    vectors: backlog.Vectors | None,
+    vectors: embedding_queue.Vectors | None,
 ) -> None:
     """Add many exchanges as `append` adds one, in order, with as few statements as it takes."""
-    entries: list[index.Entry] = []
+    entries: list[word_index.Entry] = []
     for said, (seq, turn, project) in zip(batch, _numbered(tx, workspace, batch, now), strict=True):
         at = said.at or now
         inserted = tx.all(
@@ -307,13 +307,13 @@ def append_many(
         id: int = inserted[0][0]
         tx.note(workspace, "exchange", id)
         if said.pieces is None:
-            backlog.wait(tx, workspace, "exchange", id, indexed=False)
+            embedding_queue.enqueue(tx, workspace, "exchange", id, indexed=False)
         else:
             entries.append(
-                index.Entry("turns", "exchange", id, said.role, said.session_id, project, turn, at, said.pieces)
+                word_index.Entry("turns", "exchange", id, said.role, said.session_id, project, turn, at, said.pieces)
             )
     if entries:
-        backlog.place(tx, workspace, entries, vectors)
+        embedding_queue.store_vectors(tx, workspace, entries, vectors)
 
 
 def _numbered(

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..records import Memory
-    from ..scope import Scope, Watch
     from ..storage.engine import Transaction
+    from ..store_view import StoreView, Watch
     from .memories import Memories, Prepared
 
 KIND = "gist"
@@ -81,9 +81,9 @@ class Covered(NamedTuple):
 
 
 class Gists:
-    def __init__(self, scope: Scope, memories: Memories, watch: Watch | None = None) -> None:
-        self._engine = scope.engine
-        self._workspace = scope.workspace
+    def __init__(self, view: StoreView, memories: Memories, watch: Watch | None = None) -> None:
+        self._engine = view.engine
+        self._workspace = view.workspace
         self._memories = memories
         self._watch = watch
 

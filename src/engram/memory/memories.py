@@ -10,20 +10,20 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from .. import checks, columns, locks
+from .. import checks, json_columns, mutexes
 from ..errors import InvalidInput, MemoryNotFound, SessionNotFound, StoreBusy, StoreError
 from ..records import Memory, MemoryEdit
-from . import backlog, index, provenance
+from . import embedding_queue, provenance, word_index
 from .exchanges import TRUSTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ..records import Exchange, Gist, Hit
-    from ..scope import Scope, Watch
     from ..storage.engine import Row, Transaction
+    from ..store_view import StoreView, Watch
     from .gists import Gists
-    from .provenance import Source
+    from .provenance import Thing
     from .recall import Recall
 
 MAX_TAGS = 50
@@ -128,17 +128,17 @@ class Prepared(NamedTuple):
     """A content as it is stored, without its secrets, and as the indexes will have it."""
 
     content: str
-    pieces: list[index.Piece]
+    pieces: list[word_index.Piece]
     #: None: left to the backlog.
-    vectors: backlog.Vectors | None
+    vectors: embedding_queue.Vectors | None
 
 
 class Memories:
-    def __init__(self, scope: Scope, watch: Watch | None = None) -> None:
-        self._scope = scope
-        self._engine = scope.engine
-        self._workspace = scope.workspace
-        self._backlog = backlog.Backlog(scope)
+    def __init__(self, view: StoreView, watch: Watch | None = None) -> None:
+        self._view = view
+        self._engine = view.engine
+        self._workspace = view.workspace
+        self._backlog = embedding_queue.EmbeddingQueue(view)
         self._watch = watch
 
     def remember(
@@ -152,7 +152,7 @@ class Memories:
         key: str | None = None,
         session_id: str | None = None,
         project: str | None = None,
-        sources: Sequence[Source] = (),
+        sources: Sequence[Thing] = (),
         data: object = None,
         expires_at: str | None = None,
         trust: str | None = None,
@@ -175,7 +175,7 @@ class Memories:
         }
         content = prepared.content if prepared else checks.content(content, "content")
         labels = _checked_tags(tags)
-        stored = None if data is None else columns.dump(data, "data")
+        stored = None if data is None else json_columns.dump(data, "data")
         checks.optional_new_name(project, "project")
         _, pieces, vectors = prepared or self._prepared(content, embed)
         with self._engine.write() as tx:
@@ -222,12 +222,12 @@ class Memories:
 
     def _prepared(self, content: str, embed: bool) -> Prepared:
         """The same for a content that was checked."""
-        pieces = index.cut(content)
+        pieces = word_index.cut(content)
         return Prepared(content, pieces, self._backlog.vectors_of(pieces) if embed else None)
 
     def lock(self, tx: Transaction) -> None:
         """One at a time: two who say the same thing at once must not both be the first."""
-        tx.lock(locks.memories(self._workspace))
+        tx.lock(mutexes.memories(self._workspace))
 
     def get(self, id: int) -> Memory:
         with self._engine.read() as tx:
@@ -245,7 +245,7 @@ class Memories:
         pinned: bool | None = None,
         expires_at: str | None = None,
         data: object = None,
-        sources: Sequence[Source] = (),
+        sources: Sequence[Thing] = (),
         prepared: Prepared | None = None,
     ) -> Memory:
         """Change what is given and leave the rest; a new content is a new version.
@@ -256,7 +256,7 @@ class Memories:
         reason = checks.content(reason, "reason", longest=2_000, empty=True)
         checks.optional_new_name(actor, "actor")
         labels = None if tags is None else _checked_tags(tags)
-        stored = None if data is None else columns.dump(data, "data")
+        stored = None if data is None else json_columns.dump(data, "data")
         if content is not None:
             prepared = prepared or self.prepare(content)
             content = prepared.content
@@ -343,7 +343,7 @@ class Memories:
             self._read(tx, checks.whole(id, "memory id", least=1))
             return [(row[0], row[1], row[2]) for row in tx.all(_LINKS, workspace=self._workspace, id=id)]
 
-    def sources(self, id: int) -> list[Source]:
+    def sources(self, id: int) -> list[Thing]:
         """What the memory was made from."""
         with self._engine.read() as tx:
             self._read(tx, checks.whole(id, "memory id", least=1))
@@ -377,7 +377,7 @@ class Memories:
     def _recall(self) -> Recall:
         from .recall import Recall
 
-        return Recall(self._scope, self)
+        return Recall(self._view, self)
 
     def gist(self, session_id: str) -> Memory | None:
         """The gist of a session, if it has one."""
@@ -398,7 +398,7 @@ class Memories:
     def _gists(self) -> Gists:
         from .gists import Gists
 
-        return Gists(self._scope, self)
+        return Gists(self._view, self)
 
     def rebuilt(self, tx: Transaction, id: int) -> None:
         """It was made anew from what is left of its sources."""
@@ -452,26 +452,28 @@ class Memories:
         memory = self._read(tx, id)
         self._unshelve(tx, id)
         if memory.content:  # a forgotten text leaves nothing to be found
-            self._shelve(tx, id, index.cut(memory.content), None)
+            self._shelve(tx, id, word_index.cut(memory.content), None)
 
     def _unshelve(self, tx: Transaction, id: int) -> None:
         # First the backlog: a worker that is computing the old text's vectors must not find its entry any more.
-        backlog.withdraw(tx, self._workspace, "memory", id)
-        index.remove(tx, self._workspace, "memory", [id])
+        embedding_queue.withdraw(tx, self._workspace, "memory", id)
+        word_index.remove(tx, self._workspace, "memory", [id])
 
-    def _shelve(self, tx: Transaction, id: int, pieces: list[index.Piece], vectors: backlog.Vectors | None) -> None:
+    def _shelve(
+        self, tx: Transaction, id: int, pieces: list[word_index.Piece], vectors: embedding_queue.Vectors | None
+    ) -> None:
         memory = self._read(tx, id)
-        shelf = index.shelf_of(memory.kind, memory.status)
-        entry = index.Entry(
+        shelf = word_index.shelf_of(memory.kind, memory.status)
+        entry = word_index.Entry(
             shelf, "memory", id, memory.kind, memory.session_id, memory.project, None, memory.created_at, pieces
         )
-        backlog.place(tx, self._workspace, [entry], vectors)
+        embedding_queue.store_vectors(tx, self._workspace, [entry], vectors)
 
     def _add_tags(self, tx: Transaction, id: int, tags: list[str]) -> None:
         for tag in tags:
             tx.run(_ADD_TAG, workspace=self._workspace, tag=tag, id=id)
 
-    def _add_sources(self, tx: Transaction, id: int, sources: Sequence[Source]) -> None:
+    def _add_sources(self, tx: Transaction, id: int, sources: Sequence[Thing]) -> None:
         if sources:
             provenance.add(tx, self._workspace, "memory", id, self._read(tx, id).version, sources)
 
@@ -495,7 +497,7 @@ class Memories:
         id, kind, key, content, version, importance, pinned, trust, status, by, session, project, data, *rest = row
         return Memory(
             id, kind, key, content, version, tags, importance, bool(pinned), trust, status, by, session, project,
-            columns.load(data, "memories.data"), *rest,
+            json_columns.load(data, "memories.data"), *rest,
         )  # fmt: skip
 
     # Last, because its name hides the type from annotations that follow it.

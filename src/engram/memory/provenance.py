@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from ..storage.engine import Transaction
 
-#: `exchange`, `memory` or `block`, and its number.
-Source = tuple[str, int]
+#: An exchange, a memory or a block, named by its kind and id: `("memory", 7)`.
+Thing = tuple[str, int]
 
 _ADD = """
 INSERT INTO sources (workspace, derived_kind, derived_id, derived_version, source_kind, source_id)
@@ -31,13 +31,13 @@ _MEMORY = "SELECT trust FROM memories WHERE workspace = :workspace AND id = :id"
 _BLOCK = "SELECT 'agent' FROM blocks WHERE workspace = :workspace AND id = :id"
 
 
-def add(tx: Transaction, workspace: str, derived: str, id: int, version: int, sources: Iterable[Source]) -> None:
+def add(tx: Transaction, workspace: str, derived: str, id: int, version: int, sources: Iterable[Thing]) -> None:
     """Note what a version of a memory or a block was made of."""
     for kind, source in sources:
         tx.run(_ADD, workspace=workspace, derived=derived, id=id, version=version, kind=kind, source=source)
 
 
-def of(tx: Transaction, workspace: str, derived: str, id: int) -> set[Source]:
+def of(tx: Transaction, workspace: str, derived: str, id: int) -> set[Thing]:
     """What a memory or a block was made of, in all its versions."""
     return {(kind, source) for kind, source in tx.all(_OF, workspace=workspace, derived=derived, id=id)}
 
@@ -47,7 +47,7 @@ def rebuilt(tx: Transaction, workspace: str, derived: str, id: int) -> None:
     tx.run(_NO_REBUILD, workspace=workspace, kind=derived, id=id)
 
 
-def trust(tx: Transaction, workspace: str, sources: Sequence[Source]) -> str:
+def trust(tx: Transaction, workspace: str, sources: Sequence[Thing]) -> str:
     """The lowest trust of the sources; an agent's own word without any, which is also what a block is."""
     found = [_trust_of(tx, workspace, kind, id) for kind, id in sources]
     return max(found, key=TRUSTS.index) if found else "agent"

@@ -31,9 +31,9 @@ from ..clock import between
 from ..errors import EmbedderFailed, MissingExtra, SessionNotFound
 from ..records import Exchange, Hit
 from ..tokens import estimate
-from . import asking, dates, lookup, meaning, words
-from .backlog import Backlog
-from .models import model_of
+from . import analyser, bm25, query_dates, query_vector, recall_request
+from .embedding_models import model_of
+from .embedding_queue import EmbeddingQueue
 from .scoring import Item, Preferences, Query, Scored, Weights, combine, matches, weights_of
 
 if TYPE_CHECKING:
@@ -41,10 +41,11 @@ if TYPE_CHECKING:
 
     from ..embedding import Embedder, TokenVectors, WeightedText
     from ..embedding.protocol import Vectors
-    from ..scope import Scope
     from ..storage.engine import Row, Transaction
-    from .asking import Wanted
+    from ..store_view import StoreView
     from .memories import Memories
+    from .provenance import Thing
+    from .recall_request import Wanted
 
 #: How many of the best by words, and by meaning, are looked at more closely.
 CANDIDATES = 50
@@ -114,10 +115,10 @@ class _Question(NamedTuple):
 
 
 class Recall:
-    def __init__(self, scope: Scope, memories: Memories) -> None:
-        self._engine = scope.engine
-        self._workspace = scope.workspace
-        self._backlog = Backlog(scope)
+    def __init__(self, view: StoreView, memories: Memories) -> None:
+        self._engine = view.engine
+        self._workspace = view.workspace
+        self._backlog = EmbeddingQueue(view)
         self._memories = memories
 
     def recall(
@@ -150,9 +151,9 @@ class Recall:
         checks.text(query, "query")
         checks.whole(k, "k", least=1, most=1_000)
         checks.whole(neighbours, "neighbours", least=0, most=100)
-        asking.expect(mode, asking.MODES, "mode")
-        asking.expect(rerank, asking.RERANK, "rerank")
-        wanted = asking.wanted(
+        recall_request.expect(mode, recall_request.MODES, "mode")
+        recall_request.expect(rerank, recall_request.RERANK, "rerank")
+        wanted = recall_request.wanted(
             what, session_id, exclude_session, kinds, roles, tags, project, since, until, include_archived
         )
         budget = None if budget is None else checks.whole(budget, "budget", least=1)
@@ -167,7 +168,7 @@ class Recall:
             rerank == "always" or (rerank == "auto" and weights.reranks),
             neighbours,
             weights,
-            Preferences(now, prefer_project, dates.spans(query, now)),
+            Preferences(now, prefer_project, query_dates.spans(query, now)),
         )
         hits = self._answer(request, question)
         if budget is not None:
@@ -193,11 +194,11 @@ class Recall:
             if wanted.session_id is not None:
                 self._require(tx, wanted.session_id)
             question = self._read(tx, query, wanted, embedder)
-            background = meaning.background(tx, self._workspace, question.model, weights)
+            background = query_vector.background(tx, self._workspace, question.model, weights)
         if question.model is None:
             return question, now
         try:
-            meant = meaning.understand(question.model, question.asked, query, weights, background)
+            meant = query_vector.understand(question.model, question.asked, query, weights, background)
         except EmbedderFailed as error:
             _warn("%s; recall goes by words alone", error)
             return question._replace(model=None), now
@@ -206,8 +207,8 @@ class Recall:
     def _read(self, tx: Transaction, query: str, wanted: Wanted, embedder: Embedder | None) -> _Question:
         """The query's words, and whether the model is the one whose vectors are there."""
         change: int = tx.all(_LAST_CHANGE, workspace=self._workspace)[0][0]
-        usable = embedder is not None and _usable(tx, self._workspace, embedder.name)
-        asked = lookup.weigh(tx, self._workspace, wanted.shelves, _distinct(query))
+        usable = embedder is not None and _is_active_model(tx, self._workspace, embedder.name)
+        asked = bm25.weigh(tx, self._workspace, wanted.shelves, _distinct(query))
         return _Question(asked, change, embedder if usable else None, None)
 
     def _answer(self, request: _Request, question: _Question) -> list[Hit]:
@@ -216,7 +217,7 @@ class Recall:
         attempts = _ATTEMPTS if request.rerank else 0
         while True:
             with self._engine.read() as tx:
-                now = self._now(tx, request, question)
+                now = self._current_question(tx, request, question)
                 candidates = self._candidates(tx, request, now)
                 ranked = _ranked(request, now, candidates, {})
                 texts = self._texts(tx, ranked) if attempts and _tokens_of(now.model) else {}
@@ -233,7 +234,7 @@ class Recall:
                 _warn("%s; recall goes without comparing tokens", error)
                 attempts = 0
 
-    def _now(self, tx: Transaction, request: _Request, question: _Question) -> _Question:
+    def _current_question(self, tx: Transaction, request: _Request, question: _Question) -> _Question:
         """The question as this snapshot has it: as it was, unless something has changed since."""
         if tx.all(_LAST_CHANGE, workspace=self._workspace)[0][0] == question.change:
             return question
@@ -249,9 +250,9 @@ class Recall:
         if question.model is not None and question.meant is not None:
             meaning = _meaning(tx, self._workspace, asked, wanted, question.model, question.meant.vector)
         best = self._closest(tx, meaning, wanted, k, known)
-        chosen = lookup.fetch(tx, self._workspace, [*by_words, *best], known)
-        items = lookup.with_neighbours(tx, self._workspace, chosen, set(by_words))
-        occurrences = lookup.occurrences(tx, asked, items) if by_words else {}
+        chosen = bm25.fetch(tx, self._workspace, [*by_words, *best], known)
+        items = bm25.with_neighbours(tx, self._workspace, chosen, set(by_words))
+        occurrences = bm25.occurrences(tx, asked, items) if by_words else {}
         return _Candidates(items, matches(items, occurrences), meaning)
 
     def _texts(self, tx: Transaction, ranked: list[Scored]) -> dict[int, str]:
@@ -270,11 +271,11 @@ class Recall:
             texts[item.id] = text
         return texts
 
-    def _rows(self, tx: Transaction, ranked: Sequence[Scored]) -> dict[tuple[str, int], Row]:
+    def _rows(self, tx: Transaction, ranked: Sequence[Scored]) -> dict[Thing, Row]:
         """By kind and number, content, trust and source of what they are pieces of; importance and end of memories."""
         exchanges = [item.ref for item, *_ in ranked if item.kind == "exchange"]
         memories = [item.ref for item, *_ in ranked if item.kind == "memory"]
-        rows: dict[tuple[str, int], Row] = {}
+        rows: dict[Thing, Row] = {}
         if exchanges:
             found = tx.all(_EXCHANGES, workspace=self._workspace, ids=tx.array(exchanges))
             rows |= {("exchange", id): tuple(rest) for id, *rest in found}
@@ -289,8 +290,8 @@ class Recall:
         """The best by words; more of them while filters and long texts leave fewer than were asked for."""
         limit = max(CANDIDATES, k)
         while True:
-            best = lookup.best_by_words(tx, asked, wanted, limit)
-            if len(best) < limit or len(self._usable(tx, best, wanted, known)) >= k:
+            best = bm25.best_by_words(tx, asked, wanted, limit)
+            if len(best) < limit or len(self._returnable(tx, best, wanted, known)) >= k:
                 return best
             limit *= 4
 
@@ -300,13 +301,13 @@ class Recall:
         """The closest in meaning, passed through the filters portion by portion until there are enough."""
         ordered = sorted(meaning, key=lambda item: (-meaning[item], item))
         taken, enough = max(CANDIDATES, k), k
-        while taken < len(ordered) and len(self._usable(tx, ordered[:taken], wanted, known)) < enough:
+        while taken < len(ordered) and len(self._returnable(tx, ordered[:taken], wanted, known)) < enough:
             taken *= 4
         return ordered[:taken]
 
-    def _usable(self, tx: Transaction, ids: list[int], wanted: Wanted, known: dict[int, Item]) -> set[tuple[str, int]]:
+    def _returnable(self, tx: Transaction, ids: list[int], wanted: Wanted, known: dict[int, Item]) -> set[Thing]:
         """What of it may be returned, each thing once however many pieces it has."""
-        items = lookup.fetch(tx, self._workspace, ids, known)
+        items = bm25.fetch(tx, self._workspace, ids, known)
         fitting = {(item.kind, item.ref) for item in items if wanted.fits(item)}
         memories = [ref for kind, ref in fitting if kind == "memory"]
         current: set[int] = set()
@@ -322,7 +323,7 @@ class Recall:
     def _hits(self, tx: Transaction, asked: Query, ranked: list[Scored], request: _Request) -> list[Hit]:
         now = tx.now()
         hits: list[Hit] = []
-        best: dict[tuple[str, int], Scored] = {}
+        best: dict[Thing, Scored] = {}
         for scored in ranked:
             best.setdefault((scored.item.kind, scored.item.ref), scored)
         turns = {ref for kind, ref in best if kind == "exchange"}
@@ -405,7 +406,7 @@ class Recall:
 
 
 def _distinct(query: str) -> list[str]:
-    return list(dict.fromkeys(words.terms(query)))
+    return list(dict.fromkeys(analyser.terms(query)))
 
 
 def _ranked(request: _Request, question: _Question, candidates: _Candidates, closer: dict[int, float]) -> list[Scored]:
@@ -454,7 +455,7 @@ def _meaning(
     return closest(tx, workspace, embedder.name, vector, wanted.shelves, asked.items, most)
 
 
-def _usable(tx: Transaction, workspace: str, model: str) -> bool:
+def _is_active_model(tx: Transaction, workspace: str, model: str) -> bool:
     """Whether the workspace's vectors are this model's; if they are another's, words alone answer, and say so."""
     used = model_of(tx, workspace)
     if used is not None and used != model:
@@ -471,10 +472,10 @@ def _warn(message: str, *values: object) -> None:
 
 
 def _piece(content: str, number: int) -> str:
-    from .index import parts
+    from .word_index import parts
 
-    for place, (_, part) in enumerate(parts(content)):
-        if place == number:
+    for position, (_, part) in enumerate(parts(content)):
+        if position == number:
             return part
     return content
 

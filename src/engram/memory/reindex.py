@@ -14,19 +14,20 @@ import random
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from .. import locks
+from .. import mutexes
 from ..checks import MAX_WHOLE
 from ..errors import Conflict, InvalidInput, StoreBusy
-from . import index
-from .backlog import STEP, Backlog, Vectors, keep, quantised, wait
-from .models import choose, keep_indexed, model_of
+from . import word_index
+from .embedding_models import choose, keep_indexed, model_of
+from .embedding_queue import STEP, EmbeddingQueue, Vectors, enqueue, keep, quantised
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..embedding import Embedder
-    from ..scope import Scope
     from ..storage.engine import Row, Transaction
+    from ..store_view import StoreView
+    from .provenance import Thing
 
 T = TypeVar("T")
 
@@ -65,30 +66,30 @@ ORDER BY v.item LIMIT :limit
 _DELETE = "DELETE FROM vectors WHERE item = :item AND model = :model"
 
 
-def reindex(scope: Scope, model: str | None = None, progress: Callable[[int, int], None] | None = None) -> int:
+def reindex(view: StoreView, model: str | None = None, progress: Callable[[int, int], None] | None = None) -> int:
     """Give everything vectors of a model, the configured one unless told otherwise; how many this call made, apart
     from those of what was written in the last moment.
 
     `progress` is called with how many are done and how many there are. Conflict when another process begins to
     reindex with yet another model: the last one to begin wins.
     """
-    if scope.engine.joined:
+    if view.engine.joined:
         raise InvalidInput("reindex works in transactions of its own; call it outside of write().")
-    choice = scope.config.embedder if model is None else model
-    backlog = Backlog(scope._replace(config=scope.config._replace(embedder=choice)))
+    choice = view.config.embedder if model is None else model
+    backlog = EmbeddingQueue(view._replace(config=view.config._replace(embedder=choice)))
     embedder = backlog.embedder()
     if embedder is None:
         raise InvalidInput("The embedder is none, which makes no vectors; name one: static, minilm or openai:<model>.")
-    return _Reindex(scope, embedder, backlog, progress or (lambda done, total: None)).complete()
+    return _Reindex(view, embedder, backlog, progress or (lambda done, total: None)).complete()
 
 
 class _Reindex:
     def __init__(
-        self, scope: Scope, embedder: Embedder, backlog: Backlog, progress: Callable[[int, int], None]
+        self, view: StoreView, embedder: Embedder, backlog: EmbeddingQueue, progress: Callable[[int, int], None]
     ) -> None:
-        self._engine = scope.engine
+        self._engine = view.engine
         self._backlog = backlog
-        self._workspace = scope.workspace
+        self._workspace = view.workspace
         self._embedder = embedder
         self._model = embedder.name
         self._progress = progress
@@ -148,10 +149,10 @@ class _Reindex:
         """The next items without a new vector, and their texts."""
         with self._engine.read() as tx:
             lacking = tx.all(_LACKING, workspace=self._workspace, model=self._model, after=after, last=last, limit=STEP)
-            contents: dict[tuple[str, int], list[str]] = {}
+            contents: dict[Thing, list[str]] = {}
             for _, kind, ref, _ in lacking:
                 if (kind, ref) not in contents:
-                    contents[kind, ref] = [part for _, part in index.parts(self._content(tx, kind, ref))]
+                    contents[kind, ref] = [part for _, part in word_index.parts(self._content(tx, kind, ref))]
         return lacking, [contents[kind, ref][piece] for _, kind, ref, piece in lacking]
 
     def _content(self, tx: Transaction, kind: str, ref: int) -> str:
@@ -168,7 +169,7 @@ class _Reindex:
         """
         if self._is_over(tx):
             return None
-        index.keep_items(tx, self._workspace)
+        word_index.keep_items(tx, self._workspace)
         found = tx.all(_STILL_LACKING, workspace=self._workspace, model=self._model, ids=tx.array(made))
         left: list[int] = [row[0] for row in found]
         if left:
@@ -177,8 +178,8 @@ class _Reindex:
 
     def _change_over(self, tx: Transaction, most: int) -> bool:
         """Search with the new vectors from now on; False while more than so many things lack their own."""
-        tx.lock(locks.backlog(self._workspace))
-        index.hold_shelves(tx, self._workspace)
+        tx.lock(mutexes.backlog(self._workspace))
+        word_index.hold_shelves(tx, self._workspace)
         if self._is_over(tx):
             return True
         lacking = tx.all(
@@ -187,7 +188,7 @@ class _Reindex:
         if len(lacking) > most:
             return False
         for _, kind, ref, _ in lacking:
-            wait(tx, self._workspace, kind, ref, indexed=True)
+            enqueue(tx, self._workspace, kind, ref, indexed=True)
         tx.run(_CHANGE_OVER, workspace=self._workspace, model=self._model)
         tx.note(self._workspace, "model", self._model)
         return True

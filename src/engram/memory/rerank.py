@@ -30,7 +30,7 @@ def closeness(question: WeightedText, items: Sequence[Item], tokens: Mapping[int
     if len(question.tokens) == 0 or len(items) < 2:
         return {}
     similar = [_similar(question, tokens[item.id]) for item in items]
-    places = {(item.session_id, item.turn): place for place, item in enumerate(items) if item.turn is not None}
+    places = {(item.session_id, item.turn): position for position, item in enumerate(items) if item.turn is not None}
     values = []
     for item, own in zip(items, similar, strict=True):
         best = own

@@ -5,12 +5,12 @@ from __future__ import annotations
 from math import fsum, log
 from typing import TYPE_CHECKING, NamedTuple
 
-from .dates import Span, day
+from .query_dates import Span, day
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .asking import Wanted
+    from .recall_request import Wanted
 
 K1, B = 0.9, 0.4
 #: What a word in a turn close by is worth, by how many turns it is before (+) or after (-) the one scored.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..storage.engine import Closest
-from .models import EXACT_BELOW
+from .embedding_models import EXACT_BELOW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -120,8 +120,8 @@ class Resident:
         for kind, ref in zip(kinds, refs, strict=True):
             if ref > self._newest.get(kind, 0):
                 self._newest[kind] = ref
-        for place, floats in self._blocks(start, end):
-            self._norms[place : place + len(floats)] = np.sqrt(np.einsum("ij,ij->i", floats, floats))
+        for position, floats in self._blocks(start, end):
+            self._norms[position : position + len(floats)] = np.sqrt(np.einsum("ij,ij->i", floats, floats))
         self._count = end
 
     def drop(self, kind: str, refs: Sequence[int]) -> None:
@@ -135,11 +135,11 @@ class Resident:
 
     def _blocks(self, start: int, end: int) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
         """The rows from start to end in floating point, some at a time."""
-        for place in range(start, end, _BLOCK):
-            rows = self._rows[place : min(place + _BLOCK, end)]
+        for position in range(start, end, _BLOCK):
+            rows = self._rows[position : min(position + _BLOCK, end)]
             floats = self._floats[: len(rows)]
             np.copyto(floats, rows)
-            yield place, floats
+            yield position, floats
 
     def _code(self, name: str) -> int:
         return self._codes.setdefault(name, len(self._codes))

@@ -20,7 +20,7 @@ from __future__ import annotations
 import codecs
 import re
 
-from .patterns import CHOSEN_STEMS, STEMS, Place, compiled
+from .patterns import CHOSEN_STEMS, STEMS, Span, compiled
 
 #: Nothing shorter is a token: prose has no such words, so it is not searched for tokens at all.
 _LONG = 16
@@ -64,7 +64,7 @@ def redact(text: str) -> str:
     return "".join([*kept, text[done:]])
 
 
-def find(text: str) -> list[Place]:
+def find(text: str) -> list[Span]:
     """The places of a text's secrets, in order and without overlaps."""
     if not text.isascii():
         # No shape has other letters, and searching is several times faster without them. The places stay the same.
@@ -80,7 +80,7 @@ def clean(value: object, name: str = "") -> object:
     if isinstance(value, str):
         return _clean_text(value, name)
     if isinstance(value, list | tuple):
-        return [clean(item, _flag(value[place - 1]) if place else name) for place, item in enumerate(value)]
+        return [clean(item, _flag(value[position - 1]) if position else name) for position, item in enumerate(value)]
     if not isinstance(value, dict):
         return value
     # `{"name": "DB_PASSWORD", "value": …}`
@@ -111,7 +111,7 @@ def _flag(item: object) -> str:
     return item if isinstance(item, str) and item.startswith("-") else ""
 
 
-def _search(text: str) -> list[Place]:
+def _search(text: str) -> list[Span]:
     long = " ".join([word for word in text.split() if len(word) >= _LONG and not _STREWN.isdisjoint(word)])
     found = _tokens(text, long) if long else []
     if "PRIVATE KEY" in text or "rivate-Lines" in text or (long and "kty" in text):
@@ -127,8 +127,8 @@ def _search(text: str) -> list[Place]:
     return found + _announced(text, lower, stems)
 
 
-def _announced(text: str, lower: str, stems: list[str]) -> list[Place]:
-    found: list[Place] = []
+def _announced(text: str, lower: str, stems: list[str]) -> list[Span]:
+    found: list[Span] = []
     if "bearer" in lower or "basic" in lower:
         from .announced import by_scheme
 
@@ -152,11 +152,11 @@ def _announced(text: str, lower: str, stems: list[str]) -> list[Place]:
     return found
 
 
-def _tokens(text: str, long: str) -> list[Place]:
+def _tokens(text: str, long: str) -> list[Span]:
     """Tokens that can be told by their own letters; `long` are the words they can be in."""
     from .formats import AWS_SECRET, BY_START, SHAPED, shaped
 
-    found: list[Place] = []
+    found: list[Span] = []
     if "\\" in long or "%" in long:
         long = f"{long} {compiled(_ESCAPE).sub(' ', long)}"
     for start in {word[:2] for word in compiled(_RUNS).findall(long)} & BY_START.keys():
@@ -171,7 +171,7 @@ def _tokens(text: str, long: str) -> list[Place]:
     return found
 
 
-def _prefixed(text: str, kind: str, prefix: str, tail: str) -> list[Place]:
+def _prefixed(text: str, kind: str, prefix: str, tail: str) -> list[Span]:
     from .values import is_mixed, is_placeholder
 
     pattern = compiled(f"{re.escape(prefix)}(?P<tail>{tail})(?![A-Za-z0-9])")
@@ -182,21 +182,21 @@ def _prefixed(text: str, kind: str, prefix: str, tail: str) -> list[Place]:
     ]
 
 
-def begins(text: str, place: int) -> bool:
+def begins(text: str, position: int) -> bool:
     """Whether something may begin there: not within a word, unless what stands before is an escape."""
-    before = text[place - 1 : place] if place else ""
+    before = text[position - 1 : position] if position else ""
     if not before or not (before.isascii() and before.isalnum()):
         return True
-    return compiled(f"(?:{_ESCAPE})$").search(text, max(0, place - 6), place) is not None
+    return compiled(f"(?:{_ESCAPE})$").search(text, max(0, position - 6), position) is not None
 
 
 def _has_joins(text: str, quote: str) -> bool:
     return any([part and part[0] in _JOINING and not part.strip(_JOINED) for part in text.split(quote)])
 
 
-def _across_joins(text: str) -> list[Place]:
+def _across_joins(text: str) -> list[Span]:
     """Secrets of which a source text has the pieces: found without what joins them, and taken out with it."""
-    found: list[Place] = []
+    found: list[Span] = []
     chain: list[tuple[int, int]] = []
     for join in compiled(_JOIN).finditer(text):
         start = join.start()
@@ -209,7 +209,7 @@ def _across_joins(text: str) -> list[Place]:
     return found + _across(text, chain) if chain else found
 
 
-def _across(text: str, joins: list[tuple[int, int]]) -> list[Place]:
+def _across(text: str, joins: list[tuple[int, int]]) -> list[Span]:
     """The same for one literal, with a little of what stands around it."""
     first, last = max(0, joins[0][0] - _PIECE), joins[-1][1] + _PIECE
     begins_at = [first, *[end for _, end in joins]]
@@ -223,22 +223,22 @@ def _across(text: str, joins: list[tuple[int, int]]) -> list[Place]:
     ends = list(accumulate(map(len, pieces)))
     starts = [0, *ends]
 
-    def place(at: int, piece: int) -> int:
+    def position(at: int, piece: int) -> int:
         return begins_at[piece] + at - starts[piece]
 
     return [
-        (place(start, bisect_right(ends, start)), place(end, bisect_left(ends, end)), kind)
+        (position(start, bisect_right(ends, start)), position(end, bisect_left(ends, end)), kind)
         for start, end, kind in found
         # What lies within one piece was found without this, and with all that stands around it.
         if bisect_right(ends, start) != bisect_left(ends, end)
     ]
 
 
-def _merged(found: list[Place]) -> list[Place]:
+def _merged(found: list[Span]) -> list[Span]:
     """In order; of those that overlap, one place with the kind of the one that begins first."""
-    merged: list[Place] = []
+    merged: list[Span] = []
     # One that was found by its own letters says more than its name, so it comes first of two that begin together.
-    for start, end, kind in sorted(found, key=lambda place: place[0]):
+    for start, end, kind in sorted(found, key=lambda position: position[0]):
         if merged and start < merged[-1][1]:
             first, last, known = merged[-1]
             merged[-1] = (first, max(last, end), known)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .patterns import Place, compiled
+from .patterns import Span, compiled
 from .values import is_chosen, is_placeholder, is_random, is_strong, is_variable
 
 #: `Authorization: Bearer …`, and a scheme by itself.
@@ -38,7 +38,7 @@ _FLAGS = (
 _LINE = 400
 
 
-def by_scheme(text: str) -> list[Place]:
+def by_scheme(text: str) -> list[Span]:
     """`Bearer …`"""
     return [
         (*match.span(1), "credentials")
@@ -47,7 +47,7 @@ def by_scheme(text: str) -> list[Place]:
     ]
 
 
-def in_headers(text: str) -> list[Place]:
+def in_headers(text: str) -> list[Span]:
     """`Authorization: …`"""
     return [
         (*match.span(1), "credentials")
@@ -56,8 +56,8 @@ def in_headers(text: str) -> list[Place]:
     ]
 
 
-def in_urls(text: str) -> list[Place]:
-    found: list[Place] = [
+def in_urls(text: str) -> list[Span]:
+    found: list[Span] = [
         (*match.span(1), "password")
         for match in compiled(_IN_URL).finditer(text)
         if not is_placeholder(match[1]) and not is_variable(match[1])
@@ -65,7 +65,7 @@ def in_urls(text: str) -> list[Place]:
     return found + [(*match.span(1), "token") for match in compiled(_USER).finditer(text) if is_random(match[1])]
 
 
-def said(text: str) -> list[Place]:
+def said(text: str) -> list[Span]:
     """`The password is …`"""
     return [
         (*match.span(2), "password")
@@ -74,9 +74,9 @@ def said(text: str) -> list[Place]:
     ]
 
 
-def for_commands(text: str, lower: str) -> list[Place]:
+def for_commands(text: str, lower: str) -> list[Span]:
     """Passwords that are given to a command or a database."""
-    found: list[Place] = []
+    found: list[Span] = []
     if "identified" in lower:
         found += [(*match.span(1), "password") for match in compiled(_BY).finditer(text) if _is_given(match[1])]
     if compiled(_FLAG).search(text):
@@ -106,7 +106,7 @@ def _is_given(value: str) -> bool:
     return not is_placeholder(value) and not is_variable(value) and is_chosen(value, quoted=True)
 
 
-def _is_command(text: str, place: int, commands: tuple[str, ...]) -> bool:
-    line = text[max(0, place - _LINE) : place + 1]
+def _is_command(text: str, position: int, commands: tuple[str, ...]) -> bool:
+    line = text[max(0, position - _LINE) : position + 1]
     line = line[line.rfind("\n", 0, -1) + 1 :]
     return any(command in line for command in commands)

@@ -9,7 +9,7 @@ C. A run without an upper limit is possessive, and it takes all that it could be
 
 from __future__ import annotations
 
-from .patterns import Place, compiled
+from .patterns import Span, compiled
 from .values import is_placeholder
 
 _HEX, _WORD, _TOKEN, _BASE64 = "[0-9a-fA-F]", "[A-Za-z0-9]", "[A-Za-z0-9_-]", "[A-Za-z0-9+/=_-]"
@@ -178,7 +178,7 @@ AWS_SECRET = (
 )
 
 
-def shaped(text: str, kind: str, pattern: str) -> list[Place]:
+def shaped(text: str, kind: str, pattern: str) -> list[Span]:
     """The matches of a pattern, or of the group that is the secret in it."""
     return [
         (*match.span(match.lastindex or 0), kind)

@@ -6,7 +6,7 @@ Naming `-----BEGIN PRIVATE KEY-----` in a sentence is no secret; what follows mu
 from __future__ import annotations
 
 from .formats import shaped
-from .patterns import Place, compiled
+from .patterns import Span, compiled
 
 #: Between two lines of a body: line ends, also escaped ones, and what quotes, comments and source texts put there.
 _BETWEEN = r"(?:\s|\\{1,4}[nrt]|%0[AaDd]|[\"'`,>#|*]|\+(?=[\s\"'\\])|\\(?=\s)){0,80}+"
@@ -34,7 +34,7 @@ _PUTTY = (
 _JWK = r"\\{0,3}\"(?:d|p|q|dp|dq|qi|k)\\{0,3}\"\s{0,9}:\s{0,9}\\{0,3}\"([A-Za-z0-9_-]{20,}+)"
 
 
-def private_keys(text: str) -> list[Place]:
+def private_keys(text: str) -> list[Span]:
     found = [(*match.span(), "private key") for match in compiled(_PEM).finditer(text)] if "BEGIN" in text else []
     if "rivate-Lines" in text:
         found += shaped(text, "private key", _PUTTY)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .patterns import STEMS, Place, compiled
+from .patterns import STEMS, Span, compiled
 from .values import is_attribute, is_chosen, is_identifier, is_placeholder, is_random, is_strong, is_variable
 
 if TYPE_CHECKING:
@@ -73,14 +73,14 @@ _HARMLESS_TOKENS = (
 )
 
 
-def values(text: str, lower: str, stems: list[str]) -> list[Place]:
+def values(text: str, lower: str, stems: list[str]) -> list[Span]:
     """The values that follow a name with one of these stems."""
-    found: list[Place] = []
+    found: list[Span] = []
     done = 0
-    for place in _stems(lower, stems):
-        if place < done or not _may_announce(text, lower, place):
+    for position in _stems(lower, stems):
+        if position < done or not _may_announce(text, lower, position):
             continue
-        match = compiled(_NAME).match(text, place)
+        match = compiled(_NAME).match(text, position)
         # Without an operator it needs a blank, and mostly is a word of prose or of code.
         if match is None or not (match["op"] or match["gap"]):
             continue
@@ -88,7 +88,7 @@ def values(text: str, lower: str, stems: list[str]) -> list[Place]:
         end = _end(text, match, begin, begin + _JUDGED)
         if end - begin < 4:
             continue
-        head = _head(text, place)
+        head = _head(text, position)
         kind = _kind(head, match["stem"].lower(), match, text, begin, end)
         if kind:
             # Only what is a secret is read to its end, and no place in it is looked at again.
@@ -98,10 +98,10 @@ def values(text: str, lower: str, stems: list[str]) -> list[Place]:
     return found
 
 
-def _may_announce(text: str, lower: str, place: int) -> bool:
+def _may_announce(text: str, lower: str, position: int) -> bool:
     """Whether what follows can be an operator; most words of prose and code are told apart here, without a pattern."""
-    end = place + 3
-    last = min(len(text), place + 60)
+    end = position + 3
+    last = min(len(text), position + 60)
     while end < last and (text[end].isalnum() or text[end] in "_-"):
         end += 1
     around = text[end : end + 120]
@@ -113,19 +113,24 @@ def _may_announce(text: str, lower: str, place: int) -> bool:
     if text[end : end + 1] not in (" ", "\t"):
         return text[end : end + 2] == "\\u"  # an escaped `=`
     # Without an operator: `--token …`, `password '…'`, `login me password …`, `config set token …`.
-    word = text[max(0, place - 40) : place]
+    word = text[max(0, position - 40) : position]
     return (
-        "-" in word or word.endswith(("require", "master")) or lower.startswith("passw", place) or _is_set(text, place)
+        "-" in word
+        or word.endswith(("require", "master"))
+        or lower.startswith("passw", position)
+        or _is_set(text, position)
     )
 
 
 def under(name: str, value: str) -> str | None:
     """The kind of secret that a value under this name is; None when it is none."""
     lower = name.lower()
-    for place in reversed(_stems(lower, STEMS)):
-        match = compiled(_NAME).match(name, place)
+    for position in reversed(_stems(lower, STEMS)):
+        match = compiled(_NAME).match(name, position)
         if match is not None and match.end() == len(name) and not match["op"]:
-            return _judged(_head(name, place), match["stem"].lower(), match["stem"] + match["more"], value, quoted=True)
+            return _judged(
+                _head(name, position), match["stem"].lower(), match["stem"] + match["more"], value, quoted=True
+            )
     return None
 
 
@@ -139,12 +144,12 @@ def _stems(lower: str, letters: Sequence[str]) -> list[int]:
     return sorted(places)
 
 
-def _head(text: str, place: int) -> str:
+def _head(text: str, position: int) -> str:
     """The beginning of the name that a stem is in."""
-    first = place
-    while first > max(0, place - 40) and (text[first - 1].isalnum() or text[first - 1] in "_-.$"):
+    first = position
+    while first > max(0, position - 40) and (text[first - 1].isalnum() or text[first - 1] in "_-.$"):
         first -= 1
-    return text[first:place]
+    return text[first:position]
 
 
 def _end(text: str, match: Match[str], begin: int, limit: int) -> int:
@@ -222,15 +227,15 @@ def _after_a_blank(head: str, stem: str, match: Match[str], text: str, value: st
         return None
     if match["open"] == "'" and not head:
         return _judged(head, stem, match["stem"] + match["more"], value, quoted=True)
-    place = match.start()
-    if compiled(_NETRC).search(text, max(0, place - 150), place):
+    position = match.start()
+    if compiled(_NETRC).search(text, max(0, position - 150), position):
         return None if is_placeholder(value) or is_variable(value) or value.isalpha() else "password"
     return None
 
 
-def _is_set(text: str, place: int) -> bool:
+def _is_set(text: str, position: int) -> bool:
     """Whether a command sets it: `aws configure set … X`, `npm config set …:_authToken X`."""
-    line = text[max(0, place - 120) : place]
+    line = text[max(0, position - 120) : position]
     return "config" in line and " set " in line
 
 

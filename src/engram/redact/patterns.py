@@ -6,7 +6,7 @@ import re
 from functools import cache
 
 #: Where a secret begins and ends in a text, and its kind.
-Place = tuple[int, int, str]
+Span = tuple[int, int, str]
 #: One of these is in every name that announces a secret. The first are of what people choose, the others of what
 #: machines make.
 STEMS = ("pass", "pwd", "secret", "token", "key", "auth", "cred")

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..errors import StoreFull
-from ..files import make_file, sync
+from ..private_files import make_file, sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

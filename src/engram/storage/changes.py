@@ -11,7 +11,7 @@ from .. import checks
 from ..records import Change
 
 if TYPE_CHECKING:
-    from ..scope import Scope
+    from ..store_view import StoreView
     from .engine import Engine
 
 _SINCE = """
@@ -32,8 +32,8 @@ def workspaces(engine: Engine) -> list[str]:
     return found
 
 
-def since(scope: Scope, after: int, limit: int) -> list[Change]:
+def since(view: StoreView, after: int, limit: int) -> list[Change]:
     checks.whole(after, "after", least=0)
     checks.whole(limit, "limit", least=1)
-    with scope.engine.read() as tx:
-        return [Change(*row) for row in tx.all(_SINCE, workspace=scope.workspace, after=after, limit=limit)]
+    with view.engine.read() as tx:
+        return [Change(*row) for row in tx.all(_SINCE, workspace=view.workspace, after=after, limit=limit)]

@@ -24,7 +24,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple, TypeVar
 
-from ..address import masked, split_schema
 from ..clock import Clock, later
 from ..errors import (
     EngramError,
@@ -37,6 +36,7 @@ from ..errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from ..store_url import masked, split_schema
 from . import backup, migrate
 from .engine import Closest, Engine, Row, Transaction
 
@@ -353,41 +353,41 @@ def driver_sql(sql: LiteralString) -> LiteralString:
     cast (`::text`) is left alone.
     """
     out: list[str] = []
-    place = 0
-    while place < len(sql):
-        end = _skip(sql, place)
-        if end > place:
-            out.append(sql[place:end].replace("%", "%%"))
-        elif sql[place] == ":" and sql[place + 1 : place + 2].isidentifier():
-            end = place + 1
+    position = 0
+    while position < len(sql):
+        end = _skip(sql, position)
+        if end > position:
+            out.append(sql[position:end].replace("%", "%%"))
+        elif sql[position] == ":" and sql[position + 1 : position + 2].isidentifier():
+            end = position + 1
             while end < len(sql) and (sql[end].isalnum() or sql[end] == "_"):
                 end += 1
-            out.append(f"%({sql[place + 1 : end]})s")
+            out.append(f"%({sql[position + 1 : end]})s")
         else:
-            end = place + 1
-            out.append("%%" if sql[place] == "%" else sql[place])
-        place = end
+            end = position + 1
+            out.append("%%" if sql[position] == "%" else sql[position])
+        position = end
     return _EACH.sub(r"= ANY(\1)", "".join(out))
 
 
-def _skip(sql: str, place: int) -> int:
+def _skip(sql: str, position: int) -> int:
     """Where the string, quoted name, comment or cast that begins here ends; `place` itself when none does."""
-    if sql[place] in "'\"":
-        quote = sql[place]
-        end = sql.index(quote, place + 1) + 1
+    if sql[position] in "'\"":
+        quote = sql[position]
+        end = sql.index(quote, position + 1) + 1
         # A doubled quote is a quote inside the text.
         while sql[end : end + 1] == quote:
             end = sql.index(quote, end + 1) + 1
         return end
-    pair = sql[place : place + 2]
+    pair = sql[position : position + 2]
     if pair == "::":
-        return place + 2
+        return position + 2
     if pair == "--":
-        end = sql.find("\n", place)
+        end = sql.find("\n", position)
         return len(sql) if end < 0 else end
     if pair == "/*":
-        return sql.index("*/", place + 2) + 2
-    return place
+        return sql.index("*/", position + 2) + 2
+    return position
 
 
 def translate(error: Exception, store: str) -> EngramError:

@@ -25,7 +25,7 @@ from urllib.parse import quote
 import apsw
 
 from ..errors import InvalidInput, NotAStore, NotFound, StoreDamaged, StoreReadOnly
-from ..files import make_file, make_folder, sync
+from ..private_files import make_file, make_folder, sync
 from ..records import Restored
 from . import backup, migrate
 from .sqlite import APPLICATION_ID, check_ours, refuse_network, to_wal, translate, translate_os

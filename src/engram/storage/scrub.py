@@ -78,8 +78,8 @@ def _clean(path: str, page_size: int) -> None:
         size = file.xFileSize()
         for start in range(0, size, _PORTION * page_size):
             portion = file.xRead(min(_PORTION * page_size, size - start), start)
-            for place in range(0, len(portion), page_size):
-                first, end = _middle(portion, place, page_size, start + place)
+            for position in range(0, len(portion), page_size):
+                first, end = _middle(portion, position, page_size, start + position)
                 if portion.count(0, first, end) != end - first:
                     file.xWrite(bytes(end - first), start + first)
         file.xSync(apsw.SQLITE_SYNC_NORMAL)
@@ -87,15 +87,15 @@ def _clean(path: str, page_size: int) -> None:
         file.xClose()
 
 
-def _middle(portion: bytes, place: int, page_size: int, offset: int) -> tuple[int, int]:
+def _middle(portion: bytes, position: int, page_size: int, offset: int) -> tuple[int, int]:
     """Where the unused middle of a page begins and ends within the portion; nothing for what is not a tree's page."""
-    head = place + (_FILE_HEADER if offset == 0 else 0)
+    head = position + (_FILE_HEADER if offset == 0 else 0)
     kind = portion[head]
     if kind not in _INTERIOR + _LEAF or offset <= _LOCK_BYTE < offset + page_size:
-        return place, place
+        return position, position
     cells = int.from_bytes(portion[head + 3 : head + 5], "big")
     content = int.from_bytes(portion[head + 5 : head + 7], "big") or 65_536
     first = head + (12 if kind in _INTERIOR else 8) + 2 * cells
-    end = place + content
+    end = position + content
     # A page that contradicts itself is left alone; the integrity check is for that.
-    return (first, end) if first <= end <= place + page_size else (place, place)
+    return (first, end) if first <= end <= position + page_size else (position, position)

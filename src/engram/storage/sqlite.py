@@ -38,7 +38,7 @@ from ..errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from ..files import make_file, make_folder
+from ..private_files import make_file, make_folder
 from . import backup, migrate
 from .engine import Engine, Row, Transaction
 

@@ -13,7 +13,7 @@ from .screen import coloured_diff, table
 if TYPE_CHECKING:
     from ..install.files import Change
     from ..install.harness import Harness
-    from ..install.plan import Place
+    from ..install.plan import Location
 
 _NAMES = click.Choice(["claude-code", "codex", "gemini", "cursor", "all"])
 _project = click.option("--project", is_flag=True, help="In this project's settings instead of the user's.")
@@ -40,9 +40,9 @@ def install(ctx: click.Context, harness: tuple[str, ...], project: bool, dry_run
     if show:
         _show(ctx)
         return
-    commands, place = this_installation(), _place(project)
+    commands, location = this_installation(), _location(project)
     chosen = plan.chosen(harness, found_only=True)
-    _carry_out(ctx, [(each, plan.install(each, place, commands)) for each in chosen], dry_run, "set up")
+    _carry_out(ctx, [(each, plan.install(each, location, commands)) for each in chosen], dry_run, "set up")
 
 
 @command()
@@ -57,15 +57,15 @@ def uninstall(ctx: click.Context, harness: tuple[str, ...], project: bool, dry_r
     """
     from ..install import plan
 
-    place = _place(project)
+    location = _location(project)
     chosen = plan.chosen(harness, found_only=False)
-    _carry_out(ctx, [(each, plan.uninstall(each, place)) for each in chosen], dry_run, None)
+    _carry_out(ctx, [(each, plan.uninstall(each, location)) for each in chosen], dry_run, None)
 
 
-def _place(project: bool) -> Place:
-    from ..install.plan import Place, project_root
+def _location(project: bool) -> Location:
+    from ..install.plan import Location, project_root
 
-    return Place(project_root(os.getcwd()) if project else None)
+    return Location(project_root(os.getcwd()) if project else None)
 
 
 def _carry_out(
@@ -117,9 +117,9 @@ def _show(ctx: click.Context) -> None:
     rows = []
     for harness in plan.HARNESSES.values():
         row: dict[str, Any] = {"harness": harness.name, "title": harness.title, "found": plan.is_found(harness)}
-        for name, place in (("user", _place(False)), ("project", _place(True))):
-            files = sorted({str(path) for path in place.files(harness)})
-            row[name] = {"state": plan.state(harness, place, commands), "files": files}
+        for name, location in (("user", _location(False)), ("project", _location(True))):
+            files = sorted({str(path) for path in location.files(harness)})
+            row[name] = {"state": plan.state(harness, location, commands), "files": files}
         rows.append(row)
     cells = [
         (row["harness"], "yes" if row["found"] else "no", row["user"]["state"], row["project"]["state"]) for row in rows

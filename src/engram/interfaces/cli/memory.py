@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import (
-    Group,
-    command,
-    complete_session,
-    edited,
-    moment_type,
-    open_store,
-    result,
-    session_option,
-    text_from,
-)
+from .common import Group, command, complete_session, edited, moment_type, open_store, result, session_option, text_from
 from .screen import fields, hanging, highlighted, one_line, style, table
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import click
 
-from ...text import lines, visible
-from ...text import one_line as _cut
+from ...safe_text import lines, visible
+from ...safe_text import one_line as _cut
 
 _KEY = os.urandom(8).hex()
 # Characters that Unicode reserves for a program's own use, and no text has a reason to contain.
@@ -109,4 +109,4 @@ def _escaped(json: str) -> str:
 
 def _as_escape(char: str) -> str:
     units = char.encode("utf-16-be")
-    return "".join(f"\\u{units[place]:02x}{units[place + 1]:02x}" for place in range(0, len(units), 2))
+    return "".join(f"\\u{units[position]:02x}{units[position + 1]:02x}" for position in range(0, len(units), 2))

@@ -41,7 +41,7 @@ def config() -> None:
 def show(ctx: click.Context) -> None:
     """Every setting, its value, its origin, and whether a project's file may set it; secrets are masked."""
     from ... import config as settings
-    from ...address import masked
+    from ...store_url import masked
 
     # The table says what was ignored, too.
     found = load_settings(ctx, warn=as_json(ctx))
@@ -93,7 +93,7 @@ def shown_url(found: Config) -> str:
     """The store's address without its password."""
     if not found.url.startswith("postgresql://"):
         return found.url
-    from ...address import masked
+    from ...store_url import masked
 
     return masked(found.url)
 

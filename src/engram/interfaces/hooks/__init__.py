@@ -222,7 +222,7 @@ def _folder() -> str:
 
 def _told(error: BaseException) -> str:
     """What went wrong, without what anybody said: forgetting does not reach the log."""
-    from ...text import without_quotes
+    from ...safe_text import without_quotes
 
     return f"{type(error).__name__}: {without_quotes(str(error))}"
 

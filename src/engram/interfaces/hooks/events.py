@@ -8,7 +8,7 @@ here, as in `records`: they would be compiled from their text at every start.)
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ...text import one_line
+from ...safe_text import one_line
 
 #: What a harness can report, by the names used here.
 START = "start"

@@ -25,9 +25,9 @@ _TOLD = b" told"
 
 def note(folder: str, line: str) -> None:
     """Write one line to the log, which only its owner can read."""
-    from ...files import make_folder
+    from ...private_files import make_folder
     from ...redact import redact
-    from ...text import one_line
+    from ...safe_text import one_line
 
     path = os.path.join(folder, LOG)
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

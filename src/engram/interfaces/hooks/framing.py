@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from ...text import TAG, lines, one_line
+from ...safe_text import TAG, lines, one_line
 
 #: The longest reason for a denial, in characters: room for every quotation in it, however much of it is escaped.
 LONGEST_DENIAL = 3_000

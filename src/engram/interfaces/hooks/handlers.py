@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...redact import redact
-from ...text import name, one_line, quoted, visible
+from ...safe_text import name, one_line, quoted, visible
 from ...tokens import estimate
 from . import events
 from .events import Answer, Event

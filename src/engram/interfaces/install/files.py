@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import SettingsConflict, SettingsUnusable
-from ...files import make_folder
+from ...private_files import make_folder
 
 
 class Change(NamedTuple):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import EngramError, InvalidInput, NotFound, SettingsConflict, SettingsUnusable
-from ...text import one_line
+from ...safe_text import one_line
 from . import claude_code, codex, cursor, gemini, merging
 from .commands import Commands
 from .files import Change, read
@@ -21,7 +21,7 @@ HARNESSES = {each.HARNESS.name: each.HARNESS for each in (claude_code, codex, ge
 ALL = "all"
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """How far the settings reach: everything this user does, or one project."""
 
     project: Path | None = None
@@ -54,20 +54,20 @@ def is_found(harness: Harness) -> bool:
     return any(map(shutil.which, harness.programs)) or any(trace.exists() for trace in harness.traces())
 
 
-def install(harness: Harness, place: Place, commands: Commands) -> list[Change]:
+def install(harness: Harness, location: Location, commands: Commands) -> list[Change]:
     """The changes that set a harness up; none if it is."""
-    return _changes(harness, place, commands)
+    return _changes(harness, location, commands)
 
 
-def uninstall(harness: Harness, place: Place) -> list[Change]:
+def uninstall(harness: Harness, location: Location) -> list[Change]:
     """The changes that take out what Engram wrote, also from an older installation."""
-    return _changes(harness, place, None)
+    return _changes(harness, location, None)
 
 
-def state(harness: Harness, place: Place, commands: Commands) -> str:
+def state(harness: Harness, location: Location, commands: Commands) -> str:
     """`ready`; `outdated` if something of Engram's is there, but not all of it or not of this one; `absent`; or
     `unusable: FILE`, if that file cannot be read or holds something else in the place of Engram's entries."""
-    files = place.files(harness)
+    files = location.files(harness)
     is_ready, is_there = True, False
     for path in dict.fromkeys(files):
         try:
@@ -82,9 +82,9 @@ def state(harness: Harness, place: Place, commands: Commands) -> str:
     return "ready" if is_ready else "outdated" if is_there else "absent"
 
 
-def _changes(harness: Harness, place: Place, commands: Commands | None) -> list[Change]:
+def _changes(harness: Harness, location: Location, commands: Commands | None) -> list[Change]:
     """The changes to both files; with commands Engram is added, without them it is taken out."""
-    files = place.files(harness)
+    files = location.files(harness)
     changes = [_change(path, files, harness, commands) for path in dict.fromkeys(files)]
     return [change for change in changes if change is not None]
 

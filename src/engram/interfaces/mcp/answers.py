@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ... import operations
-from ...text import lines, one_line, visible
+from ...safe_text import lines, one_line, visible
 
 if TYPE_CHECKING:
     from ...errors import EngramError
@@ -90,10 +90,10 @@ def _recalled(result: Any) -> str:
     if not hits:
         return "Nothing found."
     shown = [f"{len(hits)} found ({FRAME}):"]
-    for place, hit in enumerate(hits, 1):
+    for position, hit in enumerate(hits, 1):
         where = [hit["source"], hit["label"], f"trust {hit['trust']}", hit["created_at"][:10]]
         where += [each for each in (hit.get("project"), hit.get("session_id")) if each]
-        shown += [f"{place}. {visible(', '.join(where))} ({hit['score']:.2f})", _quoted(hit["text"])]
+        shown += [f"{position}. {visible(', '.join(where))} ({hit['score']:.2f})", _quoted(hit["text"])]
         shown += [_quoted(f"{each['role']}: {each['text']}", "> > ") for each in hit.get("neighbours", ())]
     return "\n".join(shown)
 

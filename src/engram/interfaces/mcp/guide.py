@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
 
 from ...errors import InvalidInput
-from ...text import lines, one_line, visible
+from ...safe_text import lines, one_line, visible
 
 if TYPE_CHECKING:
     from ...client import Engram

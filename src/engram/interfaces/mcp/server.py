@@ -21,7 +21,7 @@ from mcp.shared.exceptions import MCPError
 
 from ... import __version__
 from ...errors import EngramError, InvalidInput, NotFound
-from ...text import one_line
+from ...safe_text import one_line
 from . import guide, tools
 from .answers import LONGEST_ERROR, Answer
 from .host import PARTING, UNKNOWN_CLIENT, Connection, Host, Pending

@@ -1,0 +1,1 @@
+"""Which statements say the same, and which contradict each other."""

@@ -1,0 +1,299 @@
+"""Whether two statements say the same, and whether they cannot both be true.
+
+Vectors are close for whatever is about the same thing: port 5432 and port 5433, tabs and spaces, always and never. So
+closeness alone never merges anything. First the two are read part by part, and a part that differs forbids it: a
+number, a date, a version, a name, a negation, or an opposite. Then their words have to agree, and only then is the
+vectors' closeness asked, as a last doubt. Whatever is unclear is kept apart: two memories that say the same cost a
+little room, one that was swallowed by another is lost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import sqrt
+from typing import TYPE_CHECKING, Final
+
+from . import wordlists as lists
+from .statements import Statement, Word, read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+#: What a word counts that says how rather than what; where one stands in the place of another it counts more.
+_LIGHT, _LIGHT_INSTEAD = 0.15, 0.5
+#: A word that only one has is held against the two as much as so many that both have speak for them.
+_MISSING: Final = 3.0
+#: How much of a cosine's distance from one is held against a pair whose words agree.
+_DOUBT: Final = 0.16
+_BE: Final = frozenset(
+    ["is", "are", "am", "was", "were", "be", "been", "being", "get", "gets", "got", "has", "have", "had"]
+)
+_PAST, _PRESENT = frozenset({"was", "were"}), frozenset({"is", "are", "am"})
+_WHO: Final = frozenset(["i", "me", "we", "us", "you", "he", "him", "she", "they", "them", "it"])
+_JOINS: Final = frozenset({"and", "or", ",", "the", "a", "an"})
+
+
+def differ(a: str, b: str) -> str | None:
+    """Why the two must never merge: number, date, version, name, negation or preference; None: nothing forbids it."""
+    return _difference(read(a), read(b))
+
+
+def alike(a: str, b: str, cosine: float | None) -> float:
+    """How surely the two say the same: by words and by vectors, the lower of both; 0 when they must never merge.
+
+    Without a cosine the words alone decide, and more strictly. Case and punctuation are no doubt, though a model may be
+    much impressed by them.
+    """
+    one, other = read(a), read(b)
+    if _difference(one, other) is not None:
+        return 0.0
+    if one.said == other.said:
+        return 1.0
+    words = _agreement(one, other)
+    if cosine is None:
+        return words
+    return max(0.0, min(sqrt(words), 1 - (1 - cosine) * _DOUBT))
+
+
+def contradicts(a: str, b: str, cosine: float | None) -> float:
+    """How surely the two speak of the same thing and cannot both hold.
+
+    They begin with the same subject, and but for a value, an opposite or a negation they have the same words. A guess,
+    good enough to ask somebody.
+    """
+    one, other = read(a), read(b)
+    why = _difference(one, other)
+    shared, (left, right) = _overlap(one, other)
+    # Values are to differ; where they are plain words, as many on both sides.
+    words = [sum(_weight(word) for word in only if word.kind in ("word", "name")) for only in (left, right)]
+    replaced = min(*words, 2.0) if why in ("preference", "name", None) else 0.0
+    if _other_subject(one, other) or not shared or (why is None and not 1 <= max(words) < 2 <= 2 * replaced):
+        return 0.0
+    if replaced > max(shared, 1.0):  # more is replaced than they have in common
+        return 0.0
+    topic = shared / (shared + sum(words) - 2 * replaced)
+    doubt = 0.0 if cosine is None else (1 - max(cosine, 0.0)) * _DOUBT
+    return topic * (1 - doubt) * (1.0 if why else 0.8)
+
+
+def _difference(one: Statement, other: Statement) -> str | None:
+    for kind in ("version", "date", "number"):
+        if Counter(one.values(kind)) != Counter(other.values(kind)):
+            return kind
+    if one.limits != other.limits:
+        return "number"
+    if _names(one, other) or _names(other, one) or _apart(one.persons, other.persons) or _names_turned(one, other):
+        return "name"
+    if _denials(one, other) != _denials(other, one) or one.qualifiers != other.qualifiers:
+        return "negation"
+    if _opposed(one, other) or _turned(one, other):
+        return "preference"
+    return "date" if one.bounds != other.bounds or _another_time(one, other) else None
+
+
+def _names(one: Statement, other: Statement) -> bool:
+    """Whether one has a name that the other has not."""
+    there = other.plain
+    for word in one.words:
+        if word.head in there or word.plain in there or not _is_name(word, one):
+            continue
+        parts = word.plain.replace("_", " ").replace("-", " ").split()
+        if word.kind == "word" or len(parts) < 2 or not all(part in there for part in parts):
+            return True
+    return False
+
+
+def _is_name(word: Word, statement: Statement) -> bool:
+    if word.kind == "name":
+        return True
+    if not word.capital or statement.loud:
+        return False
+    if word.first or word.plain.isupper():
+        return word.plain not in lists.common() and word.head not in lists.common()
+    return True
+
+
+def _apart(one: frozenset[str], other: frozenset[str]) -> bool:
+    return bool(one) and bool(other) and not one & other
+
+
+def _denials(one: Statement, other: Statement) -> int:
+    """How often something is denied, also by a prefix of a word that the other has without it."""
+    there = other.plain
+    prefixed = sum(_positive(word, there) is not None for word in one.words if word.head not in there)
+    return one.negations + prefixed
+
+
+def _positive(word: Word, there: frozenset[str]) -> str | None:
+    """The word without the prefix that denies it, if the other statement has it so."""
+    for prefix in lists.PREFIXES:
+        rest = word.plain.removeprefix(prefix)
+        if rest != word.plain and len(rest) > 2 and lists.canonical(rest) in there:
+            return lists.canonical(rest)
+    return None
+
+
+def _another_time(one: Statement, other: Statement) -> bool:
+    """Whether one speaks of what was, and the other of what is or will be."""
+    tenses = {_tense(one), _tense(other)}
+    return tenses >= {"past", "present"} or _past_verbs(one, other) or _past_verbs(other, one)
+
+
+def _tense(statement: Statement) -> str:
+    plain = {word.plain for word in statement.words if word.kind == "stop"}
+    if plain & _PAST:
+        return "" if plain & _PRESENT else "past"
+    return "present" if plain & _PRESENT else ""
+
+
+def _past_verbs(one: Statement, other: Statement) -> bool:
+    """Whether a verb that is past in one is not in the other; a participle ("is used", "used by") has no tense."""
+    there = {word.head: position for position, word in enumerate(other.words) if word.kind == "word"}
+    for position, word in enumerate(one.words):
+        if word.kind != "word" or word.first or word.head not in there or not _is_past(word.plain):
+            continue
+        participle = _is_participle(one, position) or _is_participle(other, there[word.head])
+        if not participle and not _is_past(other.words[there[word.head]].plain):
+            return True
+    return False
+
+
+def _is_participle(statement: Statement, position: int) -> bool:
+    around = (*statement.words[max(position - 3, 0) : position], *statement.words[position + 1 : position + 2])
+    return any(word.plain in _BE or word.plain == "by" for word in around)
+
+
+def _is_past(plain: str) -> bool:
+    """By its ending, or because nothing but a table of irregular verbs leads from it to its stem."""
+    return plain.endswith("ed") or not plain.startswith(lists.stem(plain)[:3])
+
+
+def _opposed(one: Statement, other: Statement) -> bool:
+    """Whether one has a word, and the other its opposite in its place."""
+    here, there = ({word.head for word in each.words} for each in (one, other))
+    known = lists.opposites()
+    return any(known.get(word, frozenset()) & (there - here) for word in here - there)
+
+
+def _turned(one: Statement, other: Statement) -> bool:
+    """Whether both have the same words, but on other sides: "tabs over spaces", "after the tests", "to Bob"."""
+    here, there = _objects(one), _objects(other)
+    for turn in here.keys() & there.keys():
+        if here[turn] != there[turn] and here[turn] in other.plain and there[turn] in one.plain:
+            return True
+    if ("by" in one.plain) != ("by" in other.plain):
+        return _agent_turned(one, other) if "by" in one.plain else _agent_turned(other, one)
+    return _reversed(one, other)
+
+
+def _agent_turned(passive: Statement, active: Statement) -> bool:
+    """Whether who does it in the passive ("was reviewed by Bob") has it done to them in the active."""
+    agent = _objects(passive).get("by")
+    position = next(position for position, word in enumerate(passive.words) if word.plain == "by")
+    verb = next((word.head for word in reversed(passive.words[:position]) if word.kind != "stop"), "")
+    order = [word.head for word in active.content if word.head in (agent, verb)]
+    return order[:2] == [verb, agent]
+
+
+def _objects(statement: Statement) -> dict[str, str]:
+    """What stands after each word that has a before and an after; one that occurs twice says nothing."""
+    found: dict[str, list[str]] = {}
+    for position, word in enumerate(statement.words):
+        if word.head in lists.TURNS:
+            rest = statement.words[position + 1 :]
+            after = next((each.head for each in rest if each.kind != "stop" or each.plain in _WHO), "")
+            found.setdefault(word.head, []).append(after)
+    return {turn: after[0] for turn, after in found.items() if len(after) == 1 and after[0]}
+
+
+def _reversed(one: Statement, other: Statement) -> bool:
+    """Whether three words stand the other way round: the client calls the server, the server calls the client.
+
+    Unless one of them is in the passive: endpoints require a login, a login is required for endpoints.
+    """
+    there = dict(_triples(other))
+    return any(there.get(triple[::-1]) == passive for triple, passive in _triples(one))
+
+
+def _triples(statement: Statement) -> Iterator[tuple[tuple[str, str, str], bool]]:
+    """Three words that follow each other, and whether the middle one is in the passive."""
+    places = [position for position, word in enumerate(statement.words) if word.kind != "stop"]
+    for first, second, third in zip(places, places[1:], places[2:], strict=False):
+        passive = any(word.plain in _BE for word in statement.words[max(second - 2, 0) : second])
+        heads = (statement.words[position].head for position in (first, second, third))
+        yield tuple(heads), passive  # type: ignore[misc]
+
+
+def _names_turned(one: Statement, other: Statement) -> bool:
+    """Whether names or numbers have changed places: their order differs, and so does what they stand with."""
+    if ("by" in one.plain) != ("by" in other.plain):  # the passive; see `_agent_turned`
+        return False
+    for kind in ("name", "number"):
+        here, there = _settings(one, kind), _settings(other, kind)
+        shared = [value for value in here if value in there]
+        if shared != [value for value in there if value in here] and any(here[each] != there[each] for each in shared):
+            return True
+    return False
+
+
+def _settings(statement: Statement, kind: str) -> dict[str, tuple[tuple[str, ...], bool]]:
+    """The two words before each value of a kind, and whether it owns what follows ("Bob's").
+
+    An enumeration stands as one, and on either side of "is" there is the same.
+    """
+    found: dict[str, tuple[tuple[str, ...], bool]] = {}
+    before: tuple[str, ...] = ()
+    listed: tuple[str, ...] = ()
+    for word, after in statement.followed:
+        is_name = word.kind == "name" or (word.kind == "word" and word.capital and not statement.loud)
+        if ("name" if is_name else word.kind) == kind:
+            found.setdefault(word.head, (before, after.plain == "s"))
+            before, listed = (), before
+        elif word.head in _JOINS:
+            before = before or listed
+        else:
+            before, listed = (() if word.plain in _BE else (*before, word.head)[-2:]), ()
+    return found
+
+
+def _overlap(one: Statement, other: Statement) -> tuple[float, tuple[list[Word], list[Word]]]:
+    """The weight of what both have, and what only the one and only the other has."""
+    here, there = (_counted(each, rest) for each, rest in ((one, other), (other, one)))
+    shared = sum(_weight(word) for head, word in here.items() if head in there)
+    left = [word for head, word in here.items() if head not in there]
+    right = [word for head, word in there.items() if head not in here]
+    return shared, (left, right)
+
+
+def _counted(statement: Statement, other: Statement) -> dict[str, Word]:
+    there = other.plain
+    return {
+        (word.head if word.head in there else _positive(word, there) or word.head): word for word in statement.content
+    }
+
+
+def _weight(word: Word) -> float:
+    return _LIGHT if word.kind == "word" and word.head in lists.light() else 1.0
+
+
+def _agreement(one: Statement, other: Statement) -> float:
+    """The share of words that both have."""
+    shared, (left, right) = _overlap(one, other)
+    heavy = [_heavy(words) for words in (left, right)]
+    light = [sum(map(_weight, words)) - weight for words, weight in zip((left, right), heavy, strict=True)]
+    missing = _MISSING * (max(heavy) + min(light) * _LIGHT_INSTEAD / _LIGHT) + max(light) - min(light)
+    return shared / (shared + missing) if shared else 0.0
+
+
+def _heavy(words: Iterable[Word]) -> float:
+    return sum(weight for weight in map(_weight, words) if weight == 1.0)
+
+
+def _other_subject(one: Statement, other: Statement) -> bool:
+    """Whether the two begin with somebody or something that the other does not speak of."""
+    if _apart(one.persons, other.persons):
+        return True
+    here, there = (
+        next((word for word in each.content if word.kind in ("word", "name")), None) for each in (one, other)
+    )
+    return here is not None and there is not None and here.head not in other.plain and there.head not in one.plain

@@ -1,0 +1,414 @@
+"""What a few English words have to do with each other: which mean the same, which exclude each other, which are light.
+
+Plain lists of what everybody knows, a group between two semicolons, compared by their stems. They are short on purpose:
+a word that is missing costs a duplicate that is not found, which is harmless; a wrong one could cost a memory.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final
+
+from ...memory import analyser
+
+#: What is put in the place of which phrases, before anything else is read; the longest is tried first.
+_PHRASES: Final = {
+    "atmost": "no more than; not more than; at most; up to; a maximum of",
+    "atleast": "no less than; not less than; no fewer than; at least; a minimum of",
+    "morethan": "more than; greater than",
+    "lessthan": "less than; fewer than",
+    "and": "as well as; along with; together with",
+    "": "not only; any longer; any more; anymore; kind of; sort of",
+    "not": (
+        "no longer; not any more; not anymore; under no circumstances; by no means; gave up; gives up; "
+        "fails to; failed to; fail to; refuses to; refused to; refuse to"
+    ),
+    "instead": "rather than; instead of; in place of; as opposed to",
+    "for": "in favour of; in favor of",
+    "not use": "stopped using; stop using; quit using",
+    "intends": "wants to; want to; plans to; plan to; planning to; hopes to; thinking about",
+    "not can": "unable to",
+    "can": "able to",
+    "must": "has to; have to; had to; needs to; need to",
+    "30 minutes": "half an hour",
+    "immediately": "right away",
+    "works at": "is employed by; is employed at; works for",
+    "not like": "can not stand",
+    "fond": "a fan of",
+    "owned by": "belongs to; belong to",
+    "expires": "runs out",
+    "will": "going to",
+    "pr": "pull request; merge request",
+    "prs": "pull requests; merge requests",
+    "happen": "take place",
+    "happens": "takes place",
+    "happened": "took place",
+    "happening": "taking place",
+    "responsible": "in charge of; responsible for",
+    "setup": "set up; sets up",
+    "deploy": "roll out",
+    "deployed": "rolled out",
+    "deploys": "rolls out",
+    "deploy to": "ship to",
+    "deployed to": "shipped to",
+    "enabled": "turned on; switched on",
+    "enables": "turns on",
+    "enable": "turn on; switch on",
+    "disabled": "turned off; switched off",
+    "disables": "turns off",
+    "disable": "turn off; switch off",
+    "before": "prior to; ahead of",
+    "because": "due to; because of",
+    "weekly": "each week; every week; once a week; on a weekly basis",
+    "daily": "each day; every day; once a day; on a daily basis",
+    "nightly": "each context; every context",
+    "monthly": "each month; every month; once a month",
+    "hourly": "each hour; every hour",
+    "yearly": "each year; every year; annually",
+    "ensure": "make sure",
+    "ensures": "makes sure",
+    "seek": "look for",
+    "seeks": "looks for",
+    "cli": "command line",
+    "ui": "user interface",
+    "frontend": "front end",
+    "backend": "back end",
+    "database": "data base",
+    "codebase": "code base",
+    "timezone": "time zone",
+    "email": "e mail",
+    "login": "log in; sign in; logs in",
+    "many": "a lot of; lots of",
+    "two": "a couple of",
+    "12": "a dozen",
+    "running on": "hosted on",
+    "running in": "hosted in",
+    "birthday is": "was born",
+    "lives in": "is based in; is located in",
+    "lives": "home is",
+    "to": "in order to",
+    "always": "at all times",
+    "now": "from now on",
+    "name is": "is called; is named; goes by",
+}
+PHRASES: Final = {phrase: meant for meant, phrases in _PHRASES.items() for phrase in phrases.split("; ")}
+
+#: Mean the same, or near enough that only what they are said of matters.
+_SAME: Final = """
+use utilise utilize employ rely; start begin commence launch; end finish conclude; happen occur; live reside dwell
+buy purchase; help assist aid; show display present; fix repair resolve solve; build construct compile
+make create produce generate; deploy deployment release rollout ship; run execute operate; enable activate
+disable deactivate; remove delete erase drop; add append insert; change modify alter edit; update refresh
+choose pick select opt; prefer favour favor preference favourite favorite like enjoy love fond; colour color
+centre center; organise organize; behaviour behavior; licence license; analyse analyze; catalogue catalog
+hate dislike loathe detest; need require necessary mandatory must; want wish desire; allow permit allowed
+forbid prohibit ban disallow; store keep save persist retain; get fetch retrieve obtain
+send transmit deliver submit; big large huge; small little tiny; fast quick rapid speedy; slow sluggish
+difficult hard tough; easy simple straightforward; error bug fault defect; crash; job occupation profession; work
+company employer firm; doctor physician; kid child; movie film; car automobile vehicle; phone telephone mobile
+flat apartment; holiday vacation; photo picture image; postgres postgresql pg; kubernetes k8s; javascript js
+typescript ts; database db; repository repo; configuration config; production prod; development dev; environment env
+authentication auth; documentation docs doc; application app; administrator admin; pr; parameter param argument arg
+variable var; directory folder dir; function method; maximum max; minimum min; number count
+own responsible maintain owner maintainer; lead head; boss manager supervisor; colleague coworker; meeting meet
+call; review check inspect; test; verify validate; write author; speak talk; tell inform notify; ask request
+answer reply respond; reboot restart; timeout; limit cap; port; listen; connect; expire; fail; wait
+allergic allergy; born birthday birth; marry wed; before; after; weekly; daily; always constantly
+often frequently usually normally generally typically; sometimes occasionally; rarely seldom
+now currently presently; soon shortly; quickly; also too; whole entire; several; correct right; wrong incorrect
+move relocate migrate switch; schedule plan; name; email mail; password passphrase; login; developer programmer
+customer client; issue ticket; backup; credential; secret; certificate cert; price cost; salary pay; trip journey
+gift; because; every each all; begin; approve approval; sign; require; merge; squash; rotate rotation
+monitor observe watch; handle process; host serve; cache; log; print; read; parse; format; lint; support; host
+expensive costly; cheap inexpensive; ensure guarantee; important essential crucial vital; problem trouble
+reason cause; result outcome; goal aim objective; whenever; mother mom mum; father dad; bike bicycle; television tv
+computer pc; library lib; dependency dep; specification spec; information info; statistics stats; performance perf
+infrastructure infra; message msg; temporary temp; identifier id; decrease reduce lower; increase raise
+contain include; provide supply offer; believe think; finish complete; stop halt; deadline due; learn study
+teacher instructor; immediately instantly promptly; fear afraid; perform conduct; view see; contact reach
+refuse decline; latest newest; depend; vegetarian; breakfast; dinner supper; tired exhausted; happy glad; ill sick
+located situated
+"""
+
+#: Two of one line cannot both be meant by statements that say the same.
+_APART: Final = """
+enable disable; on off; up down; in out; inside outside; into from; open close closed; start end stop; add remove
+create remove; increase decrease; grow shrink; more less fewer; most least; high low; higher lower; big small
+long short; longer shorter; short detailed verbose; wide narrow; thick thin; deep shallow; fast slow; faster slower
+early late; earlier later; before after during; above below; over under; left right; top bottom middle; first last
+next previous; old new; older newer latest; oldest latest; morning afternoon evening context; light dark
+black white red green blue yellow orange purple pink brown grey gray; tab space; like hate; can must; can should
+allow forbid; allow deny; allow block; accept reject decline; approve reject; grant revoke; public private
+internal external; local remote; manual automatic; sync async; synchronous asynchronous; static dynamic; read write
+upload download; push pull; import export; encode decode; encrypt decrypt; lock unlock; mute unmute
+install uninstall; upgrade downgrade; expand collapse; show hide; include exclude; require optional; pass fail
+success failure; win lose; buy sell; borrow lend; arrive leave; join leave; come go; single double multiple
+single married divorced; horizontal vertical; row column; ascending descending; uppercase lowercase
+camelcase snakecase; minimum maximum; frontend backend; client server; production staging development test
+primary secondary replica; master slave; debug release; true false; yes no; hot cold warm cool; hard easy
+expensive cheap; clean dirty; full empty; safe dangerous; strong weak; happy sad; right wrong; rich poor; loud quiet
+wet dry; sweet sour salty bitter spicy; tea coffee; cat dog; wine beer; meat fish; vegetarian vegan; window aisle
+bus train car bike plane; summer winter spring autumn; north south east west; mother father; sister brother
+son daughter; wife husband; uncle aunt; boy girl; man woman; male female; daily weekly monthly hourly yearly nightly
+second minute hour day week month year; json yaml toml xml csv; http https; tcp udp; rest graphql grpc
+rebase merge squash; mysql postgres sqlite mongodb oracle; linux windows macos; aws gcp azure; docker podman
+npm yarn pnpm; vim emacs nano; python java rust go ruby javascript typescript; merge revert; commit revert
+grow fall; rise fall; always sometimes rarely; often rarely; every some most few; many few; both neither
+mandatory optional; online offline; indoor outdoor; front back; forward backward; frequent rare; keep remove
+save discard; sender receiver; input output; request response; source target; parent child; ally enemy
+atleast atmost morethan lessthan exactly; weekday weekend; bold italic; british american; metric imperial
+paper digital; printed electronic; tall short; heavy light; employee contractor; junior senior; in-person remote
+office home; call email chat; inner outer; stable unstable beta; encourage discourage; agree disagree
+trust distrust; succeed fail; gain lose; advance delay; hire fire; attach detach; mount unmount
+"""
+
+#: What says how a thing is said rather than what.
+_LIGHT: Final = """
+use make do get go have take give put set let keep happen there thing way time people someone something occur
+really very quite just actually basically simply please also still already now currently always
+remember note mention say tell fact rule policy habit remind be become remain stay exist consist
+user person team everyone everybody all every each whole any ensure must should can will need require
+setup configure default value option setting particular given certain kind sort type name
+place located found part around about responsible
+usually normally generally typically whenever schedule mean seem appear look come well back done good
+choice prefer important like perform conduct
+"""
+
+
+def _inverted(lists: dict[str, str]) -> dict[str, str]:
+    """What each word of some lists stands for."""
+    return {word: meant for meant, words in lists.items() for word in words.split()}
+
+
+#: Without one of these a statement claims more than with it; both must have it, or neither.
+QUALIFIERS: Final = _inverted(
+    {
+        "maybe": "might may maybe perhaps possibly probably likely presumably supposedly",
+        "sometimes": "sometimes occasionally",
+        "rarely": "rarely seldom hardly barely scarcely",
+        "about": "almost nearly roughly approximately about around",
+        "formerly": "formerly previously originally once",
+        "some": "some few most",
+        "only": "only solely exclusively",
+        "except": "except unless excluding",
+        "intends": "considering considered proposed proposes suggested suggests intends",
+    }
+)
+#: The same for what is counted.
+LIMITS: Final = frozenset({"atleast", "atmost", "morethan", "lessthan"})
+#: These qualify only a number.
+OF_NUMBERS: Final = frozenset({"about", "around", "once"})
+
+NEGATIONS: Final = frozenset(
+    ["not", "no", "never", "none", "nobody", "nothing", "nowhere", "neither", "without", "cannot", "nor", "against"]
+)
+#: Words that say the opposite of a plainer one.
+NEGATED: Final = _inverted(
+    {
+        "use": "avoid avoids avoided avoiding",
+        "like": "dislike dislikes disliked hate hates hated loathes detests",
+        "allow": "forbid forbids forbidden prohibited prohibits banned bans disallowed disallows",
+        "have": "lack lacks lacked lacking",
+        "want": "refuses refused",
+        "agree": "disagrees disagree disagreed",
+        "person": "nobody",
+        "": "stopped stops quit",
+    }
+)
+PREFIXES: Final = ("un", "non", "dis", "in", "im", "ir", "mis")
+
+#: What stands after one of these and before it is not the same thing.
+TURNS: Final = frozenset(
+    (
+        *("over", "than", "before", "after", "instead", "from", "to", "into", "by", "for", "of", "if"),
+        *("without", "not", "no", "never", "except"),
+    )
+)
+
+#: What these say of a time or a place must be said by both.
+BOUNDS: Final = {
+    **{word: word for word in ("before", "after", "since", "during", "between", "above", "below", "under", "within")},
+    "until": "until",
+    "till": "until",
+}
+
+PERSONS: Final = _inverted(
+    {
+        "i": "i me my mine myself",
+        "we": "we our ours us ourselves",
+        "you": "you your yours yourself",
+        "he": "he him his himself",
+        "she": "she her hers herself",
+        "they": "they them their theirs",
+    }
+)
+
+NUMBERS: Final = {
+    name: value
+    for value, name in enumerate(
+        [
+            "zero",
+            "one",
+            "two",
+            "three",
+            "four",
+            "five",
+            "six",
+            "seven",
+            "eight",
+            "nine",
+            "ten",
+            "eleven",
+            "twelve",
+            "thirteen",
+            "fourteen",
+            "fifteen",
+            "sixteen",
+            "seventeen",
+            "eighteen",
+            "nineteen",
+        ]
+    )
+} | {
+    name: 10 * value
+    for value, name in enumerate(
+        ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"], start=2
+    )
+}
+SCALES: Final = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
+ORDINALS: Final = {
+    name: value
+    for value, name in enumerate(
+        [
+            "first",
+            "second",
+            "third",
+            "fourth",
+            "fifth",
+            "sixth",
+            "seventh",
+            "eighth",
+            "ninth",
+            "tenth",
+            "eleventh",
+            "twelfth",
+        ],
+        start=1,
+    )
+}
+MONTHS: Final = {
+    name: number
+    for number, names in enumerate(
+        [
+            "january jan",
+            "february feb",
+            "march mar",
+            "april apr",
+            "may",
+            "june jun",
+            "july jul",
+            "august aug",
+            "september sept sep",
+            "october oct",
+            "november nov",
+            "december dec",
+        ],
+        start=1,
+    )
+    for name in names.split()
+}
+WEEKDAYS: Final = {
+    name: names.split()[0]
+    for names in [
+        "monday mondays mon",
+        "tuesday tuesdays tue tues",
+        "wednesday wednesdays wed",
+        "thursday thursdays thu thur thurs",
+        "friday fridays fri",
+        "saturday saturdays sat",
+        "sunday sundays sun",
+    ]
+    for name in names.split()
+}
+#: How many of the first of its line: seconds, bytes, or itself.
+UNITS: Final = {
+    name: (base, factor)
+    for base, factor, names in (
+        ("second", 0.001, "ms msec millisecond milliseconds"),
+        ("second", 1, "s sec secs second seconds"),
+        ("second", 60, "min mins minute minutes"),
+        ("second", 3_600, "h hr hrs hour hours"),
+        ("second", 86_400, "day days"),
+        ("second", 604_800, "week weeks"),
+        ("month", 1, "month months"),
+        ("month", 12, "year years"),
+        ("byte", 1, "b byte bytes"),
+        ("byte", 1_000, "kb kilobyte kilobytes"),
+        ("byte", 1_000_000, "mb megabyte megabytes"),
+        ("byte", 1_000_000_000, "gb gigabyte gigabytes"),
+        ("byte", 1_000_000_000_000, "tb terabyte terabytes"),
+        ("byte", 1_024, "kib"),
+        ("byte", 1_048_576, "mib"),
+        ("byte", 1_073_741_824, "gib"),
+        ("percent", 1, "% percent pct"),
+        ("dollar", 1, "$ usd dollar dollars"),
+        ("euro", 1, "€ eur euro euros"),
+        ("pound", 1, "£ gbp"),
+        ("metre", 1, "metre metres meter meters"),
+        ("metre", 1_000, "km kilometre kilometres kilometer kilometers"),
+        ("gram", 1, "gram grams"),
+        ("gram", 1_000, "kg kilo kilos kilogram kilograms"),
+        ("pixel", 1, "px pixel pixels"),
+    )
+    for name in names.split()
+}  # fmt: skip
+
+
+def _groups(lists: str) -> list[list[str]]:
+    return [group.split() for line in lists.strip().splitlines() for group in line.split(";")]
+
+
+def stem(word: str) -> str:
+    """A word without its ending; one that carries no meaning of its own stays as it is."""
+    found = analyser.terms(word)
+    return found[-1] if found else word
+
+
+@cache
+def _heads() -> dict[str, str]:
+    """The first of its group for each word; a word in two groups is of the first one."""
+    heads: dict[str, str] = {}
+    for group in _groups(_SAME):
+        for word in group:
+            heads.setdefault(stem(word), stem(group[0]))
+    return heads
+
+
+def canonical(word: str) -> str:
+    """One word for all that mean the same."""
+    plain = stem(word)
+    return _heads().get(plain, plain)
+
+
+@cache
+def opposites() -> dict[str, frozenset[str]]:
+    """What each word excludes."""
+    found: dict[str, set[str]] = {}
+    for group in _groups(_APART):
+        heads = [canonical(word) for word in group]
+        for word in heads:
+            found.setdefault(word, set()).update(other for other in heads if other != word)
+    return {word: frozenset(others) for word, others in found.items()}
+
+
+@cache
+def light() -> frozenset[str]:
+    return frozenset(canonical(word) for word in _LIGHT.split())
+
+
+@cache
+def common() -> frozenset[str]:
+    """Words that are nobody's name, also where they begin a sentence."""
+    listed = {word for lists in (_SAME, _APART) for group in _groups(lists) for word in group}
+    plain = listed | set(_LIGHT.split()) | analyser.STOP_WORDS | NEGATIONS | set(QUALIFIERS) | set(NEGATED)
+    return frozenset(plain | {stem(word) for word in plain})

@@ -1,0 +1,1 @@
+"""Checks that recall finds after a pass what it found before it."""

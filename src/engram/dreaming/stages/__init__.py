@@ -1,0 +1,1 @@
+"""The stages of a pass: gists, extraction, consolidation, eras, the portrait, the digest."""

@@ -1,0 +1,1 @@
+"""What a pass changed, and how it is undone."""

@@ -1,0 +1,212 @@
+"""Bringing things back to their images, all together: rows, versions, links, provenance and what finds them.
+
+They refer to each other, so everything is taken apart first and then put together again. The caller holds the locks.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from typing import TYPE_CHECKING
+
+from ...memory import embedding_queue, word_index
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...storage.engine import Transaction
+    from .snapshots import Image, JournalKey
+
+_MEMORY_EXISTS = "SELECT 1 FROM memories WHERE workspace = :workspace AND id = :id"
+# Out of the way of whoever gets its key back; the image says what it is to be.
+_SET_ASIDE = """
+UPDATE memories SET status = 'archived', superseded_by = NULL WHERE workspace = :workspace AND id = :id
+"""
+_NOT_SUPERSEDED = "UPDATE memories SET superseded_by = NULL WHERE workspace = :workspace AND superseded_by = :id"
+_DELETE_VERSIONS = "DELETE FROM memory_versions WHERE memory_id = :id AND version > :since"
+_DELETE_TAGS = "DELETE FROM memory_tags WHERE memory_id = :id AND CAST(workspace AS TEXT) = :workspace"
+_DELETE_LINKS = "DELETE FROM memory_links WHERE workspace = :workspace AND (from_id = :id OR to_id = :id)"
+_DELETE_SOURCES = """
+DELETE FROM sources
+WHERE workspace = :workspace AND derived_kind = :kind AND derived_id = :id AND derived_version >= :since
+"""
+_DELETE_REBUILD = "DELETE FROM rebuilds WHERE workspace = :workspace AND kind = :kind AND ref = :id"
+_DELETE_MEMORY = "DELETE FROM memories WHERE workspace = :workspace AND id = :id"
+_INSERT_MEMORY = """
+INSERT INTO memories (id, workspace, kind, key, content, hash, version, importance, pinned, trust, status,
+                      superseded_by, session_id, project, data, reinforced, recalled, recalled_at, expires_at,
+                      created_at, updated_at)
+VALUES (:id, :workspace, :kind, :key, :content, :hash, :version, :importance, :pinned, :trust, :status,
+        NULL, :session_id, :project, :data, :reinforced, :recalled, :recalled_at, :expires_at, :created_at, :updated_at)
+ON CONFLICT (id) DO UPDATE SET key = :key, content = :content, hash = :hash, version = :version,
+  importance = :importance, pinned = :pinned, trust = :trust, status = :status, session_id = :session_id,
+  project = :project, data = :data, reinforced = :reinforced, expires_at = :expires_at, updated_at = :updated_at
+"""
+_SUPERSEDED = "UPDATE memories SET superseded_by = :by WHERE workspace = :workspace AND id = :id"
+_ADD_VERSION = """
+INSERT INTO memory_versions (memory_id, version, content, reason, actor, created_at, receipt)
+VALUES (:id, :version, :content, :reason, :actor, :created_at, :receipt)
+"""
+_ADD_TAG = "INSERT INTO memory_tags (workspace, tag, memory_id) VALUES (:workspace, :tag, :id)"
+_ADD_LINK = """
+INSERT INTO memory_links (workspace, from_id, to_id, relation, created_at)
+VALUES (:workspace, :from_id, :to_id, :relation, :created_at) ON CONFLICT (from_id, to_id, relation) DO NOTHING
+"""
+_ADD_SOURCE = """
+INSERT INTO sources (workspace, derived_kind, derived_id, derived_version, source_kind, source_id)
+VALUES (:workspace, :derived, :id, :version, :kind, :source)
+"""
+_ADD_REBUILD = "INSERT INTO rebuilds (workspace, kind, ref, receipt) VALUES (:workspace, :kind, :id, :receipt)"
+_SESSION_EXISTS = "SELECT 1 FROM sessions WHERE workspace = :workspace AND id = :id"
+_MODELS = "SELECT model, next FROM models WHERE workspace = :workspace"
+_DELETE_BLOCK = "DELETE FROM blocks WHERE workspace = :workspace AND id = :id"
+_DELETE_BLOCK_VERSIONS = "DELETE FROM block_versions WHERE block_id = :id AND version > :since"
+_BLOCK_NAME = "SELECT name FROM blocks WHERE workspace = :workspace AND id = :id"
+_INSERT_BLOCK = """
+INSERT INTO blocks (id, workspace, name, content, version, max_tokens, updated_by, created_at, updated_at)
+VALUES (:id, :workspace, :name, :content, :version, :max_tokens, :updated_by, :created_at, :updated_at)
+ON CONFLICT (id) DO UPDATE SET content = :content, version = :version, max_tokens = :max_tokens,
+  updated_by = :updated_by, updated_at = :updated_at
+"""
+_ADD_BLOCK_VERSION = """
+INSERT INTO block_versions (block_id, version, content, reason, actor, created_at, receipt)
+VALUES (:id, :version, :content, :reason, :actor, :created_at, :receipt)
+"""
+_UNFOLD = """
+DELETE FROM folds WHERE workspace = :workspace
+  AND gist IN (SELECT memory_id FROM gists WHERE workspace = :workspace AND session_id = :session)
+"""
+_DELETE_GIST = "DELETE FROM gists WHERE workspace = :workspace AND session_id = :session"
+_COVER = """
+UPDATE sessions SET gist_seq = :seq, gist_turns = :turns WHERE workspace = :workspace AND id = :session
+"""
+_ADD_GIST = """
+INSERT INTO gists (memory_id, workspace, session_id, at, month) VALUES (:gist, :workspace, :session, :at, :month)
+"""
+_ADD_FOLD = "INSERT INTO folds (workspace, target, gist, after) VALUES (:workspace, :target, :gist, :after)"
+
+
+def restore(tx: Transaction, workspace: str, targets: Mapping[JournalKey, Image | None]) -> None:
+    """Make each thing what its image says; None: it is not to be there."""
+    sessions = {ref: image for (kind, ref), image in sorted(targets.items()) if kind == "session"}
+    memories = {int(ref): image for (kind, ref), image in sorted(targets.items()) if kind == "memory"}
+    blocks = {int(ref): image for (kind, ref), image in sorted(targets.items()) if kind == "block"}
+    for session in sessions:
+        tx.run(_UNFOLD, workspace=workspace, session=session)
+        tx.run(_DELETE_GIST, workspace=workspace, session=session)
+    _restore_memories(tx, workspace, memories)
+    for id, image in blocks.items():
+        _restore_block(tx, workspace, id, image)
+    for session, image in sessions.items():
+        _restore_session(tx, workspace, session, image)
+
+
+def _restore_memories(tx: Transaction, workspace: str, memories: dict[int, Image | None]) -> None:
+    for id, image in memories.items():
+        _take_apart(tx, workspace, id, image)
+    for id, image in memories.items():
+        if image is None:
+            tx.run(_NOT_SUPERSEDED, workspace=workspace, id=id)
+            tx.run(_DELETE_MEMORY, workspace=workspace, id=id)
+        tx.note(workspace, "memory", id)
+    for id, image in memories.items():
+        if image is not None:
+            _put_together(tx, workspace, id, image)
+    # Only now are all there that they may refer to.
+    for id, image in memories.items():
+        if image is not None:
+            _refer(tx, workspace, id, image)
+
+
+def _take_apart(tx: Transaction, workspace: str, id: int, image: Image | None) -> None:
+    # First the backlog: a worker that is computing the text's vectors must not find its entry any more.
+    embedding_queue.withdraw(tx, workspace, "memory", id)
+    word_index.remove(tx, workspace, "memory", [id])
+    _forget_origin(tx, workspace, "memory", id, image)
+    tx.run(_DELETE_LINKS, workspace=workspace, id=id)
+    tx.run(_DELETE_TAGS, workspace=workspace, id=id)
+    tx.run(_DELETE_VERSIONS, id=id, since=image["since"] if image else 0)
+    tx.run(_SET_ASIDE, workspace=workspace, id=id)
+
+
+def _put_together(tx: Transaction, workspace: str, id: int, image: Image) -> None:
+    row = dict(image["row"])
+    if row["session_id"] is not None and not tx.one(_SESSION_EXISTS, workspace=workspace, id=row["session_id"]):
+        row["session_id"] = None
+    del row["superseded_by"]
+    tx.run(_INSERT_MEMORY, workspace=workspace, id=id, **row)
+    for version, content, reason, actor, created_at, receipt in image["versions"]:
+        written = {"content": content, "reason": reason, "actor": actor, "created_at": created_at}
+        tx.run(_ADD_VERSION, id=id, version=version, receipt=receipt, **written)
+    for tag in image["tags"]:
+        tx.run(_ADD_TAG, workspace=workspace, tag=tag, id=id)
+    _restore_origin(tx, workspace, "memory", id, image)
+    if row["content"]:
+        _shelve(tx, workspace, id, row, image["vectors"])
+
+
+def _refer(tx: Transaction, workspace: str, id: int, image: Image) -> None:
+    by = image["row"]["superseded_by"]
+    if by is not None and tx.one(_MEMORY_EXISTS, workspace=workspace, id=by):
+        tx.run(_SUPERSEDED, workspace=workspace, id=id, by=by)
+    for from_id, to_id, relation, created_at in image["links"]:
+        if tx.one(_MEMORY_EXISTS, workspace=workspace, id=to_id if from_id == id else from_id):
+            ends = {"from_id": from_id, "to_id": to_id}
+            tx.run(_ADD_LINK, workspace=workspace, relation=relation, created_at=created_at, **ends)
+
+
+def _shelve(tx: Transaction, workspace: str, id: int, row: Image, vectors: dict[str, list[str]]) -> None:
+    """Words at once; vectors as they were, unless the workspace is searched with another model by now."""
+    shelf = word_index.shelf_of(row["kind"], row["status"])
+    pieces = word_index.cut(row["content"])
+    entry = word_index.Entry(
+        shelf, "memory", id, row["kind"], row["session_id"], row["project"], None, row["created_at"], pieces
+    )
+    items = [item for item, _ in word_index.add(tx, workspace, [entry])]
+    serving, coming = tx.one(_MODELS, workspace=workspace) or (None, None)
+    for model in {serving, coming} & vectors.keys():
+        kept = [b64decode(vector) for vector in vectors[model]]
+        if len(kept) == len(items):
+            embedding_queue.keep(tx, items, embedding_queue.Vectors(model, kept))
+    if serving not in vectors or len(vectors[serving]) != len(items):
+        embedding_queue.enqueue(tx, workspace, "memory", id, indexed=True)
+
+
+def _restore_block(tx: Transaction, workspace: str, id: int, image: Image | None) -> None:
+    for (name,) in tx.all(_BLOCK_NAME, workspace=workspace, id=id):
+        tx.note(workspace, "block", name)
+    _forget_origin(tx, workspace, "block", id, image)
+    tx.run(_DELETE_BLOCK_VERSIONS, id=id, since=image["since"] if image else 0)
+    if image is None:
+        tx.run(_DELETE_BLOCK, workspace=workspace, id=id)
+        return
+    tx.run(_INSERT_BLOCK, workspace=workspace, id=id, **image["row"])
+    for version, content, reason, actor, created_at, receipt in image["versions"]:
+        written = {"content": content, "reason": reason, "actor": actor, "created_at": created_at}
+        tx.run(_ADD_BLOCK_VERSION, id=id, version=version, receipt=receipt, **written)
+    _restore_origin(tx, workspace, "block", id, image)
+    tx.note(workspace, "block", image["row"]["name"])
+
+
+def _restore_session(tx: Transaction, workspace: str, session: str, image: Image | None) -> None:
+    if image is None:
+        return
+    seq, turns = image["covered"]
+    tx.run(_COVER, workspace=workspace, session=session, seq=seq, turns=turns)
+    if image["gist"] is None:
+        return
+    gist, at, month = image["gist"]
+    tx.run(_ADD_GIST, workspace=workspace, session=session, gist=gist, at=at, month=month)
+    for target, after in image["folds"]:
+        tx.run(_ADD_FOLD, workspace=workspace, target=target, gist=gist, after=after)
+
+
+def _forget_origin(tx: Transaction, workspace: str, kind: str, id: int, image: Image | None) -> None:
+    tx.run(_DELETE_SOURCES, workspace=workspace, kind=kind, id=id, since=image["since"] if image else 0)
+    tx.run(_DELETE_REBUILD, workspace=workspace, kind=kind, id=id)
+
+
+def _restore_origin(tx: Transaction, workspace: str, derived: str, id: int, image: Image) -> None:
+    for version, kind, source in image["sources"]:
+        tx.run(_ADD_SOURCE, workspace=workspace, derived=derived, id=id, version=version, kind=kind, source=source)
+    if image["rebuild"] is not None:
+        tx.run(_ADD_REBUILD, workspace=workspace, kind=derived, id=id, receipt=image["rebuild"])

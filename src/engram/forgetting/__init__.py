@@ -1,0 +1,1 @@
+"""Forgetting: deletes what is named, and everything that was made of it alone."""

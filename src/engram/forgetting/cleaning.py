@@ -1,0 +1,300 @@
+"""Takes out of things that stay whatever may have come from things that are forgotten.
+
+A thing may be derived from something that is itself only being cleaned, and two memories may even be each other's
+source, so everything that is touched is cleaned together, in memory, until nothing more is lost: what one thing loses
+counts as lost for those made of it, and what is left of it as kept. Only then is anything written.
+
+A memory that others were merged into has their tags, data and key as well. What it has from one that goes, and from
+none of those that stay, goes too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from .. import json_columns, mutexes
+from ..memory import citations, gists, provenance
+from ..memory.memories import MERGED, Memories, fingerprint
+from ..memory.word_index import OWN_SHELVES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Set
+
+    from ..memory.provenance import Thing
+    from ..storage.engine import Row, Transaction
+
+_MEMORY = "SELECT kind, version FROM memories WHERE workspace = :workspace AND id = :id"
+_BLOCK = "SELECT name, version FROM blocks WHERE workspace = :workspace AND id = :id"
+_EXCHANGE_TEXT = "SELECT content FROM exchanges WHERE workspace = :workspace AND id = :id"
+_MEMORY_TEXTS = "SELECT content, version, reason FROM memory_versions WHERE memory_id = :id ORDER BY version"
+_BLOCK_TEXTS = "SELECT content, version, reason FROM block_versions WHERE block_id = :id ORDER BY version"
+_REWRITE_MEMORY_VERSION = """
+UPDATE memory_versions SET content = :content, reason = :reason, receipt = :receipt
+WHERE memory_id = :id AND version = :version
+"""
+REWRITE_BLOCK_VERSION = """
+UPDATE block_versions SET content = :content, reason = :reason, receipt = :receipt
+WHERE block_id = :id AND version = :version
+"""
+_REWRITE_MEMORY = """
+UPDATE memories SET content = :content, hash = :hash, data = NULL, updated_at = :now
+WHERE workspace = :workspace AND id = :id
+"""
+_IS_MERGED = """
+SELECT 1 FROM memory_links WHERE workspace = :workspace AND to_id = :id AND relation = :relation LIMIT 1
+"""
+_LABELS = "SELECT key, data FROM memories WHERE workspace = :workspace AND id = :id"
+_TAGS = "SELECT tag FROM memory_tags WHERE memory_id = :id AND CAST(workspace AS TEXT) = :workspace"
+_DROP_TAG = "DELETE FROM memory_tags WHERE memory_id = :id AND CAST(workspace AS TEXT) = :workspace AND tag = :tag"
+_RELABEL = "UPDATE memories SET key = :key, data = :data WHERE workspace = :workspace AND id = :id"
+_DROP_TAGS = "DELETE FROM memory_tags WHERE memory_id = :id AND CAST(workspace AS TEXT) = :workspace"
+_REWRITE_BLOCK = """
+UPDATE blocks SET content = :content, updated_at = :now WHERE workspace = :workspace AND id = :id
+"""
+
+
+class Version(NamedTuple):
+    number: int
+    content: str
+    reason: str
+
+
+class _Labels(NamedTuple):
+    """What memories have besides their texts."""
+
+    ids: set[str]
+    tags: set[str]
+    keys: set[str]
+    #: As JSON.
+    data: set[str]
+
+
+class _Text:
+    """A thing's versions while it is being cleaned."""
+
+    def __init__(self, label: str, current: int, first: int, rows: list[Row], sources: set[Thing]) -> None:
+        #: A memory's kind, a block's name.
+        self.label = label
+        self.current = current
+        #: Earlier versions had no forgotten source yet.
+        self.first = first
+        self.was = [Version(number, content, reason) for content, number, reason in rows]
+        self.now = list(self.was)
+        self.sources = sources
+        self.lost: list[str] = []
+
+    @property
+    def content(self) -> str:
+        return next(version.content for version in self.now if version.number == self.current)
+
+    def replace(self, position: int, content: str, reason: str) -> bool:
+        """Whether that changed the version."""
+        old = self.now[position]
+        self.now[position] = Version(old.number, content, reason)
+        if content != old.content:
+            left = set(citations.sentences(content))
+            self.lost += [sentence for sentence in citations.sentences(old.content) if sentence not in left]
+        return self.now[position] != old
+
+
+class Cleaning:
+    """What is left of the things that are touched when others go."""
+
+    def __init__(self, tx: Transaction, workspace: str, gone: Set[Thing], touched: Mapping[Thing, int]) -> None:
+        self._tx = tx
+        self._workspace = workspace
+        self._gone = gone
+        self._texts: dict[Thing, _Text] = {}
+        for thing, first in sorted(touched.items()):
+            text = self._load(thing, first)
+            if text is not None:
+                self._texts[thing] = text
+        # Each round only shortens, so there is a last one.
+        while any([self._clean(thing, text) for thing, text in self._texts.items()]):
+            pass
+
+    @property
+    def touched(self) -> list[Thing]:
+        """What was to be cleaned and is there."""
+        return list(self._texts)
+
+    @property
+    def emptied(self) -> set[Thing]:
+        """Memories of which nothing is left. A block has a name that others know, and a gist is made anew."""
+        return {
+            thing
+            for thing, text in self._texts.items()
+            if thing[0] == "memory" and text.label not in OWN_SHELVES and not text.content
+        }
+
+    def write(self, memories: Memories, receipt: int, now: str) -> None:
+        tx = self._tx
+        for (kind, id), text in self._texts.items():
+            changed = [new for old, new in zip(text.was, text.now, strict=True) if old != new]
+            for version, content, reason in changed:
+                values = {"id": id, "version": version, "content": content, "reason": reason, "receipt": receipt}
+                if kind == "block":
+                    tx.run(REWRITE_BLOCK_VERSION, **values)
+                else:
+                    tx.run(_REWRITE_MEMORY_VERSION, **values)
+            if any(version.number == text.current for version in changed):
+                self._write_current((kind, id), text, memories, now)
+            if kind == "memory":
+                self._relabel(id, text.sources)
+
+    def _write_current(self, thing: Thing, text: _Text, memories: Memories, now: str) -> None:
+        tx, (kind, id) = self._tx, thing
+        current = {"workspace": self._workspace, "id": id, "content": text.content, "now": now}
+        if kind == "block":
+            tx.run(_REWRITE_BLOCK, **current)
+            tx.note(self._workspace, kind, text.label)
+            return
+        tx.run(_REWRITE_MEMORY, hash=fingerprint(text.content), **current)
+        if text.label in OWN_SHELVES:
+            tx.run(_DROP_TAGS, workspace=self._workspace, id=id)
+        if text.label == gists.KIND:
+            gists.uncover(tx, self._workspace, id)
+        memories.reshelve(tx, id)
+        tx.note(self._workspace, kind, id)
+
+    def _relabel(self, id: int, sources: set[Thing]) -> None:
+        """Take away the tags, the key and the data that a merged memory has only from memories that go.
+
+        Any other memory has these from whoever wrote it.
+        """
+        tx, workspace = self._tx, self._workspace
+        if not tx.one(_IS_MERGED, workspace=workspace, id=id, relation=MERGED):
+            return
+        went = self._labels(source for source in sources if source in self._gone)
+        if not went.ids:
+            return
+        left = self._labels(source for source in sources if source not in self._gone)
+        own = self._labels([("memory", id)])
+        for tag in sorted(own.tags & went.tags - left.tags):
+            tx.run(_DROP_TAG, workspace=workspace, id=id, tag=tag)
+        ((key, data),) = tx.all(_LABELS, workspace=workspace, id=id)
+        kept_key = None if key in went.keys - left.keys else key
+        kept_data = None if data is None else _without(data, went, left)
+        if (kept_key, kept_data) != (key, data):
+            tx.run(_RELABEL, workspace=workspace, id=id, key=kept_key, data=kept_data)
+        if own.tags & went.tags - left.tags or (kept_key, kept_data) != (key, data):
+            tx.note(workspace, "memory", id)
+
+    def _labels(self, things: Iterable[Thing]) -> _Labels:
+        tx, workspace = self._tx, self._workspace
+        labels = _Labels(set(), set(), set(), set())
+        for id in sorted(id for kind, id in things if kind == "memory"):
+            for key, data in tx.all(_LABELS, workspace=workspace, id=id):
+                labels.ids.add(str(id))
+                labels.tags.update(tag for (tag,) in tx.all(_TAGS, workspace=workspace, id=id))
+                labels.keys.update([] if key is None else [key])
+                labels.data.update([] if data is None else [data])
+        return labels
+
+    def _load(self, thing: Thing, first: int) -> _Text | None:
+        row = self._head(thing)
+        if row is not None and thing[0] == "block":
+            # Whoever is about to edit it must not write back what it has read.
+            self._tx.lock(mutexes.block(self._workspace, row[0]))
+            row = self._head(thing)
+        if row is None:  # a block that was deleted since
+            return None
+        return _Text(row[0], row[1], first, self._versions(thing), provenance.of(self._tx, self._workspace, *thing))
+
+    def _head(self, thing: Thing) -> Row | None:
+        """A memory's kind or a block's name, and the version it is at."""
+        tx, (kind, id) = self._tx, thing
+        if kind == "block":
+            return tx.one(_BLOCK, workspace=self._workspace, id=id)
+        return tx.one(_MEMORY, workspace=self._workspace, id=id)
+
+    def _versions(self, thing: Thing) -> list[Row]:
+        tx, (kind, id) = self._tx, thing
+        return tx.all(_BLOCK_TEXTS, id=id) if kind == "block" else tx.all(_MEMORY_TEXTS, id=id)
+
+    def _clean(self, thing: Thing, text: _Text) -> bool:
+        """One round; whether anything changed."""
+        if thing[0] == "memory" and text.label in OWN_SHELVES:
+            cleaned = [("", "") for _ in text.now]
+        else:
+            sieve = citations.Sieve(self._lost(text.sources), self._kept(text.sources))
+            cleaned = [self._rest(thing, text, version, sieve) for version in text.now]
+        changed = False
+        for position, version in enumerate(text.now):
+            if version.number >= text.first:
+                changed |= text.replace(position, *cleaned[position])
+        return changed
+
+    def _rest(self, thing: Thing, text: _Text, version: Version, sieve: citations.Sieve) -> tuple[str, str]:
+        if thing[0] == "block":
+            named = {citations.handle(source) for source in text.sources if self._is_lost(source)}
+            content = without_lines(version.content, named, sieve)
+        else:
+            content = sieve.rest(version.content)
+        return content, sieve.rest(version.reason) if content == version.content else ""
+
+    def _is_lost(self, source: Thing) -> bool:
+        """A line that names something which was itself touched may be about the part that it lost."""
+        return source in self._gone or source in self._texts
+
+    def _lost(self, sources: Iterable[Thing]) -> list[str]:
+        lost: list[str] = []
+        for source in sorted(sources):
+            if source in self._gone:
+                lost += self._contents(source)
+            elif source in self._texts:
+                lost += self._texts[source].lost
+        return lost
+
+    def _kept(self, sources: Iterable[Thing]) -> list[str]:
+        kept: list[str] = []
+        for source in sorted(sources):
+            if source in self._texts:
+                kept += [version.content for version in self._texts[source].now]
+            elif source not in self._gone:
+                kept += self._contents(source)
+        return kept
+
+    def _contents(self, thing: Thing) -> list[str]:
+        tx, (kind, id) = self._tx, thing
+        if kind == "exchange":
+            return [row[0] for row in tx.all(_EXCHANGE_TEXT, workspace=self._workspace, id=id)]
+        return [row[0] for row in self._versions(thing)]
+
+
+def _without(data: str, went: _Labels, left: _Labels) -> str | None:
+    """The data of a merged memory without that of memories that go; None when nothing is left."""
+    lost = [json_columns.load(each, "memories.data") for each in went.data - left.data]
+
+    def rest(value: object) -> object:
+        if value in lost:
+            return None
+        if isinstance(value, dict) and isinstance(value.get("merged"), dict):
+            parts = {id: rest(part) for id, part in value["merged"].items() if id not in went.ids}
+            parts = {id: part for id, part in parts.items() if part is not None}
+            if parts != value["merged"]:
+                days = sorted(part["said"] for part in parts.values() if isinstance(part, dict) and "said" in part)
+                return {"merged": parts, **({"said": days[-1]} if days else {})} if parts else None
+        return value
+
+    known = json_columns.load(data, "memories.data")
+    found = rest(known)
+    return data if found == known else None if found is None else json_columns.dump(found, "data")
+
+
+def without_lines(text: str, lost: Set[str], sieve: citations.Sieve) -> str:
+    """A block's text without what came from the lost sources; nothing of it when no line says where it came from."""
+    lines = text.split("\n")
+    if not any(map(citations.handles, lines)):
+        return ""
+    kept = []
+    for line in lines:
+        named = citations.handles(line)
+        left = [each for each in named if each not in lost]
+        if len(left) == len(named):
+            # A heading is nobody's; a whole sentence without a source may still be a lost one.
+            if named or len(line) < citations.TELLING or not sieve.holds(line):
+                kept.append(line)
+        elif left and not sieve.holds(citations.bare(line)):
+            kept.append(citations.cited(citations.bare(line), left))
+    return "\n".join(kept)

@@ -1,0 +1,1 @@
+"""Thinking without a model: it picks sentences, and never writes one."""

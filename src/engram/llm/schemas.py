@@ -1,0 +1,139 @@
+"""Whether an answer has the form it was asked for, for the part of JSON Schema that Engram's own schemas use.
+
+Written by hand rather than with the `jsonschema` library: an answer that an agent hands in is checked too, in an
+installation without extras, and that library brings four more. What is wrong is said in words that a model or an agent
+can act on. A schema with a keyword that is not known here is a mistake of ours and raises, so nothing passes unchecked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Schema = Mapping[str, Any]
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int,),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+_KNOWN = {
+    *("type", "enum", "properties", "required", "additionalProperties", "items", "minItems", "maxItems"),
+    *("maxLength", "minimum", "maximum", "title", "description"),
+}
+#: Enough to mend an answer by; a long list of the same mistake helps nobody.
+_MAX_PROBLEMS = 10
+
+
+def check(data: object, schema: Schema) -> list[str]:
+    """What is wrong with the data, each with its place; empty when it fits."""
+    found = _problems(data, schema, "the answer")
+    return [problem for problem, _ in zip(found, range(_MAX_PROBLEMS), strict=False)]
+
+
+def parsed(text: str) -> object:
+    """The JSON value in a model's answer, which may stand in a code fence, after thoughts or among words; ValueError if
+    there is none."""
+    import json
+
+    text = text.rpartition("</think>")[2].strip()
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except ValueError as error:
+        places = [position for position in (text.find("{"), text.find("[")) if position >= 0]
+        if not places:
+            raise error
+    value, _ = json.JSONDecoder(parse_constant=_refuse).raw_decode(text, min(places))
+    return value
+
+
+def without(schema: Any, keywords: frozenset[str]) -> Any:
+    """The schema without some keywords, for a server whose structured output does not know them. What they demand is
+    checked when the answer is there."""
+    if not isinstance(schema, Mapping):
+        return schema
+    kept = {name: value for name, value in schema.items() if name not in keywords}
+    if "items" in kept:
+        kept["items"] = without(kept["items"], keywords)
+    if "properties" in kept:
+        kept["properties"] = {name: without(each, keywords) for name, each in kept["properties"].items()}
+    return kept
+
+
+def is_exact(schema: Any) -> bool:
+    """Whether every object of the schema has all its properties and no others."""
+    if not isinstance(schema, Mapping):
+        return True
+    properties = schema.get("properties", {})
+    if schema.get("type") == "object":
+        closed = schema.get("additionalProperties") is False
+        if not closed or set(schema.get("required", ())) != set(properties):
+            return False
+    return all(is_exact(each) for each in (*properties.values(), schema.get("items")))
+
+
+def _refuse(constant: str) -> object:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _problems(data: Any, schema: Schema, where: str) -> Iterator[str]:
+    if unknown := schema.keys() - _KNOWN:
+        raise ValueError(f"check() does not know the schema keywords {', '.join(sorted(unknown))}")
+    kinds = schema.get("type", list(_TYPES))
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    if not any(_is(data, kind) for kind in kinds):
+        yield f"{where} must be {' or '.join(kinds)}, not {_kind(data)}"
+    elif "enum" in schema and not any(type(data) is type(value) and data == value for value in schema["enum"]):
+        yield f"{where} must be one of {', '.join(map(repr, schema['enum']))}"
+    elif isinstance(data, dict):
+        yield from _object(data, schema, where)
+    elif isinstance(data, list):
+        yield from _array(data, schema, where)
+    elif isinstance(data, str):
+        if len(data) > schema.get("maxLength", len(data)):
+            yield f"{where} has {len(data)} characters; at most {schema['maxLength']} fit"
+    elif isinstance(data, int | float) and not isinstance(data, bool):
+        if data < schema.get("minimum", data):
+            yield f"{where} is {data}; the least is {schema['minimum']}"
+        if data > schema.get("maximum", data):
+            yield f"{where} is {data}; the most is {schema['maximum']}"
+
+
+def _object(data: dict[str, Any], schema: Schema, where: str) -> Iterator[str]:
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    for name in schema.get("required", ()):
+        if name not in data:
+            yield f"{where} lacks {name!r}"
+    others: Any = schema.get("additionalProperties", True)
+    for name, value in data.items():
+        inner = properties.get(name, others)
+        if inner is False:
+            # The name is the model's; only so much of it as shows which one is meant.
+            yield f"{where} has {name[:50]!r}, which does not belong there"
+        elif inner is not True:
+            yield from _problems(value, inner, f"{where}.{name[:50]}")
+
+
+def _array(data: list[Any], schema: Schema, where: str) -> Iterator[str]:
+    if len(data) < schema.get("minItems", 0):
+        yield f"{where} has {len(data)} items; the least is {schema['minItems']}"
+    if len(data) > schema.get("maxItems", len(data)):
+        yield f"{where} has {len(data)} items; the most is {schema['maxItems']}"
+    for position, value in enumerate(data):
+        yield from _problems(value, schema.get("items", {}), f"{where}[{position}]")
+
+
+def _is(data: object, kind: str) -> bool:
+    if isinstance(data, bool):
+        return kind == "boolean"
+    if kind == "integer" and isinstance(data, float):
+        return data.is_integer()
+    return isinstance(data, _TYPES[kind])
+
+
+def _kind(data: object) -> str:
+    return next((kind for kind in ("null", "boolean", "integer", *_TYPES) if _is(data, kind)), type(data).__name__)

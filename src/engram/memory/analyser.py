@@ -1,0 +1,470 @@
+"""Turning any text into index terms: the one analyser for writing and for asking.
+
+1. Text that is not ASCII is normalised: full-width forms and ligatures folded, Latin accents dropped.
+2. It is cut into tokens: runs of letters, digits and underscores, held together by `. - / \\ : @ + '` *between* them,
+   so that a path, an identifier, a date or an e-mail address arrives whole.
+3. A plain word is lower-cased, dropped if it is a stop word, and stemmed: irregular forms by a table, the rest by
+   Snowball.
+4. A compound (`src/userStore.py`, `max_retry-count`, `2023-05-07`) gives its parts, as plain words, and itself, whole.
+5. Scripts written without spaces (Chinese, Japanese, Korean, Thai, …) give overlapping pairs of characters.
+
+Every step is linear in the length of the text, and the same text gives the same terms in every process.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import unicodedata
+from collections.abc import Iterator
+from functools import cache
+from typing import Final
+
+import Stemmer
+
+#: No term is longer than this: a longer word is cut, a longer compound is kept by its parts only.
+MAX_TERM: Final = 64
+
+#: Words that carry no meaning of their own; question words and contractions are among them.
+STOP_WORDS: Final = frozenset(
+    [
+        "a",
+        "about",
+        "above",
+        "after",
+        "again",
+        "against",
+        "all",
+        "also",
+        "am",
+        "an",
+        "and",
+        "any",
+        "are",
+        "as",
+        "at",
+        "be",
+        "because",
+        "been",
+        "before",
+        "being",
+        "below",
+        "between",
+        "both",
+        "but",
+        "by",
+        "can",
+        "could",
+        "did",
+        "do",
+        "does",
+        "doing",
+        "done",
+        "down",
+        "during",
+        "each",
+        "ever",
+        "few",
+        "for",
+        "from",
+        "further",
+        "had",
+        "has",
+        "have",
+        "having",
+        "he",
+        "her",
+        "here",
+        "hers",
+        "him",
+        "his",
+        "how",
+        "i",
+        "if",
+        "in",
+        "into",
+        "is",
+        "it",
+        "its",
+        "just",
+        "ll",
+        "me",
+        "might",
+        "mine",
+        "more",
+        "most",
+        "must",
+        "my",
+        "no",
+        "nor",
+        "not",
+        "of",
+        "off",
+        "on",
+        "once",
+        "only",
+        "or",
+        "other",
+        "our",
+        "ours",
+        "out",
+        "over",
+        "own",
+        "re",
+        "s",
+        "same",
+        "shall",
+        "she",
+        "should",
+        "since",
+        "so",
+        "some",
+        "such",
+        "t",
+        "than",
+        "that",
+        "the",
+        "their",
+        "theirs",
+        "them",
+        "then",
+        "there",
+        "these",
+        "they",
+        "this",
+        "those",
+        "through",
+        "to",
+        "too",
+        "under",
+        "until",
+        "up",
+        "us",
+        "ve",
+        "very",
+        "was",
+        "we",
+        "were",
+        "what",
+        "when",
+        "where",
+        "which",
+        "while",
+        "who",
+        "whom",
+        "whose",
+        "why",
+        "will",
+        "with",
+        "would",
+        "you",
+        "your",
+        "yours",
+        "aren't",
+        "can't",
+        "couldn't",
+        "didn't",
+        "doesn't",
+        "don't",
+        "hadn't",
+        "hasn't",
+        "haven't",
+        "isn't",
+        "mustn't",
+        "shouldn't",
+        "wasn't",
+        "weren't",
+        "won't",
+        "wouldn't",
+        "i'd",
+        "i'll",
+        "i'm",
+        "i've",
+        "he'd",
+        "he'll",
+        "she'd",
+        "she'll",
+        "it'd",
+        "it'll",
+        "they'd",
+        "they'll",
+        "they're",
+        "they've",
+        "we'd",
+        "we'll",
+        "we're",
+        "we've",
+        "you'd",
+        "you'll",
+        "you're",
+        "you've",
+    ]
+)
+
+#: Forms that a stemmer cannot see through (`went` is `go`, `children` are a `child`).
+_IRREGULAR: Final = {
+    form: base
+    for base, *forms in (
+        group.split()
+        for group in [
+            "\n    arise arose arisen",
+            " awake awoke awoken",
+            " beat beaten",
+            " become became",
+            " begin began begun",
+            " bend bent",
+            " bite\n    bitten",
+            " bleed bled",
+            " blow blew blown",
+            " break broke broken",
+            " breed bred",
+            " bring brought",
+            " build built",
+            " burn burnt",
+            "\n    buy bought",
+            " catch caught",
+            " choose chose chosen",
+            " come came",
+            " creep crept",
+            " deal dealt",
+            " dig dug",
+            " draw drew drawn",
+            "\n    dream dreamt",
+            " drink drank drunk",
+            " drive drove driven",
+            " eat ate eaten",
+            " fall fell fallen",
+            " feed fed",
+            " feel felt",
+            "\n    fight fought",
+            " find found",
+            " flee fled",
+            " fly flew flown",
+            " forbid forbade forbidden",
+            " forget forgot forgotten",
+            "\n    forgive forgave forgiven",
+            " freeze froze frozen",
+            " get got gotten",
+            " give gave given",
+            " go goes went gone",
+            " grow grew\n    grown",
+            " hang hung",
+            " hear heard",
+            " hide hid hidden",
+            " hold held",
+            " keep kept",
+            " kneel knelt",
+            " know knew known",
+            " lay laid",
+            "\n    lead led",
+            " lean leant",
+            " leap leapt",
+            " learn learnt",
+            " leave left",
+            " lend lent",
+            " lie lain",
+            " light lit",
+            " lose lost",
+            " make\n    made",
+            " mean meant",
+            " meet met",
+            " mistake mistook mistaken",
+            " overcome overcame",
+            " pay paid",
+            " prove proven",
+            " ride rode\n    ridden",
+            " ring rang rung",
+            " rise risen",
+            " run ran",
+            " say said",
+            " see saw seen",
+            " seek sought",
+            " sell sold",
+            " send sent",
+            " sew\n    sewn",
+            " shake shook shaken",
+            " shine shone",
+            " shoot shot",
+            " show shown",
+            " shrink shrank shrunk",
+            " sing sang sung",
+            " sink\n    sank sunk",
+            " sit sat",
+            " sleep slept",
+            " slide slid",
+            " speak spoke spoken",
+            " spell spelt",
+            " spend spent",
+            " spin spun",
+            " stand\n    stood",
+            " steal stole stolen",
+            " stick stuck",
+            " sting stung",
+            " strike struck",
+            " swear swore sworn",
+            " sweep swept",
+            " swell\n    swollen",
+            " swim swam swum",
+            " swing swung",
+            " take took taken",
+            " teach taught",
+            " tear tore torn",
+            " tell told",
+            " think\n    thought",
+            " throw threw thrown",
+            " understand understood",
+            " wake woke woken",
+            " wear wore worn",
+            " weave wove woven",
+            " weep\n    wept",
+            " win won",
+            " withdraw withdrew withdrawn",
+            " write wrote written",
+            " rebuild rebuilt",
+            " undergo underwent\n    undergone",
+            " undertake undertook undertaken",
+            " child children",
+            " man men",
+            " woman women",
+            " foot feet",
+            " tooth teeth",
+            "\n    mouse mice",
+            " goose geese",
+            " person people",
+            " wife wives",
+            " knife knives",
+            " shelf shelves",
+            " half halves",
+            " wolf wolves",
+            "\n    loaf loaves",
+            " thief thieves",
+            " calf calves",
+            " index indices",
+            " matrix matrices",
+            " vertex vertices",
+            " criterion\n    criteria",
+            " analysis analyses",
+            " crisis crises",
+            " thesis theses",
+            " hypothesis hypotheses",
+            " diagnosis diagnoses\n    ",
+        ]
+    )
+    for form in forms
+}
+
+# Letters of scripts that put no spaces between words (Hangul has spaces, but glues particles to its words).
+_UNSPACED: Final = (
+    "\u0e00-\u0eff"  # Thai, Lao
+    "\u1000-\u109f\u1780-\u17ff"  # Burmese, Khmer
+    "\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff"  # Hangul
+    "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # kana
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
+)
+# Vowel signs and other marks that belong to a word although Python's \w leaves them out.
+_MARKS: Final = (
+    "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u0610-\u061a\u064b-\u065f\u0670"
+    "\u0900-\u0963\u0966-\u0dff\u200c\u200d"
+)
+
+_ASCII_TOKEN: Final = re.compile(r"\w+(?:(?:[-./\\@+']|:[:\\]?|://)\w+)*", re.ASCII)
+_LINK: Final = re.compile(r"[-./\\:@+'_]+")
+# These only meet text that is not ASCII, and compiling them takes as long as starting Python does: on first use.
+_TOKEN: Final = rf"[\w{_MARKS}]+(?:(?:[-./\\@+']|:[:\\]?|://)[\w{_MARKS}]+)*"
+_ACCENT: Final = "[\u0300-\u036f]+"
+_STACKED: Final = rf"[{_MARKS}\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{{31,}}"
+_RUNS: Final = rf"[{_UNSPACED}]+|[^{_UNSPACED}]+"
+_UNSPACED_CHAR: Final = rf"[{_UNSPACED}]"
+# fooBar → foo Bar · HTTPServer → HTTP Server · sha256 stays
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+_stemmer: Final = Stemmer.Stemmer("english", 0)
+_stemming: Final = threading.Lock()  # a Stemmer must not be used by two threads at once
+_known: dict[str, tuple[str, ...]] = {}  # token as written → its terms
+_KNOWN_MAX: Final = 50_000
+
+
+def tokens(text: str) -> list[str]:
+    """The words of a text as they are written, compounds whole."""
+    return _ASCII_TOKEN.findall(text) if text.isascii() else _compiled(_TOKEN).findall(_fold(text))
+
+
+def places(text: str) -> Iterator[tuple[int, int]]:
+    """Where the words of a text stand in it, compounds whole."""
+    for word in (_ASCII_TOKEN if text.isascii() else _compiled(_TOKEN)).finditer(text):
+        yield word.span()
+
+
+def terms(text: str) -> list[str]:
+    """The index terms of a text, in order, repeated as often as they occur."""
+    found: list[str] = []
+    for token in tokens(text):
+        known = _known.get(token)
+        found += _learn(token) if known is None else known
+    return found
+
+
+def _fold(text: str) -> str:
+    """One spelling for what looks the same: compatibility forms, Latin accents, apostrophes."""
+    # Nobody stacks so many marks on a letter, and sorting them takes time that grows with their square.
+    text = _compiled(_STACKED).sub(lambda marks: marks[0][:30], text)
+    text = unicodedata.normalize("NFKD", text.replace("\u2019", "'").replace("\u02bc", "'"))
+    return unicodedata.normalize("NFC", _compiled(_ACCENT).sub("", text))
+
+
+def _learn(token: str) -> tuple[str, ...]:
+    """The terms of a token not seen lately; remembered if it is short, and all forgotten when they grow too many."""
+    made = tuple(_token_terms(token))
+    if len(token) <= MAX_TERM:
+        if len(_known) >= _KNOWN_MAX:
+            _known.clear()
+        _known[token] = made
+    return made
+
+
+def _token_terms(token: str) -> list[str]:
+    lower = token.lower()
+    if lower in STOP_WORDS:
+        return []
+    if lower.endswith("'s"):
+        token, lower = token[:-2], lower[:-2]
+    parts = [part for piece in _LINK.split(token) if piece for part in _parts(piece)]
+    if parts == [token]:
+        return _word(token)
+    found = [term for part in parts for term in _word(part)]
+    if len(parts) > 1 and len(lower) <= MAX_TERM and not _has_unspaced(lower):
+        found.append(lower.strip("_"))
+    return found
+
+
+def _parts(piece: str) -> list[str]:
+    """A piece without links, cut at its humps (camelCase); one that is too long to be a name stays uncut."""
+    if len(piece) > MAX_TERM or not piece.isascii() or piece.islower():
+        return [piece]
+    return _HUMP.split(piece)
+
+
+def _word(word: str) -> list[str]:
+    """The terms of one word: none for a stop word, pairs of characters where words are not spaced, else its stem."""
+    if _has_unspaced(word):
+        runs = _compiled(_RUNS).findall(word)
+        return [term for run in runs for term in (_pairs(run) if _has_unspaced(run) else _word(run))]
+    word = word.lower()
+    if word in STOP_WORDS:
+        return []
+    with _stemming:
+        return [_stemmer.stemWord(_IRREGULAR.get(word, word)[:MAX_TERM])]
+
+
+def _has_unspaced(word: str) -> bool:
+    return not word.isascii() and _compiled(_UNSPACED_CHAR).search(word) is not None
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def _pairs(run: str) -> list[str]:
+    """Overlapping pairs of characters; a single character stands for itself."""
+    return [run] if len(run) == 1 else [run[i : i + 2] for i in range(len(run) - 1)]
