@@ -81,14 +81,14 @@ def tier_sql() -> dict[str, str]:
     """Every SQL constant of the tiers, by module and name."""
     found = {}
     tiers = ("coordination", "memory", "dreaming", "forgetting")
-    modules = {"storage.changes"}
+    modules = ["engram.storage.changes"]
     for tier in tiers:
-        for module in pkgutil.walk_packages([f"{engram.__path__[0]}/{tier}"], f"{tier}."):
-            modules.add(module.name)
-    for module_name in sorted(modules):
-        for name, value in vars(import_module(f"engram.{module_name}")).items():
+        walk = pkgutil.walk_packages([f"{engram.__path__[0]}/{tier}"], f"engram.{tier}.")
+        modules += [module.name for module in walk]
+    for module in modules:
+        for name, value in vars(import_module(module)).items():
             if isinstance(value, str) and re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b", value):
-                found[f"{module_name}.{name}"] = value
+                found[f"{module.removeprefix('engram.')}.{name}"] = value
     return found
 
 
