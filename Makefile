@@ -61,7 +61,8 @@ bench: setup  ## the numbers in docs/benchmarks.md
 	$(BIN)/python bench/consolidation_quality.py
 
 stress: setup pgbouncer  ## the long kill, stop and contention runs
-	ENGRAM_TEST_STRESS=1 $(BIN)/python -m pytest tests/stress -n 0 -s
+	ENGRAM_TEST_STRESS=1 $(BIN)/python -m pytest -n 0 -s tests/stress tests/contract/test_model.py tests/contract/test_memory_model.py \
+	  tests/contract/test_undo_model.py
 
 test-icu: setup  ## the contract suite on a PostgreSQL whose databases sort by an ICU locale
 	$(BIN)/python tests/with_icu.py -n 2 tests/contract -k "postgres or not sqlite"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 import tempfile
@@ -14,8 +13,7 @@ import pytest
 
 from engram import Clock, Engram
 from engram.config import load
-
-_SCHEMAS = itertools.count(1)
+from tests._schemas import Schemas, drop, new_name, url
 
 
 class ShiftedClock(Clock):
@@ -70,15 +68,28 @@ def never_mind_power_cuts(url: str) -> None:
         connection.execute("SELECT pg_reload_conf()")
 
 
+@pytest.fixture(scope="session")
+def postgres_schemas(direct_server: str) -> Schemas:
+    return Schemas(direct_server)
+
+
 @pytest.fixture
-def postgres_url(postgres_server: str) -> Iterator[str]:
-    """A new, empty store on the server."""
+def postgres_url(postgres_server: str, postgres_schemas: Schemas) -> Iterator[str]:
+    """An empty store on the server, of this version's schema."""
+    schema = postgres_schemas.take()
+    yield url(postgres_server, schema)
+    postgres_schemas.give_back(schema)
+
+
+@pytest.fixture
+def new_postgres_url(postgres_server: str) -> Iterator[str]:
+    """A store that is not there yet."""
     import psycopg
 
-    schema = f"test_{os.getpid()}_{next(_SCHEMAS)}"
-    yield f"{postgres_server}{'&' if '?' in postgres_server else '?'}schema={schema}"
+    schema = new_name()
+    yield url(postgres_server, schema)
     with psycopg.connect(postgres_server, autocommit=True) as connection:
-        connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
+        drop(connection, schema)
 
 
 @pytest.fixture
@@ -88,7 +99,7 @@ def sqlite_url(tmp_path: Path) -> str:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def store_url(request: pytest.FixtureRequest) -> str:
-    """A new, empty store on each engine in turn."""
+    """An empty store on each engine in turn; on SQLite it is not there yet."""
     url: str = request.getfixturevalue(f"{request.param}_url")
     return url
 

@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from engram import Engram, ExchangeNotFound, MemoryNotFound, SessionNotFound
 from engram.config import load
 from tests.conftest import ShiftedClock
+from tests.stress._processes import scaled
 
 Thing = tuple[str, int]
 
@@ -258,7 +259,7 @@ class Workspace(RuleBasedStateMachine):
 @pytest.mark.requirement("FORGET-17", "MEMORY-2", "MEMORY-3")
 def test_any_order_of_calls_leaves_the_memory_as_the_model_says(store_url: str, clock: ShiftedClock) -> None:
     # Where a call costs less, more of them are made in the same time.
-    examples, steps = (12, 20) if store_url.startswith("postgresql:") else (50, 30)
+    examples, steps = (scaled(8, 60), 20) if store_url.startswith("postgresql:") else (scaled(25, 200), 30)
     numbers = itertools.count(1)
 
     class Fresh(Workspace):

@@ -43,6 +43,7 @@ from engram import (
 from engram.clock import between
 from engram.config import load
 from tests.conftest import ShiftedClock
+from tests.stress._processes import scaled
 
 STALE_AFTER, ABANDON_AFTER, LEASE_TTL = 1_830, 86_430, 930
 TTLS = st.sampled_from([None, None, 100_050, 1_590, 90])
@@ -435,7 +436,7 @@ class Workspace(RuleBasedStateMachine):
 @pytest.mark.requirement("BLOCK-3", "BLOCK-6", "BLOCK-11")
 def test_any_order_of_calls_leaves_the_store_as_the_model_says(store_url: str, clock: ShiftedClock) -> None:
     # Where a call costs less, more of them are made in the same time.
-    examples, steps = (30, 25) if store_url.startswith("postgresql:") else (80, 30)
+    examples, steps = (scaled(15, 100), 25) if store_url.startswith("postgresql:") else (scaled(40, 300), 30)
     numbers = itertools.count(1)
 
     class Fresh(Workspace):

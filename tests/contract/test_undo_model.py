@@ -23,6 +23,7 @@ from tests._logical import Dump, logical
 from tests._passes import dream_of
 from tests._tables import holds
 from tests.conftest import ShiftedClock
+from tests.stress._processes import scaled
 
 STEPS = ("remember", "keyed", "say", "say", "edit", "archive", "unarchive", "link", "dream", "dream", "undo", "undo")
 MORE = ("tidy", "tidy", "redo", "forget turn", "forget memory", "forget session")
@@ -215,7 +216,7 @@ def test_whatever_happens_an_undo_gives_back_the_state_before(
 ) -> None:
     eng = open_store()
 
-    @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=scaled(6, 60), deadline=None, suppress_health_check=list(HealthCheck))
     @given(SEQUENCES)
     def lives(steps: list[tuple[str, int]]) -> None:
         life = Life(eng.workspace(f"life{next(_WORKSPACES)}"), store_url, clock)

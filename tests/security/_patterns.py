@@ -57,11 +57,13 @@ TABLES: dict[tuple[str, str], Callable[[], list[str]]] = {
     ("engram.dreaming.duplicates.statements", "longest"): lambda: [statements._phrases().pattern],
 }
 
-#: How long a hostile text is; each time has to stay in proportion.
-SIZES = (20_000, 40_000, 80_000)
-#: What is faster than this at the largest size holds nothing up, however it grows.
+#: A hostile text is at most this long.
+LONGEST = 80_000
+#: What is faster than this at the longest text holds nothing up, however it grows.
 FLOOR = 0.5
-#: Linear is 4 from the smallest to the largest size, and growth by the square 16.
+#: A time of this many seconds can be compared; a shorter one is mostly noise.
+MEASURABLE = 0.02
+#: Linear is 4 from one size to four times that size, and growth by the square 16.
 GROWTH = 9.0
 
 
@@ -176,16 +178,20 @@ def _one(members: Any) -> str:
 
 def slow(run: Callable[[str], object], make: Callable[[int], str]) -> str | None:
     """What is wrong with how the time of a run grows with the text; None when it grows as the text does."""
-    times = {}
-    for size in (SIZES[0] // 5, *SIZES):
-        times[size] = _time(run, make(size))
+    size = LONGEST // 20
+    while (took := _time(run, make(size))) < MEASURABLE and size * 8 <= LONGEST:
         # Growing by the square from here, it would still be below the floor at the end.
-        if times[size] < FLOOR * (size / SIZES[-1]) ** 2:
+        if took < FLOOR * (size / LONGEST) ** 2:
             return None
-        if times[size] > 10 * FLOOR:
-            return f"{times[size]:.1f} s for {size:,} characters"
-    first, last = (min(times[size], _time(run, make(size)), _time(run, make(size))) for size in (SIZES[0], SIZES[-1]))
-    return f"{first:.2f} s, then {last:.2f} s for {SIZES[-1]:,} characters" if last > GROWTH * first else None
+        size *= 2
+    first, last = took, _time(run, make(4 * size))
+    if last <= GROWTH * first or _time(run, make(LONGEST)) < FLOOR:
+        return None
+    # A busy machine can slow one run down, but not every one.
+    first, last = (min(_time(run, make(each)) for _ in range(3)) for each in (size, 4 * size))
+    if last <= GROWTH * first:
+        return None
+    return f"{first:.3f} s for {size:,} characters, then {last:.3f} s for {4 * size:,}"
 
 
 def _time(run: Callable[[str], object], text: str) -> float:

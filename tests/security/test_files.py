@@ -113,7 +113,8 @@ def test_whoever_is_overtaken_while_making_a_new_store_gets_the_one_that_is_ther
 
     monkeypatch.setattr(apsw, "connection_hooks", [*apsw.connection_hooks, watch])
     while count >= place:
-        place, count = place + 1, 0
+        # Who makes the file is decided by the first statements; of the many migrations after them, some are enough.
+        place, count = place + (1 if place < 40 else 12), 0
         path = str(tmp_path / f"{place}.db")
         with Engram(path) as slower:
             slower.blocks.list()

@@ -163,10 +163,9 @@ def test_there_are_a_hundred_secrets_to_show_it_with() -> None:
     assert len({secret for _, secret in SECRETS}) >= 100
 
 
-def some(shapes: list[tuple[str, str]], url: str) -> list[tuple[str, str]]:
-    """All of them on SQLite. Nothing of redaction depends on the engine, so on PostgreSQL a few show that an entry has
-    it."""
-    return shapes[::8] if url.startswith("postgresql://") else shapes
+def some(shapes: list[tuple[str, str]], entry: str) -> list[tuple[str, str]]:
+    """Every eighth, beginning elsewhere for each entry: all entries call one redaction, and together they try all."""
+    return shapes[sum(map(ord, entry)) % 8 :: 8]
 
 
 @pytest.mark.requirement("REDACT-1")
@@ -176,7 +175,7 @@ def test_no_entry_lets_a_secret_into_the_store(entry: str, open_store: Callable[
     sid = eng.sessions.register("test", "storing secrets")
     eng.blocks.create("notes")
     eng.blocks.create("page")
-    for text, _ in some(SECRETS + SHAPES, store_url):
+    for text, _ in some(SECRETS + SHAPES, entry):
         ENTRIES[entry](eng, sid, text)
     live = contents(store_url)
     eng.close()
@@ -197,7 +196,7 @@ def test_a_name_with_a_secret_is_refused_and_not_repeated(
     eng.blocks.create("notes")
     short = [(text, secret) for text, secret in SECRETS + SHAPES if len(text) <= 190 and text.isprintable()]
     assert len(short) > 300
-    short = some(short, store_url)
+    short = some(short, entry)
     for text, secret in short:
         try:
             NAMES[entry](eng, sid, text)
@@ -255,8 +254,9 @@ def test_the_log_of_the_hooks_holds_no_secret(tmp_path: Path) -> None:
 def test_of_ten_thousand_lines_of_code_and_prose_at_most_one_is_touched() -> None:
     root = Path(sysconfig.get_paths()["stdlib"])
     files = [
-        *(file for file in sorted(root.rglob("*.py")) if "site-packages" not in file.parts),
-        *sorted(Path(sysconfig.get_paths()["purelib"]).rglob("*.md")),
+        # A part of them is enough, and more than a hundred thousand lines.
+        *[file for file in sorted(root.rglob("*.py")) if "site-packages" not in file.parts][::4],
+        *sorted(Path(sysconfig.get_paths()["purelib"]).rglob("*.md"))[::4],
         *sorted(Path(__file__).parents[2].glob("docs/*.md")),
     ]
     lines = touched = 0

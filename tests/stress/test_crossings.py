@@ -17,7 +17,7 @@ from tests.stress._processes import PATIENCE, Crew, Parent, scaled
 SENDERS = 4
 MESSAGES = scaled(100, 1_500)
 OPENERS = 6
-NEW_STORES = scaled(25, 250)
+NEW_STORES = scaled(10, 250)
 #: How long one side of a crossing leaves its transaction open for the other: enough to get ahead where it can.
 CROSSING = 0.5
 

@@ -1,4 +1,4 @@
-"""Eight dreamers on six workspaces, killed at random: one gist a session, no lease beyond its time, no half step."""
+"""Dreamers on several workspaces, killed at random: one gist a session, no lease beyond its time, no half step."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tests._talks import talk
 from tests.conftest import ShiftedClock
 from tests.stress._processes import Crew, Parent, Worker, scaled
 
-DREAMERS = 8
-WORKSPACES = [f"workspace-{number}" for number in range(6)]
-KILLS = scaled(4, 20)
-SESSIONS = scaled(6, 25)
+DREAMERS = scaled(4, 8)
+WORKSPACES = [f"workspace-{number}" for number in range(scaled(3, 6))]
+KILLS = scaled(3, 20)
+SESSIONS = scaled(3, 25)
 #: The longest a dreamer lives once it dreams; most kills then hit the middle of a pass.
 LIFE = 0.8
 #: A dead dreamer's lease is in the way for so long.

@@ -15,7 +15,7 @@ from engram.memory.embedding_queue import STEP
 from tests.stress._processes import Crew, Parent, scaled
 from tests.stress.test_kill import check_sound
 
-TURNS = scaled(1_000, 20_000)
+TURNS = scaled(500, 20_000)
 KILLS = scaled(2, 15)
 #: The longest a run lives after its first step.
 LIFE = scaled(0.3, 2.0)

@@ -1,0 +1,9 @@
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def postgres_url(new_postgres_url: str) -> str:
+    """A store that is not there yet: what makes and migrates stores is what these tests are about."""
+    return new_postgres_url
