@@ -1,7 +1,8 @@
-"""Writes docs/cli.md from the commands' own help. `make docs` runs it; a test compares the page with what it makes."""
+"""Writes docs/cli.md from the commands' own help, and the README's picture. `make docs` runs it; tests compare both."""
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,3 +48,4 @@ def _commands(context: click.Context) -> Iterator[tuple[str, str]]:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    runpy.run_path(str(PAGE.with_name("picture.py")), run_name="__main__")

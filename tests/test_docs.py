@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import runpy
 from importlib import import_module
 from pathlib import Path
 
@@ -21,12 +22,14 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
 @pytest.mark.requirement("CLI-7")
 def test_the_command_page_is_what_the_help_says() -> None:
-    specification = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
-    assert specification is not None
-    assert specification.loader is not None
-    generate = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(generate)
-    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == generate.page(), "run `make docs`"
+    page = runpy.run_path(str(ROOT / "docs" / "generate.py"))["page"]()
+    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == page, "run `make docs`"
+
+
+@pytest.mark.requirement("DOCS-2")
+def test_the_picture_shows_what_the_commands_print() -> None:
+    picture = runpy.run_path(str(ROOT / "docs" / "picture.py"))["svg"]()
+    assert (ROOT / "docs" / "engram.svg").read_text(encoding="utf-8") == picture, "run `make docs`"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
