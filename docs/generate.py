@@ -17,8 +17,8 @@ _HEAD = """\
 
 `make docs` writes this page from the commands' own help.
 
-Every command takes `--json`, `--workspace` and `--store`, before or after its name. With `--json` a command prints exactly
-one JSON document on standard output: the result, or `{"error": {"code", "message", "details"}}`.
+Every command takes `--json`, `--workspace` and `--store`, before or after its name. With `--json` a command prints
+exactly one JSON document on standard output: the result, or `{"error": {"code", "message", "details"}}`.
 
 | exit code | meaning |
 | --- | --- |
@@ -26,7 +26,7 @@ one JSON document on standard output: the result, or `{"error": {"code", "messag
 | 1 | failed: the store cannot be used, a log is broken, an editor was closed without saving |
 | 2 | wrong use: an unknown option, a value that can never be right |
 | 3 | not found: a session, lease, block, version or recipient |
-| 4 | conflict: a lease is held or lost, a version is stale, a block exists, another pass is running, the store is busy |
+| 4 | conflict: a lease is held or lost, a version is stale, a block exists, a pass is running, the store is busy |
 """
 
 

@@ -57,6 +57,19 @@ def test_the_settings_page_says_of_every_setting_whether_a_projects_file_may_set
     assert told == {setting.name: setting.project_file for setting in SETTINGS}
 
 
+@pytest.mark.requirement("DOCS-3")
+def test_every_call_on_the_library_page_exists(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+    groups = re.findall(r"^\| `eng\.(\w+)` \|(.*)\|$", page, re.MULTILINE)
+    calls = re.findall(r"`eng\.(\w+)\(", page)
+    assert len(groups) > 8
+    assert len(calls) > 8
+    with Engram(str(tmp_path / "engram.db")) as eng:
+        methods = [(getattr(eng, group), name) for group, cell in groups for name in re.findall(r"`(\w+)`", cell)]
+        missing = [name for owner, name in [*methods, *((eng, call) for call in calls)] if not hasattr(owner, name)]
+    assert missing == []
+
+
 @pytest.mark.requirement("MCP-1")
 def test_the_mcp_page_names_every_tool_and_action_that_is_offered() -> None:
     page = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8")
