@@ -46,7 +46,7 @@ fix: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: setup  ## write the generated pages anew
+docs: setup  ## write docs/cli.md and docs/engram.svg
 	$(BIN)/python docs/generate.py
 
 bench: setup  ## the numbers in docs/benchmarks.md

@@ -1,7 +1,8 @@
-"""Writes docs/cli.md from the commands' own help. `make docs` runs it; a test compares the page with what it makes."""
+"""Writes docs/cli.md from the commands' own help, and the README's picture. `make docs` runs it; tests compare both."""
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,18 +15,18 @@ PAGE = Path(__file__).parent / "cli.md"
 _HEAD = """\
 # The command line
 
-This page is made from the commands' own help by `make docs`.
+`make docs` writes this page from the commands' own help.
 
-Every command takes `--json`, `--workspace` and `--store`, before or after its name. With `--json` exactly one JSON
-document is printed on standard output: the result, or `{"error": {"code", "message", "details"}}`.
+Every command takes `--json`, `--workspace` and `--store`, before or after its name. With `--json` a command prints
+exactly one JSON document on standard output: the result, or `{"error": {"code", "message", "details"}}`.
 
 | exit code | meaning |
 | --- | --- |
-| 0 | fine |
+| 0 | success |
 | 1 | failed: the store cannot be used, a log is broken, an editor was closed without saving |
 | 2 | wrong use: an unknown option, a value that can never be right |
 | 3 | not found: a session, lease, block, version or recipient |
-| 4 | conflict: a lease is held or lost, a version is stale, a block exists, the store is busy |
+| 4 | conflict: a lease is held or lost, a version is stale, a block exists, a pass is running, the store is busy |
 """
 
 
@@ -47,3 +48,4 @@ def _commands(context: click.Context) -> Iterator[tuple[str, str]]:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    runpy.run_path(str(PAGE.with_name("picture.py")), run_name="__main__")

@@ -329,6 +329,10 @@ REQUIREMENTS = {
     "SHAPE-2": "The public names are pinned.",
     "SHAPE-3": "Every error has a code of its own, a status and an exit code.",
     "SHAPE-4": "No text built at run time reaches the engine as SQL.",
+    # Documents
+    "DOCS-1": "The glossary has one row for each word; its library names and commands exist, and no page or help text uses a word it rules out.",
+    "DOCS-2": "The picture in the README is what the commands print.",
+    "DOCS-3": "Every call that docs/library.md names exists.",
     # Reindexing and the engine's own vector search
     "REINDEX-1": "reindex gives everything in the workspace vectors of the configured or named model, with progress; the old ones go.",
     "REINDEX-2": "The old vectors serve until the new ones are complete; a run that was killed goes on where it was.",

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import runpy
+from importlib import import_module
 from pathlib import Path
 
+import click
 import pytest
 
 from engram import Engram
 from engram.config import SETTINGS
+from engram.interfaces.cli import cli
 from engram.interfaces.mcp import tools
 
 ROOT = Path(__file__).parent.parent
@@ -18,12 +22,14 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
 @pytest.mark.requirement("CLI-7")
 def test_the_command_page_is_what_the_help_says() -> None:
-    specification = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
-    assert specification is not None
-    assert specification.loader is not None
-    generate = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(generate)
-    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == generate.page(), "run `make docs`"
+    page = runpy.run_path(str(ROOT / "docs" / "generate.py"))["page"]()
+    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == page, "run `make docs`"
+
+
+@pytest.mark.requirement("DOCS-2")
+def test_the_picture_shows_what_the_commands_print() -> None:
+    picture = runpy.run_path(str(ROOT / "docs" / "picture.py"))["svg"]()
+    assert (ROOT / "docs" / "engram.svg").read_text(encoding="utf-8") == picture, "run `make docs`"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -51,9 +57,120 @@ def test_the_settings_page_says_of_every_setting_whether_a_projects_file_may_set
     assert told == {setting.name: setting.project_file for setting in SETTINGS}
 
 
+@pytest.mark.requirement("DOCS-3")
+def test_every_call_on_the_library_page_exists(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+    groups = re.findall(r"^\| `eng\.(\w+)` \|(.*)\|$", page, re.MULTILINE)
+    calls = re.findall(r"`eng\.(\w+)\(", page)
+    assert len(groups) > 8
+    assert len(calls) > 8
+    with Engram(str(tmp_path / "engram.db")) as eng:
+        methods = [(getattr(eng, group), name) for group, cell in groups for name in re.findall(r"`(\w+)`", cell)]
+        missing = [name for owner, name in [*methods, *((eng, call) for call in calls)] if not hasattr(owner, name)]
+    assert missing == []
+
+
 @pytest.mark.requirement("MCP-1")
 def test_the_mcp_page_names_every_tool_and_action_that_is_offered() -> None:
     page = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(\w+)` \|(.*?)\|", page, re.MULTILINE))
     offered = {tool.name: set(actions) if len(actions) > 1 else set() for tool, actions in tools.offered()}
     assert {name: set(re.findall(r"`(\w+)`", actions)) for name, actions in rows.items()} == offered
+
+
+def _glossary() -> list[list[str]]:
+    """Its rows: word, meaning, library names, commands, words that are not used."""
+    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:1] == "|"]
+    return [row for row in rows if row[0] not in ("word", "---")]
+
+
+def _quoted(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def _resolve(name: str, eng: Engram) -> object:
+    """What a dotted name of the glossary stands for: `eng.…`, or a module or name below the package."""
+    head, *rest = name.split(".")
+    found: object = eng if head == "eng" else import_module("engram")
+    path = "engram"
+    for part in rest if head == "eng" else [head, *rest]:
+        path = f"{path}.{part}"
+        if hasattr(found, "__path__") and importlib.util.find_spec(path) is not None:
+            found = import_module(path)
+        else:
+            found = getattr(found, part)
+    return found
+
+
+@pytest.mark.requirement("DOCS-1")
+def test_every_library_name_in_the_glossary_exists(tmp_path: Path) -> None:
+    names = [name for row in _glossary() for name in _quoted(row[2])]
+    assert len(names) > 100
+    missing = []
+    with Engram(str(tmp_path / "engram.db")) as eng:
+        for name in names:
+            try:
+                _resolve(name, eng)
+            except (AttributeError, ImportError):
+                missing.append(name)
+    assert missing == []
+
+
+@pytest.mark.requirement("DOCS-1")
+def test_every_command_in_the_glossary_exists() -> None:
+    commands = _commands()
+    named = [command for row in _glossary() for command in _quoted(row[3])]
+    assert len(named) > 40
+    missing = []
+    for each in named:
+        command, _, option = each.partition(" --")
+        found = commands.get(command)
+        options = {name for parameter in found.params for name in parameter.opts} if found else set()
+        if found is None or (option and f"--{option}" not in options):
+            missing.append(each)
+    assert missing == []
+
+
+@pytest.mark.requirement("DOCS-1")
+def test_every_word_has_one_row_in_the_glossary_and_every_row_five_cells() -> None:
+    rows = _glossary()
+    assert {len(row) for row in rows} == {5}
+    assert len({row[0] for row in rows}) == len(rows)
+
+
+@pytest.mark.requirement("DOCS-1")
+def test_words_that_the_glossary_rules_out_are_on_no_page_and_in_no_help_text() -> None:
+    ruled_out = [word for row in _glossary() for word in _quoted(row[4])]
+    assert len(ruled_out) > 5
+    texts = {page.name: page.read_text(encoding="utf-8") for page in PAGES if page.name != "glossary.md"}
+    texts |= {name: " ".join(_help(command)) for name, command in _commands().items()}
+    found = [
+        (where, word)
+        for where, text in texts.items()
+        for word in ruled_out
+        if re.search(rf"\b{re.escape(word)}\b", re.sub(r"\s+", " ", text), re.IGNORECASE)
+    ]
+    assert found == []
+
+
+def _commands() -> dict[str, click.Command]:
+    """Every command of the command line by its full name."""
+    found: dict[str, click.Command] = {}
+
+    def walk(command: click.Command, name: str) -> None:
+        found[name] = command
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for member in command.list_commands(context):
+                below = command.get_command(context, member)
+                assert below is not None
+                walk(below, f"{name} {member}")
+
+    walk(cli, "engram")
+    return found
+
+
+def _help(command: click.Command) -> list[str]:
+    options = [parameter.help or "" for parameter in command.params if isinstance(parameter, click.Option)]
+    return [command.help or "", *options]
