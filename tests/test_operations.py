@@ -64,7 +64,7 @@ CASES: dict[str, Any] = {
     "session.register": (lambda s: {"type": "cursor", "summary": "x", "metadata": {"a": 1}}, lambda r: r["id"]),
     "session.heartbeat": (lambda s: {"session": s.me, "summary": "y"}, lambda r: r["summary"] == "y"),
     "session.log": (lambda s: {"session": s.me, "text": "done"}, lambda r: r["content"] == "done"),
-    "session.complete": (lambda s: {"session": s.me}, lambda r: r["status"] == "completed"),
+    "session.complete": (lambda s: {"session": s.me, "outcome": "z"}, lambda r: r["outcome"] == "z"),
     "session.list": (lambda s: {"all": True, "limit": 1}, lambda r: len(r) == 1),
     "session.show": (lambda s: {"id": s.me}, lambda r: r["leases"][0]["resource"].endswith("src/router.py")),
     "message.send": (lambda s: {"session": s.me, "to": "*", "text": "hi"}, lambda r: r["recipients"]),

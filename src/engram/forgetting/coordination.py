@@ -11,14 +11,20 @@ if TYPE_CHECKING:
 
 #: Every text column of this tier's tables, and what erases what is in it. A test compares this with the schema.
 TEXTS = {
-    "sessions": {"summary": "session, quoted", "name": "session", "metadata": "session", "external_id": "session"},
+    "sessions": {
+        "summary": "session, quoted",
+        "outcome": "session, quoted",
+        "name": "session",
+        "metadata": "session",
+        "external_id": "session",
+    },
     "leases": {"note": "session", "resource": "session"},
     "lease_waiters": {"resource": "session"},
     "messages": {"content": "session", "target": "session"},
 }
 #: The same columns: whether Engram copies other texts into them, and then what leads from the original to the copy.
 COPIES = {
-    "sessions": {"summary": "quoted", "name": "none", "metadata": "none", "external_id": "none"},
+    "sessions": {"summary": "quoted", "outcome": "quoted", "name": "none", "metadata": "none", "external_id": "none"},
     "leases": {"note": "none", "resource": "none"},
     "lease_waiters": {"resource": "none"},
     "messages": {"content": "none", "target": "none"},

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 #: Every text column of this tier's tables that can hold what somebody said, and what erases it.
 TEXTS = {
-    "work": {"prompt": "delete_agent_work", "answer": "delete_agent_work"},
-    "journal": {"before": "erase_snapshots"},
+    "work": {"prompt": "anything", "answer": "anything"},
+    "journal": {"before": "things"},
     "proposals": {
-        "why": "delete_proposals",
-        "content": "delete_proposals",
-        "data": "delete_proposals",
-        "hash": "delete_proposals",
+        "why": "proposals",
+        "content": "proposals",
+        "data": "proposals",
+        "hash": "proposals",
     },
 }
 #: Everything here is made of other texts; what erases it is also what leads there.

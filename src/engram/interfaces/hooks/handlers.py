@@ -156,20 +156,19 @@ class _Happened:
         return self._report(self._begin())
 
     def _begin(self, metadata: dict[str, object] | None = None) -> Session:
-        """The session at work, made or resumed; what it did before is still what it is about."""
+        """The session at work, made or resumed. A resumed session keeps its summary and its outcome."""
         known = self.session
         parent = None
         if self.event.agent is not None:
             above = self.event._replace(agent=None, agent_type=None)
             parent = _Happened(self.eng, above, self.harness)._at_work().id
-        kept = {key: value for key, value in known.metadata.items() if key != DUE} if known else {}
         # The event of a subagent also begins its parent, whose task is another one.
         starts = self.event.kind == events.SUBAGENT_START and self.event.agent is not None
         task = self.event.reason if starts else ""
         id = self.eng.sessions.register(
             self.harness,
             None if known else one_line(redact(clean(task)), SUMMARY_LENGTH),
-            {**kept, **(metadata or {})},
+            metadata or ({DUE: False} if known and known.metadata.get(DUE) else None),
             name=self.event.agent_type if self.event.agent is not None else None,
             external_id=_external_id(self.event),
             parent_id=parent,
@@ -247,12 +246,12 @@ class _Happened:
         return session
 
     def _complete(self, session: Session) -> None:
-        """End the session with its last words, else with what it touched; else it keeps what it set out to do."""
+        """End the session. Its outcome is the assistant's last turn, else what it touched."""
         touched = [lease.resource for lease in self.eng.leases.list(session.id)]
         with self.eng.write():
             self.eng.sessions.complete(session.id)
             if not self.eng.sessions.quote(session.id, "assistant") and touched:
-                # An entry of its own, so that the summary repeats something that can be forgotten.
+                # A log entry of its own, so that the outcome repeats something that can be forgotten.
                 self.eng.sessions.log(session.id, one_line(f"Touched {', '.join(touched)}", SUMMARY_LENGTH))
                 self.eng.sessions.quote(session.id, "log")
 
