@@ -200,6 +200,16 @@ def test_what_is_right_is_taken_as_it_is_and_null_as_not_given() -> None:
 
 
 @pytest.mark.requirement("OPERATION-3")
+def test_an_input_is_also_understood_under_its_earlier_name(eng: Engram, scene: Scene) -> None:
+    def complete(**given: str) -> Any:
+        return run(eng, OPERATIONS["session.complete"], {"session": scene.me, **given})["result"]
+
+    assert complete(summary="Ported")["outcome"] == "Ported"
+    with pytest.raises(InvalidInput, match="no argument 'summary'"):
+        complete(summary="Ported", outcome="Ported")
+
+
+@pytest.mark.requirement("OPERATION-3")
 def test_a_long_wrong_value_is_not_repeated_in_full() -> None:
     with pytest.raises(InvalidInput) as refused:
         checked(OPERATIONS["recall"], {"query": "x", "k": "9" * 10_000})

@@ -108,7 +108,7 @@ UPDATE sessions SET status = 'abandoned', ended_at = :now
 WHERE workspace = :workspace AND status = 'active' AND heartbeat_at < :since
 RETURNING id
 """
-# Every resource is >= '': that leads SQLite to the index of the live ones, away from that of all a session ever had.
+# Every resource is >= ''. This makes SQLite use the index of live leases, not that of all leases of a session.
 _EXCLUSIVE_HELD = """
 SELECT token, ttl FROM leases
 WHERE workspace = :workspace AND session_id = :id AND resource >= '' AND ended_at IS NULL
@@ -119,7 +119,7 @@ _RENEW = """
 UPDATE leases SET expires_at = :expires
 WHERE workspace = :workspace AND token = :token AND ended_at IS NULL AND expires_at > :now
 """
-# Takes the rows' locks and changes nothing: what may be renewed is decided by the time after waiting for them.
+# Locks the rows without changing them. What may be renewed is decided by the time after the wait for the locks.
 _TAKE = """
 UPDATE leases SET exclusive = 1
 WHERE workspace = :workspace AND session_id = :id AND resource >= '' AND ended_at IS NULL AND exclusive = 1
@@ -323,7 +323,7 @@ class Sessions:
             return self._record(require(tx, self._workspace, id), tx.now())
 
     def find(self, external_id: str, session_type: str | None = None) -> Session | None:
-        """The session a harness knows under its own id: the one last heard of, when several types share it."""
+        """The session with that id of its harness. If several types share the id, the one with the latest heartbeat."""
         checks.name(external_id, "external id")
         checks.optional_name(session_type, "session type")
         with self._engine.read() as tx:
@@ -466,7 +466,7 @@ def unknown(workspace: str, id: str) -> SessionNotFound:
 
 
 def renew_exclusive(tx: Transaction, workspace: str, id: str, now: str) -> None:
-    """A sign of life also renews the session's exclusive leases; one that has expired stays so."""
+    """Renew the session's exclusive leases, as every sign of life does. An expired lease stays expired."""
     held = tx.all(_EXCLUSIVE_HELD, workspace=workspace, id=id, now=now)
     if held:
         tx.lock(mutexes.leases(workspace))

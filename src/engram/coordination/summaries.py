@@ -56,19 +56,28 @@ def quote(tx: Transaction, workspace: str, id: str, role: str) -> bool:
     if found is None:
         return False
     source, content = found
-    copy = one_line(content, LENGTH)
-    tx.run(_SET_SUMMARY if role == "user" else _SET_OUTCOME, workspace=workspace, id=id, text=copy, source=source)
-    tx.note(workspace, "session", id)
+    if role == "user":
+        _set_summary(tx, workspace, id, one_line(content, LENGTH), source)
+    else:
+        _set_outcome(tx, workspace, id, one_line(content, LENGTH), source)
     return True
 
 
 def clear_summary(tx: Transaction, workspace: str, id: str) -> None:
     """Empty the session's summary. The caller holds the session's row."""
-    tx.run(_SET_SUMMARY, workspace=workspace, id=id, text="", source=None)
-    tx.note(workspace, "session", id)
+    _set_summary(tx, workspace, id, "", None)
 
 
 def clear_outcome(tx: Transaction, workspace: str, id: str) -> None:
     """Empty the session's outcome. The caller holds the session's row."""
-    tx.run(_SET_OUTCOME, workspace=workspace, id=id, text="", source=None)
+    _set_outcome(tx, workspace, id, "", None)
+
+
+def _set_summary(tx: Transaction, workspace: str, id: str, text: str, source: int | None) -> None:
+    tx.run(_SET_SUMMARY, workspace=workspace, id=id, text=text, source=source)
+    tx.note(workspace, "session", id)
+
+
+def _set_outcome(tx: Transaction, workspace: str, id: str, text: str, source: int | None) -> None:
+    tx.run(_SET_OUTCOME, workspace=workspace, id=id, text=text, source=source)
     tx.note(workspace, "session", id)

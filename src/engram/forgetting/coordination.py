@@ -54,7 +54,8 @@ def delete_sessions(tx: Transaction, workspace: str, ids: Iterable[str]) -> list
     gone: list[int] = []
     for session in sorted(ids):
         of_it = {"workspace": workspace, "session": session}
-        gone += _delete_messages(tx, workspace, [row[0] for row in tx.all(_SENT, **of_it) + tx.all(_ONLY_FOR, **of_it)])
+        messages = tx.all(_SENT, **of_it) + tx.all(_ONLY_FOR, **of_it)
+        gone += _delete_messages(tx, workspace, [id for (id,) in messages])
         tx.run(_DELETE_MAILBOX, **of_it)
         tx.run(_DELETE_WAITERS, **of_it)
         tx.run(_DELETE_LEASES, **of_it)
@@ -67,7 +68,8 @@ def delete_sessions(tx: Transaction, workspace: str, ids: Iterable[str]) -> list
 def delete_before(tx: Transaction, workspace: str, time: str) -> list[int]:
     """Erase messages sent and leases ended before a time; the messages."""
     tx.run(_DELETE_ENDED_LEASES, workspace=workspace, before=time)
-    return _delete_messages(tx, workspace, [row[0] for row in tx.all(_SENT_BEFORE, workspace=workspace, before=time)])
+    messages = tx.all(_SENT_BEFORE, workspace=workspace, before=time)
+    return _delete_messages(tx, workspace, [id for (id,) in messages])
 
 
 def _delete_messages(tx: Transaction, workspace: str, ids: Iterable[int]) -> list[int]:

@@ -136,10 +136,11 @@ def logs(ctx: click.Context, session_id: str, limit: int) -> None:
 
 
 def _table(sessions: list[Session]) -> str:
-    # Only a session that was completed has an outcome.
-    ended = any(each.outcome for each in sessions)
+    # The outcome of a session that was resumed is in `show`; here it would read as what the session is doing.
+    outcomes = [one_line(each.outcome) if each.status == "completed" else "" for each in sessions]
+    headings = ("id", "name", "type", "status", "heartbeat", "turns", "project", "summary")
     return table(
-        ("id", "name", "type", "status", "heartbeat", "turns", "project", "summary", *(["outcome"] if ended else [])),
+        (*headings, "outcome") if any(outcomes) else headings,
         [
             (
                 each.id,
@@ -150,9 +151,9 @@ def _table(sessions: list[Session]) -> str:
                 str(each.turns),
                 each.project or "",
                 one_line(each.summary),
-                *([one_line(each.outcome)] if ended else []),
+                *([outcome] if any(outcomes) else []),
             )
-            for each in sessions
+            for each, outcome in zip(sessions, outcomes, strict=True)
         ],
     )
 
