@@ -64,7 +64,7 @@ CASES: dict[str, Any] = {
     "session.register": (lambda s: {"type": "cursor", "summary": "x", "metadata": {"a": 1}}, lambda r: r["id"]),
     "session.heartbeat": (lambda s: {"session": s.me, "summary": "y"}, lambda r: r["summary"] == "y"),
     "session.log": (lambda s: {"session": s.me, "text": "done"}, lambda r: r["content"] == "done"),
-    "session.complete": (lambda s: {"session": s.me}, lambda r: r["status"] == "completed"),
+    "session.complete": (lambda s: {"session": s.me, "outcome": "z"}, lambda r: r["outcome"] == "z"),
     "session.list": (lambda s: {"all": True, "limit": 1}, lambda r: len(r) == 1),
     "session.show": (lambda s: {"id": s.me}, lambda r: r["leases"][0]["resource"].endswith("src/router.py")),
     "message.send": (lambda s: {"session": s.me, "to": "*", "text": "hi"}, lambda r: r["recipients"]),
@@ -197,6 +197,16 @@ def test_what_is_right_is_taken_as_it_is_and_null_as_not_given() -> None:
     operation = Operation("x", "read", "X.", print, (text("a"), texts("b"), whole("c"), number("d"), text(SESSION)))
     given = {"a": "text", "b": ["p"], "c": 5.0, "d": 0.5, SESSION: None}
     assert checked(operation, given) == {"a": "text", "b": ["p"], "c": 5, "d": 0.5}
+
+
+@pytest.mark.requirement("OPERATION-3")
+def test_an_input_is_also_understood_under_its_earlier_name(eng: Engram, scene: Scene) -> None:
+    def complete(**given: str) -> Any:
+        return run(eng, OPERATIONS["session.complete"], {"session": scene.me, **given})["result"]
+
+    assert complete(summary="Ported")["outcome"] == "Ported"
+    with pytest.raises(InvalidInput, match="no argument 'summary'"):
+        complete(summary="Ported", outcome="Ported")
 
 
 @pytest.mark.requirement("OPERATION-3")

@@ -28,7 +28,7 @@ class Session(NamedTuple):
     type: str
     #: A name for people, if it was given one.
     name: str | None
-    #: What it is doing, or, once completed, what it did.
+    #: What it set out to do.
     summary: str
     #: `active`, `idle`, `completed` or `abandoned`.
     status: str
@@ -48,6 +48,8 @@ class Session(NamedTuple):
     ended_at: str | None
     #: How many turns it has.
     turns: int = 0
+    #: What came of it, as its last completion says; empty until then.
+    outcome: str = ""
 
 
 class LogEntry(NamedTuple):

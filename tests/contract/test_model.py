@@ -67,6 +67,7 @@ class ModelSession:
     kind: str
     status: str
     summary: str = ""
+    outcome: str = ""
     external_id: str | None = None
     #: When it was last heard of, and the place of that among all such moments.
     heard: int = 0
@@ -213,10 +214,12 @@ class Workspace(RuleBasedStateMachine):
         if session.status == "active":
             self.model.hear(session)
 
-    @rule(sid=known, summary=st.none() | TEXTS)
-    def complete(self, sid: str, summary: str | None) -> None:
-        self.eng.sessions.complete(sid, summary)
-        self.model.begin(self.model.sessions[sid], summary)
+    @rule(sid=known, outcome=st.none() | TEXTS)
+    def complete(self, sid: str, outcome: str | None) -> None:
+        self.eng.sessions.complete(sid, outcome)
+        self.model.begin(self.model.sessions[sid], None)
+        if outcome is not None:
+            self.model.sessions[sid].outcome = outcome
         self.model.sessions[sid].status = "completed"
         self.model.end(self.model.live(sid))
 
@@ -401,8 +404,8 @@ class Workspace(RuleBasedStateMachine):
 
     def check_sessions(self) -> None:
         model = self.model
-        assert [(each.id, each.summary, each.stale) for each in self.eng.sessions.active()] == [
-            (each.id, each.summary, model.is_stale(each)) for each in model.active()
+        assert [(each.id, each.summary, each.outcome, each.stale) for each in self.eng.sessions.active()] == [
+            (each.id, each.summary, each.outcome, model.is_stale(each)) for each in model.active()
         ]
         assert {each.id: each.status for each in self.eng.sessions.list()} == {
             each.id: each.status for each in model.sessions.values()

@@ -22,7 +22,7 @@ from tests.conftest import ShiftedClock
 
 HEADS = ("Unread messages", "World state", "Active sessions", "Locked resources", "Recently completed")
 HEAD = re.compile(r"\*\*(" + "|".join(HEADS) + ").*:(?:\\*\\*)?")
-CUT = re.compile(r"… (\d+) more .+: `engram [a-z -]+`")
+CUT = re.compile(r"… (\d+) .+: `engram [a-z -]+`")
 
 
 def sections(report: str) -> dict[str, list[str]]:
@@ -101,6 +101,34 @@ def test_only_what_was_completed_within_a_day_is_listed_latest_first(eng: Engram
     clock.advance(-13 * 3_600)
     shown = [line.split(": ")[1] for line in sections(eng.sitrep())["Recently completed"]]
     assert [line.partition(" (")[0] for line in shown] == ["Done today", "Done yesterday"]
+
+
+@pytest.mark.requirement("SITREP-1")
+def test_a_completion_is_listed_with_its_outcome_or_else_its_summary(eng: Engram, clock: ShiftedClock) -> None:
+    told = eng.sessions.register("codex", "Porting the router", project="shop")
+    silent = eng.sessions.register("codex", "Writing the notes", project="shop")
+    eng.sessions.complete(silent)
+    clock.advance(1)
+    eng.sessions.complete(told, "Router ported")
+    assert sections(eng.sitrep())["Recently completed"] == [
+        f"✓ {told} codex: Router ported (just now, shop)",
+        f"✓ {silent} codex: Writing the notes (just now, shop)",
+    ]
+    eng.sessions.heartbeat(told)
+    assert sections(eng.sitrep())["Active sessions"] == [f"● {told} codex: Porting the router (just now, shop)"]
+
+
+@pytest.mark.requirement("SITREP-4")
+def test_the_count_of_what_is_cut_reads_as_a_person_says_it(eng: Engram) -> None:
+    for number in range(2):
+        sid = eng.sessions.register("codex", f"Working on part {number} " + "x" * 60)
+        eng.leases.claim(sid, f"part:{number}", "y" * 90)
+    report = eng.sitrep(90)
+    assert "… 1 more session: `engram session list`" in report
+    assert "… 2 locks: `engram lock list`" in report
+    eng.leases.release(sid, "part:1")
+    assert "… 1 lock: `engram lock list`" in eng.sitrep(90)
+    assert eng.sitrep(20).startswith("2 sessions, 1 lock: `engram sitrep")
 
 
 @pytest.mark.requirement("SITREP-2")

@@ -64,7 +64,14 @@ def test_a_session_lives_from_start_to_done(engram: Engram) -> None:
     assert [(each["id"], each["status"]) for each in engram("session", "list", "--all", "--json").json] == [
         (id, "completed")
     ]
-    assert "Ported" in engram("session", "list", "--all").out
+    table = engram("session", "list", "--all").out
+    assert "Porting, half done" in table and "Ported" in table
+    shown = engram("session", "show", id).out.splitlines()
+    summary = next(number for number, line in enumerate(shown) if line.startswith("summary"))
+    assert shown[summary].endswith("Porting, half done")
+    assert shown[summary + 1].split() == ["outcome", "Ported"]
+    told = engram("session", "show", id, "--json").json
+    assert (told["summary"], told["outcome"]) == ("Porting, half done", "Ported")
 
 
 @pytest.mark.requirement("CLI-1", "SESSION-8")

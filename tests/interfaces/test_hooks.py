@@ -80,6 +80,28 @@ def test_a_session_that_ended_is_resumed_not_doubled_and_gets_the_report_again(h
     assert (session.status, session.summary) == ("active", "Port the router")
 
 
+@pytest.mark.requirement("HOOK-1", "HOOK-5", "SESSION-18")
+def test_a_resumed_session_keeps_its_ask_and_gets_a_new_outcome_at_its_next_end(hook: Hook, eng: Engram) -> None:
+    for said, done in (("Port the router", "Half of it."), ("Now the rest", "All of it.")):
+        hook("SessionStart", source="resume")
+        hook("UserPromptSubmit", prompt=said)
+        hook("Stop", last_assistant_message=done)
+        hook("SessionEnd", reason="other")
+        (session,) = eng.sessions.list()
+        assert (session.status, session.summary, session.outcome) == ("completed", "Port the router", done)
+
+
+@pytest.mark.requirement("HOOK-1", "SESSION-19")
+def test_what_others_noted_about_a_session_survives_its_hooks(hook: Hook, eng: Engram, project: Path) -> None:
+    hook("SessionStart", source="startup")
+    eng.sessions.register("claude-code", None, {"model": "large"}, external_id="s1")
+    hook("PreCompact", trigger="auto")
+    hook("PostToolUse", **edits(project))
+    hook("SessionStart", source="resume")
+    (session,) = eng.sessions.list()
+    assert session.metadata["model"] == "large"
+
+
 @pytest.mark.requirement("HOOK-1", "HOOK-5")
 def test_a_compaction_is_noted_and_the_report_comes_again_once(hook: Hook, eng: Engram, project: Path) -> None:
     hook("SessionStart", source="startup")
@@ -415,22 +437,24 @@ def test_a_transcript_that_cannot_be_read_is_no_reason_to_fail(path: str, hook: 
 def test_the_end_completes_the_session_with_its_last_words_and_frees_its_files(
     hook: Hook, eng: Engram, project: Path
 ) -> None:
+    hook("UserPromptSubmit", prompt="Port the router")
     hook("PreToolUse", **edits(project))
     hook("Stop", last_assistant_message="The router is ported;\ntests pass.")
     hook("SessionEnd", reason="prompt_input_exit")
     session = eng.sessions.find("s1")
     assert session is not None
-    assert (session.status, session.summary) == ("completed", "The router is ported; tests pass.")
+    assert (session.status, session.summary) == ("completed", "Port the router")
+    assert session.outcome == "The router is ported; tests pass."
     assert eng.leases.list() == []
 
 
 @pytest.mark.requirement("HOOK-5")
-def test_a_session_without_words_is_summed_up_by_what_it_touched(hook: Hook, eng: Engram, project: Path) -> None:
+def test_what_a_session_without_words_touched_is_its_outcome(hook: Hook, eng: Engram, project: Path) -> None:
     hook("PreToolUse", **edits(project))
     hook("SessionEnd", reason="other")
     session = eng.sessions.find("s1")
     assert session is not None
-    assert session.summary == "Touched acme/shop:src/router.py"
+    assert (session.summary, session.outcome) == ("", "Touched acme/shop:src/router.py")
 
 
 @pytest.mark.requirement("HOOK-5")
@@ -453,7 +477,7 @@ def test_a_subagent_is_a_child_session_with_leases_of_its_own(hook: Hook, eng: E
     assert "advisory" in hook("PreToolUse", **edits(project), agent_id="a2", agent_type="Plan")
     hook("SubagentStop", **child, last_assistant_message="Found three places.")
     ended = eng.sessions.get(found.id)
-    assert (ended.status, ended.summary) == ("completed", "Found three places.")
+    assert (ended.status, ended.outcome) == ("completed", "Found three places.")
     assert eng.sessions.get(parent.id).status == "active"
 
 
@@ -509,7 +533,7 @@ def test_nothing_private_injected_or_secret_reaches_the_store_through_a_hook(
     turns = [turn.content for turn in eng.exchanges.history(session.id)]
     logs = [entry.content for entry in eng.sessions.logs(session.id, 0)]
     assert turns[0] == "Port it"
-    everything = "\n".join([*turns, *logs, session.summary])
+    everything = "\n".join([*turns, *logs, session.summary, session.outcome])
     assert [secret for _, secret in secrets() if secret in everything] == []
     assert "moon landing" not in everything
     assert "only this" not in everything

@@ -63,7 +63,7 @@ def test_codex_from_start_to_end(eng: Engram, project: Path) -> None:
     ask("codex", codex("SessionEnd", project, reason="other"))
     session = eng.sessions.find("c1", "codex")
     assert session is not None
-    assert (session.status, session.summary, session.project) == ("completed", "Ported.", "shop")
+    assert (session.status, session.outcome, session.project) == ("completed", "Ported.", "shop")
     assert len(eng.exchanges.history(session.id)) == 2
     assert eng.sessions.logs(session.id)[0].content == (
         "apply_patch src/router.py, src/routes.py, src/new file.py and 1 more: done"
@@ -87,7 +87,7 @@ def test_codex_s_subagents_are_children(eng: Engram, project: Path) -> None:
     child, parent = eng.sessions.find("c1/a1"), eng.sessions.find("c1")
     assert child is not None
     assert parent is not None
-    assert (child.parent_id, child.status, child.summary) == (parent.id, "completed", "Found.")
+    assert (child.parent_id, child.status, child.outcome) == (parent.id, "completed", "Found.")
 
 
 def gemini(event: str, project: Path, **fields: Any) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def test_gemini_from_start_to_end(eng: Engram, project: Path) -> None:
     ask("gemini", gemini("SessionEnd", project, reason="exit"))
     session = eng.sessions.find("g1", "gemini")
     assert session is not None
-    assert (session.status, session.summary) == ("completed", "Ported.")
+    assert (session.status, session.outcome) == ("completed", "Ported.")
     turns = eng.exchanges.history(session.id)
     assert [turn.role for turn in turns] == ["user", "assistant", "user"]
     assert turns[0].content == "Port the router"
@@ -161,7 +161,7 @@ def test_cursor_from_start_to_end(eng: Engram, project: Path) -> None:
         assert ask("cursor", cursor(event, project, **fields)) == {}
     ask("cursor", cursor("sessionEnd", project, session_id="u1", reason="completed", duration_ms=1))
     session = eng.sessions.get(session.id)
-    assert (session.status, session.summary) == ("completed", "Ported.")
+    assert (session.status, session.outcome) == ("completed", "Ported.")
     assert [turn.role for turn in eng.exchanges.history(session.id)] == ["user", "assistant"]
 
 
@@ -187,7 +187,8 @@ def test_cursor_s_subagent_is_known_again_by_its_task(eng: Engram, project: Path
     ended = {"subagent_type": "explore", "task": "Explore the login", "status": "completed", "summary": "Three places."}
     assert ask("cursor", cursor("subagentStop", project, **ended)) == {}
     (child,) = [session for session in eng.sessions.list() if session.parent_id]
-    assert (child.status, child.summary, child.name) == ("completed", "Three places.", "explore")
+    assert (child.status, child.outcome, child.name) == ("completed", "Three places.", "explore")
+    assert child.summary == "Explore the login"
 
 
 @pytest.mark.requirement("HOOK-12")

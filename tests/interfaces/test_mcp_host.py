@@ -126,7 +126,8 @@ def test_a_subagent_does_not_take_its_parent_s_place_on_their_connection(agent: 
 def test_after_the_session_s_end_a_new_one_can_be_begun_or_taken_over(agent: Agent, eng: Engram) -> None:
     agent("sitrep", summary="Porting")
     first = agent.connection.session
-    assert agent("session", action="complete", summary="Ported")["status"] == "completed"
+    told = agent("session", action="complete", outcome="Ported")
+    assert (told["status"], told["summary"], told["outcome"]) == ("completed", "Porting", "Ported")
     assert "you have none yet" in agent.refused("session", action="log", text="x")
     agent("sitrep", summary="Something else")
     assert agent.connection.session not in (None, first)

@@ -1,8 +1,9 @@
 """A word that was said once is nowhere any more when what said it is forgotten: in no row and in no file.
 
-Engram repeats texts: a prompt becomes the session's summary, a reason is told to another session, a pass makes gists,
-memories and blocks. The word is said in every way there is; each way says what is to be forgotten. What a person states
-a second time by themselves is a statement of its own: it is forgotten by itself, and not looked at here.
+Engram repeats texts: a prompt becomes the session's summary, the last answer its outcome, a reason is told to another
+session, a pass makes gists, memories and blocks. The word is said in every way there is; each way says what is to be
+forgotten. What a person states a second time by themselves is a statement of its own: it is forgotten by itself, and
+not looked at here.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ def say_as_subagent(place: Location) -> Chosen:
 
 
 def touch_file(place: Location) -> Chosen:
-    """A path is in leases, in the log, and in the summary of a session that said nothing."""
+    """A path is in leases, in the log, and in the outcome of a session that said nothing."""
     tool = {"tool_name": "Edit", "tool_input": {"file_path": str(place.project / f"{WORD}.py")}}
     place.hook("claude-code", "PreToolUse", **tool)
     place.hook("claude-code", "PostToolUse", **tool)
@@ -314,7 +315,7 @@ def forget_what_is_left(place: Location, chosen: Chosen) -> None:
 @pytest.mark.parametrize("way", OLD)
 def test_copies_of_an_older_engram_are_found_by_their_words(place: Location, way: str) -> None:
     chosen = WAYS[way](place)
-    run(place.url, "UPDATE sessions SET summary_from = NULL")
+    run(place.url, "UPDATE sessions SET summary_from = NULL, outcome_from = NULL")
     run(place.url, "DELETE FROM sources WHERE derived_kind = 'exchange'")
     forget(place, chosen)
     assert holds(place.url, WORD) == {}
@@ -322,17 +323,34 @@ def test_copies_of_an_older_engram_are_found_by_their_words(place: Location, way
 
 
 @pytest.mark.requirement("FORGET-22")
-def test_a_session_summed_up_by_its_files_by_an_older_engram_loses_them_with_age(place: Location) -> None:
+@pytest.mark.parametrize("column", ["summary", "outcome"])
+def test_a_session_described_by_its_files_by_an_older_engram_loses_them_with_age(place: Location, column: str) -> None:
     eng = place.eng
     touch_file(place)
-    run(place.url, "UPDATE sessions SET summary_from = NULL")
+    run(place.url, f"UPDATE sessions SET {column} = outcome, outcome_from = NULL")
     with eng._view.engine.read() as tx:
         now = tx.now()
     say_other(place)
-    assert eng.sessions.get(place.session()).summary == f"Touched shop:{WORD}.py"
+    session = eng.sessions.get(place.session())
+    assert session.outcome == f"Touched shop:{WORD}.py"
+    assert session.summary == (OTHER if column == "outcome" else session.outcome)
     eng.forget(before=now)
     assert holds(place.url, WORD) == {}
-    assert eng.sessions.get(place.session()).summary == OTHER
+    assert (eng.sessions.get(place.session()).summary, eng.sessions.get(place.session()).outcome) == (OTHER, "")
+
+
+@pytest.mark.requirement("FORGET-20")
+def test_what_a_program_of_an_earlier_release_deletes_takes_its_copies_along(place: Location) -> None:
+    """Such a program may still be running. It knows no outcome."""
+    (said,) = say_prompt(place, "claude-code")
+    place.hook("claude-code", "Stop", last_assistant_message=f"No {WORD} evenings.")
+    place.hook("claude-code", "SessionEnd", reason="other")
+    sid = place.session()
+    run(place.url, f"DELETE FROM exchanges WHERE id = {said['exchange']}")
+    assert (place.eng.sessions.get(sid).summary, place.eng.sessions.get(sid).outcome) == ("", f"No {WORD} evenings.")
+    run(place.url, "DELETE FROM exchanges")
+    assert place.eng.sessions.get(sid).outcome == ""
+    assert "sessions" not in holds(place.url, WORD)
 
 
 @pytest.mark.requirement("FORGET-22")
@@ -365,16 +383,27 @@ def test_a_session_is_summed_up_by_what_is_left_of_it(place: Location) -> None:
 
 
 @pytest.mark.requirement("FORGET-21")
-def test_a_session_that_ended_goes_back_to_its_last_words_but_one(place: Location) -> None:
+def test_the_outcome_of_a_session_goes_back_to_its_last_words_but_one(place: Location) -> None:
     eng = place.eng
     say_other(place)
     place.hook("claude-code", "Stop", last_assistant_message="The router is ported.")
     place.hook("claude-code", "Stop", last_assistant_message=SAID)
     place.hook("claude-code", "SessionEnd", reason="other")
     sid = place.session()
-    for turn, left in zip(eng.exchanges.history(sid)[:0:-1], ("The router is ported.", OTHER), strict=True):
-        eng.forget(exchange=turn.id)
-        assert eng.sessions.get(sid).summary == left
+    for turn, left in zip(eng.exchanges.history(sid)[:0:-1], ("The router is ported.", ""), strict=True):
+        receipt = eng.forget(exchange=turn.id)
+        assert (eng.sessions.get(sid).summary, eng.sessions.get(sid).outcome) == (OTHER, left)
+        assert (receipt.counts, receipt.ids["outcomes"]) == ({"exchanges": 1, "outcomes": 1}, [sid])
+
+
+@pytest.mark.requirement("FORGET-21", "FORGET-22")
+@pytest.mark.parametrize("known", [True, False], ids=["named", "by its words"])
+def test_one_turn_that_is_both_summary_and_outcome_goes_from_both(place: Location, known: bool) -> None:
+    (said,) = say_prompt(place, "claude-code")
+    sid = place.session()
+    run(place.url, f"UPDATE sessions SET outcome = summary, outcome_from = {'summary_from' if known else 'NULL'}")
+    assert place.eng.forget(**said).counts == {"exchanges": 1, "summaries": 1, "outcomes": 1}
+    assert (place.eng.sessions.get(sid).summary, place.eng.sessions.get(sid).outcome) == ("", "")
 
 
 @pytest.mark.requirement("FORGET-21")
@@ -383,8 +412,13 @@ def test_a_summary_that_somebody_wrote_stays_when_turns_go(place: Location) -> N
     (said,) = say_prompt(place, "claude-code")
     sid = place.session()
     eng.sessions.heartbeat(sid, "Porting the router")
-    assert "summaries" not in eng.forget(**said).counts
-    assert eng.sessions.get(sid).summary == "Porting the router"
+    place.hook("claude-code", "Stop", last_assistant_message=SAID)
+    place.hook("claude-code", "SessionEnd", reason="other")
+    eng.sessions.complete(sid, "The router is ported")
+    forget(place, [said, *place.turns("assistant")])
+    assert eng.receipts(1)[0].counts == {"exchanges": 1}
+    session = eng.sessions.get(sid)
+    assert (session.summary, session.outcome) == ("Porting the router", "The router is ported")
 
 
 @pytest.mark.requirement("FORGET-21")

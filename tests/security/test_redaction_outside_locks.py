@@ -18,6 +18,9 @@ WRITES: dict[str, Call] = {
         [{"session_id": sid, "role": "tool", "content": LONG}]
     ),
     "sessions.register": lambda eng, sid: eng.sessions.register("test", LONG, {"said": LONG}),
+    "sessions.register, known": lambda eng, sid: [
+        eng.sessions.register("test", None, {name: LONG}, external_id="h-1") for name in "ab"
+    ],
     "sessions.heartbeat": lambda eng, sid: eng.sessions.heartbeat(sid, LONG),
     "sessions.log": lambda eng, sid: eng.sessions.log(sid, LONG),
     "sessions.complete": lambda eng, sid: eng.sessions.complete(sid, LONG),

@@ -177,12 +177,15 @@ def put_session(eng: Engram) -> tuple[dict[str, Any], Needles]:
     sid = eng.sessions.register(
         "codex", "qsummaryq", name="qnameq", metadata={"a": "qmetadataq"}, external_id="qexternalq"
     )
+    eng.sessions.complete(sid, "qoutcomeq")
+    eng.sessions.heartbeat(sid)
     other = eng.sessions.register("codex", "another")
     eng.leases.claim(sid, "qleaseq", note="qnoteq")
     eng.leases.claim(other, "qtargetq")
     eng.messages.send(sid, "qtargetq", "qmessageq")
     return {"session": sid}, {
         ("sessions", "summary"): "qsummaryq",
+        ("sessions", "outcome"): "qoutcomeq",
         ("sessions", "name"): "qnameq",
         ("sessions", "metadata"): "qmetadataq",
         ("sessions", "external_id"): "qexternalq",
@@ -194,10 +197,15 @@ def put_session(eng: Engram) -> tuple[dict[str, Any], Needles]:
 
 
 def put_quoted(eng: Engram) -> tuple[dict[str, Any], Needles]:
+    """A summary of the user's words and an outcome of the assistant's, which go with the turns before a time."""
     sid = eng.sessions.register("codex", None)
-    said = eng.exchanges.add(sid, "user", "Port the qrouterq.")
-    assert eng.sessions.quote(sid, "user")
-    return {"exchange": said}, {("sessions", "summary"): "qrouterq"}
+    for role, said in (("user", "Port the qrouterq."), ("assistant", "The qtestq passes.")):
+        eng.exchanges.add(sid, role, said, created_at="2026-01-05T09:00:00Z")
+        assert eng.sessions.quote(sid, role)
+    return {"before": "2026-01-06T00:00:00Z"}, {
+        ("sessions", "summary"): "qrouterq",
+        ("sessions", "outcome"): "qtestq",
+    }
 
 
 def put_agent_work(eng: Engram) -> tuple[dict[str, Any], Needles]:

@@ -379,7 +379,7 @@ CALLS: dict[str, dict[str, dict[str, object]]] = {
     "session": {
         "heartbeat": {"summary": "x"},
         "log": {"text": "x"},
-        "complete": {"summary": "x"},
+        "complete": {"outcome": "x"},
         "list": {"all": True},
         "show": {"id": "{other}"},
         "message": {"to": "{other}", "text": "x"},

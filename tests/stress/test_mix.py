@@ -165,9 +165,14 @@ def check_sessions(eng: Engram) -> None:
         "SELECT s.id, s.summary, e.session_id, e.content FROM sessions s "
         "LEFT JOIN exchanges e ON e.workspace = s.workspace AND e.id = s.summary_from "
         "WHERE s.workspace = :workspace AND s.summary_from IS NOT NULL",
+    ) + ask(
+        eng,
+        "SELECT s.id, s.outcome, e.session_id, e.content FROM sessions s "
+        "LEFT JOIN exchanges e ON e.workspace = s.workspace AND e.id = s.outcome_from "
+        "WHERE s.workspace = :workspace AND s.outcome_from IS NOT NULL",
     )
-    for id, summary, session, content in quoted:
-        assert (session, summary) == (id, one_line(content, 200))
+    for id, copy, session, content in quoted:
+        assert (session, copy) == (id, one_line(content, 200))
 
 
 def check_index(eng: Engram) -> None:

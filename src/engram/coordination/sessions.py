@@ -1,14 +1,18 @@
-"""Sessions: who is at work, since when, on what, and whether they still are.
+"""Sessions: who is at work, since when, on what, and what came of it.
 
-`stale` is never stored: it follows from the last heartbeat when a session is read. Only after a day of silence is a
-session's status changed, by a sweep that costs one indexed look when there is nothing to do and gives way to everybody
-else's writes. A session's end frees its leases in the same transaction, so the statements for that are here.
+A session's `summary` says what it set out to do, its `outcome` what came of it. Completing a session sets only the
+outcome. Both stay when the session is resumed; the outcome is replaced by that of the next completion.
+
+`stale` is never stored: it is derived from the last heartbeat when a session is read. A session that has been silent
+for a day is abandoned by a sweep. The sweep costs one indexed look when there is nothing to do, and gives way to other
+writers. A session's end frees its leases in the same transaction, so the statements for that are here.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks, json_columns, mutexes
 from ..clock import later
@@ -16,6 +20,7 @@ from ..errors import InvalidInput, SessionNotFound, StoreBusy, StoreReadOnly
 from ..memory import exchanges
 from ..records import LogEntry, Session, Stats
 from ..redact import redact
+from ..safe_text import name as shown_name
 from . import summaries
 from .projects import project_name
 
@@ -23,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..records import Receipt
-    from ..storage.engine import Row, Transaction
+    from ..storage.engine import Transaction
     from ..store_view import StoreView
 
 #: The type of a session that was made by `ensure` and never said what it is.
@@ -31,7 +36,7 @@ UNNAMED_TYPE = "chat"
 
 _COLUMNS = (
     "id, type, name, summary, status, project, external_id, parent_id, metadata, created_at, heartbeat_at, ended_at, "
-    "turns - turns_gone"
+    "turns - turns_gone, outcome"
 )
 _INSERT = """
 INSERT INTO sessions (workspace, id, type, name, summary, status, project, external_id, parent_id, metadata,
@@ -68,20 +73,20 @@ RETURNING """
 _COMPLETE = (
     """
 UPDATE sessions
-SET status = 'completed', heartbeat_at = :now, ended_at = :now, summary = COALESCE(:summary, summary),
-    summary_from = CASE WHEN CAST(:summary AS TEXT) IS NULL THEN summary_from ELSE NULL END
+SET status = 'completed', heartbeat_at = :now, ended_at = :now, outcome = COALESCE(:outcome, outcome),
+    outcome_from = CASE WHEN CAST(:outcome AS TEXT) IS NULL THEN outcome_from ELSE NULL END
 WHERE workspace = :workspace AND id = :id
 RETURNING """
     + _COLUMNS
 )
 _NAME = "UPDATE sessions SET name = :name WHERE workspace = :workspace AND id = :id"
-ACTIVE = (
+_ACTIVE = (
     "SELECT "
     + _COLUMNS
     + """ FROM sessions WHERE workspace = :workspace AND status = 'active'
 ORDER BY heartbeat_at DESC, id DESC"""
 )
-COMPLETED = (
+_COMPLETED = (
     "SELECT "
     + _COLUMNS
     + """ FROM sessions WHERE workspace = :workspace AND status = 'completed' AND heartbeat_at >= :since
@@ -103,7 +108,7 @@ UPDATE sessions SET status = 'abandoned', ended_at = :now
 WHERE workspace = :workspace AND status = 'active' AND heartbeat_at < :since
 RETURNING id
 """
-# Every resource is >= '': that leads SQLite to the index of the live ones, away from that of all a session ever had.
+# Every resource is >= ''. This makes SQLite use the index of live leases, not that of all leases of a session.
 _EXCLUSIVE_HELD = """
 SELECT token, ttl FROM leases
 WHERE workspace = :workspace AND session_id = :id AND resource >= '' AND ended_at IS NULL
@@ -114,7 +119,7 @@ _RENEW = """
 UPDATE leases SET expires_at = :expires
 WHERE workspace = :workspace AND token = :token AND ended_at IS NULL AND expires_at > :now
 """
-# Takes the rows' locks and changes nothing: what may be renewed is decided by the time after waiting for them.
+# Locks the rows without changing them. What may be renewed is decided by the time after the wait for the locks.
 _TAKE = """
 UPDATE leases SET exclusive = 1
 WHERE workspace = :workspace AND session_id = :id AND resource >= '' AND ended_at IS NULL AND exclusive = 1
@@ -138,6 +143,33 @@ SELECT
 """
 
 
+class SessionRow(NamedTuple):
+    """A row of `_COLUMNS`."""
+
+    id: str
+    type: str
+    name: str | None
+    summary: str
+    status: str
+    project: str | None
+    external_id: str | None
+    parent_id: str | None
+    metadata: str
+    created_at: str
+    heartbeat_at: str
+    ended_at: str | None
+    turns: int
+    outcome: str
+
+
+class _Counted(NamedTuple):
+    """How many sessions have one status, and how many of those are active and silent."""
+
+    status: str
+    sessions: int
+    silent: int
+
+
 class Sessions:
     def __init__(self, view: StoreView, forget: Callable[[str], Receipt] | None = None) -> None:
         #: Forgets a session. It is given from above, because forgetting builds on this tier.
@@ -157,11 +189,11 @@ class Sessions:
         external_id: str | None = None,
         parent_id: str | None = None,
     ) -> str:
-        """Begin a session; its id.
+        """Begin a session, with a summary of what it sets out to do; its id.
 
-        The project defaults to the configured one, else to that of the current folder. A type and external id that are
-        known already are the same session come back: it is made active again instead of being doubled. Without a
-        summary (None) it keeps the one it has.
+        The project defaults to the configured one, else to that of the current folder. If the type and external id are
+        known already, that session is resumed instead of a second one being made. It keeps its outcome, and without a
+        summary (None) also its summary. Metadata is merged into what it has: a given key replaces, the others stay.
         """
         values = {
             "type": checks.new_name(session_type, "session type"),
@@ -170,8 +202,8 @@ class Sessions:
             "project": checks.new_name(project, "project") if project is not None else self._default_project(),
             "external_id": checks.optional_new_name(external_id, "external id"),
             "parent_id": checks.optional_name(parent_id, "parent id"),
-            "metadata": json_columns.dump_object(metadata, "metadata"),
         }
+        given = json_columns.dump_object(metadata, "metadata")
         with self._engine.write() as tx:
             if parent_id is not None:
                 # The parent may not be forgotten in between.
@@ -179,21 +211,24 @@ class Sessions:
                 require(tx, self._workspace, parent_id)
             known = self._known(tx, values["type"], values["external_id"])
             now = tx.now()
-            id = known or new_id(now)
             if known:
+                id = known.id
+                merged = json_columns.merge(known.metadata, given, "sessions.metadata")
                 del values["type"], values["external_id"]
-                tx.run(_RESUME, workspace=self._workspace, id=id, now=now, **values)
+                tx.run(_RESUME, workspace=self._workspace, id=id, now=now, metadata=merged, **values)
             else:
+                id = new_id(now)
                 values["summary"] = values["summary"] or ""
-                tx.run(_INSERT, workspace=self._workspace, id=id, status="active", now=now, **values)
+                tx.run(_INSERT, workspace=self._workspace, id=id, status="active", now=now, metadata=given, **values)
             tx.note(self._workspace, "session", id)
+            _log_later(tx, "resumed" if known else "registered", id, session_type, values["project"])
             silent = self._silent(tx, now)
         if silent:
             self.sweep()
         return id
 
     def ensure(self, id: str, name: str | None = None) -> Session:
-        """The session of that id, made if need be: idle, so not in the situation report until it says something."""
+        """The session of that id, made if need be. A new one is idle: the situation report does not list it."""
         checks.new_name(id, "session id")
         checks.optional_new_name(name, "session name")
         with self._engine.write() as tx:
@@ -219,7 +254,7 @@ class Sessions:
             return self._record(require(tx, self._workspace, id), now)
 
     def heartbeat(self, id: str, summary: str | None = None) -> Session:
-        """Say that the session is at work, and perhaps on what; brings a completed or abandoned one back."""
+        """Say that the session is at work, and perhaps on what. Resumes a completed or abandoned session."""
         checks.name(id, "session id")
         summary = checks.optional_content(summary, "summary")
         with self._engine.write() as tx:
@@ -229,10 +264,10 @@ class Sessions:
             if row is None:
                 raise unknown(self._workspace, id)
             tx.note(self._workspace, "session", id)
-        return record(row, stale_before=now)  # just heard of, so not stale
+        return record(SessionRow(*row), stale_before=now)  # just heard of, so not stale
 
     def log(self, id: str, entry: str) -> LogEntry:
-        """Note something done. Keeps an active session alive, and never revives one that has ended."""
+        """Note something done. Keeps an active session alive; does not resume one that has ended."""
         checks.name(id, "session id")
         entry = checks.content(entry, "log entry")
         with self._engine.write() as tx:
@@ -241,31 +276,39 @@ class Sessions:
             number, seq = exchanges.append(tx, self._workspace, id, "log", entry, now)
         return LogEntry(id=number, session_id=id, seq=seq, content=entry, created_at=now)
 
-    def complete(self, id: str, summary: str | None = None) -> Session:
-        """End a session with what it achieved; its leases are free in the same moment."""
+    def complete(self, id: str, outcome: str | None = None, *, summary: str | None = None) -> Session:
+        """End a session with what came of it, and release its leases in the same transaction.
+
+        The summary stays. Without an outcome (None), that of an earlier completion stays as well. `summary` is the
+        earlier name of `outcome`.
+        """
         checks.name(id, "session id")
-        summary = checks.optional_content(summary, "summary")
+        if outcome is not None and summary is not None:
+            raise InvalidInput("outcome and summary are both given; summary is the earlier name of outcome.")
+        outcome = checks.optional_content(summary if outcome is None else outcome, "outcome")
         with self._engine.write() as tx:
             tx.lock(mutexes.leases(self._workspace))
             now = tx.now()
             end_leases(tx, self._workspace, id, now, "completed")
-            row = tx.one(_COMPLETE, workspace=self._workspace, id=id, now=now, summary=summary)
-            if row is None:
+            found = tx.one(_COMPLETE, workspace=self._workspace, id=id, now=now, outcome=outcome)
+            if found is None:
                 raise unknown(self._workspace, id)
+            row = SessionRow(*found)
             tx.note(self._workspace, "session", id)
+            _log_later(tx, "completed", id, row.type, row.project)
         return record(row, stale_before=now)  # just heard of, so not stale
 
     def quote(self, id: str, role: str) -> bool:
-        """Let an exchange of the session be its summary, shortened; whether there is such an exchange.
+        """Copy an exchange of the session, shortened, into its summary or outcome; whether there is such an exchange.
 
-        That is the first turn of the `user`, the last one of the `assistant`, or the last `log` entry. The session
-        names the exchange, so forgetting that one also takes the summary.
+        The first turn of the `user` becomes the summary. The last turn of the `assistant`, or the last `log` entry,
+        becomes the outcome. The session names the exchange, so that forgetting the exchange also takes the copy.
         """
         checks.name(id, "session id")
         if role not in summaries.ROLES:
-            raise InvalidInput(f"role is {role!r}; a summary can quote one of {', '.join(summaries.ROLES)}.")
+            raise InvalidInput(f"role is {role!r}; a session can quote one of {', '.join(summaries.ROLES)}.")
         with self._engine.write() as tx:
-            # First the row: an exchange must not be forgotten between reading and repeating it.
+            # The row first: an exchange must not be forgotten between being read and being copied.
             if not summaries.take(tx, self._workspace, id):
                 raise unknown(self._workspace, id)
             return summaries.quote(tx, self._workspace, id, role)
@@ -280,26 +323,26 @@ class Sessions:
             return self._record(require(tx, self._workspace, id), tx.now())
 
     def find(self, external_id: str, session_type: str | None = None) -> Session | None:
-        """The session a harness knows under its own id: the one last heard of, when several types share it."""
+        """The session with that id of its harness. If several types share the id, the one with the latest heartbeat."""
         checks.name(external_id, "external id")
         checks.optional_name(session_type, "session type")
         with self._engine.read() as tx:
             row = tx.one(_FIND, workspace=self._workspace, external_id=external_id, type=session_type)
-            return self._record(row, tx.now()) if row else None
+            return self._record(SessionRow(*row), tx.now()) if row else None
 
     def active(self) -> list[Session]:
         """Sessions at work, the latest heartbeat first; stale ones too."""
         with self._engine.read() as tx:
             now = tx.now()
-            return [self._record(row, now) for row in tx.all(ACTIVE, workspace=self._workspace)]
+            return [self._record(SessionRow(*row), now) for row in tx.all(_ACTIVE, workspace=self._workspace)]
 
     def recent(self, hours: float = 24) -> list[Session]:
         """Sessions completed within the last hours, the latest first."""
         window = checks.seconds(hours, "hours") * 3_600
         with self._engine.read() as tx:
             now = tx.now()
-            rows = tx.all(COMPLETED, workspace=self._workspace, since=later(now, -window), limit=checks.MAX_WHOLE)
-            return [self._record(row, now) for row in rows]
+            rows = tx.all(_COMPLETED, workspace=self._workspace, since=later(now, -window), limit=checks.MAX_WHOLE)
+            return [self._record(SessionRow(*row), now) for row in rows]
 
     def logs(self, id: str, limit: int = 20) -> list[LogEntry]:
         """What the session noted, the latest first; limit 0: all."""
@@ -313,24 +356,27 @@ class Sessions:
         with self._engine.read() as tx:
             now = tx.now()
             since = later(now, -self._config.stale_after)
-            counts = {row[0]: row for row in tx.all(_COUNT_SESSIONS, workspace=self._workspace, since=since)}
+            rows = tx.all(_COUNT_SESSIONS, workspace=self._workspace, since=since)
             logs, leases, blocks = tx.all(_COUNT_REST, workspace=self._workspace, now=now)[0]
+        none = _Counted("", 0, 0)
+        counts = {counted.status: counted for counted in (_Counted(*row) for row in rows)}
+        active = counts.get("active", none)
         return Stats(
-            sessions=sum(row[1] for row in counts.values()),
-            active=_count(counts, "active"),
-            stale=int(counts["active"][2]) if "active" in counts else 0,
-            completed=_count(counts, "completed"),
-            abandoned=_count(counts, "abandoned"),
+            sessions=sum(counted.sessions for counted in counts.values()),
+            active=active.sessions,
+            stale=int(active.silent),
+            completed=counts.get("completed", none).sessions,
+            abandoned=counts.get("abandoned", none).sessions,
             logs=logs,
             leases=leases,
             blocks=blocks,
         )
 
     def sweep(self) -> int:
-        """Abandon what has been silent for too long and free its leases; how many sessions that was.
+        """Abandon the sessions that have been silent for too long and free their leases; how many there were.
 
-        Housekeeping, so it waits for nobody: on a busy or read-only store it does nothing, and neither inside a
-        transaction of the caller's, which it must not make longer.
+        This is housekeeping, so it never waits: it does nothing on a busy or read-only store. It also does nothing
+        inside a transaction of the caller, which it must not make longer.
         """
         if self._engine.joined:
             return 0
@@ -342,7 +388,7 @@ class Sessions:
                 tx.lock(mutexes.leases(self._workspace))
                 now = tx.now()
                 since = later(now, -self._config.abandon_after)
-                ids = [row[0] for row in tx.all(_ABANDON, workspace=self._workspace, since=since, now=now)]
+                ids = [id for (id,) in tx.all(_ABANDON, workspace=self._workspace, since=since, now=now)]
                 for id in ids:
                     tx.note(self._workspace, "session", id)
                     end_leases(tx, self._workspace, id, now, "abandoned")
@@ -355,17 +401,17 @@ class Sessions:
         return tx.one(_SILENT, workspace=self._workspace, since=since) is not None
 
     def _default_project(self) -> str | None:
-        # Nobody chose the name of the current folder here, so a secret in it is taken out, not refused.
+        # The caller did not choose the name of the current folder, so a secret in it is taken out, not refused.
         return self._config.project or redact(project_name()) or None
 
-    def _known(self, tx: Transaction, type: str | None, external_id: str | None) -> str | None:
+    def _known(self, tx: Transaction, type: str | None, external_id: str | None) -> SessionRow | None:
         if external_id is None:
             return None
         tx.lock(f"external id/{self._workspace}/{external_id}")
         row = tx.one(_FIND, workspace=self._workspace, external_id=external_id, type=type)
-        return row[0] if row else None
+        return SessionRow(*row) if row else None
 
-    def _record(self, row: Row, now: str) -> Session:
+    def _record(self, row: SessionRow, now: str) -> Session:
         return record(row, stale_before=later(now, -self._config.stale_after))
 
     # Last, because its name hides the type from annotations that follow it.
@@ -375,27 +421,26 @@ class Sessions:
         with self._engine.read() as tx:
             now = tx.now()
             rows = tx.all(_NEWEST, workspace=self._workspace, limit=limit or checks.MAX_WHOLE)
-            return [self._record(row, now) for row in rows]
+            return [self._record(SessionRow(*row), now) for row in rows]
 
 
-def record(row: Row, stale_before: str) -> Session:
-    """A row of `_COLUMNS` as a record."""
-    id, type, name, summary, status, project, external_id, parent_id, metadata, created, heartbeat, ended, turns = row
+def record(row: SessionRow, stale_before: str) -> Session:
     return Session(
-        id=id,
-        type=type,
-        name=name,
-        summary=summary,
-        status=status,
-        stale=status == "active" and heartbeat < stale_before,
-        project=project,
-        external_id=external_id,
-        parent_id=parent_id,
-        metadata=json_columns.load_object(metadata, "sessions.metadata"),
-        created_at=created,
-        heartbeat_at=heartbeat,
-        ended_at=ended,
-        turns=turns,
+        id=row.id,
+        type=row.type,
+        name=row.name,
+        summary=row.summary,
+        status=row.status,
+        stale=row.status == "active" and row.heartbeat_at < stale_before,
+        project=row.project,
+        external_id=row.external_id,
+        parent_id=row.parent_id,
+        metadata=json_columns.load_object(row.metadata, "sessions.metadata"),
+        created_at=row.created_at,
+        heartbeat_at=row.heartbeat_at,
+        ended_at=row.ended_at,
+        turns=row.turns,
+        outcome=row.outcome,
     )
 
 
@@ -405,13 +450,13 @@ def new_id(now: str) -> str:
     return f"{digits[:8]}-{digits[9:15]}-{os.urandom(4).hex()}"
 
 
-def require(tx: Transaction, workspace: str, id: str) -> Row:
+def require(tx: Transaction, workspace: str, id: str) -> SessionRow:
     """The session's row; an error when there is none."""
     checks.name(id, "session id")
     row = tx.one(_GET, workspace=workspace, id=id)
     if row is None:
         raise unknown(workspace, id)
-    return row
+    return SessionRow(*row)
 
 
 def unknown(workspace: str, id: str) -> SessionNotFound:
@@ -421,7 +466,7 @@ def unknown(workspace: str, id: str) -> SessionNotFound:
 
 
 def renew_exclusive(tx: Transaction, workspace: str, id: str, now: str) -> None:
-    """A sign of life also renews the session's exclusive leases; one that has expired stays so."""
+    """Renew the session's exclusive leases, as every sign of life does. An expired lease stays expired."""
     held = tx.all(_EXCLUSIVE_HELD, workspace=workspace, id=id, now=now)
     if held:
         tx.lock(mutexes.leases(workspace))
@@ -440,5 +485,12 @@ def end_leases(tx: Transaction, workspace: str, id: str, now: str, because: str)
     return [token for (token,) in ended]
 
 
-def _count(counts: dict[str, Row], status: str) -> int:
-    return counts[status][1] if status in counts else 0
+def _log_later(tx: Transaction, event: str, id: str, type: str, project: str | None) -> None:
+    """Log one line after the commit: names only, no stored text.
+
+    Without a `logging` module in the process there is nobody to read it. Hooks do not import it, for its cost.
+    """
+    logging = sys.modules.get("logging")
+    if logging is not None:
+        line = f"session {shown_name(id, 200)} {event} ({shown_name(type)}, {shown_name(project or 'no project')})"
+        tx.afterwards.append(lambda: logging.getLogger("engram.sessions").info("%s", line))

@@ -1,15 +1,15 @@
-"""The situation report: what an agent should know before it begins, in as few tokens as it is given.
+"""The situation report: what an agent should know before it begins, within a budget of tokens.
 
-Everything is read in one snapshot with a fixed number of queries, then fitted: each section first gets a share, so
-that a long world state cannot hide who is at work, nor a crowd of sessions the world state; what is left goes to the
-sections in order of importance. A section is cut only between lines, and then says how much is missing and how to see
-it. Costs are counted in quarters of a token, which add up exactly, so the budget always holds.
+Everything is read in one snapshot with a fixed number of queries. Then it is fitted into the budget. Each section first
+gets a share, so that a long world state cannot hide the sessions, nor many sessions the world state. What is left goes
+to the sections in order of importance. A section is cut only between lines, and then says how much is missing and which
+command shows it. Costs are counted in quarters of a token, which add up exactly, so the budget is always kept.
 """
 
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks
 from ..clock import age, later
@@ -20,6 +20,7 @@ from . import leases, messages, sessions
 from .projects import project_name
 
 if TYPE_CHECKING:
+    from ..records import Holder
     from ..storage.engine import Row, Transaction
     from ..store_view import StoreView
 
@@ -29,14 +30,14 @@ RECENT_HOURS = 24
 SUMMARY_LENGTH = 100
 MESSAGE_LENGTH = 500
 
-# Only the head of a summary is shown, so only that is read: a summary may be long.
+# Only the head of a text is shown, so only that is read: a summary may be long.
 _ACTIVE = """
-SELECT id, type, SUBSTR(summary, 1, 400), heartbeat_at, project FROM sessions
+SELECT id, type, SUBSTR(summary, 1, 400), '', heartbeat_at, project FROM sessions
 WHERE workspace = :workspace AND status = 'active' AND type <> 'dream'
 ORDER BY heartbeat_at DESC, id DESC
 """
 _COMPLETED = """
-SELECT id, type, SUBSTR(summary, 1, 400), heartbeat_at, project FROM sessions
+SELECT id, type, SUBSTR(summary, 1, 400), SUBSTR(outcome, 1, 400), heartbeat_at, project FROM sessions
 WHERE workspace = :workspace AND status = 'completed' AND heartbeat_at >= :since AND type <> 'dream'
 ORDER BY heartbeat_at DESC, id DESC
 """
@@ -51,21 +52,35 @@ Begin: `engram session start TYPE "what you are doing"`, then `engram lock claim
 `engram message send` to talk to the others, `engram world set` for what everybody should know."""
 
 
+class _Session(NamedTuple):
+    """A row of `_ACTIVE` or `_COMPLETED`."""
+
+    id: str
+    type: str
+    summary: str
+    #: Empty for a session at work: what came of an earlier completion is not what it is doing.
+    outcome: str
+    heartbeat_at: str
+    project: str | None
+
+
 class Section:
     """A heading, its lines, and what to say when not all of them fit."""
 
     def __init__(
-        self, head: str, lines: list[str], rest: str, *, rank: int, share: float, optional: bool = False
+        self, head: str, lines: list[str], unit: str, command: str, *, rank: int, share: float, optional: bool = False
     ) -> None:
         self.head = head
         self.lines = lines
-        #: What the lines are and which command shows them: "sessions: `engram session list`".
-        self.rest = rest
-        #: Who gets room first.
+        #: What one line is about; the plural adds an s to its first word: "line of the world state".
+        self.unit = unit
+        #: The command that shows all of them.
+        self.command = command
+        #: Sections with a low rank get room first.
         self.rank = rank
-        #: The part of the budget it may have before the others had theirs.
+        #: The part of the budget that it may take before the other sections had their part.
         self.share = share
-        #: Left out wholly, without a word, when there is no room.
+        #: Left out without a note when there is no room.
         self.optional = optional
         self.shown = 0
         self._costs = list(accumulate((_cost(line) for line in lines), initial=0))
@@ -77,7 +92,7 @@ class Section:
         return [self.head, *self.lines[: self.shown], *note]
 
     def cost(self, shown: int) -> int:
-        """What the section costs, in quarters of a token, with that many lines."""
+        """The cost of the section with that many lines, in quarters of a token."""
         if self.optional and not shown:
             return 0
         note = _cost(self._note(shown)) if shown < len(self.lines) else 0
@@ -93,8 +108,13 @@ class Section:
             self.shown += 1
         return left - (self.cost(self.shown) - before)
 
+    def counted(self, count: int, more: str = "") -> str:
+        """`1 session`, `2 sessions`, `3 more lines of the world state`."""
+        first, of, rest = self.unit.partition(" of ")
+        return f"{count} {more}{first if count == 1 else first + 's'}{of}{rest}"
+
     def _note(self, shown: int) -> str:
-        return f"… {len(self.lines) - shown} more {self.rest}"
+        return f"… {self.counted(len(self.lines) - shown, 'more ' if shown else '')}: `{self.command}`"
 
 
 def sitrep(
@@ -103,14 +123,14 @@ def sitrep(
     session_id: str | None = None,
     project: str | None = None,
 ) -> str:
-    """The report as markdown, within `budget` tokens (None: uncut), this session's messages and project first."""
+    """The report as markdown, within `budget` tokens (None: uncut); with a session, its messages and project first."""
     if budget is not None:
         checks.whole(budget, "budget", least=1)
     with view.engine.read() as tx:
         now = tx.now()
         if session_id is not None:
             you = sessions.require(tx, view.workspace, session_id)
-            project = project or you[5]
+            project = project or you.project
         sections = _sections(tx, view, session_id, project or view.config.project or project_name(), now)
     head = f"# Situation in {view.workspace}, {now[:10]} {now[11:16]} UTC"
     if not sections:
@@ -119,54 +139,59 @@ def sitrep(
 
 
 def _sections(tx: Transaction, view: StoreView, you: str | None, project: str, now: str) -> list[Section]:
-    """The sections that have something to say, in the order they are shown."""
+    """The sections that have lines, in the order in which they are shown."""
     workspace = view.workspace
     stale_before = later(now, -view.config.stale_after)
     since = later(now, -RECENT_HOURS * 3_600)
     due = messages.due_before(now)
     unread = tx.all(messages.UNREAD, workspace=workspace, session=you, before=due) if you else []
     world = tx.one(_WORLD, workspace=workspace, name=WORLD)
-    active = tx.all(_ACTIVE, workspace=workspace)
-    # Dreaming is nobody's concern: it waits for no one, and no one for it.
-    live = [row for row in tx.all(leases.LIVE, workspace=workspace, now=now) if row[1] != "dream"]
-    done = tx.all(_COMPLETED, workspace=workspace, since=since)
+    active = [_Session(*row) for row in tx.all(_ACTIVE, workspace=workspace)]
+    held = [leases.holder(row, stale_before, now) for row in tx.all(leases.LIVE, workspace=workspace, now=now)]
+    done = [_Session(*row) for row in tx.all(_COMPLETED, workspace=workspace, since=since)]
     # Sorting is stable: within "this project" and "the others", the latest heartbeat stays first.
-    active.sort(key=lambda row: row[4] != project)
-    alarm = tx.one(_ALARMS, workspace=workspace)
+    active.sort(key=lambda session: session.project != project)
+    latest_pass, alarms = tx.one(_ALARMS, workspace=workspace) or (0, 0)
     sections = [
         Section(
             "**Dreaming raised an alarm:**",
-            [_alarm(alarm)] if alarm and alarm[1] else [],
-            "alarms: `engram dream status`",
+            [_alarm(latest_pass, alarms)] if alarms else [],
+            "alarm",
+            "engram dream status",
             rank=0,
             share=0.1,
         ),
         Section(
             f"**Unread messages ({len(unread)}):**",
             [_message(row, now) for row in unread],
-            "messages: `engram message inbox`",
+            "message",
+            "engram message inbox",
             rank=3,
             share=0.25,
         ),
         _world(world, now),
         Section(
             f"**Active sessions ({len(active)}):**",
-            [_session(row, stale_before, now, you) for row in active],
-            "sessions: `engram session list`",
+            [_session(session, stale_before, now, you) for session in active],
+            "session",
+            "engram session list",
             rank=1,
             share=0.35,
         ),
         Section(
             "**Locked resources:**",
-            [_lease(row) for row in live],
-            "locks: `engram lock list`",
+            # Dreaming blocks no other session, so its leases are not listed.
+            [_lease(holder) for holder in held if holder.session_type != "dream"],
+            "lock",
+            "engram lock list",
             rank=2,
             share=0.25,
         ),
         Section(
             "**Recently completed:**",
-            [f"✓ {_what(row)} ({_where(row, now)})" for row in done],
-            "completed sessions: `engram session list --all`",
+            [f"✓ {_what(session)} ({_where(session, now)})" for session in done],
+            "completed session",
+            "engram session list --all",
             rank=5,
             share=0.0,
             optional=True,
@@ -182,9 +207,9 @@ def _fit(head: str, sections: list[Section], budget: int | None) -> str:
         return _joined(head, sections)
     left = budget * 4 - _cost(head) - sum(section.cost(0) for section in sections)
     if left < 0:
-        counts = ", ".join(f"{len(section.lines)} {section.rest.partition(':')[0]}" for section in sections)
+        counts = ", ".join(section.counted(len(section.lines)) for section in sections)
         return _fit_plain(f"{counts}: `engram sitrep --budget {DEFAULT_BUDGET}`", budget)
-    # First everybody's share, then what is left: who is at work and what is locked before the world state's tail.
+    # First each section's share, then what is left: sessions and locks come before the tail of the world state.
     ranked = sorted(sections, key=lambda section: section.rank)
     for section in ranked:
         left = section.grow(left, int(budget * 4 * section.share))
@@ -198,7 +223,7 @@ def _joined(head: str, sections: list[Section]) -> str:
 
 
 def _fit_plain(text: str, budget: int | None) -> str:
-    """For reports that are one sentence: cut at a character when even that is too long."""
+    """A report without sections, cut at a character when it is too long."""
     if budget is None or estimate(text) <= budget:
         return text
     room = budget * 4 - weight("…")
@@ -215,36 +240,40 @@ def _world(row: Row | None, now: str) -> Section:
     return Section(
         f"**World state** (version {version}, {age(at, now)}{by_whom}):",
         lines,
-        "lines of the world state: `engram world show`",
+        "line of the world state",
+        "engram world show",
         rank=4,
         share=0.15,
     )
 
 
-def _session(row: Row, stale_before: str, now: str, you: str | None) -> str:
-    mark = "⚠ stale" if row[3] < stale_before else "●"
-    return f"{mark} {_what(row)} ({_where(row, now)}){' (you)' if row[0] == you else ''}"
+def _session(session: _Session, stale_before: str, now: str, you: str | None) -> str:
+    mark = "⚠ stale" if session.heartbeat_at < stale_before else "●"
+    return f"{mark} {_what(session)} ({_where(session, now)}){' (you)' if session.id == you else ''}"
 
 
-def _what(row: Row) -> str:
-    return f"{visible(row[0])} {visible(row[1])}: {one_line(row[2], SUMMARY_LENGTH) or '(no summary)'}"
+def _what(session: _Session) -> str:
+    """Who it is, and what came of it, or what it set out to do."""
+    text = one_line(session.outcome, SUMMARY_LENGTH) or one_line(session.summary, SUMMARY_LENGTH)
+    return f"{visible(session.id)} {visible(session.type)}: {text or '(no summary)'}"
 
 
-def _where(row: Row, now: str) -> str:
-    return f"{age(row[3], now)}, {name(row[4])}" if row[4] else age(row[3], now)
+def _where(session: _Session, now: str) -> str:
+    heard = age(session.heartbeat_at, now)
+    return f"{heard}, {name(session.project)}" if session.project else heard
 
 
-def _lease(row: Row) -> str:
-    session_id, type, _, _, _, resource, exclusive, note, _, _ = row
-    kind = "exclusive" if exclusive else "advisory"
-    return f"- {visible(resource)} by {visible(session_id)} ({visible(type)}), {kind}" + (
-        f": {one_line(note, SUMMARY_LENGTH)}" if note else ""
+def _lease(holder: Holder) -> str:
+    kind = "exclusive" if holder.exclusive else "advisory"
+    held_by = f"{visible(holder.session_id)} ({visible(holder.session_type)})"
+    return f"- {visible(holder.resource)} by {held_by}, {kind}" + (
+        f": {one_line(holder.note, SUMMARY_LENGTH)}" if holder.note else ""
     )
 
 
-def _alarm(row: Row) -> str:
-    id, alarms = row
-    return f"⚠ pass {id}: {alarms} {'alarm' if alarms == 1 else 'alarms'}; see `engram dream show {id}`"
+def _alarm(latest_pass: int, alarms: int) -> str:
+    raised = f"{alarms} {'alarm' if alarms == 1 else 'alarms'}"
+    return f"⚠ pass {latest_pass}: {raised}; see `engram dream show {latest_pass}`"
 
 
 def _message(row: Row, now: str) -> str:

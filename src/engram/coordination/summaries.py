@@ -1,7 +1,7 @@
-"""Summaries that repeat an exchange of their session.
+"""Summaries and outcomes that repeat an exchange of their session.
 
-Every such copy is made here, together with `summary_from`, the id of the exchange it repeats. Forgetting that exchange
-finds the copy by this id (`forgetting/summaries.py`).
+Every such copy is made here, together with the id of the exchange it repeats (`summary_from`, `outcome_from`).
+Forgetting that exchange finds the copy by this id (`forgetting/summaries.py`).
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ from ..safe_text import one_line
 if TYPE_CHECKING:
     from ..storage.engine import Transaction
 
-#: Whose words can stand for a session: the user's first turn, the assistant's last one, the last log entry.
+#: Whose words a session can quote: the user's first turn is its summary, the assistant's last turn or the last log
+#: entry its outcome.
 ROLES = ("user", "assistant", "log")
-#: How much of an exchange a summary repeats.
+#: How much of an exchange a copy repeats.
 LENGTH = 200
 
 _TAKE = "UPDATE sessions SET last_seq = last_seq WHERE workspace = :workspace AND id = :id"
-_QUOTE = """
-UPDATE sessions SET summary = :summary, summary_from = :source WHERE workspace = :workspace AND id = :id
+_SET_SUMMARY = """
+UPDATE sessions SET summary = :text, summary_from = :source WHERE workspace = :workspace AND id = :id
+"""
+_SET_OUTCOME = """
+UPDATE sessions SET outcome = :text, outcome_from = :source WHERE workspace = :workspace AND id = :id
 """
 _FIRST_OF_USER = """
 SELECT id, content FROM exchanges
@@ -42,7 +46,7 @@ def take(tx: Transaction, workspace: str, id: str) -> bool:
 
 
 def quote(tx: Transaction, workspace: str, id: str, role: str) -> bool:
-    """Let an exchange of that role be the summary; whether there is one. The caller holds the session's row."""
+    """Copy an exchange of that role; whether there is one. The caller holds the session's row."""
     if role == "user":
         found = tx.one(_FIRST_OF_USER, workspace=workspace, id=id)
     elif role == "assistant":
@@ -52,12 +56,28 @@ def quote(tx: Transaction, workspace: str, id: str, role: str) -> bool:
     if found is None:
         return False
     source, content = found
-    tx.run(_QUOTE, workspace=workspace, id=id, summary=one_line(content, LENGTH), source=source)
-    tx.note(workspace, "session", id)
+    if role == "user":
+        _set_summary(tx, workspace, id, one_line(content, LENGTH), source)
+    else:
+        _set_outcome(tx, workspace, id, one_line(content, LENGTH), source)
     return True
 
 
-def clear(tx: Transaction, workspace: str, id: str) -> None:
-    """Leave the session without a summary. The caller holds the session's row."""
-    tx.run(_QUOTE, workspace=workspace, id=id, summary="", source=None)
+def clear_summary(tx: Transaction, workspace: str, id: str) -> None:
+    """Empty the session's summary. The caller holds the session's row."""
+    _set_summary(tx, workspace, id, "", None)
+
+
+def clear_outcome(tx: Transaction, workspace: str, id: str) -> None:
+    """Empty the session's outcome. The caller holds the session's row."""
+    _set_outcome(tx, workspace, id, "", None)
+
+
+def _set_summary(tx: Transaction, workspace: str, id: str, text: str, source: int | None) -> None:
+    tx.run(_SET_SUMMARY, workspace=workspace, id=id, text=text, source=source)
+    tx.note(workspace, "session", id)
+
+
+def _set_outcome(tx: Transaction, workspace: str, id: str, text: str, source: int | None) -> None:
+    tx.run(_SET_OUTCOME, workspace=workspace, id=id, text=text, source=source)
     tx.note(workspace, "session", id)

@@ -11,14 +11,20 @@ if TYPE_CHECKING:
 
 #: Every text column of this tier's tables, and what erases what is in it. A test compares this with the schema.
 TEXTS = {
-    "sessions": {"summary": "session, quoted", "name": "session", "metadata": "session", "external_id": "session"},
+    "sessions": {
+        "summary": "session, quoted",
+        "outcome": "session, quoted",
+        "name": "session",
+        "metadata": "session",
+        "external_id": "session",
+    },
     "leases": {"note": "session", "resource": "session"},
     "lease_waiters": {"resource": "session"},
     "messages": {"content": "session", "target": "session"},
 }
 #: The same columns: whether Engram copies other texts into them, and then what leads from the original to the copy.
 COPIES = {
-    "sessions": {"summary": "quoted", "name": "none", "metadata": "none", "external_id": "none"},
+    "sessions": {"summary": "quoted", "outcome": "quoted", "name": "none", "metadata": "none", "external_id": "none"},
     "leases": {"note": "none", "resource": "none"},
     "lease_waiters": {"resource": "none"},
     "messages": {"content": "none", "target": "none"},
@@ -48,7 +54,8 @@ def delete_sessions(tx: Transaction, workspace: str, ids: Iterable[str]) -> list
     gone: list[int] = []
     for session in sorted(ids):
         of_it = {"workspace": workspace, "session": session}
-        gone += _delete_messages(tx, workspace, [row[0] for row in tx.all(_SENT, **of_it) + tx.all(_ONLY_FOR, **of_it)])
+        messages = tx.all(_SENT, **of_it) + tx.all(_ONLY_FOR, **of_it)
+        gone += _delete_messages(tx, workspace, [id for (id,) in messages])
         tx.run(_DELETE_MAILBOX, **of_it)
         tx.run(_DELETE_WAITERS, **of_it)
         tx.run(_DELETE_LEASES, **of_it)
@@ -61,7 +68,8 @@ def delete_sessions(tx: Transaction, workspace: str, ids: Iterable[str]) -> list
 def delete_before(tx: Transaction, workspace: str, time: str) -> list[int]:
     """Erase messages sent and leases ended before a time; the messages."""
     tx.run(_DELETE_ENDED_LEASES, workspace=workspace, before=time)
-    return _delete_messages(tx, workspace, [row[0] for row in tx.all(_SENT_BEFORE, workspace=workspace, before=time)])
+    messages = tx.all(_SENT_BEFORE, workspace=workspace, before=time)
+    return _delete_messages(tx, workspace, [id for (id,) in messages])
 
 
 def _delete_messages(tx: Transaction, workspace: str, ids: Iterable[int]) -> list[int]:

@@ -5,7 +5,7 @@ that went, is marked for rebuilding, and loses at once whatever of its text may 
 digest is blanked, because dreaming makes it anew; of another memory and of a block only the sentences and lines that
 can be traced to what went. Versions of a thing inherit the sources of the versions before them, so all since the first
 one with a forgotten source are treated alike; a version that lost text names the receipt. What Engram itself repeats
-elsewhere goes as well: a session's summary that quotes a turn, a log entry that quotes another session's.
+elsewhere goes as well: a session's summary or outcome that quotes a turn, a log entry that quotes another session's.
 
 All of it is one transaction; a dry run is the same one, rolled back. Afterwards the engine scrubs what its files still
 hold of deleted rows.
@@ -170,8 +170,8 @@ class _Gone:
         self.messages: list[int] = []
         #: What stays, without what came from what goes.
         self.touched: list[Thing] = []
-        #: Sessions whose summary repeated something that went.
-        self.summaries: list[str] = []
+        #: Sessions whose summary or outcome repeats something that goes.
+        self.copies = summaries.Copies([], [])
         #: Log entries that stay, without what they said of a session that goes.
         self.entries: list[int] = []
         #: Block versions blanked for their age.
@@ -224,7 +224,7 @@ class Forget:
         for kind, ref in gone.touched:
             tx.run(_REBUILD, workspace=self._workspace, kind=kind, ref=ref, receipt=receipt)
         older = str(asked.value) if asked.by == "before" else None
-        repeating = summaries.repeating(tx, self._workspace, gone.of("exchange"), set(gone.sessions), older)
+        gone.copies = summaries.find_copies(tx, self._workspace, gone.of("exchange"), set(gone.sessions), older)
         gone.entries = breaks.rewrite(set(gone.of("exchange")))
         aged: list[Thing] = []
         if older is not None:
@@ -233,7 +233,7 @@ class Forget:
             gone.versions = len(aged)
         dreaming.erase_snapshots(tx, self._workspace, gone.things, [*gone.touched, *aged], gone.sessions, older)
         self._erase(tx, gone)
-        gone.summaries = summaries.requote(tx, self._workspace, repeating)
+        summaries.replace_copies(tx, self._workspace, gone.copies)
         dreaming.delete_agent_work(tx, self._workspace)
         dreaming.delete_proposals(tx, self._workspace, {*gone.things, *gone.touched, *aged})
         went = _went(gone)
@@ -445,7 +445,8 @@ def _went(gone: _Gone) -> str:
         "messages": gone.messages,
         "memories to rebuild": sorted(id for kind, id in gone.touched if kind == "memory"),
         "blocks to rebuild": sorted(id for kind, id in gone.touched if kind == "block"),
-        "summaries": gone.summaries,
+        "summaries": gone.copies.summaries,
+        "outcomes": gone.copies.outcomes,
         "log entries shortened": gone.entries,
     }
     return json_columns.dump(

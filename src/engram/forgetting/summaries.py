@@ -1,12 +1,12 @@
-"""Replaces summaries that repeat a forgotten exchange.
+"""Replaces summaries and outcomes that repeat a forgotten exchange.
 
-A summary names the exchange it repeats. A summary that an older release wrote names none, so it is also recognised by
-its words.
+A copy names the exchange it repeats. A copy that an older release wrote names none, so it is also recognised by its
+words.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..coordination import summaries
 from ..safe_text import one_line
@@ -16,16 +16,17 @@ if TYPE_CHECKING:
 
 #: So many characters in common tell a shortened copy of a turn from a text that only begins alike.
 _ALIKE = 20
-#: The head of a turn that a summary is compared with; a summary repeats far less.
+#: The head of a turn that a copy is compared with; a copy repeats far less.
 _HEAD = 4_000
-#: How a hook sums up a session without words: by the files it touched.
+#: How a hook describes a session without words: by the files it touched.
 _TOUCHED = "Touched "
 
-_SUMMARY = "SELECT summary, summary_from FROM sessions WHERE workspace = :workspace AND id = :session"
-_ROLE = "SELECT role FROM exchanges WHERE workspace = :workspace AND id = :id"
+_COPIES = """
+SELECT summary, summary_from, outcome, outcome_from FROM sessions WHERE workspace = :workspace AND id = :session
+"""
 # COALESCE keeps SQLite from reading the whole session by an index; the ids are enough.
 _HEADS = """
-SELECT role, SUBSTR(content, 1, :length) FROM exchanges
+SELECT SUBSTR(content, 1, :length) FROM exchanges
 WHERE workspace = :workspace AND COALESCE(session_id, '') = :session AND COALESCE(role, '') <> 'log'
   AND id IN (SELECT value FROM json_each(:ids)) ORDER BY seq
 """
@@ -33,62 +34,73 @@ _SESSIONS_OF = """
 SELECT DISTINCT session_id FROM exchanges
 WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids))
 """
-_SUMMED_UP_BY_LEASES = """
-SELECT DISTINCT s.id FROM leases l JOIN sessions s ON s.workspace = l.workspace AND s.id = l.session_id
-WHERE l.workspace = :workspace AND l.ended_at < :before AND SUBSTR(s.summary, 1, :length) = :beginning
+_NAMING_LEASES = """
+SELECT DISTINCT s.id, s.summary, s.outcome
+FROM leases l JOIN sessions s ON s.workspace = l.workspace AND s.id = l.session_id
+WHERE l.workspace = :workspace AND l.ended_at < :before
+  AND (SUBSTR(s.summary, 1, :length) = :beginning OR SUBSTR(s.outcome, 1, :length) = :beginning)
 """
 
 
-def repeating(tx: Transaction, workspace: str, ids: list[int], ending: set[str], before: str | None) -> dict[str, str]:
-    """Sessions whose summary repeats one of the exchanges that go, and the role of that one; not those that end.
+class Copies(NamedTuple):
+    """The sessions that lose a copy of what is forgotten."""
 
-    With `before`, also those summed up by leases that end with it. To be called while the exchanges are still there.
+    summaries: list[str]
+    outcomes: list[str]
+
+
+def find_copies(tx: Transaction, workspace: str, ids: list[int], ending: set[str], before: str | None) -> Copies:
+    """Sessions whose summary or outcome repeats one of the exchanges that go; not the sessions that go themselves.
+
+    With `before`, also those whose copy names the leases that go with it. Call it while the exchanges still exist.
     """
-    found: dict[str, str] = {}
-    losing = {row[0] for row in tx.all(_SESSIONS_OF, workspace=workspace, ids=tx.array(ids))}
-    for session in sorted(losing - ending):
-        role = _repeated(tx, workspace, session, set(ids))
-        if role is not None:
-            found[session] = role
+    repeating_summaries: set[str] = set()
+    repeating_outcomes: set[str] = set()
+    gone = set(ids)
+    losing = {session for (session,) in tx.all(_SESSIONS_OF, workspace=workspace, ids=tx.array(ids))}
+    for session in losing - ending:
+        row = tx.one(_COPIES, workspace=workspace, session=session)
+        summary, summary_from, outcome, outcome_from = row or ("", None, "", None)
+        if summary and (summary_from in gone or _repeats_one(tx, workspace, session, summary, ids)):
+            repeating_summaries.add(session)
+        if outcome and (outcome_from in gone or _repeats_one(tx, workspace, session, outcome, ids)):
+            repeating_outcomes.add(session)
     if before is not None:
         beginning = {"beginning": _TOUCHED, "length": len(_TOUCHED)}
-        rows = tx.all(_SUMMED_UP_BY_LEASES, workspace=workspace, before=before, **beginning)
-        for session in {row[0] for row in rows} - ending:
-            found.setdefault(session, "log")
-    return found
+        for session, summary, outcome in tx.all(_NAMING_LEASES, workspace=workspace, before=before, **beginning):
+            if session not in ending and summary.startswith(_TOUCHED):
+                repeating_summaries.add(session)
+            if session not in ending and outcome.startswith(_TOUCHED):
+                repeating_outcomes.add(session)
+    return Copies(sorted(repeating_summaries), sorted(repeating_outcomes))
 
 
-def requote(tx: Transaction, workspace: str, repeating: dict[str, str]) -> list[str]:
-    """Let what is left of each session stand for it: the assistant's last turn, the user's first, or nothing.
+def replace_copies(tx: Transaction, workspace: str, copies: Copies) -> None:
+    """Quote what is left of each session: the user's first turn as its summary, the assistant's last as its outcome.
 
-    The caller holds the sessions' rows, and what they repeated is gone.
+    Without such a turn the text is emptied. The caller holds the sessions' rows, and what was repeated is gone.
     """
-    for session, role in sorted(repeating.items()):
-        others = ("user",) if role == "user" else ("assistant", "user")
-        if not any(summaries.quote(tx, workspace, session, other) for other in others):
-            summaries.clear(tx, workspace, session)
-    return sorted(repeating)
+    for session in copies.summaries:
+        if not summaries.quote(tx, workspace, session, "user"):
+            summaries.clear_summary(tx, workspace, session)
+    for session in copies.outcomes:
+        if not summaries.quote(tx, workspace, session, "assistant"):
+            summaries.clear_outcome(tx, workspace, session)
 
 
-def repeats(summary: str, text: str) -> bool:
-    """Whether a summary is the text on one line, perhaps shortened.
+def repeats(copy: str, text: str) -> bool:
+    """Whether a copy is the text on one line, perhaps shortened.
 
     Secrets were taken out of the two separately, so that they may differ from there on.
     """
     plain = one_line(text, len(text))
-    if summary == plain:
+    if copy == plain:
         return True
-    cut = summary.endswith("…") or "[redacted" in summary
-    return cut and summary[:_ALIKE] == plain[:_ALIKE]
+    cut = copy.endswith("…") or "[redacted" in copy
+    return cut and copy[:_ALIKE] == plain[:_ALIKE]
 
 
-def _repeated(tx: Transaction, workspace: str, session: str, gone: set[int]) -> str | None:
-    """The role of the exchange among those that go which the session's summary repeats."""
-    row = tx.one(_SUMMARY, workspace=workspace, session=session)
-    if row is None or not row[0]:
-        return None
-    summary, source = row
-    if source in gone:
-        return str(tx.all(_ROLE, workspace=workspace, id=source)[0][0])
-    heads = tx.all(_HEADS, workspace=workspace, session=session, length=_HEAD, ids=tx.array(sorted(gone)))
-    return next((str(role) for role, head in heads if repeats(summary, head)), None)
+def _repeats_one(tx: Transaction, workspace: str, session: str, copy: str, ids: list[int]) -> bool:
+    """Whether a copy that names no exchange repeats one of these of its session."""
+    heads = tx.all(_HEADS, workspace=workspace, session=session, length=_HEAD, ids=tx.array(ids))
+    return any(repeats(copy, head) for (head,) in heads)

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from ..client import Engram
 
 _RESOURCE = text("resource", "path, glob or any name", required=True)
-_SUMMARY = text("summary", "what you are doing, or did")
+_SUMMARY = text("summary", "what you set out to do")
+_OUTCOME = text("outcome", "what came of it", formerly="summary")
 
 
 def _show_session(eng: Engram, id: str, limit: int = 20) -> object:
@@ -92,9 +93,9 @@ OPERATIONS = (
     Operation(
         "session.complete",
         "write",
-        "End with what you achieved; frees your locks.",
-        lambda eng, session, summary=None: eng.sessions.complete(session, summary),
-        (ME, _SUMMARY),
+        "End with what came of your work; frees your locks.",
+        lambda eng, session, outcome=None: eng.sessions.complete(session, outcome),
+        (ME, _OUTCOME),
     ),
     Operation(
         "session.list",

@@ -31,6 +31,8 @@ class Input(NamedTuple):
     most: float | None = None
     #: Seldom wanted, or not an agent's to say: not offered where every word of a definition costs tokens.
     rare: bool = False
+    #: Its earlier name, which is still understood.
+    formerly: str = ""
 
 
 class Operation(NamedTuple):
@@ -83,6 +85,8 @@ TRUST = text("trust", "whose word it is", choices=("user", "agent", "tool", "imp
 def checked(operation: Operation, given: Mapping[str, object]) -> dict[str, object]:
     """The arguments, each of the kind the operation wants; null counts as not given."""
     known = {each.name: each for each in operation.inputs}
+    renamed = {each.formerly: each.name for each in operation.inputs if each.formerly and each.name not in given}
+    given = {renamed.get(name, name): value for name, value in given.items()}
     unknown = [name for name in given if name not in known]
     if unknown:
         raise InvalidInput(f"{operation.name} has no argument {_short(unknown[0])}. {_signature(operation)}")

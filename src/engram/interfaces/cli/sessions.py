@@ -78,12 +78,12 @@ def log(ctx: click.Context, text: str | None, session_id: str) -> None:
 
 
 @session.command()
-@click.argument("summary", required=False)
+@click.argument("outcome", required=False)
 @session_option()
 @click.pass_context
-def done(ctx: click.Context, summary: str | None, session_id: str) -> None:
-    """Complete the session and release what it holds."""
-    text = None if summary is None else text_from(summary)
+def done(ctx: click.Context, outcome: str | None, session_id: str) -> None:
+    """Complete the session with what came of it, and release what it holds."""
+    text = None if outcome is None else text_from(outcome)
     found = open_store(ctx).sessions.complete(session_id, text)
     result(ctx, found, f"{found.id} is completed.")
 
@@ -114,7 +114,7 @@ def show(ctx: click.Context, session_id: str) -> None:
         {**found._asdict(), "leases": [lease._asdict() for lease in leases]},
         lambda: fields(
             {
-                **found._asdict(),
+                **_with_outcome_after_summary(found),
                 "status": _status(found),
                 "stale": None,
                 "metadata": found.metadata or None,
@@ -136,8 +136,11 @@ def logs(ctx: click.Context, session_id: str, limit: int) -> None:
 
 
 def _table(sessions: list[Session]) -> str:
+    # The outcome of a session that was resumed is in `show`; here it would read as what the session is doing.
+    outcomes = [one_line(each.outcome) if each.status == "completed" else "" for each in sessions]
+    headings = ("id", "name", "type", "status", "heartbeat", "turns", "project", "summary")
     return table(
-        ("id", "name", "type", "status", "heartbeat", "turns", "project", "summary"),
+        (*headings, "outcome") if any(outcomes) else headings,
         [
             (
                 each.id,
@@ -148,10 +151,22 @@ def _table(sessions: list[Session]) -> str:
                 str(each.turns),
                 each.project or "",
                 one_line(each.summary),
+                *([outcome] if any(outcomes) else []),
             )
-            for each in sessions
+            for each, outcome in zip(sessions, outcomes, strict=True)
         ],
     )
+
+
+def _with_outcome_after_summary(session: Session) -> dict[str, object]:
+    """The fields of a session as a person reads them; an empty outcome is left out."""
+    shown: dict[str, object] = {}
+    for name, value in session._asdict().items():
+        if name != "outcome":
+            shown[name] = value
+        if name == "summary":
+            shown["outcome"] = session.outcome or None
+    return shown
 
 
 def _status(session: Session) -> str:

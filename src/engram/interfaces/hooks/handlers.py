@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 
 #: Tokens an answer may take, frame and all.
 REPORT_BUDGET, RECALL_BUDGET = 1_000, 400
-#: How long a claim lives that was made by editing a file; every further edit renews it.
+#: Seconds that a claim lives which was made by editing a file; every further edit renews it.
 LEASE_TTL = 7_200.0
 SUMMARY_LENGTH, LOG_LENGTH, HIT_LENGTH = 200, 200, 400
-#: Of what a holder's session wrote, in a denial or a warning.
+#: How much of a holder's texts is shown in a denial or a warning, in characters.
 RESOURCE_LENGTH, HOLDER_LENGTH, NOTE_LENGTH = 200, 120, 200
 #: All messages of one answer together, in characters. A single message may be longer; none is cut.
 MESSAGES_LENGTH = 16_000
-#: More of a prompt does not say better what it is about.
+#: The head of a prompt that recall is asked with, in characters. More of it would not find better answers.
 QUERY_LENGTH = 4_000
-#: In a session's metadata, after a compaction: the model has forgotten the report.
+#: In a session's metadata: true after a compaction, when the model no longer has the report.
 DUE = "report_due"
 
 _FRAME_TOKENS = 30
 
 
 def handle(eng: Engram, event: Event, harness: str, show: Callable[[Answer], None], enough: Callable[[], bool]) -> None:
-    """Do what the event asks for, show the answer, and then do what can wait, until it is `enough`."""
+    """Do what the event asks for, show the answer, and then do what can wait, until `enough` says to stop."""
     happened = _Happened(eng, event, harness)
     given = _ACTIONS[event.kind](happened)
     session = happened.session
@@ -65,7 +65,7 @@ class _Happened:
         self.harness = harness
         self.session = eng.sessions.find(_external_id(event), harness)
         #: The messages in the answer.
-        self._letters: list[Message] = []
+        self._shown: list[Message] = []
 
     def show(self, given: Answer, show: Callable[[Answer], None]) -> None:
         """Show the answer. Messages in it count as read only if that succeeds."""
@@ -73,10 +73,10 @@ class _Happened:
             show(given)
         except BaseException:
             if self.session is not None:
-                self.eng.messages.give_back(self.session.id, self._letters)
+                self.eng.messages.give_back(self.session.id, self._shown)
             raise
         if self.session is not None:
-            self.eng.messages.acknowledge(self.session.id, self._letters)
+            self.eng.messages.acknowledge(self.session.id, self._shown)
 
     def start(self) -> Answer:
         return Answer(self._report(self._begin()))
@@ -112,10 +112,10 @@ class _Happened:
             if session.status == "abandoned":
                 self.eng.sessions.heartbeat(session.id)
             self.eng.sessions.log(session.id, _log_line(self.event))
-            letters = self._take_letters(session) if self.event.takes_context else ""
+            messages = self._take_messages(session) if self.event.takes_context else ""
             late = self.event.warn_late and self.eng.settings.lock_policy != "off"
             others = self._others(session) if late and self.event.takes_context else []
-        return Answer("\n".join(filter(None, [letters, _warning(others)])))
+        return Answer("\n".join(filter(None, [messages, _warning(others)])))
 
     def stop(self) -> Answer:
         said = self._said()
@@ -156,20 +156,19 @@ class _Happened:
         return self._report(self._begin())
 
     def _begin(self, metadata: dict[str, object] | None = None) -> Session:
-        """The session at work, made or resumed; what it did before is still what it is about."""
+        """The session at work, made or resumed. A resumed session keeps its summary and its outcome."""
         known = self.session
         parent = None
         if self.event.agent is not None:
             above = self.event._replace(agent=None, agent_type=None)
             parent = _Happened(self.eng, above, self.harness)._at_work().id
-        kept = {key: value for key, value in known.metadata.items() if key != DUE} if known else {}
         # The event of a subagent also begins its parent, whose task is another one.
         starts = self.event.kind == events.SUBAGENT_START and self.event.agent is not None
         task = self.event.reason if starts else ""
         id = self.eng.sessions.register(
             self.harness,
             None if known else one_line(redact(clean(task)), SUMMARY_LENGTH),
-            {**kept, **(metadata or {})},
+            metadata or ({DUE: False} if known and known.metadata.get(DUE) else None),
             name=self.event.agent_type if self.event.agent is not None else None,
             external_id=_external_id(self.event),
             parent_id=parent,
@@ -198,12 +197,12 @@ class _Happened:
             lines.append(line)
         return _recall_frame(lines) if lines else ""
 
-    def _take_letters(self, session: Session) -> str:
+    def _take_messages(self, session: Session) -> str:
         """As many unread messages as fit, each of them whole. The others wait for the next event."""
-        self._letters = self.eng.messages.show(session.id, longest=MESSAGES_LENGTH)
-        if not self._letters:
+        self._shown = self.eng.messages.show(session.id, longest=MESSAGES_LENGTH)
+        if not self._shown:
             return ""
-        return _letters(self._letters, len(self.eng.messages.inbox(session.id, peek=True)))
+        return _messages_frame(self._shown, len(self.eng.messages.inbox(session.id, peek=True)))
 
     def _resources(self) -> list[str]:
         return [self.eng.leases.escape(path) for path in self.event.paths]
@@ -247,12 +246,12 @@ class _Happened:
         return session
 
     def _complete(self, session: Session) -> None:
-        """End the session with its last words, else with what it touched; else it keeps what it set out to do."""
+        """End the session. Its outcome is the assistant's last turn, else what it touched."""
         touched = [lease.resource for lease in self.eng.leases.list(session.id)]
         with self.eng.write():
             self.eng.sessions.complete(session.id)
             if not self.eng.sessions.quote(session.id, "assistant") and touched:
-                # An entry of its own, so that the summary repeats something that can be forgotten.
+                # A log entry of its own, so that the outcome repeats something that can be forgotten.
                 self.eng.sessions.log(session.id, one_line(f"Touched {', '.join(touched)}", SUMMARY_LENGTH))
                 self.eng.sessions.quote(session.id, "log")
 
@@ -354,11 +353,11 @@ def _ask(holder: Holder) -> str:
     return f'`engram message send {quote(one_line(holder.session_id, 200))} "…"`'
 
 
-def _letters(shown: Sequence[Message], waiting: int) -> str:
+def _messages_frame(shown: Sequence[Message], waiting: int) -> str:
     lines = [
-        f"- from {letter.from_session or 'a person'}{' (shown again)' if letter.again else ''}: "
-        f"{one_line(letter.text, len(letter.text))}"
-        for letter in shown
+        f"- from {message.from_session or 'a person'}{' (shown again)' if message.again else ''}: "
+        f"{one_line(message.text, len(message.text))}"
+        for message in shown
     ]
     how = 'Messages from other sessions; answer with `engram message send SESSION "…"` where one asks for it.'
     more = (

@@ -55,7 +55,7 @@ TEMPLATES: list[dict[str, object]] = [
         "uriTemplate": f"{_URI}session/{{id}}",
         "name": "session",
         "title": "Session",
-        "description": "One agent's work: summary, claims and log.",
+        "description": "One agent's work: summary, outcome, claims and log.",
         "mimeType": _MARKDOWN,
     },
 ]
@@ -81,7 +81,7 @@ You are about to end your work. Leave it so that another agent can go on:
 1. `remember` each decision, preference and lesson that will matter again, one call each.
 2. Bring the block `world` up to date where you changed how things stand.
 3. Answer open messages; release what you no longer need.
-4. Call `session` complete with a summary: what is done, what is not, what comes next.
+4. Call `session` complete with the outcome: what is done, what is not, what comes next.
 
 {work}"""
 
@@ -140,6 +140,8 @@ def _work(eng: Engram, session: Session) -> str:
     """A session in markdown, its own words quoted."""
     state = f"{session.status}, stale" if session.stale else session.status
     shown = [visible(f"# Session {session.id} ({session.type}, {state})"), _quoted(session.summary or "(no summary)")]
+    if session.outcome:
+        shown += ["**Outcome:**", _quoted(session.outcome)]
     held = eng.leases.list(session.id)
     if held:
         shown += ["**Holds:**", *(_claim(each) for each in held)]
