@@ -227,6 +227,7 @@ REQUIREMENTS = {
     "CLI-8": "Shell completion is offered.",
     "CLI-9": "demo shows the report change while three agents work.",
     "CLI-10": "Messages are read once they are printed; with a closed standard output they stay unread.",
+    "CLI-30": "A command that only reads makes no store, file or folder: a store that was named is StoreNotFound (exit code 3), a missing default store counts as empty.",
     # Operations and the MCP server
     "OPERATION-1": "Every operation is in one table, with input, scope, handler and help, and works on both engines.",
     "OPERATION-2": "Results have one shape as plain data, errors another: code, message, hint and details.",

@@ -41,7 +41,10 @@ class Engram:
     on the same connections.
 
     A store that an earlier version wrote is migrated, after a copy of it was made. With `migrate=False` it is left as
-    it is, and is UpgradeNeeded unless its schema is enough for hooks; a store that does not exist yet is made.
+    it is, and is UpgradeNeeded unless its schema is enough for hooks.
+
+    A store that does not exist yet is made. With `create=False` that is StoreNotFound, and no file, folder or schema is
+    made.
     """
 
     def __init__(
@@ -52,9 +55,11 @@ class Engram:
         settings: Config | None = None,
         clock: Clock | None = None,
         migrate: bool = True,
+        create: bool = True,
     ) -> None:
         settings = settings or config.load(url=url, workspace=workspace)
-        self._compose(StoreView(_open(settings, clock or Clock(), migrate), settings.workspace, settings))
+        engine = _open(settings, clock or Clock(), migrate, create=create)
+        self._compose(StoreView(engine, settings.workspace, settings))
 
     def _compose(self, view: StoreView) -> None:
         self._view = view
@@ -251,7 +256,7 @@ def upgrade(settings: Config, *, progress: Callable[[int, int], None] | None = N
     from .store_url import masked
 
     patient = settings._replace(busy_timeout=max(settings.busy_timeout, _UPGRADE_PATIENCE))
-    engine = _open(patient, Clock(), True, progress)
+    engine = _open(patient, Clock(), True, progress=progress)
     try:
         done = engine.outcome
         return Upgraded(
@@ -276,12 +281,19 @@ def restore(settings: Config, file: str, *, progress: Callable[[int, int], None]
     return restoring.sqlite(settings.url, file, Clock(), busy_timeout=settings.busy_timeout, progress=progress)
 
 
-def _open(settings: Config, clock: Clock, migrate: bool, progress: Callable[[int, int], None] | None = None) -> Engine:
+def _open(
+    settings: Config,
+    clock: Clock,
+    migrate: bool,
+    *,
+    create: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Engine:
     # Imported here, so that a SQLite user never pays for the PostgreSQL driver, nor the other way round.
     if settings.url.startswith("postgresql://"):
         from .storage.postgres import PostgresEngine
 
-        return PostgresEngine(settings.url, clock, busy_timeout=settings.busy_timeout, upgrade=migrate)
+        return PostgresEngine(settings.url, clock, busy_timeout=settings.busy_timeout, upgrade=migrate, create=create)
     from .storage.sqlite import SqliteEngine
 
     return SqliteEngine(
@@ -290,5 +302,6 @@ def _open(settings: Config, clock: Clock, migrate: bool, progress: Callable[[int
         busy_timeout=settings.busy_timeout,
         synchronous=settings.synchronous,
         upgrade=migrate,
+        create=create,
         progress=progress,
     )

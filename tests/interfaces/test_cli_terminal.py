@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from engram import Engram
+
 from .conftest import in_terminal, program
 
 
 @pytest.fixture
 def store(sqlite_url: str) -> dict[str, str]:
-    """An environment that points at a store of the test's own."""
+    """An environment that points at a store of the test's own, which is empty."""
+    Engram(sqlite_url).close()
     return {"ENGRAM_URL": sqlite_url}
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from .reading import only_reads, open_to_read
 from .screen import one_line, print_json, say, style
 
 if TYPE_CHECKING:
@@ -73,10 +74,14 @@ def session_option(*, required: bool = True) -> Callable[[_Function], _Function]
 
 
 def open_store(ctx: click.Context, *, warn: bool = True) -> Engram:
-    """The store the options, the environment and the settings name; closed when the command ends."""
+    """The store the options, the environment and the settings name; closed when the command ends.
+
+    A command that only reads does not make it: see `reading`.
+    """
     from ...client import Engram
 
-    eng = Engram(settings=load_settings(ctx, warn=warn))
+    settings = load_settings(ctx, warn=warn)
+    eng = open_to_read(ctx, settings) if only_reads(ctx) else Engram(settings=settings)
     ctx.call_on_close(eng.close)
     return eng
 
@@ -161,10 +166,12 @@ def complete_block(ctx: click.Context, parameter: click.Parameter, incomplete: s
 def _complete(
     ctx: click.Context, values: Callable[[Engram], list[tuple[str, str]]], incomplete: str
 ) -> list[CompletionItem]:
+    from ...client import Engram
     from ...errors import EngramError
 
     try:
-        found = values(open_store(ctx, warn=False))
+        with Engram(settings=load_settings(ctx, warn=False), create=False) as eng:
+            found = values(eng)
     except EngramError:
         return []  # a Tab key must never print an error into somebody's command line
     # A value has to be exact, so one that is not fit for a screen is not offered.
