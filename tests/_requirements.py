@@ -227,6 +227,7 @@ REQUIREMENTS = {
     "CLI-8": "Shell completion is offered.",
     "CLI-9": "demo shows the report change while three agents work.",
     "CLI-10": "Messages are read once they are printed; with a closed standard output they stay unread.",
+    "CLI-31": "Text from standard input or an editor loses its final newline; without a terminal no editor is opened, and the error says how to give the text.",
     "CLI-30": "A command that only reads makes no store, file or folder: a store that was named is StoreNotFound (exit code 3), a missing default store counts as empty.",
     # Operations and the MCP server
     "OPERATION-1": "Every operation is in one table, with input, scope, handler and help, and works on both engines.",
@@ -402,6 +403,7 @@ REQUIREMENTS = {
     "PROPOSAL-4": "A proposal is made once, and a rejected one is not made again from the same sources.",
     "PROPOSAL-5": "Forgetting erases proposals that hold anything of what was forgotten.",
     "PROPOSAL-6": "What was agreed to and not done yet, the next pass does.",
+    "PROPOSAL-8": "A proposal that was applied by hand is a run of its own: undoing that run brings everything back, and the proposal waits for a decision again.",
     "PROPOSAL-7": "engram dream review walks through them with keys; with --json and by number for agents.",
     # The loss alarm
     "ALARM-1": "What a pass touches, recent turns, facts of the profile and pinned memories are asked for before and after, without a trace.",

@@ -280,6 +280,8 @@ class DreamReport(NamedTuple):
     skipped: int | None = None
     #: The run that undid this one.
     undone_by: int | None = None
+    #: Set for a run that is no pass: the proposal that somebody applied by hand; 0 once it is undone.
+    proposal: int | None = None
 
 
 class WorkCounts(NamedTuple):
@@ -358,6 +360,8 @@ class Proposal(NamedTuple):
     result: int | None
     created_at: str
     decided_at: str | None
+    #: The run that applied it: a pass, or one of its own. `engram dream undo RUN` undoes it.
+    run: int | None = None
 
 
 class Stats(NamedTuple):

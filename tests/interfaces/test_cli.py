@@ -209,7 +209,7 @@ def test_text_comes_from_standard_input(engram: Engram, me: str, monkeypatch: py
     for arguments in (("world", "set", "-"), ("session", "log", "-"), ("message", "send", me, "-")):
         monkeypatch.setattr("sys.stdin", io.StringIO("line one\nline two\n"))
         assert engram(*arguments, session=me).code == 0
-    assert engram("world", "show", "--json").json["content"] == "line one\nline two\n"
+    assert engram("world", "show", "--json").json["content"] == "line one\nline two"
 
 
 @pytest.mark.requirement("CLI-4")

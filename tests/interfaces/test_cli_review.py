@@ -15,6 +15,7 @@ import pytest
 from engram import Engram as Store
 from engram.config import load
 
+from .._logical import logical
 from .conftest import Engram, program
 
 WORDINGS = ("Invoices go out with the first train.", "Invoices go out with the first train")
@@ -118,6 +119,23 @@ def test_they_are_decided_by_number(engram: Engram, store_url: str) -> None:
         assert engram("dream", "review", "--apply", "9").code == 3
         assert "proposal  3, pending" in engram("dream", "review").out
         assert "proposal  1, applied" in engram("dream", "review", "--state", "all").out
+
+
+@pytest.mark.requirement("PROPOSAL-8")
+def test_the_command_that_is_printed_undoes_what_was_applied(engram: Engram, store_url: str) -> None:
+    with fill(store_url) as eng:
+        before = logical(eng)
+        for id in ("1", "3"):
+            shown = engram("dream", "review", "--apply", id).out
+            assert logical(eng) != before
+            sentence, _, advice = shown.strip().partition(" To undo that: ")
+            assert sentence == f"Proposal {id} is applied."
+            program, *arguments = advice.split()
+            assert program == "engram"
+            assert f"proposal {id} was applied" in engram("dream", "show", arguments[-1]).out
+            assert engram(*arguments).code == 0
+            assert logical(eng) == before
+        assert states(eng) == ["pending", "pending", "pending"]
 
 
 @pytest.mark.requirement("PROPOSAL-7")

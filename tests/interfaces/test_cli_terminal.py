@@ -82,7 +82,7 @@ def test_an_edit_that_comes_too_late_is_a_conflict_and_the_text_is_kept(store: d
     code, shown = in_terminal("world", "edit", environment={**store, "EDITOR": editor(tmp_path, meanwhile)})
     assert code == 4
     kept = Path(shown.rpartition("Your text is in ")[2].strip().removesuffix("."))
-    assert kept.read_text() == "mine\n"
+    assert kept.read_text() == "mine"
     kept.unlink()
     assert piped("world", "show", store=store).stdout == "somebody else's\n"
 

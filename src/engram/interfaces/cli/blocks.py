@@ -128,7 +128,8 @@ def edit(ctx: click.Context, name: str, reason: str, actor: str | None) -> None:
 
     eng = open_store(ctx)
     before = eng.blocks.get(name)
-    content = edited(before.content if before else "")
+    set_command = "engram world set" if name == WORLD else f"engram block set {name}"
+    content = edited(before.content if before else "", f"`{set_command} -` reads the text from standard input.")
     try:
         _written(ctx, _put(eng, name, content, reason, before.version if before else 0, actor))
     except VersionConflict as error:

@@ -120,20 +120,25 @@ def result(ctx: click.Context, value: object, text: str | Callable[[], str]) -> 
 def text_from(argument: str | None, current: str = "", what: str = "TEXT") -> str:
     """Text given as an argument, as `-` (standard input), or, with neither, written in $EDITOR."""
     if argument == "-":
-        return sys.stdin.read()
+        return _without_last_newline(sys.stdin.read())
     if argument is not None:
         return argument
-    if not sys.stdin.isatty():
-        raise click.UsageError(f"Give {what}, or - to read it from standard input.")
-    return edited(current)
+    return edited(current, f"Give {what}, or - to read it from standard input.")
 
 
-def edited(current: str) -> str:
-    """What the user makes of the text in $EDITOR."""
+def edited(current: str, instead: str) -> str:
+    """What the user makes of the text in $EDITOR; `instead` says how to give the text without a terminal."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError(f"The editor needs a terminal. {instead}")
     changed = click.edit(current, extension=".md", require_save=True)
     if changed is None:
         raise click.ClickException("The editor was closed without saving; nothing was changed.")
-    return changed
+    return _without_last_newline(changed)
+
+
+def _without_last_newline(text: str) -> str:
+    """Programs and editors end the last line; that line break is not part of the text."""
+    return text.removesuffix("\n").removesuffix("\r")
 
 
 def duration_type(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:

@@ -249,6 +249,8 @@ def _code(report: DreamReport) -> int:
 
 
 def _shown(report: DreamReport) -> str:
+    if report.proposal is not None:
+        return fields({"run": _line(report)})
     would = "would write " if report.dry_run else ""
     values: dict[str, object] = {
         "pass": _line(report),
@@ -285,6 +287,8 @@ def _undone(report: UndoReport) -> str:
 def _line(report: DreamReport) -> str:
     number = "dry run" if report.dry_run else f"{report.id}" if report.id else "not run"
     done = f"{len(report.gists)} gists, {len(report.eras)} eras" if report.ended_at else "did not end"
+    if report.proposal is not None:
+        done = f"proposal {report.proposal} was applied" if report.proposal else "a proposal was applied"
     undone = f", undone by run {report.undone_by}" if report.undone_by else ""
     problem = f"; {one_line(report.errors[0], 500)}" if report.errors else ""
     problem += f"; ALARM: {one_line(report.alarms[0], 500)}" if report.alarms else ""

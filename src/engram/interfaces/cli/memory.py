@@ -186,7 +186,7 @@ def edit(
     """Change a memory; without TEXT or options, in $EDITOR."""
     memories = open_store(ctx).memories
     if text is None and not tags and importance is None:
-        content: str | None = edited(memories.get(id).content)
+        content: str | None = edited(memories.get(id).content, "Give TEXT, or - to read it from standard input.")
     else:
         content = None if text is None else text_from(text)
     changed = memories.update(id, content, reason=reason, actor=session_id, tags=tags or None, importance=importance)

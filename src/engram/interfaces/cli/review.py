@@ -44,7 +44,7 @@ def review(
     if apply is not None:
         decided.append(proposals.apply(apply))
     if decided:
-        result(ctx, decided, lambda: "\n".join(f"Proposal {each.id} is {each.state}." for each in decided))
+        result(ctx, decided, lambda: "\n".join(map(_decision, decided)))
         return
     found = proposals.list(None if state == "all" else state)
     if as_json(ctx):
@@ -82,22 +82,27 @@ def _decide(eng: Engram, proposal: Proposal, key: str) -> None:
 
     try:
         if key == "r":
-            eng.proposals.reject(proposal.id)
-            say(f"Proposal {proposal.id} is rejected.\n")
-            return
-        if key == "e":
-            eng.proposals.edit(proposal.id, edited(proposal.content).rstrip("\n"))
-        eng.proposals.apply(proposal.id)
-        say(f"Proposal {proposal.id} is applied.\n")
+            decided = eng.proposals.reject(proposal.id)
+        else:
+            if key == "e":
+                eng.proposals.edit(proposal.id, edited(proposal.content, "Use --edit ID TEXT."))
+            decided = eng.proposals.apply(proposal.id)
+        say(f"{_decision(decided)}\n")
     except EngramError as problem:
         say(f"{problem}\n")
     except click.ClickException as problem:
         say(f"{problem.message}\n")
 
 
+def _decision(proposal: Proposal) -> str:
+    undo = f" To undo that: engram dream undo {proposal.run}" if proposal.run else ""
+    return f"Proposal {proposal.id} is {proposal.state}.{undo}"
+
+
 def _shown(proposal: Proposal) -> str:
     values: dict[str, object] = {
         "proposal": f"{proposal.id}, {proposal.state}{', out of date' if proposal.stale else ''}",
+        "undo": f"engram dream undo {proposal.run}" if proposal.run else None,
         "what": proposal.what,
         "why": f"{proposal.why} (confidence {proposal.confidence:.2f})",
         "sources": ", ".join(f"{kind} {id}" for kind, id in proposal.sources),
