@@ -350,6 +350,8 @@ REQUIREMENTS = {
     "INSTALL-8": "all means the harnesses that are found; settings of one that is not there are made only when it is named.",
     "INSTALL-9": "--list shows what is found and what is set up.",
     "INSTALL-10": "The commands in settings files work from any folder and shell, also from a path with blanks.",
+    "INSTALL-12": "install --workspace and --store go into the hook and server commands, which use them; --list knows them, install without them removes them.",
+    "INSTALL-13": "Neither install nor uninstall leaves a backup in a project; copies of the user's own settings are kept, and the output says where.",
     "INSTALL-11": "A harness's settings are found where its own environment variable puts them.",
     "CLIENT-1": "In the real clients a session is registered, gets the report, is recorded, claims what it writes, and is completed.",
     "CLIENT-2": "A real client is denied a file that another one holds exclusively.",
