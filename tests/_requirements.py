@@ -153,6 +153,7 @@ REQUIREMENTS = {
     "FORGET-9": "Archiving is something else, and undoable.",
     "FORGET-10": "Forgetting is part of its transaction; afterwards everything still counts.",
     "FORGET-11": "Sibling names never leak between workspaces, sessions, tags, projects, kinds, blocks and types.",
+    "FORGET-23": "A dry run shows the first words of what would go, within a few lines; they are in no receipt that is kept.",
     "FORGET-12": "engram forget shows what would go, asks, and prints the receipt; engram receipts lists them.",
     "FORGET-13": "After forgetting no word of it, nor its beginning or end, is in SQLite's files, whoever else writes to them.",
     "FORGET-14": "Files that could not be cleaned because others read them are named in a warning, and cleaned by the next forgetting.",

@@ -132,7 +132,7 @@ class MemoryEdit(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """What was forgotten: ids and counts, not a word of it."""
+    """What was forgotten: ids and counts, not a word of it; of a dry run, also the first words of what would go."""
 
     #: None for a dry run.
     id: int | None
@@ -144,6 +144,8 @@ class Receipt(NamedTuple):
     #: Copies of the store made before that still have it; only their owner can say whether they may go.
     backups: tuple[str, ...]
     created_at: str
+    #: Only of a dry run, and never stored: a line for each of the first things of every kind, with its first words.
+    preview: dict[str, list[str]] | None = None
 
 
 class Hit(NamedTuple):

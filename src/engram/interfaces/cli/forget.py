@@ -7,10 +7,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .common import as_json, command, complete_block, complete_session, moment_type, open_store, result
+from .counting import counted
 from .screen import say, table
 
 if TYPE_CHECKING:
     from ...records import Receipt
+
+#: The names that receipts use, for one thing.
+_ONE = {
+    "exchanges": "exchange",
+    "memories": "memory",
+    "blocks": "block",
+    "sessions": "session",
+    "messages": "message",
+    "memories to rebuild": "memory to rebuild",
+    "blocks to rebuild": "block to rebuild",
+    "summaries": "summary",
+    "log entries shortened": "log entry shortened",
+    "block versions": "block version",
+}
 
 
 @command()
@@ -51,15 +66,31 @@ def receipts(ctx: click.Context, limit: int) -> None:
 
 
 def _shown(receipt: Receipt) -> str:
-    lines = [f"Receipt {receipt.id}: {_counts(receipt)}." if receipt.id else f"Would go: {_counts(receipt)}."]
-    for name, ids in receipt.ids.items():
-        some = ", ".join(map(str, ids[:20]))
-        lines.append(f"  {name}: {some}{f' and {len(ids) - 20} more' if len(ids) > 20 else ''}")
+    lines = [f"Receipt {receipt.id}: {_counts(receipt)}." if receipt.id else f"Would be forgotten: {_counts(receipt)}."]
+    lines += _previewed(receipt) if receipt.id is None else _ids(receipt)
     if receipt.backups:
-        lines.append("Backups made earlier still have it; delete them if you must:")
+        lines.append("These older backups still contain it. Delete them if it must be gone there too:")
         lines += [f"  {name}" for name in receipt.backups]
     return "\n".join(lines)
 
 
+def _previewed(receipt: Receipt) -> list[str]:
+    lines = []
+    for name, shown in (receipt.preview or {}).items():
+        lines.append(f"  {name}")
+        lines += [f"    {line}" for line in shown]
+        more = receipt.counts[name] - len(shown)
+        lines += [f"    … and {more} more"] if more > 0 else []
+    return lines
+
+
+def _ids(receipt: Receipt) -> list[str]:
+    lines = []
+    for name, ids in receipt.ids.items():
+        some = ", ".join(map(str, ids[:20]))
+        lines.append(f"  {name}: {some}{f', … and {len(ids) - 20} more' if len(ids) > 20 else ''}")
+    return lines
+
+
 def _counts(receipt: Receipt) -> str:
-    return ", ".join(f"{count} {name}" for name, count in receipt.counts.items()) or "nothing"
+    return ", ".join(counted(count, _ONE[name], name) for name, count in receipt.counts.items()) or "nothing"
