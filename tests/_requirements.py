@@ -228,6 +228,8 @@ REQUIREMENTS = {
     "CLI-8": "Shell completion is offered.",
     "CLI-9": "demo shows the report change while three agents work.",
     "CLI-10": "Messages are read once they are printed; with a closed standard output they stay unread.",
+    "CLI-32": "Output that cannot be written (a full disk, a closed stream) is one line on standard error and exit code 1; a closed pipe is silent, with exit code 141.",
+    "CLI-33": "Messages name no Python parameters; counts are in the singular or plural; links, versions and ids that other commands take are shown.",
     "CLI-31": "Text from standard input or an editor loses its final newline; without a terminal no editor is opened, and the error says how to give the text.",
     "CLI-30": "A command that only reads makes no store, file or folder: a store that was named is StoreNotFound (exit code 3), a missing default store counts as empty.",
     # Operations and the MCP server

@@ -36,7 +36,7 @@ def test_forget_shows_what_would_go_asks_and_does_it(
     assert refused.code != 0
     assert "Would be forgotten: 1 exchange, 1 memory." in refused.err
     assert "cannot be undone" in refused.err
-    assert engram("receipts").out.strip() == "Nothing was forgotten."
+    assert engram("receipts").out.strip() == "Nothing has been forgotten."
 
     answer(monkeypatch, "y\n")
     done = engram("forget", "--exchange", str(said))

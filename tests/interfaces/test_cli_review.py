@@ -140,7 +140,7 @@ def test_the_command_that_is_printed_undoes_what_was_applied(engram: Engram, sto
 
 @pytest.mark.requirement("PROPOSAL-7")
 def test_without_proposals_it_says_so(engram: Engram) -> None:
-    assert engram("dream", "review").out == "Nothing waits for a decision.\n"
+    assert engram("dream", "review").out == "No proposal is waiting for a decision.\n"
     assert engram("dream", "review", "--json").json == []
 
 

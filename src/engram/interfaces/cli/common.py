@@ -31,9 +31,7 @@ def _remember(ctx: click.Context, parameter: click.Parameter, value: object) -> 
 def _common_options() -> list[click.Parameter]:
     return [
         click.Option(["--json"], is_flag=True, expose_value=False, callback=_remember, help="Print JSON."),
-        click.Option(
-            ["--workspace"], metavar="NAME", expose_value=False, callback=_remember, help="Whose memory to use."
-        ),
+        click.Option(["--workspace"], metavar="NAME", expose_value=False, callback=_remember, help="Workspace to use."),
         click.Option(
             ["--store"], metavar="URL", expose_value=False, callback=_remember, help="A path or postgresql://…"
         ),

@@ -1,4 +1,4 @@
-"""`engram forget`, `engram receipts`: make something gone everywhere, and see what was."""
+"""`engram forget` and `engram receipts`: delete something permanently, and list what was deleted."""
 
 from __future__ import annotations
 
@@ -29,26 +29,34 @@ _ONE = {
 
 
 @command()
-@click.option("--exchange", type=click.IntRange(min=1), metavar="ID", help="One thing said or done.")
-@click.option("--memory", type=click.IntRange(min=1), metavar="ID", help="One memory, with its history.")
-@click.option("--session", metavar="ID", shell_complete=complete_session, help="A session with all that is in it.")
-@click.option("--block", metavar="NAME", shell_complete=complete_block, help="A block, with its history.")
 @click.option(
-    "--before", metavar="TIME", callback=moment_type, help="Everything older: 2026-11-01, 2026-11-01T18:00, or 90d."
+    "--exchange", type=click.IntRange(min=1), metavar="ID", help="One exchange; `engram history` shows the ids."
 )
-@click.option("--source", metavar="TYPE", help="Every session of this type: claude-code, import, …")
-@click.option("--dry-run", is_flag=True, help="Only show what would go.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--memory", type=click.IntRange(min=1), metavar="ID", help="One memory with its history.")
+@click.option("--session", metavar="ID", shell_complete=complete_session, help="One session with everything in it.")
+@click.option("--block", metavar="NAME", shell_complete=complete_block, help="One block with its history.")
+@click.option(
+    "--before",
+    metavar="TIME",
+    callback=moment_type,
+    help="Everything older than this: 2026-11-01, 2026-11-01T18:00, or 90d.",
+)
+@click.option("--source", metavar="TYPE", help="All sessions of this type: claude-code, import, …")
+@click.option("--dry-run", is_flag=True, help="Show what would be forgotten, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_context
 def forget(ctx: click.Context, /, dry_run: bool, yes: bool, **chosen: Any) -> None:
-    """Make something gone everywhere, with what was derived from it alone. This cannot be undone.
+    """Delete something permanently, including everything derived only from it. This cannot be undone.
 
-    Give exactly one of the options that say what. To put a memory away and keep it, use `engram memory archive`.
+    Give exactly one of --exchange, --memory, --session, --block, --before and --source. To keep a memory but hide it,
+    use `engram memory archive`.
     """
+    if sum(value is not None for value in chosen.values()) != 1:
+        raise click.UsageError(f"Give exactly one of {', '.join(f'--{name}' for name in chosen)}.")
     eng = open_store(ctx)
     if not dry_run and not yes:
         if as_json(ctx):
-            raise click.UsageError("With --json, say --yes or --dry-run: nobody can be asked.")
+            raise click.UsageError("With --json, add --yes or --dry-run: nobody can be asked.")
         say(_shown(eng.forget(**chosen, dry_run=True)), err=True)
         click.confirm("Forget this? It cannot be undone.", abort=True, err=True)
     receipt = eng.forget(**chosen, dry_run=dry_run)
@@ -59,10 +67,14 @@ def forget(ctx: click.Context, /, dry_run: bool, yes: bool, **chosen: Any) -> No
 @click.option("-n", "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="0: all.")
 @click.pass_context
 def receipts(ctx: click.Context, limit: int) -> None:
-    """What was forgotten, the latest first: counts and ids, not a word of it."""
+    """List what was forgotten, newest first: counts and ids, without any text."""
     found = open_store(ctx).receipts(limit)
     rows = [(str(each.id), each.created_at[:19].replace("T", " "), each.asked, _counts(each)) for each in found]
-    result(ctx, found, lambda: table(("id", "when", "asked", "went"), rows) if rows else "Nothing was forgotten.")
+    result(
+        ctx,
+        found,
+        lambda: table(("id", "when", "request", "forgotten"), rows) if rows else "Nothing has been forgotten.",
+    )
 
 
 def _shown(receipt: Receipt) -> str:
