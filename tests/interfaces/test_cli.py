@@ -260,7 +260,9 @@ def test_what_is_remembered_is_recalled_edited_linked_pinned_and_archived(engram
         "remember", "Deploys never happen on Fridays", "--kind", "preference", "--tag", "deploy", "--json"
     ).json
     assert (first["kind"], first["tags"], first["trust"]) == ("preference", ["deploy"], "user")
-    assert "has been stored 2 times" in engram("remember", "deploys never happen on fridays", "--kind", "preference").out
+    assert (
+        "has been stored 2 times" in engram("remember", "deploys never happen on fridays", "--kind", "preference").out
+    )
     other = engram("remember", "Releases are cut on Mondays", "--json").json
 
     hits = engram("recall", "when do we deploy?", "--json").json

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 import stat
-import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from engram import Engram as Store
+from engram.interfaces import hooks
 from engram.interfaces.install.plan import HARNESSES
 
 from .test_install import PROJECT, USER, Engram, backups, engram, files, home, hook_lines, read
@@ -58,19 +59,23 @@ def test_workspace_and_store_go_into_the_commands_and_out_again(engram: Engram, 
 
 @options
 @pytest.mark.parametrize("name", HARNESSES)
-def test_the_installed_hook_writes_to_that_workspace_and_store(engram: Engram, home: Path, name: str) -> None:
+def test_the_installed_hook_writes_to_that_workspace_and_store(
+    engram: Engram, home: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = home / "with blank" / "work.db"
     engram("install", name, "--workspace", "work", "--store", "../../home/with blank/work.db")
     line = next(line for each in hook_lines(read(home / USER[name][0])).values() for line in each)
     start = "sessionStart" if name == "cursor" else "SessionStart"
-    event = {
-        "session_id": "s1",
-        "conversation_id": "s1",
-        "hook_event_name": start,
-        "cwd": str(home),
-        "source": "startup",
-    }
-    subprocess.run(line, shell=True, input=json.dumps(event).encode(), check=True, capture_output=True, timeout=30)
+    event = {"session_id": "s1", "conversation_id": "s1", "hook_event_name": start, "cwd": str(home)}
+    # In this process, without the time limit: a busy machine may need longer to start a program.
+    monkeypatch.setattr("sys.argv", shlex.split(line))
+    monkeypatch.setattr(hooks, "_guard", lambda: None)
+    monkeypatch.setattr(hooks, "_input", lambda: json.dumps({**event, "source": "startup"}).encode())
+    monkeypatch.setattr(hooks, "_write", lambda answer: None)
+    monkeypatch.setattr("sys.stderr", sys.stderr)
+    monkeypatch.setattr("os._exit", sys.exit)
+    with pytest.raises(SystemExit):
+        hooks.main()
     with Store(str(store), workspace="work", create=False) as eng:
         assert [session.type for session in eng.sessions.list()] == [name]
         assert eng.workspace("default").sessions.list() == []

@@ -9,7 +9,7 @@ from ..safe_text import one_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..storage.engine import Transaction
+    from ..storage.engine import Row, Transaction
 
 #: At most so many of each kind, and so much of each text.
 MOST, LONGEST = 10, 80
@@ -34,26 +34,26 @@ _MESSAGES = """
 SELECT id, 'to ' || target, content FROM messages
 WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids)) ORDER BY id
 """
-#: By the names that receipts use.
-_SQL = {
-    "exchanges": _EXCHANGES,
-    "memories": _MEMORIES,
-    "blocks": _BLOCKS,
-    "sessions": _SESSIONS,
-    "messages": _MESSAGES,
-    "memories to rebuild": _MEMORIES,
-    "blocks to rebuild": _BLOCKS,
-    "summaries": _SESSIONS,
-    "log entries shortened": _EXCHANGES,
-}
 
 
 def lines(tx: Transaction, workspace: str, ids: dict[str, list[int | str]]) -> dict[str, list[str]]:
     """A line for each of the first things of every kind: its id, what it is, and its first words."""
-    return {name: _lines(tx, workspace, name, found[:MOST]) for name, found in ids.items()}
+    return {
+        name: [f"{id}  {one_line(f'{what}: {text}', LONGEST)}" for id, what, text in _rows(tx, workspace, name, found)]
+        for name, found in ids.items()
+    }
 
 
-def _lines(tx: Transaction, workspace: str, name: str, ids: Sequence[int | str]) -> list[str]:
-    chosen = tx.array([int(id) for id in ids]) if isinstance(ids[0], int) else tx.array(list(map(str, ids)))
-    rows = tx.all(_SQL[name], workspace=workspace, ids=chosen)
-    return [f"{id}  {one_line(f'{what}: {text}', LONGEST)}" for id, what, text in rows]
+def _rows(tx: Transaction, workspace: str, name: str, found: Sequence[int | str]) -> list[Row]:
+    """Id, kind and text of the first things under one of the names that receipts use."""
+    if name in ("sessions", "summaries"):
+        return tx.all(_SESSIONS, workspace=workspace, ids=tx.array(list(map(str, found[:MOST]))))
+    ids = tx.array(list(map(int, found[:MOST])))
+    if name in ("exchanges", "log entries shortened"):
+        return tx.all(_EXCHANGES, workspace=workspace, ids=ids)
+    if name in ("memories", "memories to rebuild"):
+        return tx.all(_MEMORIES, workspace=workspace, ids=ids)
+    if name in ("blocks", "blocks to rebuild"):
+        return tx.all(_BLOCKS, workspace=workspace, ids=ids)
+    assert name == "messages", f"receipts have no {name}"
+    return tx.all(_MESSAGES, workspace=workspace, ids=ids)

@@ -12,7 +12,6 @@ from .counting import counted
 from .screen import fields, hanging, highlighted, one_line, style, table
 
 if TYPE_CHECKING:
-    from ...memory.provenance import Thing
     from ...records import Exchange, Hit, Memory, MemoryEdit
 
 _ID = click.argument("id", type=click.IntRange(min=1))
@@ -270,7 +269,12 @@ def _turn(turn: Exchange, session: bool = False) -> str:
     return f"{style(head, dim=True)}  {style(turn.role, bold=True)}: {hanging(turn.content)}"
 
 
-def _whole(memory: Memory, sources: list[Thing], links: list[tuple[int, int, str]], versions: list[MemoryEdit]) -> str:
+def _whole(
+    memory: Memory,
+    sources: list[tuple[str, int]],
+    links: list[tuple[int, int, str]],
+    versions: list[MemoryEdit],
+) -> str:
     values: dict[str, object] = {
         **memory._asdict(),
         "tags": ", ".join(memory.tags) or None,
