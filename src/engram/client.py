@@ -118,10 +118,12 @@ class Engram:
         source: str | None = None,
         dry_run: bool = False,
     ) -> Receipt:
-        """Make something gone everywhere, with what was derived from it alone; a receipt says what went.
+        """Delete something permanently, including everything derived only from it; a receipt says what was deleted.
 
         Exactly one is given: an exchange, memory, session or block by its id or name; everything `before` a time; or
-        everything from a `source`, which is a type of session (`claude-code`, `import`, …). `dry_run` changes nothing.
+        everything from a `source`, which is a type of session (`claude-code`, `import`, …).
+
+        With `dry_run` nothing is changed, and the receipt has a `preview`: the first words of what would go.
         """
         named = {"exchange": exchange, "memory": memory, "session": session, "block": block}
         return _forget(self._view, **named, before=before, source=source, dry_run=checks.flag(dry_run, "dry_run"))
