@@ -145,7 +145,7 @@ PUBLIC = [
         "StoreError",
     ),
     *("StoreFull", "StoreReadOnly", "StoreUnavailable", "VersionConflict", "VersionNotFound", "__version__"),
-    *("SettingsConflict", "SettingsUnusable", "sitrep"),
+    *("SettingsConflict", "SettingsUnusable", "StoreNotFound", "sitrep"),
     *(
         "DreamBacklog",
         "DreamNotFound",

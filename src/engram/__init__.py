@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from .errors import StoreDamaged as StoreDamaged
     from .errors import StoreError as StoreError
     from .errors import StoreFull as StoreFull
+    from .errors import StoreNotFound as StoreNotFound
     from .errors import StoreReadOnly as StoreReadOnly
     from .errors import StoreUnavailable as StoreUnavailable
     from .errors import UndoBlocked as UndoBlocked
@@ -131,6 +132,7 @@ _WHERE = {
         "StoreDamaged",
         "StoreError",
         "StoreFull",
+        "StoreNotFound",
         "StoreReadOnly",
         "StoreUnavailable",
         "UndoBlocked",

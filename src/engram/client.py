@@ -41,7 +41,10 @@ class Engram:
     on the same connections.
 
     A store that an earlier version wrote is migrated, after a copy of it was made. With `migrate=False` it is left as
-    it is, and is UpgradeNeeded unless its schema is enough for hooks; a store that does not exist yet is made.
+    it is, and is UpgradeNeeded unless its schema is enough for hooks.
+
+    A store that does not exist yet is made. With `create=False` that is StoreNotFound, and no file, folder or schema is
+    made.
     """
 
     def __init__(
@@ -52,9 +55,11 @@ class Engram:
         settings: Config | None = None,
         clock: Clock | None = None,
         migrate: bool = True,
+        create: bool = True,
     ) -> None:
         settings = settings or config.load(url=url, workspace=workspace)
-        self._compose(StoreView(_open(settings, clock or Clock(), migrate), settings.workspace, settings))
+        engine = _open(settings, clock or Clock(), migrate, create=create)
+        self._compose(StoreView(engine, settings.workspace, settings))
 
     def _compose(self, view: StoreView) -> None:
         self._view = view
@@ -113,10 +118,12 @@ class Engram:
         source: str | None = None,
         dry_run: bool = False,
     ) -> Receipt:
-        """Make something gone everywhere, with what was derived from it alone; a receipt says what went.
+        """Delete something permanently, including everything derived only from it; a receipt says what was deleted.
 
         Exactly one is given: an exchange, memory, session or block by its id or name; everything `before` a time; or
-        everything from a `source`, which is a type of session (`claude-code`, `import`, …). `dry_run` changes nothing.
+        everything from a `source`, which is a type of session (`claude-code`, `import`, …).
+
+        With `dry_run` nothing is changed, and the receipt has a `preview`: the first words of what would go.
         """
         named = {"exchange": exchange, "memory": memory, "session": session, "block": block}
         return _forget(self._view, **named, before=before, source=source, dry_run=checks.flag(dry_run, "dry_run"))
@@ -251,7 +258,7 @@ def upgrade(settings: Config, *, progress: Callable[[int, int], None] | None = N
     from .store_url import masked
 
     patient = settings._replace(busy_timeout=max(settings.busy_timeout, _UPGRADE_PATIENCE))
-    engine = _open(patient, Clock(), True, progress)
+    engine = _open(patient, Clock(), True, progress=progress)
     try:
         done = engine.outcome
         return Upgraded(
@@ -276,12 +283,19 @@ def restore(settings: Config, file: str, *, progress: Callable[[int, int], None]
     return restoring.sqlite(settings.url, file, Clock(), busy_timeout=settings.busy_timeout, progress=progress)
 
 
-def _open(settings: Config, clock: Clock, migrate: bool, progress: Callable[[int, int], None] | None = None) -> Engine:
+def _open(
+    settings: Config,
+    clock: Clock,
+    migrate: bool,
+    *,
+    create: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Engine:
     # Imported here, so that a SQLite user never pays for the PostgreSQL driver, nor the other way round.
     if settings.url.startswith("postgresql://"):
         from .storage.postgres import PostgresEngine
 
-        return PostgresEngine(settings.url, clock, busy_timeout=settings.busy_timeout, upgrade=migrate)
+        return PostgresEngine(settings.url, clock, busy_timeout=settings.busy_timeout, upgrade=migrate, create=create)
     from .storage.sqlite import SqliteEngine
 
     return SqliteEngine(
@@ -290,5 +304,6 @@ def _open(settings: Config, clock: Clock, migrate: bool, progress: Callable[[int
         busy_timeout=settings.busy_timeout,
         synchronous=settings.synchronous,
         upgrade=migrate,
+        create=create,
         progress=progress,
     )

@@ -47,6 +47,10 @@ class Setting(NamedTuple):
     project_file: str = NEVER
 
     @property
+    def is_duration(self) -> bool:
+        return isinstance(self.default, float) and self.name not in _SHARES
+
+    @property
     def environment(self) -> str:
         return f"ENGRAM_{self.name.upper()}"
 
@@ -458,7 +462,7 @@ def _value(setting: Setting, layer: Layer | None) -> str | float:
         raise InvalidInput(f"{what} must be text or a number, not {_shown(value)}.")
     if setting.name in _SHARES:
         return _share(value, what)
-    if isinstance(setting.default, float):
+    if setting.is_duration:
         return duration(value, what)
     if isinstance(setting.default, int):
         return _whole(value, what)

@@ -16,6 +16,7 @@ of a class's docstring is its default message; most raisers say more: what was w
     │   ├── NoRecipient               a message nobody would get
     │   ├── DreamNotFound
     │   ├── ProposalNotFound
+    │   ├── StoreNotFound             no store, and the caller does not want one made
     │   └── WorkNotFound              a piece of thinking that nobody left
     ├── Conflict                      right, but not now
     │   ├── SessionEnded              it must say that it is back first
@@ -148,6 +149,12 @@ class WorkNotFound(NotFound):
     """There is no such work item in this workspace."""
 
     code = "work_not_found"
+
+
+class StoreNotFound(NotFound):
+    """There is no store at this address."""
+
+    code = "store_not_found"
 
 
 class NoRecipient(NotFound):

@@ -134,7 +134,7 @@ class MemoryEdit(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """What was forgotten: ids and counts, not a word of it."""
+    """What was forgotten: ids and counts, not a word of it; of a dry run, also the first words of what would go."""
 
     #: None for a dry run.
     id: int | None
@@ -146,6 +146,8 @@ class Receipt(NamedTuple):
     #: Copies of the store made before that still have it; only their owner can say whether they may go.
     backups: tuple[str, ...]
     created_at: str
+    #: Only of a dry run, and never stored: a line for each of the first things of every kind, with its first words.
+    preview: dict[str, list[str]] | None = None
 
 
 class Hit(NamedTuple):
@@ -282,6 +284,8 @@ class DreamReport(NamedTuple):
     skipped: int | None = None
     #: The run that undid this one.
     undone_by: int | None = None
+    #: Set for a run that is no pass: the proposal that somebody applied by hand; 0 once it is undone.
+    proposal: int | None = None
 
 
 class WorkCounts(NamedTuple):
@@ -360,6 +364,8 @@ class Proposal(NamedTuple):
     result: int | None
     created_at: str
     decided_at: str | None
+    #: The run that applied it: a pass, or one of its own. `engram dream undo RUN` undoes it.
+    run: int | None = None
 
 
 class Stats(NamedTuple):

@@ -258,7 +258,9 @@ def test_a_dry_run_gives_the_same_receipt_and_changes_nothing(store_url: str, en
     assert eng.receipts() == []
     done = eng.forget(**{by: chosen[by]})
     assert shown.id is None
-    assert shown._replace(id=done.id, created_at=done.created_at) == done
+    assert shown._replace(id=done.id, created_at=done.created_at, preview=None) == done
+    assert shown.preview is not None and shown.preview.keys() == done.ids.keys()
+    assert all(len(lines) == done.counts[name] for name, lines in shown.preview.items())
     assert eng.receipts() == [done]
 
 

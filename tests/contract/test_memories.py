@@ -467,4 +467,12 @@ def test_workspaces_keep_their_memories_apart(eng: Engram) -> None:
         assert recalled(view, "zebra striped", include_archived=True) == ["the zebra is striped", *mine]
         (memory,) = view.memories.list()
         with pytest.raises(MemoryNotFound):
-            eng.memories.link(memory.id, memory.id)
+            eng.memories.link(memory.id, memory.id + 1)
+
+
+@pytest.mark.requirement("MEMORY-6")
+def test_a_memory_is_not_linked_to_itself(eng: Engram) -> None:
+    memory = eng.remember("The house is red.", embed=False)
+    with pytest.raises(InvalidInput, match="cannot be linked to itself"):
+        eng.memories.link(memory.id, memory.id)
+    assert eng.memories.links(memory.id) == []

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from engram import Conflict, Engram, InvalidInput, Proposal, ProposalNotFound, ProposalStale
+from engram import Conflict, DreamNotFound, DreamReport, Engram, InvalidInput, Proposal, ProposalNotFound, ProposalStale
 
+from .._logical import logical
 from .._tables import holds
 
 Open = Callable[..., Engram]
@@ -171,3 +172,43 @@ def test_what_was_agreed_to_is_done_by_the_next_pass(eng: Engram) -> None:
     assert (report.merged, report.alarms) == (2, [])
     assert eng.proposals.show(proposal.id).state == "applied"
     assert len([memory for memory in eng.memories.list() if memory.kind != "digest"]) == 1
+
+
+@pytest.mark.requirement("PROPOSAL-8")
+def test_what_was_applied_by_hand_is_undone_by_its_run_and_must_be_decided_again(eng: Engram) -> None:
+    proposal = proposed(eng)
+    before, passes = logical(eng), eng.dreams.list()
+    applied = eng.proposals.apply(proposal.id)
+    assert applied.run is not None and logical(eng) != before
+    report = eng.dreams.show(applied.run)
+    assert isinstance(report, DreamReport) and (report.proposal, report.errors) == (proposal.id, [])
+    # It is no pass: neither the list of passes nor an undo without a number takes it for one.
+    assert eng.dreams.list() == passes
+    with pytest.raises(DreamNotFound):
+        eng.dreams.undo()
+    undone = eng.dreams.undo(applied.run)
+    assert logical(eng) == before
+    assert (eng.proposals.show(proposal.id).state, eng.proposals.show(proposal.id).run) == ("pending", None)
+    # The next pass does not do it by itself, and undoing the undo does it again.
+    dream(eng)
+    assert [memory.id for memory in eng.memories.list()] == [2, 1]
+    eng.dreams.undo(undone.id)
+    assert [memory.id for memory in eng.memories.list()] == [applied.result]
+
+
+@pytest.mark.requirement("PROPOSAL-8")
+def test_an_applied_proposal_is_not_decided_again_and_the_error_names_the_run_to_undo(eng: Engram) -> None:
+    applied = eng.proposals.apply(proposed(eng).id)
+    with pytest.raises(Conflict, match=rf"`engram dream undo {applied.run}`"):
+        eng.proposals.reject(applied.id)
+
+
+@pytest.mark.requirement("PROPOSAL-8")
+def test_applying_by_hand_pushes_no_pass_out_of_the_journal(eng: Engram, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engram.dreaming.undo.journal.KEPT", 1)
+    session = eng.sessions.register("codex", "talk")
+    eng.exchanges.add(session, "user", "The invoices are late again.")
+    (first,) = eng.dream(force=True)
+    eng.proposals.apply(proposed(eng).id)
+    assert first.id is not None
+    assert eng.dreams.undo(first.id).run == first.id

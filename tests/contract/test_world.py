@@ -70,3 +70,10 @@ def test_each_workspace_has_a_world_state_of_its_own(eng: Engram) -> None:
     assert eng.workspace("theirs").world.get() == ""
     eng.workspace("theirs").world.set("theirs")
     assert (eng.world.get(), eng.workspace("theirs").world.get()) == ("ours", "theirs")
+
+
+@pytest.mark.requirement("BLOCK-12", "BLOCK-4")
+def test_expecting_a_version_of_an_unset_world_says_that_it_is_unset(eng: Engram) -> None:
+    with pytest.raises(VersionConflict, match="is unset"):
+        eng.world.set("text", expected_version=1)
+    assert eng.world.set("text", expected_version=0).version == 1

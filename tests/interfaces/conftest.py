@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from engram import Engram as Store
 from engram.interfaces.cli import run
 
 
@@ -32,7 +33,8 @@ Engram = Callable[..., Outcome]
 
 @pytest.fixture
 def engram(store_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Engram:
-    """`engram("session", "list")`; `session=` sets ENGRAM_SESSION for that call."""
+    """`engram("session", "list")`; `session=` sets ENGRAM_SESSION for that call. The store exists and is empty."""
+    Store(store_url).close()
 
     def call(*arguments: str, session: str | None = None) -> Outcome:
         capsys.readouterr()

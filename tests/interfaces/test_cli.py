@@ -140,7 +140,7 @@ def test_the_world_state_is_set_shown_compared_and_restored(engram: Engram, me: 
     assert engram("world", "show", "--version", "1").out == "Goal: 2.0\nRouter: old\n"
     assert "-Router: old\n+Router: new" in engram("world", "diff", "1", "2").out
     edits = engram("world", "history", "--json").json
-    assert [(edit["version"], edit["reason"], edit["actor"]) for edit in edits] == [(2, "ported", me)]
+    assert [(edit["version"], edit["reason"], edit["actor"]) for edit in edits] == [(2, "ported", me), (1, "", me)]
     assert engram("world", "restore", "1", "--json").json["version"] == 3
     assert engram("world", "show", "--json").json["content"].endswith("Router: old")
     assert "ported" in engram("world", "history", "-n", "5").out
@@ -156,7 +156,7 @@ def test_a_block_goes_through_every_verb(engram: Engram) -> None:
     assert engram("block", "replace", "plan", "e", "x").code == 2
     assert engram("block", "archive", "plan").out == "e and four\n"
     again = engram("block", "archive", "plan")
-    assert (again.out, again.err) == ("", "It fits; nothing was cut.\n")
+    assert (again.out, again.err) == ("", "The block is within its budget. Nothing was cut.\n")
     assert "4 versions" in engram("block", "verify", "plan").out
     assert engram("block", "set", "plan", "whole").code == 0
     assert engram("block", "restore", "plan", "1").code == 0
@@ -216,7 +216,7 @@ def test_text_comes_from_standard_input(engram: Engram, me: str, monkeypatch: py
     for arguments in (("world", "set", "-"), ("session", "log", "-"), ("message", "send", me, "-")):
         monkeypatch.setattr("sys.stdin", io.StringIO("line one\nline two\n"))
         assert engram(*arguments, session=me).code == 0
-    assert engram("world", "show", "--json").json["content"] == "line one\nline two\n"
+    assert engram("world", "show", "--json").json["content"] == "line one\nline two"
 
 
 @pytest.mark.requirement("CLI-4")
@@ -267,7 +267,9 @@ def test_what_is_remembered_is_recalled_edited_linked_pinned_and_archived(engram
         "remember", "Deploys never happen on Fridays", "--kind", "preference", "--tag", "deploy", "--json"
     ).json
     assert (first["kind"], first["tags"], first["trust"]) == ("preference", ["deploy"], "user")
-    assert "said 2 times" in engram("remember", "deploys never happen on fridays", "--kind", "preference").out
+    assert (
+        "has been stored 2 times" in engram("remember", "deploys never happen on fridays", "--kind", "preference").out
+    )
     other = engram("remember", "Releases are cut on Mondays", "--json").json
 
     hits = engram("recall", "when do we deploy?", "--json").json

@@ -67,7 +67,7 @@ def test_an_agent_takes_work_and_hands_it_in(
     engram("dream", "--force")
     item = engram("dream", "work", "next", "--json").json
     assert (item["stage"], item["subject"]) == ("gists", session)
-    assert engram("dream", "work", "next").out == "Nothing waits.\n"
+    assert engram("dream", "work", "next").out == "No work item is waiting.\n"
     assert engram("dream", "work", "submit", str(item["id"]), "The router was moved.").code == 0
     assert engram("dream", "work", "submit", str(item["id"]), "Again.").code == 4
     assert engram("dream", "work", "submit", "999", "What?").code == 3
@@ -82,7 +82,7 @@ def test_context_and_usage_are_shown(eng: library.Engram, engram: Engram) -> Non
     outcome = engram("context", "the router", "--session", session, "--budget", "500")
     assert "## Self" in outcome.out
     assert engram("context", "--budget", "500", "--json").json["context"].startswith("# Context of")
-    assert engram("usage").out == "Nothing was spent.\n"
+    assert engram("usage").out == "No model has been called in that time.\n"
     assert engram("usage", "--json").json == []
 
 

@@ -34,18 +34,19 @@ def test_forget_shows_what_would_go_asks_and_does_it(
     answer(monkeypatch, "n\n")
     refused = engram("forget", "--exchange", str(said))
     assert refused.code != 0
-    assert "Would go: 1 exchanges, 1 memories." in refused.err
+    assert "Would be forgotten: 1 exchange, 1 memory." in refused.err
     assert "cannot be undone" in refused.err
-    assert engram("receipts").out.strip() == "Nothing was forgotten."
+    assert engram("receipts").out.strip() == "Nothing has been forgotten."
 
     answer(monkeypatch, "y\n")
     done = engram("forget", "--exchange", str(said))
     assert done.code == 0
-    assert ": 1 exchanges, 1 memories." in done.out and done.out.startswith("Receipt ")
+    assert ": 1 exchange, 1 memory." in done.out and done.out.startswith("Receipt ")
     assert TEXT not in engram("history", "s").out
     listed = engram("receipts")
-    assert f"exchange {said}" in listed.out and "1 exchanges, 1 memories" in listed.out
-    assert "quixadrol" not in listed.out + done.out + done.err
+    assert f"exchange {said}" in listed.out and "1 exchange, 1 memory" in listed.out
+    assert "quixadrol" in refused.err
+    assert "quixadrol" not in listed.out + done.out
 
 
 @pytest.mark.requirement("FORGET-12")
@@ -108,3 +109,26 @@ def test_every_way_of_naming_what_is_to_go_works(engram: Engram, store_url: str)
         assert done.code == 0 and sum(done.json["counts"].values()) == 1, chosen
     assert len(engram("receipts", "--json", "-n", "2").json) == 2
     assert len(engram("receipts", "--json", "-n", "0").json) == 4
+
+
+@pytest.mark.requirement("FORGET-23")
+def test_a_dry_run_shows_the_first_words_and_the_names_of_what_goes(engram: Engram, store_url: str) -> None:
+    with Library(store_url) as eng:
+        eng.sessions.ensure("s")
+        first, *_ = [
+            eng.exchanges.add("s", "user", f"Number {each} is {'long ' * 50}", embed=False) for each in range(13)
+        ]
+        memory = eng.remember("Said in s alone.", kind="fact", sources=[("exchange", first)], embed=False)
+        eng.messages.send("s", eng.sessions.register("codex", "listening"), "It is about quixadrol.")
+        eng.blocks.create("vault", TEXT)
+    shown = engram("forget", "--session", "s", "--dry-run").out.splitlines()
+    assert shown[0] == "Would be forgotten: 13 exchanges, 1 memory, 1 session, 1 message."
+    assert shown[1] == "  exchanges"
+    assert shown[2].startswith(f"    {first}  user: Number 0 is long long") and max(map(len, shown)) < 100
+    assert shown[12] == "    … and 3 more"
+    assert shown[13:15] == ["  memories", f"    {memory.id}  fact: Said in s alone."]
+    assert any("It is about quixadrol." in line for line in shown)
+    assert "vault: The vault code" in engram("forget", "--block", "vault", "--dry-run").out
+    done = engram("forget", "--session", "s", "--yes")
+    kept = engram("receipts", "--json")
+    assert "long" not in done.out + kept.out and kept.json[0]["preview"] is None

@@ -15,7 +15,7 @@ def test_reindex_embeds_everything_with_another_model_and_says_how_much(engram: 
     engram("remember", "Invoices are due in March")
     assert engram("reindex", "--model", "minilm", "--json").json == {"embedded": 2}
     done = engram("reindex")
-    assert (done.code, done.out) == (0, "2 embedded.\n")
+    assert (done.code, done.out) == (0, "Embedded 2 items.\n")
     assert engram("recall", "where do dogs rest?", "-k", "1", "--json").json[0]["memory_id"] == 1
 
 
@@ -34,4 +34,4 @@ def test_a_person_sees_the_progress(tmp_path: Path) -> None:
     assert code == 0
     assert "Reindexing" in shown
     assert "100%" in shown
-    assert shown.endswith("1 embedded.\n")
+    assert shown.endswith("Embedded 1 item.\n")

@@ -15,6 +15,7 @@ import pytest
 from engram import Engram as Store
 from engram.config import load
 
+from .._logical import logical
 from .conftest import Engram, program
 
 WORDINGS = ("Invoices go out with the first train.", "Invoices go out with the first train")
@@ -120,9 +121,26 @@ def test_they_are_decided_by_number(engram: Engram, store_url: str) -> None:
         assert "proposal  1, applied" in engram("dream", "review", "--state", "all").out
 
 
+@pytest.mark.requirement("PROPOSAL-8")
+def test_the_command_that_is_printed_undoes_what_was_applied(engram: Engram, store_url: str) -> None:
+    with fill(store_url) as eng:
+        before = logical(eng)
+        for id in ("1", "3"):
+            shown = engram("dream", "review", "--apply", id).out
+            assert logical(eng) != before
+            sentence, _, advice = shown.strip().partition(" To undo that: ")
+            assert sentence == f"Proposal {id} is applied."
+            program, *arguments = advice.split()
+            assert program == "engram"
+            assert f"proposal {id} was applied" in engram("dream", "show", arguments[-1]).out
+            assert engram(*arguments).code == 0
+            assert logical(eng) == before
+        assert states(eng) == ["pending", "pending", "pending"]
+
+
 @pytest.mark.requirement("PROPOSAL-7")
 def test_without_proposals_it_says_so(engram: Engram) -> None:
-    assert engram("dream", "review").out == "Nothing waits for a decision.\n"
+    assert engram("dream", "review").out == "No proposal is waiting for a decision.\n"
     assert engram("dream", "review", "--json").json == []
 
 

@@ -188,7 +188,7 @@ def test_the_second_time_nothing_is_touched(engram: Engram, mine: Path) -> None:
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in mine.rglob("*") if path.is_file()}
     again = engram("install", "all")
     assert again.code == 0
-    assert again.out.count("nothing to do") == 4
+    assert again.out.count("already set up. Nothing was changed.") == 4
     assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in mine.rglob("*") if path.is_file()} == before
 
 
@@ -239,7 +239,7 @@ def test_uninstalling_on_a_new_home_leaves_no_settings_behind(engram: Engram, ho
     assert engram("uninstall", name).code == 0
     assert files(home) == {}
     again = engram("uninstall", name)
-    assert (again.code, "free of Engram already" in again.out) == (0, True)
+    assert (again.code, "Engram is not set up. Nothing was changed." in again.out) == (0, True)
 
 
 #: Settings whose form is wrong where Engram's own entries are looked for.

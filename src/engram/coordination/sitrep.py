@@ -44,7 +44,9 @@ ORDER BY heartbeat_at DESC, id DESC
 _WORLD = """
 SELECT content, version, updated_by, updated_at FROM blocks WHERE workspace = :workspace AND name = :name
 """
-_ALARMS = "SELECT id, alarms FROM dreams WHERE workspace = :workspace ORDER BY id DESC LIMIT 1"
+_ALARMS = """
+SELECT id, alarms FROM dreams WHERE workspace = :workspace AND session_id <> '' ORDER BY id DESC LIMIT 1
+"""
 
 _EMPTY = """\
 Nobody is at work in workspace {workspace!r} yet.

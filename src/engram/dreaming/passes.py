@@ -57,8 +57,9 @@ WHERE workspace = :workspace AND id = :id
 """
 _LIST = """
 SELECT id, session_id, started_at, ended_at, report, undone_by FROM dreams
-WHERE workspace = :workspace AND undoes IS NULL ORDER BY id DESC LIMIT :limit
+WHERE workspace = :workspace AND undoes IS NULL AND session_id <> '' ORDER BY id DESC LIMIT :limit
 """
+_PROPOSAL = "SELECT id FROM proposals WHERE workspace = :workspace AND applied_in = :id"
 
 
 class Stage(NamedTuple):
@@ -151,13 +152,16 @@ class Dreams:
             self._sessions.complete(session, "undone")
 
     def show(self, id: int) -> DreamReport | UndoReport:
-        """What one run did: a pass, or an undo."""
+        """What one run did: a pass, an undo, or a proposal that was applied by hand."""
         checks.whole(id, "dream", least=1)
         with self._engine.read() as tx:
             row = tx.one(_GET, workspace=self._workspace, id=id)
+            proposal = tx.one(_PROPOSAL, workspace=self._workspace, id=id)
         if row is None:
             raise DreamNotFound(f"There is no dream {id} in workspace {self._workspace!r}.")
         *shared, undoes = row
+        if not row[1] and undoes is None:
+            return self._applied(tuple(shared), proposal[0] if proposal else 0)
         return self._record(tuple(shared)) if undoes is None else self._undo_record(tuple(shared), undoes)
 
     def _look(self, chosen: Sequence[Stage], force: bool) -> DreamReport:
@@ -342,8 +346,8 @@ class Dreams:
 
     def _keep(self, tx: Transaction, report: DreamReport | UndoReport) -> None:
         values = report._asdict()
-        for name in ("id", "workspace", "session_id", "started_at", "ended_at", "undone_by"):
-            del values[name]
+        for name in ("id", "workspace", "session_id", "started_at", "ended_at", "undone_by", "proposal"):
+            values.pop(name, None)
         alarms = 0
         if isinstance(report, UndoReport):
             values["kind"] = "undo"
@@ -367,9 +371,7 @@ class Dreams:
         id, session, started, ended, kept, undone_by = row
         values: dict[str, Any] = {**json_columns.load_object(kept, "dreams.report"), "undone_by": undone_by}
         if len(values) == 1:  # it died, is under way, or its report cannot be read
-            nothing = DreamBacklog(0, 0, 0, 0, 0, 0)
-            calm = Drives(0.0, 0.0, 0.0, 0.0, started)
-            unfinished = _report(self._workspace, session, started, "", nothing, calm)
+            unfinished = self._blank(session, started)
             return unfinished._replace(id=id, errors=["This pass did not end."], undone_by=undone_by)
         for name, record in (("before", DreamBacklog), ("after", DreamBacklog)):
             values[name] = record(**values[name])
@@ -378,6 +380,15 @@ class Dreams:
         return DreamReport(
             id=id, workspace=self._workspace, session_id=session, started_at=started, ended_at=ended, **values
         )
+
+    def _applied(self, row: Row, proposal: int) -> DreamReport:
+        id, session, started, ended, _, undone_by = row
+        blank = self._blank(session, started)
+        return blank._replace(id=id, ended_at=ended, undone_by=undone_by, proposal=proposal)
+
+    def _blank(self, session: str, started: str) -> DreamReport:
+        nothing = DreamBacklog(0, 0, 0, 0, 0, 0)
+        return _report(self._workspace, session, started, "", nothing, Drives(0.0, 0.0, 0.0, 0.0, started))
 
     def _undo_record(self, row: Row, run: int) -> UndoReport:
         id, session, started, ended, kept, undone_by = row

@@ -2,6 +2,9 @@
 
 The same change is proposed once, whatever becomes of it: its hash is of what it would do and of the versions it rests
 on. So a rejected one does not come back, until what it rests on has changed.
+
+A proposal that is applied by hand is a run of its own, with a journal, so that it can be undone like a pass. Such a run
+belongs to no session: that is how it is told from a pass.
 """
 
 from __future__ import annotations
@@ -17,8 +20,10 @@ from ..memory.memories import Memories, fingerprint
 from ..records import Proposal
 from . import grounds, plans
 from .plans import Plan, Tiers
+from .undo.journal import Journal
 
 if TYPE_CHECKING:
+    from ..memory.memories import Prepared
     from ..memory.provenance import Thing
     from ..storage.engine import Row, Transaction
     from ..store_view import StoreView
@@ -27,7 +32,7 @@ STATES = ("pending", "accepted", "edited", "rejected", "applied")
 #: Decided, and still to be done.
 AGREED = ("accepted", "edited")
 
-_COLUMNS = "id, state, what, why, confidence, content, data, dream, result, created_at, decided_at"
+_COLUMNS = "id, state, what, why, confidence, content, data, dream, result, created_at, decided_at, applied_in"
 _GET = "SELECT " + _COLUMNS + " FROM proposals WHERE workspace = :workspace AND id = :id"
 _LIST = (
     "SELECT "
@@ -58,8 +63,13 @@ DELETE FROM proposal_parts WHERE workspace = :workspace
 """
 _WITHDRAW = "DELETE FROM proposals WHERE workspace = :workspace AND dream = :dream AND state = 'pending'"
 _UNAPPLY = """
-UPDATE proposals SET state = 'accepted', result = NULL, applied_in = NULL
+UPDATE proposals SET state = CASE WHEN EXISTS (SELECT 1 FROM dreams d WHERE d.id = :dream AND d.session_id = '')
+  THEN 'pending' ELSE 'accepted' END, result = NULL, applied_in = NULL
 WHERE workspace = :workspace AND applied_in = :dream
+"""
+_BEGIN_RUN = """
+INSERT INTO dreams (workspace, session_id, started_at, ended_at, report) VALUES (:workspace, '', :now, :now, '{}')
+RETURNING id
 """
 _MEMORY = "SELECT version, status, content FROM memories WHERE workspace = :workspace AND id = :id"
 _BLOCK = "SELECT version, 'active', content FROM blocks WHERE workspace = :workspace AND id = :id"
@@ -67,6 +77,7 @@ _BLOCK = "SELECT version, 'active', content FROM blocks WHERE workspace = :works
 
 class Proposals:
     def __init__(self, view: StoreView, memories: Memories | None = None, blocks: Blocks | None = None) -> None:
+        self._view = view
         self._engine = view.engine
         self._workspace = view.workspace
         self.tiers = Tiers(view.workspace, memories or Memories(view), blocks or Blocks(view))
@@ -92,8 +103,10 @@ class Proposals:
         return self._decide(id, "rejected")
 
     def apply(self, id: int) -> Proposal:
-        """Do it, which also accepts it. Done before, it is only shown again; ProposalStale, and nothing is done, when
-        what it would change has changed since."""
+        """Do it now, as a run of its own that `dreams.undo` can undo. One that is applied already is only returned.
+
+        ProposalStale, and nothing is done, when what it would change has changed since.
+        """
         with self._engine.read() as tx:
             state = self._row(tx, id)[1]
             plan = self.plan(tx, id)
@@ -108,8 +121,15 @@ class Proposals:
             if state != "applied" and self.plan(tx, id) != plan:
                 raise Conflict(f"Proposal {id} was edited just now; look at it again.")
             if state != "applied":
-                self.settle(tx, id, plans.carry_out(tx, self.tiers, plan, prepared).result)
+                self._carry_out(tx, id, plan, prepared)
             return self._record(tx, self._row(tx, id))
+
+    def _carry_out(self, tx: Transaction, id: int, plan: Plan, prepared: Prepared | None) -> None:
+        run: int = tx.all(_BEGIN_RUN, workspace=self._workspace, now=tx.now())[0][0]
+        journal = Journal(self._view, run)
+        noted = Tiers(self._workspace, Memories(self._view, journal.touch), Blocks(self._view, journal.touch))
+        self.settle(tx, id, plans.carry_out(tx, noted, plan, prepared).result, run)
+        tx.note(self._workspace, "dream", run)
 
     def make(self, tx: Transaction, plan: Plan, dream: int) -> bool:
         """Propose a plan; whether that is new. Outdated when what it was made from was forgotten or changed since."""
@@ -141,7 +161,7 @@ class Proposals:
         return (row[0], row[1]) if row else None
 
     def settle(self, tx: Transaction, id: int, result: int | None, dream: int | None = None) -> None:
-        """Note that it is done, in the transaction that did it, and by which pass."""
+        """Note that it is done, in the transaction that did it, and by which run."""
         self._write(tx, self._row(tx, id), "applied", result=result, dream=dream)
 
     def refuse(self, tx: Transaction, plan: Plan, dream: int) -> None:
@@ -175,7 +195,7 @@ class Proposals:
             self.tiers.memories.lock(tx)
             row = self._row(tx, id)
             if row[1] == "applied":
-                raise Conflict(f"Proposal {id} is applied; `engram dream undo` takes a pass back.")
+                raise Conflict(f"Proposal {id} is applied. {_way_back(row[-1])}")
             self._write(tx, row, state, content)
             return self._record(tx, self._row(tx, id))
 
@@ -207,7 +227,7 @@ class Proposals:
         return row
 
     def _record(self, tx: Transaction, row: Row) -> Proposal:
-        id, state, what, why, confidence, content, _, dream, result, created_at, decided_at = row
+        id, state, what, why, confidence, content, _, dream, result, created_at, decided_at, run = row
         plan = self.plan(tx, id)
         now = {(kind, ref): self._now(tx, kind, ref) for kind, ref, _ in plan.targets}
         stale = state != "applied" and any(
@@ -228,6 +248,7 @@ class Proposals:
             result=result,
             created_at=created_at,
             decided_at=decided_at,
+            run=run,
         )
 
     def _now(self, tx: Transaction, kind: str, ref: int) -> tuple[int, str, str]:
@@ -253,10 +274,19 @@ class Proposals:
 
 
 def withdraw(tx: Transaction, workspace: str, dream: int) -> None:
-    """A pass is undone: what it proposed and nobody has decided goes, and what it applied is only agreed to again."""
+    """A run is undone: its undecided proposals are deleted, and those it applied are open again.
+
+    What a pass had applied was agreed to before and stays so. What somebody applied by hand has to be decided again.
+    """
     tx.run(_WITHDRAW_PARTS, workspace=workspace, dream=dream)
     tx.run(_WITHDRAW, workspace=workspace, dream=dream)
     tx.run(_UNAPPLY, workspace=workspace, dream=dream)
+
+
+def _way_back(run: int | None) -> str:
+    if run is None:  # by a release that kept no journal of it
+        return "It cannot be undone: it was applied by an earlier version of Engram."
+    return f"`engram dream undo {run}` undoes that."
 
 
 def _hash(plan: Plan) -> str:

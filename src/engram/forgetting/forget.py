@@ -21,7 +21,7 @@ from ..memory import embedding_queue, gists, provenance, word_index
 from ..memory.memories import Memories
 from ..records import Receipt
 from ..redact import redact
-from . import break_log, coordination, dreaming, summaries
+from . import break_log, coordination, dreaming, preview, summaries
 from .cleaning import REWRITE_BLOCK_VERSION, Cleaning
 
 if TYPE_CHECKING:
@@ -197,7 +197,9 @@ class Forget:
                     raise _DryRun
                 tx.afterwards.append(self._engine.scrub)
         except _DryRun:
-            return made[0]._replace(id=None)
+            with self._engine.read() as tx:
+                shown = preview.lines(tx, self._workspace, made[0].ids)
+            return made[0]._replace(id=None, preview=shown)
         return made[0]
 
     def receipts(self, limit: int = 20) -> list[Receipt]:

@@ -7,7 +7,6 @@ that is not the latest.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from .. import checks, mutexes
@@ -67,7 +66,7 @@ class Blocks:
     ) -> Block:
         """Make a block at version 1. BlockExists when there is one of that name."""
         content = _check_new(name, content, actor)
-        checks.whole(max_tokens, "max_tokens", least=1, most=10_000_000)
+        checks.whole(max_tokens, "token budget", least=1, most=10_000_000)
         with self._engine.write() as tx:
             self._lock(tx, name)
             if self._row(tx, name):
@@ -153,14 +152,20 @@ class Blocks:
 
     def history(self, name: str, limit: int = 0) -> list[BlockEdit]:
         """The edits, newest first; 0: all. A block that was only created has none."""
+        return [edit for edit in self.versions(name, limit) if edit.version > 1]
+
+    def versions(self, name: str, limit: int = 0) -> list[BlockEdit]:
+        """Every version, newest first; 0: all. The first one has no edit before it, so its `old` is empty."""
         checks.whole(limit, "limit", least=0)
         with self._engine.read() as tx:
             row = self._require(tx, name)
-            versions = tx.all(_VERSIONS, id=row[0], limit=limit + 1 if limit else checks.MAX_WHOLE)
-        return [
-            BlockEdit(version, before[1], content, reason, actor, time, receipt)
-            for (version, content, reason, actor, time, receipt), before in pairwise(versions)
+            found = tx.all(_VERSIONS, id=row[0], limit=limit + 1 if limit else checks.MAX_WHOLE)
+        before = [content for _, content, *_ in found[1:]] + [""]
+        edits = [
+            BlockEdit(version, old, content, reason, actor, time, receipt)
+            for (version, content, reason, actor, time, receipt), old in zip(found, before, strict=True)
         ]
+        return edits[:limit] if limit else edits
 
     def version(self, name: str, version: int) -> str:
         """The content as it was at a version."""
@@ -424,13 +429,13 @@ def _expect(row: Row, expected: int | None) -> None:
 
 
 def _conflict(name: str, expected: int, current: int) -> VersionConflict:
-    return VersionConflict(
-        f"Block {name!r} is at version {current}, not {expected}: somebody changed it. Read it again, merge, and "
-        f"try with expected_version={current}.",
-        name,
-        expected,
-        current,
-    )
+    if current == 0:
+        problem = f"Block {name!r} is unset (version 0), but version {expected} was expected."
+        remedy = "To write its first version, expect version 0 or none."
+    else:
+        problem = f"Block {name!r} is at version {current}, but version {expected} was expected: it has changed."
+        remedy = f"Read it again, merge your change into it, and expect version {current}."
+    return VersionConflict(f"{problem} {remedy}", name, expected, current)
 
 
 def _lines(text: str) -> list[str]:

@@ -206,7 +206,7 @@ class Exchanges:
             raise InvalidInput(f"trust is {trust!r}; it must be one of {', '.join(TRUSTS)}.")
         checks.name(session_id, "session id")
         content = checks.content(content, "content")
-        at = None if created_at is None else checks.moment(created_at, "created_at")
+        at = None if created_at is None else checks.moment(created_at, "time of the exchange")
         pieces = word_index.cut(content) if words and role != "log" else None
         return Said(session_id, role, content, trust or _TRUST[role], at, pieces)
 

@@ -171,7 +171,7 @@ class Memories:
             "key": checks.optional_new_name(key, "key"),
             "importance": checks.share(importance, "importance"),
             "pinned": int(checks.flag(pinned, "pinned")),
-            "expires_at": None if expires_at is None else checks.moment(expires_at, "expires_at"),
+            "expires_at": None if expires_at is None else checks.moment(expires_at, "expiry time"),
         }
         content = prepared.content if prepared else checks.content(content, "content")
         labels = _checked_tags(tags)
@@ -280,7 +280,7 @@ class Memories:
                 data=stored,
                 importance=before.importance if importance is None else checks.share(importance, "importance"),
                 pinned=int(before.pinned if pinned is None else checks.flag(pinned, "pinned")),
-                expires_at=before.expires_at if expires_at is None else checks.moment(expires_at, "expires_at"),
+                expires_at=before.expires_at if expires_at is None else checks.moment(expires_at, "expiry time"),
                 now=now,
             )
             if labels is not None:
@@ -327,6 +327,8 @@ class Memories:
     def link(self, from_id: int, to_id: int, relation: str = "related") -> None:
         """Say that two memories belong together, and how."""
         checks.new_name(relation, "relation")
+        if from_id == to_id:
+            raise InvalidInput(f"Memory {from_id} cannot be linked to itself; name two different memories.")
         with self._engine.write() as tx:
             # Neither of them may be forgotten in between.
             self.lock(tx)

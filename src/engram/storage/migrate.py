@@ -20,7 +20,7 @@ import functools
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import MigrationChanged, SchemaTooNew, UpgradeNeeded
+from ..errors import MigrationChanged, SchemaTooNew, StoreNotFound, UpgradeNeeded
 from . import backup
 
 if TYPE_CHECKING:
@@ -118,6 +118,12 @@ def pending(applied: Sequence[Applied], known: Sequence[Migration], store: str) 
     return [migration for migration in known if migration.number not in done]
 
 
+def missing(store: str) -> StoreNotFound:
+    return StoreNotFound(
+        f"There is no store at {store}. To make one, run `engram init` with the same --store or ENGRAM_URL."
+    )
+
+
 def left_out(applied: Sequence[Applied], todo: Sequence[Migration], store: str) -> bool:
     """For a process that does not migrate: whether it works without what is to be applied.
 
@@ -202,8 +208,9 @@ def postgres(
     folder: str = _FOLDER,
     *,
     upgrade: bool = True,
+    create: bool = True,
 ) -> Outcome:
-    """Apply what is pending; `upgrade` as for SQLite.
+    """Apply what is pending; `upgrade` as for SQLite. With `create` off, a schema without a store is StoreNotFound.
 
     Expects a connection in autocommit, or a transaction, whose search path begins with the schema.
     """
@@ -212,6 +219,8 @@ def postgres(
     # The rollback releases the table. Otherwise two processes that migrate at once would block each other.
     with connection.transaction(force_rollback=True):
         applied = postgres_applied(connection, schema)
+    if not applied and not create:
+        raise missing(store)
     todo = pending(applied, known, store)
     if not todo or (not upgrade and left_out(applied, todo, store)):
         return Outcome(newest=applied[-1].number, known=newest)

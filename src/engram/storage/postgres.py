@@ -158,7 +158,9 @@ class PostgresTransaction(Transaction):
 class PostgresEngine(Engine):
     name = "postgres"
 
-    def __init__(self, url: str, clock: Clock, *, busy_timeout: float = 30.0, upgrade: bool = True) -> None:
+    def __init__(
+        self, url: str, clock: Clock, *, busy_timeout: float = 30.0, upgrade: bool = True, create: bool = True
+    ) -> None:
         super().__init__(clock)
         self._url, self._schema = split_schema(url)
         self._store = masked(url)
@@ -171,7 +173,9 @@ class PostgresEngine(Engine):
         self._pool = self._new_pool()
         with self._translated(), self._connected() as connection:
             self._begin(connection, self._composed(_BEGIN, "READ COMMITTED", busy_timeout))
-            self.outcome = migrate.postgres(connection, self._schema, self._store, clock, upgrade=upgrade)
+            self.outcome = migrate.postgres(
+                connection, self._schema, self._store, clock, upgrade=upgrade, create=create
+            )
             self._newest = self.outcome.known
             self._vectors = pgvector.prepare(connection, self._schema)
             connection.execute("COMMIT")

@@ -145,6 +145,7 @@ class SqliteEngine(Engine):
         busy_timeout: float = 30.0,
         synchronous: str = "normal",
         upgrade: bool = True,
+        create: bool = True,
         progress: backup.Progress | None = None,
     ) -> None:
         super().__init__(clock)
@@ -152,6 +153,7 @@ class SqliteEngine(Engine):
         self._busy_timeout = busy_timeout
         self._synchronous = synchronous
         self._upgrade = upgrade
+        self._may_create = create
         self._closed = False
         self._idle: list[_Link] = []
         self._in_use: list[_Link] = []
@@ -160,7 +162,7 @@ class SqliteEngine(Engine):
         #: The file that was opened, and the number of its schema; None while no file is known to be the store.
         self._file: _File | None = None
         self._schema = 0
-        _create(path)
+        _create(path) if create else _require_file(path)
         _ENGINES.add(self)
         with _translated(path):
             try:
@@ -367,6 +369,8 @@ class SqliteEngine(Engine):
                 check_ours(connection, self.path)
                 if not first:
                     _require_contents(connection, self.path)
+                elif not self._may_create and not migrate.sqlite_applied(connection):
+                    raise migrate.missing(self.path)
                 to_wal(connection, self._busy_timeout)
             connection.execute(f"PRAGMA synchronous={'FULL' if self._synchronous == 'full' else 'NORMAL'}")
             connection.execute("PRAGMA foreign_keys=ON")
@@ -405,6 +409,19 @@ def _require_contents(connection: apsw.Connection, path: str) -> None:
             f"{path} was replaced by an empty file while this process used it. Bring back a backup with "
             "`engram restore FILE`, or make a new store with `engram init`."
         )
+
+
+def _require_file(path: str) -> None:
+    """Check the file as `_create` does, but make nothing."""
+    try:
+        if os.path.getsize(path) == 0:
+            raise migrate.missing(path)
+        refuse_network(os.path.dirname(path))
+        _unlock(path)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise migrate.missing(path) from error
+    except OSError as error:
+        raise translate_os(error, path) from error
 
 
 def _create(path: str) -> None:

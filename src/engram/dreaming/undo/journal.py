@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from ...storage.engine import Transaction
     from ...store_view import StoreView
 
-#: Of so many runs that changed something the images are kept.
+#: Of so many runs that changed something the images are kept. Proposals that were applied by hand do not count: a long
+#: review would push out the passes before it.
 KEPT = 20
 
 _SEEN = """
@@ -40,7 +41,8 @@ UPDATE journal SET after = :after
 WHERE workspace = :workspace AND dream = :dream AND kind = :kind AND ref = :ref AND action = :action
 """
 _OLDEST_KEPT = """
-SELECT DISTINCT dream FROM journal WHERE workspace = :workspace ORDER BY dream DESC LIMIT 1 OFFSET :kept
+SELECT DISTINCT j.dream FROM journal j JOIN dreams d ON d.id = j.dream
+WHERE j.workspace = :workspace AND d.session_id <> '' ORDER BY j.dream DESC LIMIT 1 OFFSET :kept
 """
 _DROP_OLD = "DELETE FROM journal WHERE workspace = :workspace AND dream <= :dream"
 _OF_RUN = """

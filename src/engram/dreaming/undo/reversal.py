@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _RUN = "SELECT started_at, undoes, undone_by FROM dreams WHERE workspace = :workspace AND id = :run"
 _NEWEST = """
 SELECT MAX(d.id) FROM dreams d
-WHERE d.workspace = :workspace AND d.undoes IS NULL AND d.undone_by IS NULL
+WHERE d.workspace = :workspace AND d.undoes IS NULL AND d.undone_by IS NULL AND d.session_id <> ''
   AND EXISTS (SELECT 1 FROM journal j WHERE j.workspace = :workspace AND j.dream = d.id)
 """
 _LATER_RUN = """

@@ -14,6 +14,7 @@ import click
 
 from ..._version import VERSION
 from ...errors import EngramError
+from . import output
 from .common import COMMON_OPTIONS, json_wanted
 from .screen import hanging, one_line, print_json, say, style
 
@@ -74,11 +75,18 @@ def cli() -> None:
 
 
 def main() -> None:
+    output.prepare()
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
     """Run one command; its exit code."""
+    with output.guarded() as guard:
+        guard.code = _run(arguments)
+    return guard.code
+
+
+def _run(arguments: list[str]) -> int:
     try:
         result = cli.main(arguments, prog_name="engram", standalone_mode=False)
         return result if isinstance(result, int) else 0
@@ -97,10 +105,6 @@ def run(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         say("Stopped.", err=True)
         return 1
-    except BrokenPipeError:
-        # Whoever read our output has seen enough. Python would complain once more when it closes the stream.
-        sys.stderr.close()
-        return 0
 
 
 def _usage(error: click.UsageError) -> str:

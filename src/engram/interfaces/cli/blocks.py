@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .common import Group, as_json, complete_block, edited, open_store, result, text_from
+from .counting import counted
 from .screen import coloured_diff, fields, one_line, print_json, print_stored, say, table
 
 if TYPE_CHECKING:
@@ -23,12 +24,14 @@ WORLD = "world"
 
 _NAME = click.argument("name", shell_complete=complete_block)
 _TEXT = click.argument("text", required=False)
-_REASON = click.option("--reason", default="", help="Why; kept in the history.")
-_ACTOR = click.option("--session", "actor", envvar="ENGRAM_SESSION", metavar="ID", help="Who edits.")
+_REASON = click.option("--reason", default="", help="Reason; kept in the history.")
+_ACTOR = click.option("--session", "actor", envvar="ENGRAM_SESSION", metavar="ID", help="Session that edits.")
 _EXPECT = click.option(
-    "--expect", type=click.IntRange(min=0), metavar="VERSION", help="Only if it is still at this version."
+    "--expect", type=click.IntRange(min=0), metavar="VERSION", help="Fail unless it is at this version; 0: unset."
 )
-_LIMIT = click.option("-n", "--limit", type=click.IntRange(min=0), default=0, help="At most so many.  [default: all]")
+_LIMIT = click.option(
+    "-n", "--limit", type=click.IntRange(min=0), default=0, help="Maximum number of versions.  [default: all]"
+)
 
 
 @click.group(cls=Group)
@@ -66,19 +69,19 @@ def _both(command: str) -> Callable[[Callable[..., None]], None]:
 @block.command()
 @_NAME
 @click.argument("text", default="")
-@click.option("--max-tokens", type=click.IntRange(min=1), default=4096, show_default=True, help="Its budget.")
+@click.option("--max-tokens", type=click.IntRange(min=1), default=4096, show_default=True, help="Token budget.")
 @_ACTOR
 @click.pass_context
 def create(ctx: click.Context, name: str, text: str, max_tokens: int, actor: str | None) -> None:
-    """Make a block."""
+    """Create a block."""
     made = open_store(ctx).blocks.create(name, text_from(text), max_tokens, actor=actor)
-    result(ctx, made, f"Made {made.name}.")
+    result(ctx, made, f"Created block {made.name}.")
 
 
 @block.command("list")
 @click.pass_context
 def list_blocks(ctx: click.Context) -> None:
-    """All blocks, by name."""
+    """List all blocks by name."""
     from ...tokens import estimate
 
     blocks = open_store(ctx).blocks.list()
@@ -90,7 +93,9 @@ def list_blocks(ctx: click.Context) -> None:
 
 
 @_both("show")
-@click.option("--version", type=click.IntRange(min=1), metavar="N", help="An earlier version.")
+@click.option(
+    "--version", type=click.IntRange(min=1), metavar="N", help="Show this version instead of the current one."
+)
 def show(ctx: click.Context, name: str, version: int | None) -> None:
     """Print the text."""
     blocks = open_store(ctx).blocks
@@ -123,12 +128,16 @@ def set_text(
 @_REASON
 @_ACTOR
 def edit(ctx: click.Context, name: str, reason: str, actor: str | None) -> None:
-    """Edit the text in $EDITOR. Somebody else's change in the meantime is a conflict; your text is then kept."""
+    """Edit the text in $EDITOR.
+
+    If another session changes it in the meantime, that is a conflict, and your text is saved to a file.
+    """
     from ...errors import VersionConflict
 
     eng = open_store(ctx)
     before = eng.blocks.get(name)
-    content = edited(before.content if before else "")
+    set_command = "engram world set" if name == WORLD else f"engram block set {name}"
+    content = edited(before.content if before else "", f"`{set_command} -` reads the text from standard input.")
     try:
         _written(ctx, _put(eng, name, content, reason, before.version if before else 0, actor))
     except VersionConflict as error:
@@ -162,7 +171,7 @@ def append(ctx: click.Context, name: str, text: str | None, reason: str, expect:
 def replace(
     ctx: click.Context, name: str, old: str, new: str, reason: str, expect: int | None, actor: str | None
 ) -> None:
-    """Replace OLD, which must occur exactly once, by NEW."""
+    """Replace OLD with NEW. OLD must occur exactly once."""
     blocks = open_store(ctx).blocks
     _written(ctx, blocks.replace(name, old, new, reason, actor=actor, expected_version=expect))
 
@@ -170,16 +179,16 @@ def replace(
 @_both("history")
 @_LIMIT
 def history(ctx: click.Context, name: str, limit: int) -> None:
-    """Edits, newest first."""
-    edits = open_store(ctx).blocks.history(name, limit)
-    result(ctx, edits, lambda: _history(edits) if edits else "Not edited yet.")
+    """List the versions, newest first."""
+    edits = open_store(ctx).blocks.versions(name, limit)
+    result(ctx, edits, lambda: _history(edits))
 
 
 @_both("diff")
 @click.argument("a", type=click.IntRange(min=1))
 @click.argument("b", type=click.IntRange(min=1))
 def diff(ctx: click.Context, name: str, a: int, b: int) -> None:
-    """What changed from version A to version B."""
+    """Show what changed from version A to version B."""
     text = open_store(ctx).blocks.diff(name, a, b)
     result(ctx, {"name": name, "a": a, "b": b, "diff": text}, lambda: coloured_diff(text))
 
@@ -188,18 +197,20 @@ def diff(ctx: click.Context, name: str, a: int, b: int) -> None:
 @click.argument("version", type=click.IntRange(min=1))
 @_ACTOR
 def restore(ctx: click.Context, name: str, version: int, actor: str | None) -> None:
-    """Make the text of an earlier VERSION the newest one."""
+    """Write the text of an earlier VERSION again, as a new version."""
     _written(ctx, open_store(ctx).blocks.restore(name, version, actor=actor))
 
 
 @block.command()
 @_NAME
-@click.confirmation_option("--yes", prompt="Delete the block with its whole history?", help="Do not ask.")
+@click.confirmation_option(
+    "--yes", prompt="Delete the block with its whole history?", help="Do not ask for confirmation."
+)
 @click.pass_context
 def delete(ctx: click.Context, name: str) -> None:
     """Delete a block with its history."""
     open_store(ctx).blocks.delete(name)
-    result(ctx, {"deleted": name}, f"Deleted {name}.")
+    result(ctx, {"deleted": name}, f"Deleted block {name}.")
 
 
 @block.command()
@@ -207,20 +218,24 @@ def delete(ctx: click.Context, name: str) -> None:
 @_ACTOR
 @click.pass_context
 def archive(ctx: click.Context, name: str, actor: str | None) -> None:
-    """Cut off what is past the block's budget, and print it."""
+    """Cut off the text beyond the block's token budget, and print it."""
     overflow = open_store(ctx).blocks.archive_overflow(name, actor=actor)
     _printed(ctx, {"name": name, "overflow": overflow}, "overflow")
     if overflow is None:
-        say("It fits; nothing was cut.", err=True)
+        say("The block is within its budget. Nothing was cut.", err=True)
 
 
 @block.command()
 @_NAME
 @click.pass_context
 def verify(ctx: click.Context, name: str) -> None:
-    """Replay the block's log and prove that it ends in the current text."""
+    """Check that the block's log ends in its current text."""
     versions = open_store(ctx).blocks.verify(name)
-    result(ctx, {"name": name, "versions": versions}, f"{name}: {versions} versions, the last one is the current text.")
+    result(
+        ctx,
+        {"name": name, "versions": versions},
+        f"{name}: {counted(versions, 'version')}; the last one is the current text.",
+    )
 
 
 def _put(eng: Engram, name: str, content: str, reason: str, expect: int | None, actor: str | None) -> Block:
@@ -230,7 +245,7 @@ def _put(eng: Engram, name: str, content: str, reason: str, expect: int | None, 
 
 
 def _written(ctx: click.Context, written: Block) -> None:
-    result(ctx, written, f"{written.name} is at version {written.version}.")
+    result(ctx, written, f"{written.name} is now at version {written.version}.")
 
 
 def _printed(ctx: click.Context, values: dict[str, object], text: str) -> None:
@@ -248,6 +263,7 @@ def _history(edits: list[BlockEdit]) -> str:
                 f"version {each.version}": each.created_at[:19].replace("T", " "),
                 "by": each.actor,
                 "reason": one_line(each.reason, 200) or None,
+                "forgotten": f"receipt {each.receipt}" if each.receipt else None,
                 "text": one_line(each.new, 100),
             }
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from .reading import only_reads, open_to_read
 from .screen import one_line, print_json, say, style
 
 if TYPE_CHECKING:
@@ -30,9 +31,7 @@ def _remember(ctx: click.Context, parameter: click.Parameter, value: object) -> 
 def _common_options() -> list[click.Parameter]:
     return [
         click.Option(["--json"], is_flag=True, expose_value=False, callback=_remember, help="Print JSON."),
-        click.Option(
-            ["--workspace"], metavar="NAME", expose_value=False, callback=_remember, help="Whose memory to use."
-        ),
+        click.Option(["--workspace"], metavar="NAME", expose_value=False, callback=_remember, help="Workspace to use."),
         click.Option(
             ["--store"], metavar="URL", expose_value=False, callback=_remember, help="A path or postgresql://…"
         ),
@@ -73,10 +72,14 @@ def session_option(*, required: bool = True) -> Callable[[_Function], _Function]
 
 
 def open_store(ctx: click.Context, *, warn: bool = True) -> Engram:
-    """The store the options, the environment and the settings name; closed when the command ends."""
+    """The store the options, the environment and the settings name; closed when the command ends.
+
+    A command that only reads does not make it: see `reading`.
+    """
     from ...client import Engram
 
-    eng = Engram(settings=load_settings(ctx, warn=warn))
+    settings = load_settings(ctx, warn=warn)
+    eng = open_to_read(ctx, settings) if only_reads(ctx) else Engram(settings=settings)
     ctx.call_on_close(eng.close)
     return eng
 
@@ -115,20 +118,25 @@ def result(ctx: click.Context, value: object, text: str | Callable[[], str]) -> 
 def text_from(argument: str | None, current: str = "", what: str = "TEXT") -> str:
     """Text given as an argument, as `-` (standard input), or, with neither, written in $EDITOR."""
     if argument == "-":
-        return sys.stdin.read()
+        return _without_last_newline(sys.stdin.read())
     if argument is not None:
         return argument
-    if not sys.stdin.isatty():
-        raise click.UsageError(f"Give {what}, or - to read it from standard input.")
-    return edited(current)
+    return edited(current, f"Give {what}, or - to read it from standard input.")
 
 
-def edited(current: str) -> str:
-    """What the user makes of the text in $EDITOR."""
+def edited(current: str, instead: str) -> str:
+    """What the user makes of the text in $EDITOR; `instead` says how to give the text without a terminal."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError(f"The editor needs a terminal. {instead}")
     changed = click.edit(current, extension=".md", require_save=True)
     if changed is None:
         raise click.ClickException("The editor was closed without saving; nothing was changed.")
-    return changed
+    return _without_last_newline(changed)
+
+
+def _without_last_newline(text: str) -> str:
+    """Programs and editors end the last line; that line break is not part of the text."""
+    return text.removesuffix("\n").removesuffix("\r")
 
 
 def duration_type(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
@@ -161,10 +169,12 @@ def complete_block(ctx: click.Context, parameter: click.Parameter, incomplete: s
 def _complete(
     ctx: click.Context, values: Callable[[Engram], list[tuple[str, str]]], incomplete: str
 ) -> list[CompletionItem]:
+    from ...client import Engram
     from ...errors import EngramError
 
     try:
-        found = values(open_store(ctx, warn=False))
+        with Engram(settings=load_settings(ctx, warn=False), create=False) as eng:
+            found = values(eng)
     except EngramError:
         return []  # a Tab key must never print an error into somebody's command line
     # A value has to be exact, so one that is not fit for a screen is not offered.

@@ -26,10 +26,12 @@ _PROJECT = "acme/shop"
 
 
 @command()
-@click.option("--pace", type=click.FloatRange(min=0, max=60), metavar="SECONDS", help="Pause after each step.")
+@click.option(
+    "--pace", type=click.FloatRange(min=0, max=60), metavar="SECONDS", help="Seconds to pause after each step."
+)
 @click.pass_context
 def demo(ctx: click.Context, pace: float | None) -> None:
-    """Watch three agents share a repository, in a store of its own."""
+    """Watch three agents share a repository, in a temporary store."""
     from ...client import Engram
 
     terminal = sys.stdout.isatty() and not as_json(ctx)
@@ -48,7 +50,7 @@ def demo(ctx: click.Context, pace: float | None) -> None:
     if as_json(ctx):
         print_json(steps)
     else:
-        say(style("That store is gone again. Yours begins with `engram sitrep`.", bold=True))
+        say(style("The demo's store is deleted again. Your own begins with `engram sitrep`.", bold=True))
 
 
 def _show(step: str, report: str, terminal: bool) -> None:
@@ -61,36 +63,39 @@ def script(eng: Engram) -> Iterator[tuple[str, str | None]]:
     """Act out the scene; after each thing that happens, say what it was and who looks at the report."""
     from ...errors import LeaseHeld, VersionConflict
 
-    yield "Nobody is here yet.", None
+    yield "No agent is at work yet.", None
 
     claude = eng.sessions.register("claude-code", "Porting the router to the new framework", project=_PROJECT)
     eng.world.set("Goal: ship 2.0 on Friday.\nThe old router stays until the new one passes all tests.", claude)
-    yield "Claude Code starts work and writes down how things stand.", claude
+    yield "Claude Code starts and writes the world state.", claude
 
     eng.leases.claim(claude, f"{_PROJECT}:src/router.py", "rewriting")
     codex = eng.sessions.register("codex", "Adding rate limits", project=_PROJECT)
     eng.sessions.log(codex, "read the middleware; limits belong into the router")
-    yield "Claude Code claims the file it rewrites. Codex joins, and sees both.", codex
+    yield "Claude Code claims the file it rewrites. Codex joins and sees both.", codex
 
     claimed = _quietly(eng, codex, f"{_PROJECT}:src/**")
     holder = claimed[0].session_id
-    yield f"Codex claims all of src and is told that {holder} works on part of it.", codex
+    yield f"Codex claims all of src and learns that {holder} works on part of it.", codex
 
     companion = eng.sessions.register("companion", "Keeping the release notes", project=_PROJECT)
     eng.leases.claim(companion, f"{_PROJECT}:CHANGELOG.md", "release notes", exclusive=True, ttl=300)
-    yield "A companion joins and takes the changelog for itself alone.", companion
+    yield "A companion joins and claims the changelog exclusively.", companion
 
     try:
         eng.leases.claim(claude, f"{_PROJECT}:*.md", exclusive=True)
     except LeaseHeld as refused:
         eng.messages.send(claude, refused.holders[0].session_id, "I need the changelog for a line; when are you done?")
-        yield "Claude Code is refused the Markdown files, and asks the one who holds the changelog.", companion
+        yield (
+            "Claude Code cannot claim the Markdown files, and asks the companion, which holds the changelog.",
+            companion,
+        )
 
     for message in eng.messages.inbox(companion):
         eng.sessions.log(companion, f"was asked: {message.text}")
         eng.leases.release(companion, f"{_PROJECT}:CHANGELOG.md")
         eng.messages.send(companion, claude, "It is yours now.")
-    yield "The companion reads the question, lets go, and answers.", claude
+    yield "The companion reads the question, releases the changelog, and answers.", claude
 
     seen = eng.blocks.get("world")
     assert seen is not None
@@ -102,11 +107,11 @@ def script(eng: Engram) -> Iterator[tuple[str, str | None]]:
     yield "Claude Code and Codex edit the world state at once; neither overwrites the other.", codex
 
     eng.sessions.complete(claude, "Router ported; all 214 tests pass")
-    yield "Claude Code is done. What it held is free in the same moment.", codex
+    yield "Claude Code is done. Its claims are released at once.", codex
 
     eng.sessions.complete(codex, "Rate limits added, 100 requests a minute")
     eng.sessions.complete(companion, "Release notes written")
-    yield "Everybody is done, and the next one to come can read what happened.", None
+    yield "All agents are done. The next one can read what happened.", None
 
 
 def _quietly(eng: Engram, session: str, resource: str) -> tuple[Holder, ...]:

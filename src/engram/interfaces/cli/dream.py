@@ -1,4 +1,4 @@
-"""`engram dream …`, `engram context`, `engram usage`: what is distilled while nobody talks, and what it cost."""
+"""`engram dream …`, `engram context`, `engram usage`: dreaming, what agents read of it, and what models cost."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from .common import (
     session_option,
     text_from,
 )
+from .counting import counted
 from .review import review
 from .screen import fields, one_line, print_json, say, table
 
@@ -31,6 +32,17 @@ if TYPE_CHECKING:
 #: Somebody else is dreaming: a conflict, as a lease that is held.
 _CONFLICT = 4
 _FAILED = 1
+
+
+#: A shorter interval would keep the store busy for nothing.
+_LEAST_INTERVAL = 60.0
+
+
+def _interval(ctx: click.Context, parameter: click.Parameter, value: str) -> float:
+    seconds = duration_type(ctx, parameter, value) or 0.0
+    if seconds < _LEAST_INTERVAL:
+        raise click.BadParameter(f"{value!r} is less than 1 minute.", ctx, parameter)
+    return seconds
 
 
 class _Default(Group):
@@ -44,17 +56,23 @@ class _Default(Group):
 
 @click.group(cls=_Default)
 def dream() -> None:
-    """Distil sessions into gists, months into eras, all into a portrait. Without a command: run."""
+    """Summarise sessions (gists), months (eras) and everything (profile, narrative, self).
+
+    `engram dream` alone is `engram dream run`.
+    """
 
 
 @dream.command()
-@click.option("--force", is_flag=True, help="Do everything there is to do, however little it presses.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--force", is_flag=True, help="Run every stage, even if little is pending.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
 @click.option("--stage", "stages", multiple=True, help="Only this stage; may be repeated.")
-@click.option("--all", "all_workspaces", is_flag=True, help="Every workspace of the store.")
+@click.option("--all", "all_workspaces", is_flag=True, help="Include every workspace of the store.")
 @click.pass_context
 def run(ctx: click.Context, force: bool, dry_run: bool, stages: tuple[str, ...], all_workspaces: bool) -> int:
-    """One pass."""
+    """Run one pass.
+
+    Exit code 4 if another pass is running.
+    """
     eng = open_store(ctx)
     with _until_told() as stop, _Bars(hidden=as_json(ctx)) as bars:
         reports = eng.dream(
@@ -70,12 +88,19 @@ def run(ctx: click.Context, force: bool, dry_run: bool, stages: tuple[str, ...],
 
 
 @dream.command()
-@click.option("--every", callback=duration_type, default="6h", show_default=True, help="How often: 90s, 15m, 6h.")
-@click.option("--now", is_flag=True, help="The first pass at once, not after one interval.")
-@click.option("--all", "all_workspaces", is_flag=True, help="Every workspace of the store.")
+@click.option(
+    "--every",
+    metavar="TIME",
+    callback=_interval,
+    default="6h",
+    show_default=True,
+    help="Time from one pass to the next: 15m, 6h, 1d; at least 1m.",
+)
+@click.option("--now", is_flag=True, help="Start the first pass at once, not after one interval.")
+@click.option("--all", "all_workspaces", is_flag=True, help="Include every workspace of the store.")
 @click.pass_context
 def loop(ctx: click.Context, every: float, now: bool, all_workspaces: bool) -> None:
-    """A pass every so often, until stopped."""
+    """Run a pass at regular intervals, until stopped."""
     eng = open_store(ctx)
 
     def told(reports: list[DreamReport]) -> None:
@@ -93,16 +118,16 @@ def loop(ctx: click.Context, every: float, now: bool, all_workspaces: bool) -> N
 @dream.command()
 @click.pass_context
 def status(ctx: click.Context) -> None:
-    """What waits, how much it presses, and how the last pass went."""
+    """Show what is pending, how urgent it is, and how the last pass went."""
     found = open_store(ctx).dreams.status()
     waiting, felt, last, work, proposals = found
     shown: dict[str, object] = {
-        "sessions": f"{waiting.sessions}, {waiting.dirty} with new turns, {waiting.ripe} ripe",
+        "sessions": f"{waiting.sessions}, {waiting.dirty} with new turns, {waiting.ripe} ready for a gist",
         "new turns": waiting.turns,
         "gists to fold in": waiting.unfolded,
-        "drives": _drives(felt) if felt else "not sensed yet",
-        "for agents": f"{work.waiting} pieces of thinking wait, {work.answered} are answered",
-        "to decide": f"{proposals} proposals: engram dream review" if proposals else None,
+        "urgency": _drives(felt) if felt else "not measured yet",
+        "for agents": f"{counted(work.waiting, 'work item')} waiting, {work.answered} answered",
+        "to decide": f"{counted(proposals, 'proposal')}: engram dream review" if proposals else None,
         "last pass": _line(last) if last else "none yet",
         "ALARM": "\n".join(last.alarms) or None if last else None,
     }
@@ -113,16 +138,16 @@ def status(ctx: click.Context) -> None:
 @click.option("-n", "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="0: all.")
 @click.pass_context
 def list_dreams(ctx: click.Context, limit: int) -> None:
-    """Earlier passes, the latest first."""
+    """List earlier passes, newest first."""
     found = open_store(ctx).dreams.list(limit)
-    result(ctx, found, lambda: "\n".join(map(_line, found)) or "Nothing was dreamt yet.")
+    result(ctx, found, lambda: "\n".join(map(_line, found)) or "There has been no pass yet.")
 
 
 @dream.command()
 @click.argument("id", type=click.IntRange(min=1))
 @click.pass_context
 def show(ctx: click.Context, id: int) -> None:
-    """The report of one run: a pass, or an undo."""
+    """Show the report of one run: a pass, an undo, or a proposal that was applied by hand."""
     from ...records import UndoReport
 
     found = open_store(ctx).dreams.show(id)
@@ -133,9 +158,10 @@ def show(ctx: click.Context, id: int) -> None:
 @click.argument("run", type=click.IntRange(min=1), required=False)
 @click.pass_context
 def undo(ctx: click.Context, run: int | None) -> None:
-    """Bring back what RUN changed; without RUN, the newest pass that was not undone.
+    """Undo everything that RUN changed. Without RUN, undo the newest pass that is not undone yet.
 
-    An undo is a run too: name it to have everything back. What was changed or forgotten since is never overwritten.
+    RUN is the number of a pass, of an applied proposal, or of an earlier undo. If something was changed again since,
+    nothing is undone. What was forgotten since stays forgotten.
     """
     found = open_store(ctx).dreams.undo(run)
     result(ctx, found, lambda: _undone(found))
@@ -146,16 +172,16 @@ dream.add_command(review)
 
 @dream.group(cls=Group)
 def work() -> None:
-    """Thinking that is left to agents (ENGRAM_LLM=agent)."""
+    """Work that dreaming leaves to agents (ENGRAM_LLM=agent)."""
 
 
 @work.command("next")
 @session_option(required=False)
 @click.pass_context
 def next_item(ctx: click.Context, session_id: str | None) -> None:
-    """Take a piece: the prompt, the form of the answer, and by when."""
+    """Take the next work item: its prompt, the schema of the answer, and its deadline."""
     item = open_store(ctx).work.next(session_id)
-    result(ctx, item, lambda: _item(item) if item else "Nothing waits.")
+    result(ctx, item, lambda: _item(item) if item else "No work item is waiting.")
 
 
 @work.command()
@@ -164,31 +190,37 @@ def next_item(ctx: click.Context, session_id: str | None) -> None:
 @session_option(required=False)
 @click.pass_context
 def submit(ctx: click.Context, id: int, answer: str | None, session_id: str | None) -> None:
-    """Hand the answer in; - reads it from standard input."""
+    """Submit the ANSWER to a work item; - reads it from standard input."""
     open_store(ctx).work.submit(id, text_from(answer, what="ANSWER"), session_id)
     result(ctx, {"id": id}, f"Work item {id} is answered; the next pass uses it.")
 
 
 @command()
 @click.argument("query", required=False)
-@click.option("--session", "session_id", metavar="ID", shell_complete=complete_session, help="Whose latest turns.")
-@click.option("--budget", type=click.IntRange(min=1), default=2000, show_default=True, help="At most so many tokens.")
+@click.option(
+    "--session",
+    "session_id",
+    metavar="ID",
+    shell_complete=complete_session,
+    help="Session whose latest turns are included.",
+)
+@click.option("--budget", type=click.IntRange(min=1), default=2000, show_default=True, help="Maximum number of tokens.")
 @click.pass_context
 def context(ctx: click.Context, query: str | None, session_id: str | None, budget: int) -> None:
-    """What an agent should read now: the portrait, what fits QUERY, the latest turns."""
+    """Print what an agent should read now: profile, narrative, self, what fits QUERY, the latest turns."""
     text = open_store(ctx).context(query, session_id, budget)
     result(ctx, {"context": text}, text)
 
 
 @command()
-@click.option("--days", type=click.IntRange(min=1), default=30, show_default=True)
+@click.option("--days", type=click.IntRange(min=1), default=30, show_default=True, help="Number of days to include.")
 @click.pass_context
 def usage(ctx: click.Context, days: int) -> None:
-    """What was spent on models, by day and stage."""
+    """Show the calls and tokens spent on models, by day and stage."""
     found = open_store(ctx).usage(days)
     rows = [(each.day, each.stage, str(each.calls), str(each.input_tokens), str(each.output_tokens)) for each in found]
     head = ("day", "stage", "calls", "tokens in", "tokens out")
-    result(ctx, found, lambda: table(head, rows) if rows else "Nothing was spent.")
+    result(ctx, found, lambda: table(head, rows) if rows else "No model has been called in that time.")
 
 
 @contextmanager
@@ -249,21 +281,23 @@ def _code(report: DreamReport) -> int:
 
 
 def _shown(report: DreamReport) -> str:
+    if report.proposal is not None:
+        return fields({"run": _line(report)})
     would = "would write " if report.dry_run else ""
     values: dict[str, object] = {
         "pass": _line(report),
-        "thought by": report.provider or None,
-        "waited": _waiting(report.before),
-        "waits now": None if report.dry_run else _waiting(report.after),
+        "model": report.provider or None,
+        "pending before": _waiting(report.before),
+        "pending now": None if report.dry_run else _waiting(report.after),
         "gists": f"{would}{len(report.gists)}",
         "eras": f"{would}{', '.join(report.eras) or 'none'}",
         "blocks": ", ".join(f"{name} (version {version})" for name, version in report.blocks.items()) or None,
-        "learnt": None if not report.extracted else f"{report.extracted} statements",
+        "learnt": counted(report.extracted, "statement") if report.extracted else None,
         "consolidated": _consolidated(report),
-        "to decide": f"{report.proposals} new proposals: engram dream review" if report.proposals else None,
-        "drives": _drives(report.drives),
-        "spent": f"{report.calls} calls, {report.input_tokens} tokens in, {report.output_tokens} out",
-        "for agents": f"{report.waiting} pieces of thinking wait" if report.waiting else None,
+        "to decide": f"{counted(report.proposals, 'new proposal')}: engram dream review" if report.proposals else None,
+        "urgency": _drives(report.drives),
+        "spent": f"{counted(report.calls, 'call')}, {report.input_tokens} tokens in, {report.output_tokens} out",
+        "for agents": f"{counted(report.waiting, 'work item')} waiting" if report.waiting else None,
         "seconds": ", ".join(f"{stage} {value:.2f}" for stage, value in report.seconds.items()) or None,
         "errors": "\n".join(report.errors) or None,
         "ALARM": "\n".join(report.alarms) or None,
@@ -274,9 +308,9 @@ def _shown(report: DreamReport) -> str:
 def _undone(report: UndoReport) -> str:
     values: dict[str, object] = {
         "undo": f"{report.id}  {report.started_at[:19].replace('T', ' ')}  {report.workspace}: run {report.run} undone",
-        "brought back": ", ".join(report.restored) or None,
-        "gone again": ", ".join(report.removed) or None,
-        "left, forgotten": ", ".join(report.left) or None,
+        "restored": ", ".join(report.restored) or None,
+        "removed": ", ".join(report.removed) or None,
+        "left as it is": f"{', '.join(report.left)} (partly forgotten since)" if report.left else None,
         "undone by": report.undone_by,
     }
     return fields(values)
@@ -284,7 +318,10 @@ def _undone(report: UndoReport) -> str:
 
 def _line(report: DreamReport) -> str:
     number = "dry run" if report.dry_run else f"{report.id}" if report.id else "not run"
-    done = f"{len(report.gists)} gists, {len(report.eras)} eras" if report.ended_at else "did not end"
+    written = f"{counted(len(report.gists), 'gist')}, {counted(len(report.eras), 'era')}"
+    done = written if report.ended_at else "did not end"
+    if report.proposal is not None:
+        done = f"proposal {report.proposal} was applied" if report.proposal else "a proposal was applied"
     undone = f", undone by run {report.undone_by}" if report.undone_by else ""
     problem = f"; {one_line(report.errors[0], 500)}" if report.errors else ""
     problem += f"; ALARM: {one_line(report.alarms[0], 500)}" if report.alarms else ""
@@ -295,14 +332,19 @@ def _consolidated(report: DreamReport) -> str | None:
     if report.groups is None:
         return None
     return (
-        f"{report.groups} groups of duplicates; {report.merged} memories merged, {report.archived} archived, "
-        f"{report.conflicts_resolved} conflicts resolved, {report.summarized} blocks shortened, {report.skipped} left "
-        f"alone; {report.tokens_saved} of {report.tokens_before} tokens saved"
+        f"{counted(report.groups, 'group of duplicates', 'groups of duplicates')}; "
+        f"{counted(report.merged or 0, 'memory')} merged, {report.archived} archived, "
+        f"{counted(report.conflicts_resolved or 0, 'conflict')} resolved, "
+        f"{counted(report.summarized or 0, 'block')} shortened, {report.skipped} skipped; "
+        f"{report.tokens_saved} of {counted(report.tokens_before or 0, 'token')} saved"
     )
 
 
 def _waiting(backlog: DreamBacklog) -> str:
-    return f"{backlog.ripe} ripe sessions, {backlog.turns} new turns, {backlog.unfolded} gists to fold in"
+    return (
+        f"{counted(backlog.ripe, 'session')} ready for a gist, {counted(backlog.turns, 'new turn')}, "
+        f"{counted(backlog.unfolded, 'gist')} to fold in"
+    )
 
 
 def _drives(felt: Drives) -> str:
@@ -313,7 +355,7 @@ def _drives(felt: Drives) -> str:
 def _item(item: WorkItem) -> str:
     import json
 
-    form = f"\n\nAnswer with JSON of this form:\n{json.dumps(item.form)}" if item.form else ""
+    form = f"\n\nAnswer with JSON that matches this schema:\n{json.dumps(item.form)}" if item.form else ""
     what = one_line(f"{item.stage}: {item.subject}", 200)
     head = f"Work item {item.id} ({what}), by {item.deadline[:19].replace('T', ' ')} UTC"
     return f"{head}\n\n{item.prompt}{form}"

@@ -1,4 +1,4 @@
-"""`engram forget`, `engram receipts`: make something gone everywhere, and see what was."""
+"""`engram forget` and `engram receipts`: delete something permanently, and list what was deleted."""
 
 from __future__ import annotations
 
@@ -7,33 +7,56 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .common import as_json, command, complete_block, complete_session, moment_type, open_store, result
+from .counting import counted
 from .screen import say, table
 
 if TYPE_CHECKING:
     from ...records import Receipt
 
+#: The names that receipts use, for one thing.
+_ONE = {
+    "exchanges": "exchange",
+    "memories": "memory",
+    "blocks": "block",
+    "sessions": "session",
+    "messages": "message",
+    "memories to rebuild": "memory to rebuild",
+    "blocks to rebuild": "block to rebuild",
+    "summaries": "summary",
+    "log entries shortened": "log entry shortened",
+    "block versions": "block version",
+}
+
 
 @command()
-@click.option("--exchange", type=click.IntRange(min=1), metavar="ID", help="One thing said or done.")
-@click.option("--memory", type=click.IntRange(min=1), metavar="ID", help="One memory, with its history.")
-@click.option("--session", metavar="ID", shell_complete=complete_session, help="A session with all that is in it.")
-@click.option("--block", metavar="NAME", shell_complete=complete_block, help="A block, with its history.")
 @click.option(
-    "--before", metavar="TIME", callback=moment_type, help="Everything older: 2026-11-01, 2026-11-01T18:00, or 90d."
+    "--exchange", type=click.IntRange(min=1), metavar="ID", help="One exchange; `engram history` shows the ids."
 )
-@click.option("--source", metavar="TYPE", help="Every session of this type: claude-code, import, …")
-@click.option("--dry-run", is_flag=True, help="Only show what would go.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--memory", type=click.IntRange(min=1), metavar="ID", help="One memory with its history.")
+@click.option("--session", metavar="ID", shell_complete=complete_session, help="One session with everything in it.")
+@click.option("--block", metavar="NAME", shell_complete=complete_block, help="One block with its history.")
+@click.option(
+    "--before",
+    metavar="TIME",
+    callback=moment_type,
+    help="Everything older than this: 2026-11-01, 2026-11-01T18:00, or 90d.",
+)
+@click.option("--source", metavar="TYPE", help="All sessions of this type: claude-code, import, …")
+@click.option("--dry-run", is_flag=True, help="Show what would be forgotten, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_context
 def forget(ctx: click.Context, /, dry_run: bool, yes: bool, **chosen: Any) -> None:
-    """Make something gone everywhere, with what was derived from it alone. This cannot be undone.
+    """Delete something permanently, including everything derived only from it. This cannot be undone.
 
-    Give exactly one of the options that say what. To put a memory away and keep it, use `engram memory archive`.
+    Give exactly one of --exchange, --memory, --session, --block, --before and --source. To keep a memory but hide it,
+    use `engram memory archive`.
     """
+    if sum(value is not None for value in chosen.values()) != 1:
+        raise click.UsageError(f"Give exactly one of {', '.join(f'--{name}' for name in chosen)}.")
     eng = open_store(ctx)
     if not dry_run and not yes:
         if as_json(ctx):
-            raise click.UsageError("With --json, say --yes or --dry-run: nobody can be asked.")
+            raise click.UsageError("With --json, add --yes or --dry-run: nobody can be asked.")
         say(_shown(eng.forget(**chosen, dry_run=True)), err=True)
         click.confirm("Forget this? It cannot be undone.", abort=True, err=True)
     receipt = eng.forget(**chosen, dry_run=dry_run)
@@ -44,22 +67,42 @@ def forget(ctx: click.Context, /, dry_run: bool, yes: bool, **chosen: Any) -> No
 @click.option("-n", "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="0: all.")
 @click.pass_context
 def receipts(ctx: click.Context, limit: int) -> None:
-    """What was forgotten, the latest first: counts and ids, not a word of it."""
+    """List what was forgotten, newest first: counts and ids, without any text."""
     found = open_store(ctx).receipts(limit)
     rows = [(str(each.id), each.created_at[:19].replace("T", " "), each.asked, _counts(each)) for each in found]
-    result(ctx, found, lambda: table(("id", "when", "asked", "went"), rows) if rows else "Nothing was forgotten.")
+    result(
+        ctx,
+        found,
+        lambda: table(("id", "when", "request", "forgotten"), rows) if rows else "Nothing has been forgotten.",
+    )
 
 
 def _shown(receipt: Receipt) -> str:
-    lines = [f"Receipt {receipt.id}: {_counts(receipt)}." if receipt.id else f"Would go: {_counts(receipt)}."]
-    for name, ids in receipt.ids.items():
-        some = ", ".join(map(str, ids[:20]))
-        lines.append(f"  {name}: {some}{f' and {len(ids) - 20} more' if len(ids) > 20 else ''}")
+    lines = [f"Receipt {receipt.id}: {_counts(receipt)}." if receipt.id else f"Would be forgotten: {_counts(receipt)}."]
+    lines += _previewed(receipt) if receipt.id is None else _ids(receipt)
     if receipt.backups:
-        lines.append("Backups made earlier still have it; delete them if you must:")
+        lines.append("These older backups still contain it. Delete them if it must be gone there too:")
         lines += [f"  {name}" for name in receipt.backups]
     return "\n".join(lines)
 
 
+def _previewed(receipt: Receipt) -> list[str]:
+    lines = []
+    for name, shown in (receipt.preview or {}).items():
+        lines.append(f"  {name}")
+        lines += [f"    {line}" for line in shown]
+        more = receipt.counts[name] - len(shown)
+        lines += [f"    … and {more} more"] if more > 0 else []
+    return lines
+
+
+def _ids(receipt: Receipt) -> list[str]:
+    lines = []
+    for name, ids in receipt.ids.items():
+        some = ", ".join(map(str, ids[:20]))
+        lines.append(f"  {name}: {some}{f', … and {len(ids) - 20} more' if len(ids) > 20 else ''}")
+    return lines
+
+
 def _counts(receipt: Receipt) -> str:
-    return ", ".join(f"{count} {name}" for name, count in receipt.counts.items()) or "nothing"
+    return ", ".join(counted(count, _ONE[name], name) for name, count in receipt.counts.items()) or "nothing"

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import command, result
+from .common import command, load_settings, result
 from .screen import coloured_diff, table
 
 if TYPE_CHECKING:
-    from ..install.files import Change
+    from ..install.commands import Commands
+    from ..install.files import Backups, Change
     from ..install.harness import Harness
     from ..install.plan import Location
 
 _NAMES = click.Choice(["claude-code", "codex", "gemini", "cursor", "all"])
-_project = click.option("--project", is_flag=True, help="In this project's settings instead of the user's.")
-_dry_run = click.option("--dry-run", is_flag=True, help="Only show what would change.")
+_project = click.option("--project", is_flag=True, help="Use this project's settings instead of the user's.")
+_dry_run = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 
 _DONE = {"create": "created", "change": "changed", "remove": "removed"}
 
@@ -26,23 +27,27 @@ _DONE = {"create": "created", "change": "changed", "remove": "removed"}
 @click.argument("harness", nargs=-1, type=_NAMES)
 @_project
 @_dry_run
-@click.option("--list", "show", is_flag=True, help="Show what is found and what is set up, and change nothing.")
+@click.option("--list", "show", is_flag=True, help="List the harnesses and whether Engram is set up in them.")
 @click.pass_context
 def install(ctx: click.Context, harness: tuple[str, ...], project: bool, dry_run: bool, show: bool) -> None:
-    """Set up a harness, so that its sessions are seen and remembered.
+    """Set up a harness, so that Engram sees and remembers its sessions.
 
-    Adds Engram's hooks and its MCP server to the harness's own settings files and keeps everything else in them; each
-    file is backed up beside itself first. `all` means every harness that is found.
+    Adds Engram's hooks and MCP server to the settings files of the harness. Everything else in them stays. Before a
+    file is changed, it is backed up. `all` means every harness that is found on this machine.
+
+    With --workspace or --store, the hooks and the server always use that workspace or store. Without them, an existing
+    installation goes back to what the settings say.
     """
     from ..install import plan
-    from ..install.commands import this_installation
 
+    commands = _commands(ctx)
     if show:
-        _show(ctx)
+        _show(ctx, commands)
         return
-    commands, location = this_installation(), _location(project)
+    location = _location(project)
     chosen = plan.chosen(harness, found_only=True)
-    _carry_out(ctx, [(each, plan.install(each, location, commands)) for each in chosen], dry_run, "set up")
+    planned = [(each, plan.install(each, location, commands)) for each in chosen]
+    _carry_out(ctx, planned, location, dry_run, uninstalling=False)
 
 
 @command()
@@ -51,15 +56,27 @@ def install(ctx: click.Context, harness: tuple[str, ...], project: bool, dry_run
 @_dry_run
 @click.pass_context
 def uninstall(ctx: click.Context, harness: tuple[str, ...], project: bool, dry_run: bool) -> None:
-    """Take Engram out of a harness's settings again, and nothing else.
+    """Remove Engram from the settings of a harness, and nothing else.
 
-    What was remembered stays in the store. Entries of an older installation are taken out, too.
+    What Engram has remembered stays in the store. Entries of older installations are removed too.
     """
     from ..install import plan
 
     location = _location(project)
     chosen = plan.chosen(harness, found_only=False)
-    _carry_out(ctx, [(each, plan.uninstall(each, location)) for each in chosen], dry_run, None)
+    planned = [(each, plan.uninstall(each, location)) for each in chosen]
+    _carry_out(ctx, planned, location, dry_run, uninstalling=True)
+
+
+def _commands(ctx: click.Context) -> Commands:
+    """This installation's programs, with the workspace and the store that were named as options."""
+    from ..install.commands import carried, this_installation
+
+    settings = load_settings(ctx)
+    workspace, store = (
+        getattr(settings, name) if settings.origins[name] == "argument" else None for name in ("workspace", "url")
+    )
+    return this_installation()._replace(options=carried(workspace, store))
 
 
 def _location(project: bool) -> Location:
@@ -68,17 +85,35 @@ def _location(project: bool) -> Location:
     return Location(project_root(os.getcwd()) if project else None)
 
 
+def _backups(location: Location) -> Backups | None:
+    """Where backups of a project's settings go; None: beside the settings."""
+    from pathlib import Path
+
+    from ...config import user_data_dir
+    from ..install.files import Backups
+
+    if location.project is None:
+        return None
+    return Backups(Path(user_data_dir()) / "settings-backups", location.project)
+
+
 def _carry_out(
-    ctx: click.Context, planned: list[tuple[Harness, list[Change]]], dry_run: bool, set_up: str | None
+    ctx: click.Context,
+    planned: list[tuple[Harness, list[Change]]],
+    location: Location,
+    dry_run: bool,
+    *,
+    uninstalling: bool,
 ) -> None:
     """Make the changes, or show them. Everything was planned before, so what cannot be understood stops all of it."""
-    from ..install.files import apply
+    from ..install.files import apply, earlier_backups, move_backups
 
+    backups = _backups(location)
     outcomes: list[dict[str, Any]] = []
     for harness, changes in planned:
         files = []
         for change in changes:
-            backup = None if dry_run else apply(change)
+            backup = None if dry_run else apply(change, backups)
             files.append(
                 {
                     "file": str(change.path),
@@ -87,41 +122,58 @@ def _carry_out(
                     "diff": change.diff() if dry_run else None,
                 }
             )
-        notes = list(harness.notes) if set_up and changes else []
-        outcomes.append({"harness": harness.name, "title": harness.title, "files": files, "notes": notes})
-    result(ctx, {"dry_run": dry_run, "harnesses": outcomes}, lambda: _told(outcomes, dry_run, set_up))
+        notes = [] if uninstalling or not changes else list(harness.notes)
+        outcome = {"harness": harness.name, "title": harness.title, "files": files, "notes": notes}
+        if uninstalling:
+            settings = dict.fromkeys(location.files(harness))
+            kept = [each for path in settings for each in earlier_backups(path)]
+            if backups is not None and not dry_run:
+                kept = [each for path in settings for each in move_backups(path, backups)]
+            outcome["backups"] = [str(path) for path in kept]
+        outcomes.append(outcome)
+    result(ctx, {"dry_run": dry_run, "harnesses": outcomes}, lambda: _told(outcomes, dry_run, uninstalling))
 
 
-def _told(outcomes: list[dict[str, Any]], dry_run: bool, set_up: str | None) -> str:
+def _told(outcomes: list[dict[str, Any]], dry_run: bool, uninstalling: bool) -> str:
     if dry_run:
         diffs = "".join(file["diff"] for each in outcomes for file in each["files"])
         return coloured_diff(diffs.rstrip("\n")) if diffs else "Nothing would change."
     lines = []
     for each in outcomes:
         if not each["files"]:
-            lines.append(f"{each['title']}: nothing to do, it is {'set up' if set_up else 'free of Engram'} already.")
-            continue
-        lines.append(f"{each['title']} is {set_up or 'free of Engram'}.")
+            problem = "Engram is not set up" if uninstalling else "Engram is already set up"
+            lines.append(f"{each['title']}: {problem}. Nothing was changed.")
+        else:
+            lines.append(f"{'Removed Engram from' if uninstalling else 'Set up Engram in'} {each['title']}.")
+        backups = each.get("backups", [])
         for file in each["files"]:
-            kept = f"; the old one is {os.path.basename(file['backup'])}" if file["backup"] else ""
+            kept = f"; backup: {file['backup']}" if file["backup"] else ""
             lines.append(f"  {_DONE[file['action']]} {file['file']}{kept}")
+            backups = [path for path in backups if path != file["backup"]]
+        if backups:
+            lines.append("  Earlier backups, which you can delete when you no longer need them:")
+            lines += [f"    {path}" for path in backups]
         lines += [f"  {note}" for note in each["notes"]]
     return "\n".join(lines)
 
 
-def _show(ctx: click.Context) -> None:
+def _show(ctx: click.Context, commands: Commands) -> None:
     from ..install import plan
-    from ..install.commands import this_installation
 
-    commands = this_installation()
     rows = []
     for harness in plan.HARNESSES.values():
         row: dict[str, Any] = {"harness": harness.name, "title": harness.title, "found": plan.is_found(harness)}
         for name, location in (("user", _location(False)), ("project", _location(True))):
             files = sorted({str(path) for path in location.files(harness)})
-            row[name] = {"state": plan.state(harness, location, commands), "files": files}
+            options = list(plan.options(harness, location))
+            row[name] = {"state": plan.state(harness, location, commands), "options": options, "files": files}
         rows.append(row)
     cells = [
-        (row["harness"], "yes" if row["found"] else "no", row["user"]["state"], row["project"]["state"]) for row in rows
+        (row["harness"], "yes" if row["found"] else "no", *(_state(row[name]) for name in ("user", "project")))
+        for row in rows
     ]
     result(ctx, rows, lambda: table(("harness", "found", "for the user", "in this project"), cells))
+
+
+def _state(place: dict[str, Any]) -> str:
+    return " ".join([place["state"], *place["options"]])

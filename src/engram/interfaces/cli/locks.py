@@ -28,7 +28,7 @@ def lock() -> None:
 @click.option("--exclusive", is_flag=True, help="Only if nobody else holds it; keeps others from claiming it so.")
 @click.option("--ttl", metavar="TIME", callback=duration_type, help="Ends by itself after 90, 30s, 15m, 2h, …")
 @click.option(
-    "--wait", metavar="TIME", default="0", callback=duration_type, help="Wait so long for an exclusive claim."
+    "--wait", metavar="TIME", default="0", callback=duration_type, help="Maximum time to wait for an exclusive claim."
 )
 @session_option()
 @click.pass_context
@@ -42,6 +42,8 @@ def claim(
     session_id: str,
 ) -> None:
     """Claim a resource."""
+    if wait and not exclusive:
+        raise click.UsageError("--wait needs --exclusive: an advisory claim never waits.")
     import logging
 
     # The same news is in the answer; a warning on top of it would say it twice.

@@ -15,10 +15,13 @@ from .screen import say
 def mcp(ctx: click.Context) -> None:
     """Serve agents over MCP, on standard input and output.
 
-    A harness starts it, as in {"command": "engram", "args": ["mcp"]}; docs/mcp.md shows what it offers.
+    A harness starts it, as in {"command": "engram", "args": ["mcp"]}. docs/mcp.md lists its tools.
     """
     from ..mcp.stdio import serve
 
     if sys.stdin.isatty():
-        say("Speaking MCP on standard input; a harness starts this by itself. Ctrl-D ends it.", err=True)
+        say(
+            "Waiting for MCP messages on standard input. Harnesses start this command themselves. Ctrl-D ends it.",
+            err=True,
+        )
     serve(load_settings(ctx))

@@ -8,31 +8,39 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .common import Group, command, complete_session, edited, moment_type, open_store, result, session_option, text_from
+from .counting import counted
 from .screen import fields, hanging, highlighted, one_line, style, table
 
 if TYPE_CHECKING:
-    from ...records import Exchange, Hit, Memory
+    from ...records import Exchange, Hit, Memory, MemoryEdit
 
 _ID = click.argument("id", type=click.IntRange(min=1))
 _SINCE = click.option(
-    "--since", metavar="TIME", callback=moment_type, help="Not older: 2026-11-01, 2026-11-01T18:00, or 7d."
+    "--since",
+    metavar="TIME",
+    callback=moment_type,
+    help="From this time on: 2026-11-01, 2026-11-01T18:00, or 7d for 7 days ago.",
 )
-_UNTIL = click.option("--until", metavar="TIME", callback=moment_type, help="Not newer.")
+_UNTIL = click.option("--until", metavar="TIME", callback=moment_type, help="Before this time; same forms as --since.")
+
+_NO_EMBED = click.option(
+    "--no-embed", is_flag=True, help="Compute no embedding now; `engram embed` does it later. Words find it at once."
+)
 
 
 @command()
 @click.argument("text", required=False)
 @click.option("--kind", default="note", show_default=True, help="fact, preference, decision, lesson, note, todo, …")
-@click.option("--tag", "tags", multiple=True, help="May be repeated.")
+@click.option("--tag", "tags", multiple=True, help="A tag; may be repeated.")
 @click.option("--importance", type=click.FloatRange(0, 1), default=0.5, show_default=True)
-@click.option("--key", help="What it is about; a new memory of the same kind and key takes the old one's place.")
-@click.option("--pin", "pinned", is_flag=True, help="Always worth knowing.")
-@click.option("--project", help="What it belongs to.  [default: the session's]")
-@click.option("--no-embed", is_flag=True, help="Leave its meaning to `engram embed`; words find it at once.")
+@click.option("--key", help="Subject; a new memory with the same kind and key supersedes the old one.")
+@click.option("--pin", "pinned", is_flag=True, help="Mark it as always relevant.")
+@click.option("--project", help="Project it belongs to.  [default: the session's]")
+@_NO_EMBED
 @session_option(required=False)
 @click.pass_context
 def remember(ctx: click.Context, /, text: str | None, no_embed: bool, session_id: str | None, **options: Any) -> None:
-    """Keep something worth knowing. What is known already is reinforced."""
+    """Store something worth knowing. Storing the same text again strengthens the existing memory."""
     memory = open_store(ctx).remember(
         text_from(text),
         session_id=session_id,
@@ -40,34 +48,34 @@ def remember(ctx: click.Context, /, text: str | None, no_embed: bool, session_id
         embed=not no_embed,
         **options,
     )
-    again = f", said {memory.reinforced + 1} times now" if memory.reinforced else ""
-    result(ctx, memory, f"Memory {memory.id} ({memory.kind}){again}.")
+    known = f" It was known already, and has been stored {counted(memory.reinforced + 1, 'time')}."
+    result(ctx, memory, f"Stored as memory {memory.id} ({memory.kind}).{known if memory.reinforced else ''}")
 
 
 @command()
 @click.argument("query")
-@click.option("-k", type=click.IntRange(1, 1000), default=5, show_default=True, help="At most so many.")
-@click.option("--session", "session_id", metavar="ID", shell_complete=complete_session, help="Only of this session.")
+@click.option("-k", type=click.IntRange(1, 1000), default=5, show_default=True, help="Maximum number of results.")
+@click.option("--session", "session_id", metavar="ID", shell_complete=complete_session, help="Only from this session.")
 @click.option("--kind", "kinds", multiple=True, help="Only memories of this kind; may be repeated.")
-@click.option("--role", "roles", multiple=True, help="Only turns of this role; log for log entries.")
-@click.option("--tag", "tags", multiple=True, help="Only memories with this tag.")
-@click.option("--project", help="Only of this project.")
+@click.option("--role", "roles", multiple=True, help="Only turns with this role; log for log entries.")
+@click.option("--tag", "tags", multiple=True, help="Only memories with this tag; may be repeated.")
+@click.option("--project", help="Only from this project.")
 @_SINCE
 @_UNTIL
-@click.option("--archived", "include_archived", is_flag=True, help="Also what was archived or superseded.")
+@click.option("--archived", "include_archived", is_flag=True, help="Include archived and superseded memories.")
 @click.option("--mode", type=click.Choice(["hybrid", "words", "vectors"]), default="hybrid", show_default=True)
 @click.option(
     "--rerank",
     type=click.Choice(["auto", "always", "never"]),
     default="auto",
     show_default=True,
-    help="Compare the best once more, token by token; auto where the model makes that pay.",
+    help="Compare the best results again, token by token; auto: if the model is good at it.",
 )
-@click.option("--budget", type=click.IntRange(min=1), help="At most so many tokens together.")
-@click.option("--explain", is_flag=True, help="Show why.")
+@click.option("--budget", type=click.IntRange(min=1), help="Maximum number of tokens of all results together.")
+@click.option("--explain", is_flag=True, help="Show how each score was made.")
 @click.pass_context
 def recall(ctx: click.Context, /, query: str, k: int, explain: bool, **options: Any) -> None:
-    """Find what was said, done or learnt, by words and by meaning."""
+    """Search everything said, done and learnt, by words and by meaning."""
     kinds, roles, tags = (list(options.pop(name)) for name in ("kinds", "roles", "tags"))
     what = ["memories"] if kinds and not roles else ["exchanges"] if roles and not kinds else ["exchanges", "memories"]
     hits = open_store(ctx).recall(
@@ -81,24 +89,27 @@ def recall(ctx: click.Context, /, query: str, k: int, explain: bool, **options: 
 @click.argument("role", type=click.Choice(["user", "assistant", "system", "tool", "log"]))
 @click.argument("text", required=False)
 @click.option("--at", "created_at", metavar="TIME", help="When it was said.  [default: now]")
-@click.option("--no-embed", is_flag=True, help="Leave its meaning to `engram embed`; words find it at once.")
+@_NO_EMBED
 @click.pass_context
 def say(
     ctx: click.Context, session_id: str, role: str, text: str | None, created_at: str | None, no_embed: bool
 ) -> None:
-    """Add what was said or done to a session."""
+    """Add a turn or a log entry to a session."""
     eng = open_store(ctx)
     id = eng.exchanges.add(session_id, role, text_from(text), created_at=created_at, embed=not no_embed)
-    result(ctx, {"id": id}, f"Exchange {id}.")
+    result(ctx, {"id": id}, f"Added as exchange {id}.")
 
 
 @command()
 @click.argument("session_id", metavar="[SESSION]", envvar="ENGRAM_SESSION", shell_complete=complete_session)
 @click.pass_context
 def history(ctx: click.Context, session_id: str) -> None:
-    """Everything said in a session, oldest first."""
+    """Show everything said in a session, oldest first.
+
+    `engram forget --exchange ID` takes the ids that are shown.
+    """
     turns = open_store(ctx).exchanges.history(session_id)
-    result(ctx, turns, lambda: "\n".join(map(_turn, turns)) or "Nothing was said yet.")
+    result(ctx, turns, lambda: "\n".join(map(_turn, turns)) or "Nothing has been said in this session.")
 
 
 @command()
@@ -106,46 +117,55 @@ def history(ctx: click.Context, session_id: str) -> None:
     "--since",
     metavar="TIME",
     callback=moment_type,
-    help="Begin here, or so long ago: 2h.  [default: 7d]",
+    help="From this time on: 2026-11-01, or 2h for 2 hours ago.  [default: 7d]",
 )
-@click.option("-n", "--limit", type=click.IntRange(min=1), default=50, show_default=True)
+@click.option(
+    "-n", "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Maximum number of turns."
+)
 @click.pass_context
 def timeline(ctx: click.Context, since: str | None, limit: int) -> None:
-    """What was said and learnt lately, newest first."""
+    """Show what was said lately in all sessions, newest first.
+
+    `engram forget --exchange ID` takes the ids that are shown.
+    """
     found = open_store(ctx).exchanges.timeline(since, limit)
-    result(ctx, found, lambda: "\n".join(map(_turn, found)) or "Nothing was said in that time.")
+    result(
+        ctx, found, lambda: "\n".join(_turn(turn, session=True) for turn in found) or "Nothing was said in that time."
+    )
 
 
 @command()
-@click.option("-n", "--limit", type=click.IntRange(min=1), help="At most so many.  [default: all that wait]")
+@click.option(
+    "-n", "--limit", type=click.IntRange(min=1), help="Maximum number of items.  [default: all that are waiting]"
+)
 @click.pass_context
 def embed(ctx: click.Context, limit: int | None) -> None:
-    """Work off the backlog: index what others left, and find out what it means."""
+    """Compute embeddings for items that were written without a model."""
     backlog = open_store(ctx).backlog
     waiting = backlog.size()
     length = min(waiting, limit or waiting)
     with click.progressbar(length=length, label="Embedding", file=sys.stderr) as bar:
         done = backlog.work(limit, progress=lambda count: bar.update(count - bar.pos))
-    result(ctx, {"done": done, "left": backlog.size()}, f"{done} done.")
+    result(ctx, {"done": done, "left": backlog.size()}, f"Embedded {counted(done, 'item')}.")
 
 
 @click.group(cls=Group)
 def memory() -> None:
-    """What is worth knowing."""
+    """List, show and change memories."""
 
 
 @memory.command("list")
-@click.option("--kind")
-@click.option("--tag")
+@click.option("--kind", help="Only memories of this kind.")
+@click.option("--tag", help="Only memories with this tag.")
 @click.option("--status", type=click.Choice(["active", "superseded", "archived"]), default="active", show_default=True)
-@click.option("--project")
+@click.option("--project", help="Only from this project.")
 @_SINCE
 @_UNTIL
-@click.option("--pinned", is_flag=True, help="Only pinned ones.")
+@click.option("--pinned", is_flag=True, help="Only pinned memories.")
 @click.option("-n", "--limit", type=click.IntRange(min=0), default=50, show_default=True, help="0: all.")
 @click.pass_context
 def list_memories(ctx: click.Context, /, **filters: Any) -> None:
-    """Memories, newest first."""
+    """List memories, newest first."""
     found = open_store(ctx).memories.list(**filters)
     rows = [
         (str(each.id), each.kind, ",".join(each.tags), each.created_at[:10], one_line(each.content, 80))
@@ -158,19 +178,20 @@ def list_memories(ctx: click.Context, /, **filters: Any) -> None:
 @_ID
 @click.pass_context
 def show(ctx: click.Context, id: int) -> None:
-    """Everything about one memory."""
+    """Show everything about one memory, with its links and versions."""
     memories = open_store(ctx).memories
     found = memories.get(id)
     versions = memories.history(id)
-    more = {"sources": memories.sources(id), "links": memories.links(id), "history": versions}
-    result(ctx, {**found._asdict(), **more}, lambda: _whole(found, len(versions)))
+    sources, links = memories.sources(id), memories.links(id)
+    more = {"sources": sources, "links": links, "history": versions}
+    result(ctx, {**found._asdict(), **more}, lambda: _whole(found, sources, links, versions))
 
 
 @memory.command()
 @_ID
 @click.argument("text", required=False)
-@click.option("--reason", default="", help="Why; kept in the history.")
-@click.option("--tag", "tags", multiple=True, help="Replace the tags; may be repeated.")
+@click.option("--reason", default="", help="Reason; kept in the history.")
+@click.option("--tag", "tags", multiple=True, help="New tag, instead of all present ones; may be repeated.")
 @click.option("--importance", type=click.FloatRange(0, 1))
 @session_option(required=False)
 @click.pass_context
@@ -183,10 +204,10 @@ def edit(
     importance: float | None,
     session_id: str | None,
 ) -> None:
-    """Change a memory; without TEXT or options, in $EDITOR."""
+    """Change a memory. Without TEXT and options, $EDITOR opens."""
     memories = open_store(ctx).memories
     if text is None and not tags and importance is None:
-        content: str | None = edited(memories.get(id).content)
+        content: str | None = edited(memories.get(id).content, "Give TEXT, or - to read it from standard input.")
     else:
         content = None if text is None else text_from(text)
     changed = memories.update(id, content, reason=reason, actor=session_id, tags=tags or None, importance=importance)
@@ -196,20 +217,20 @@ def edit(
 @memory.command()
 @_ID
 @click.argument("other", type=click.IntRange(min=1))
-@click.option("--relation", default="related", show_default=True)
+@click.option("--relation", default="related", show_default=True, help="How the first relates to the second.")
 @click.pass_context
 def link(ctx: click.Context, id: int, other: int, relation: str) -> None:
-    """Say that two memories belong together."""
+    """Link two memories."""
     open_store(ctx).memories.link(id, other, relation)
-    result(ctx, {"from": id, "to": other, "relation": relation}, f"{id} → {other} ({relation}).")
+    result(ctx, {"from": id, "to": other, "relation": relation}, f"Linked memory {id} to memory {other} ({relation}).")
 
 
 @memory.command()
 @_ID
-@click.option("--undo", is_flag=True, help="Bring it back.")
+@click.option("--undo", is_flag=True, help="Make it active again.")
 @click.pass_context
 def archive(ctx: click.Context, id: int, undo: bool) -> None:
-    """Put a memory away; it stays readable, and `recall --archived` finds it."""
+    """Archive a memory. It stays readable, and `engram recall --archived` finds it."""
     memories = open_store(ctx).memories
     moved = memories.unarchive(id) if undo else memories.archive(id)
     result(ctx, moved, f"Memory {id} is {moved.status}.")
@@ -220,7 +241,7 @@ def archive(ctx: click.Context, id: int, undo: bool) -> None:
 @click.option("--undo", is_flag=True, help="Unpin it.")
 @click.pass_context
 def pin(ctx: click.Context, id: int, undo: bool) -> None:
-    """Mark a memory as always worth knowing."""
+    """Mark a memory as always relevant."""
     changed = open_store(ctx).memories.update(id, pinned=not undo)
     result(ctx, changed, f"Memory {id} is {'pinned' if changed.pinned else 'not pinned'}.")
 
@@ -243,15 +264,42 @@ def _highlighted(text: str, matched: list[str]) -> str:
     return highlighted(text, lambda word: word.lower().startswith(stems)) if stems else text
 
 
-def _turn(turn: Exchange) -> str:
-    when = style(turn.created_at[:19].replace("T", " "), dim=True)
-    return f"{when}  {style(turn.role, bold=True)}: {hanging(turn.content)}"
+def _turn(turn: Exchange, session: bool = False) -> str:
+    head = f"{_time(turn.created_at)}  exchange {turn.id}" + (f"  {one_line(turn.session_id)}" if session else "")
+    return f"{style(head, dim=True)}  {style(turn.role, bold=True)}: {hanging(turn.content)}"
 
 
-def _whole(memory: Memory, versions: int) -> str:
+def _whole(
+    memory: Memory,
+    sources: list[tuple[str, int]],
+    links: list[tuple[int, int, str]],
+    versions: list[MemoryEdit],
+) -> str:
     values: dict[str, object] = {
         **memory._asdict(),
         "tags": ", ".join(memory.tags) or None,
-        "versions": versions,
+        "superseded_by": memory.superseded_by and f"memory {memory.superseded_by}",
+        "sources": ", ".join(f"{kind} {id}" for kind, id in sources) or None,
+        "links": "\n".join(_link(memory.id, *link) for link in links) or None,
+        "versions": "\n".join(map(_version, versions)),
     }
     return fields(values)
+
+
+def _link(own: int, begin: int, end: int, relation: str) -> str:
+    """A link as it is seen from one of its memories."""
+    return f"→ memory {end} ({one_line(relation)})" if begin == own else f"← memory {begin} ({one_line(relation)})"
+
+
+def _version(version: MemoryEdit) -> str:
+    parts = (
+        f"{version.version}  {_time(version.created_at)}",
+        f"by {one_line(version.actor)}" if version.actor else "",
+        one_line(version.reason, 200),
+        f"text forgotten (receipt {version.receipt})" if version.receipt else one_line(version.content),
+    )
+    return "  ".join(filter(None, parts))
+
+
+def _time(stamp: str) -> str:
+    return stamp[:19].replace("T", " ")

@@ -1,4 +1,4 @@
-"""`engram dream review`: going through what dreaming would change, one key each."""
+"""`engram dream review`: decide about each change that dreaming proposes, with one key."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _KEYS = "[a]ccept and apply  [e]dit  [r]eject  [s]kip  [q]uit"
 
 
 @click.command(cls=Command)
-@click.option("--accept", type=click.IntRange(min=1), metavar="ID", help="Agree; the next pass does it.")
-@click.option("--reject", type=click.IntRange(min=1), metavar="ID", help="Refuse; it is not proposed again.")
-@click.option("--edit", type=(click.IntRange(min=1), str), metavar="ID TEXT", help="Agree, with another text.")
-@click.option("--apply", type=click.IntRange(min=1), metavar="ID", help="Agree, and do it now.")
-@click.option("--state", default="pending", show_default=True, help="Which to list; all: in any state.")
+@click.option("--accept", type=click.IntRange(min=1), metavar="ID", help="Accept it; the next pass applies it.")
+@click.option("--reject", type=click.IntRange(min=1), metavar="ID", help="Reject it; it is not proposed again.")
+@click.option("--edit", type=(click.IntRange(min=1), str), metavar="ID TEXT", help="Accept it with another text.")
+@click.option("--apply", type=click.IntRange(min=1), metavar="ID", help="Accept and apply it now.")
+@click.option("--state", default="pending", show_default=True, help="State of the proposals to list, or all.")
 @click.pass_context
 def review(
     ctx: click.Context,
@@ -32,7 +32,10 @@ def review(
     apply: int | None,
     state: str,
 ) -> None:
-    """Decide what dreaming proposes: on a terminal one after another, otherwise by their numbers."""
+    """Decide about the changes that dreaming proposes.
+
+    On a terminal they are shown one after another. Elsewhere they are listed, and decided by the options.
+    """
     proposals = open_store(ctx).proposals
     decided: list[Proposal] = []
     if accept is not None:
@@ -44,13 +47,13 @@ def review(
     if apply is not None:
         decided.append(proposals.apply(apply))
     if decided:
-        result(ctx, decided, lambda: "\n".join(f"Proposal {each.id} is {each.state}." for each in decided))
+        result(ctx, decided, lambda: "\n".join(map(_decision, decided)))
         return
     found = proposals.list(None if state == "all" else state)
     if as_json(ctx):
         print_json(found)
     elif not found:
-        say("Nothing waits for a decision." if state == "pending" else "There are none.")
+        say("No proposal is waiting for a decision." if state == "pending" else "There are no such proposals.")
     elif state == "pending" and sys.stdin.isatty() and sys.stdout.isatty():
         _walk(open_store(ctx), found)
     else:
@@ -69,7 +72,7 @@ def _walk(eng: Engram, found: list[Proposal]) -> None:
 
 
 def _key() -> str:
-    """The key that is pressed; the end of the input ends the review."""
+    """The key that is pressed. The end of the input quits the review."""
     try:
         return click.getchar().lower()
     except EOFError:
@@ -77,27 +80,32 @@ def _key() -> str:
 
 
 def _decide(eng: Engram, proposal: Proposal, key: str) -> None:
-    """What cannot be done is said, and the review goes on."""
+    """Decide about one proposal. An error is printed, and the review goes on."""
     from ...errors import EngramError
 
     try:
         if key == "r":
-            eng.proposals.reject(proposal.id)
-            say(f"Proposal {proposal.id} is rejected.\n")
-            return
-        if key == "e":
-            eng.proposals.edit(proposal.id, edited(proposal.content).rstrip("\n"))
-        eng.proposals.apply(proposal.id)
-        say(f"Proposal {proposal.id} is applied.\n")
+            decided = eng.proposals.reject(proposal.id)
+        else:
+            if key == "e":
+                eng.proposals.edit(proposal.id, edited(proposal.content, "Use --edit ID TEXT."))
+            decided = eng.proposals.apply(proposal.id)
+        say(f"{_decision(decided)}\n")
     except EngramError as problem:
         say(f"{problem}\n")
     except click.ClickException as problem:
         say(f"{problem.message}\n")
 
 
+def _decision(proposal: Proposal) -> str:
+    undo = f" To undo that: engram dream undo {proposal.run}" if proposal.run else ""
+    return f"Proposal {proposal.id} is {proposal.state}.{undo}"
+
+
 def _shown(proposal: Proposal) -> str:
     values: dict[str, object] = {
         "proposal": f"{proposal.id}, {proposal.state}{', out of date' if proposal.stale else ''}",
+        "undo": f"engram dream undo {proposal.run}" if proposal.run else None,
         "what": proposal.what,
         "why": f"{proposal.why} (confidence {proposal.confidence:.2f})",
         "sources": ", ".join(f"{kind} {id}" for kind, id in proposal.sources),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,13 +11,13 @@ from .common import Group, as_json, command, load_settings, open_store, result
 from .screen import table
 
 if TYPE_CHECKING:
-    from ...config import Config
+    from ...config import Config, Setting
 
 
 @command()
 @click.pass_context
 def init(ctx: click.Context) -> None:
-    """Make the store, or bring it up to date, and say where it is."""
+    """Create the store, or bring it up to date, and print where it is."""
     eng = open_store(ctx)
     where = shown_url(eng.settings)
     result(
@@ -29,17 +29,17 @@ def init(ctx: click.Context) -> None:
 
 @click.group(cls=Group)
 def config() -> None:
-    """Settings, and where they come from.
+    """Show the settings and where they come from.
 
-    Arguments come first, then ENGRAM_… in the environment, the project's .engram.toml, the user's config.toml, and
-    defaults.
+    The first of these that has a setting decides: options, ENGRAM_… in the environment, the project's .engram.toml,
+    the user's config.toml, the default.
     """
 
 
 @config.command()
 @click.pass_context
 def show(ctx: click.Context) -> None:
-    """Every setting, its value, its origin, and whether a project's file may set it; secrets are masked."""
+    """Show every setting: its value, its origin, and whether a project's file may set it. Secrets are masked."""
     from ... import config as settings
     from ...store_url import masked
 
@@ -56,7 +56,8 @@ def show(ctx: click.Context) -> None:
         }
         for each in settings.SETTINGS
     ]
-    cells = [(row["name"], _shown(row["value"]), row["origin"], row["project_file"]) for row in rows]
+    shown = zip(settings.SETTINGS, rows, strict=True)
+    cells = [(row["name"], _shown(each, row["value"]), row["origin"], row["project_file"]) for each, row in shown]
     head = ("setting", "value", "from", "may a project's file set it?")
     result(ctx, rows, lambda: "\n".join([table(head, cells), *found.notices]))
 
@@ -64,7 +65,7 @@ def show(ctx: click.Context) -> None:
 @config.command()
 @click.pass_context
 def path(ctx: click.Context) -> None:
-    """Where the settings files are; the user's may still have to be written."""
+    """Print the paths of the settings files. The user's file may not exist yet."""
     from ... import config as settings
 
     user = os.path.join(settings.config_dir(), settings.USER_FILE)
@@ -78,7 +79,8 @@ def path(ctx: click.Context) -> None:
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the shell's completion script.
 
-    bash and zsh: eval "$(engram completion bash)" in the start-up file; fish: engram completion fish | source.
+    For bash and zsh, put eval "$(engram completion bash)" into the start-up file. For fish, use engram completion
+    fish | source.
     """
     from click.shell_completion import get_completion_class
 
@@ -98,5 +100,11 @@ def shown_url(found: Config) -> str:
     return masked(found.url)
 
 
-def _shown(value: object) -> str:
-    return f"{value:g}s" if isinstance(value, float) else str(value)
+def _shown(setting: Setting, value: Any) -> str:
+    """A value as it is written in a settings file: a time with its unit."""
+    if not setting.is_duration:
+        return str(value)
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if value and value % size == 0:
+            return f"{value // size:g}{unit}"
+    return f"{value:g}s"

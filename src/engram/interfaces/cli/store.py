@@ -1,4 +1,4 @@
-"""`engram restore` and `engram upgrade`: what happens to a store as a whole."""
+"""`engram restore` and `engram upgrade`: commands for the store as a whole."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _PATH_LENGTH = 5_000
 
 @command()
 @click.argument("file", type=click.Path())
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_context
 def restore(ctx: click.Context, file: str, yes: bool) -> None:
-    """Put a backup in the place of the store.
+    """Replace the store with a backup.
 
-    FILE is a copy of an Engram store: one that a migration or an earlier restore left beside the store, or your own.
-    It is checked and copied; FILE itself stays as it is. The present store is kept beside the new one. Running
-    processes go on with the restored store. Works when the present store is damaged or missing. SQLite only.
+    FILE is a copy of an Engram store: your own, or one that a migration or an earlier restore left beside the store.
+    FILE is checked and copied, and stays as it is. The present store is kept beside the new one. Running processes
+    continue with the restored store. This also works when the present store is damaged or missing. SQLite only.
     """
     from ...client import restore as replace
 
     settings = load_settings(ctx)
     if not yes:
         if as_json(ctx):
-            raise click.UsageError("With --json, say --yes: nobody can be asked.")
+            raise click.UsageError("With --json, add --yes: nobody can be asked.")
         store, copy = one_line(shown_url(settings), _PATH_LENGTH), one_line(file, _PATH_LENGTH)
         click.confirm(f"Replace everything in {store} with {copy}?", abort=True, err=True)
     with _progress("Copying") as show:
@@ -51,8 +51,8 @@ def restore(ctx: click.Context, file: str, yes: bool) -> None:
 def upgrade(ctx: click.Context) -> None:
     """Bring the store to this version's schema.
 
-    A copy of the store is made first. Every other command does the same when it opens an older store; hooks do not.
-    Exit code 0 also when there is nothing to do.
+    The store is copied first. All other commands do the same when they open an older store; hooks do not. If there is
+    nothing to do, the exit code is 0 too.
     """
     from ...client import upgrade as migrate
 

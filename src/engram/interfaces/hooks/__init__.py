@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: What `engram-hook` is given, and the module that knows the harness.
 HARNESSES = {"claude-code": "claude_code", "codex": "codex", "gemini": "gemini", "cursor": "cursor"}
+#: What may follow the harness, and the setting that it is.
+OPTIONS = {"--workspace": "workspace", "--store": "url"}
 #: Seconds after which each of the three ends the process; a harness's own limit is longer everywhere.
 LIMIT, THREAD_LIMIT, HARD_LIMIT = 1.5, 1.7, 2.0
 #: Seconds after which it begins no more work that can wait.
@@ -43,7 +45,7 @@ BUSY_TIMEOUT = 1.0
 MAX_INPUT = 16 * 1024 * 1024
 
 _USAGE = f"""\
-usage: engram-hook {"|".join(HARNESSES)}
+usage: engram-hook {"|".join(HARNESSES)} [--workspace NAME] [--store URL]
 Reads one event of that harness as JSON from standard input and answers it. `engram install` sets it up."""
 
 
@@ -56,7 +58,7 @@ def main() -> None:
     # A harness may show what is written there; what is worth knowing is in the log.
     sys.stderr = None
     try:
-        respond(sys.argv[1] if len(sys.argv) > 1 else "", _input(), _write)
+        respond(sys.argv[1] if len(sys.argv) > 1 else "", _input(), _write, _options(sys.argv[2:]))
     except BaseException as error:
         _note(_told(error))
     finally:
@@ -64,10 +66,16 @@ def main() -> None:
         os._exit(0)
 
 
-def respond(harness: str, payload: bytes, write: Callable[[str], None] | None = None) -> str:
+def respond(
+    harness: str,
+    payload: bytes,
+    write: Callable[[str], None] | None = None,
+    options: dict[str, str] | None = None,
+) -> str:
     """The answer to one event; empty when there is nothing to say. Whatever goes wrong is noted, not raised.
 
-    `write` gets the answer as soon as there is one, before the work that can wait.
+    `write` gets the answer as soon as there is one, before the work that can wait. `options` are settings that
+    outrank all others.
     """
     adapter: ModuleType | None = None
     event: Event | None = None
@@ -83,7 +91,7 @@ def respond(harness: str, payload: bytes, write: Callable[[str], None] | None = 
         adapter = _adapter(harness)
         event = _event(adapter, harness, payload)
         if event is not None:
-            _answer(event, harness, show)
+            _answer(event, harness, show, options or {})
     except Exception as error:
         _note(f"{harness[:20]} {event.name if event else ''}: {_told(error)}")
         if event is not None and not shown:
@@ -113,7 +121,14 @@ def _event(adapter: ModuleType, harness: str, payload: bytes) -> Event | None:
     return event
 
 
-def _answer(event: Event, harness: str, show: Callable[[Answer], None]) -> None:
+def _options(words: list[str]) -> dict[str, str]:
+    """The store and the workspace that `engram install` was told to use. Other words are ignored."""
+    from itertools import pairwise
+
+    return {OPTIONS[name]: value for name, value in pairwise(words) if name in OPTIONS}
+
+
+def _answer(event: Event, harness: str, show: Callable[[Answer], None], options: dict[str, str]) -> None:
     from time import monotonic
 
     from .events import BEFORE_TOOL, START, Answer
@@ -126,7 +141,7 @@ def _answer(event: Event, harness: str, show: Callable[[Answer], None]) -> None:
     from .handlers import handle
 
     _enter(event.folder)
-    settings = load(busy_timeout=BUSY_TIMEOUT)
+    settings = load(busy_timeout=BUSY_TIMEOUT, url=options.get("url"), workspace=options.get("workspace"))
     if event.kind == START:
         for notice in settings.notices:
             _note(notice)

@@ -8,10 +8,13 @@ import shlex
 import sys
 from typing import Any, NamedTuple
 
-from ...errors import SettingsUnusable
+from ...errors import InvalidInput, SettingsUnusable
+from ...store_url import masked
 
 HOOK = "engram-hook"
 SERVER = "engram"
+#: The command of that program that serves MCP.
+SERVE = "mcp"
 
 
 class Commands(NamedTuple):
@@ -19,15 +22,34 @@ class Commands(NamedTuple):
 
     hook: str
     server: str
+    #: `--workspace` and `--store` with their values, if both programs are to use others than the settings say.
+    options: tuple[str, ...] = ()
 
     def hook_line(self, harness: str) -> str:
         """The hook as one line for a shell; harnesses hand it to whichever shell they find."""
-        words = [self.hook, harness]
+        words = [self.hook, harness, *self.options]
         if os.name == "nt":
             import subprocess
 
             return subprocess.list2cmdline(words)
         return shlex.join(words)
+
+    def server_arguments(self) -> list[str]:
+        return [SERVE, *self.options]
+
+
+def carried(workspace: str | None, store: str | None) -> tuple[str, ...]:
+    """The options that the installed commands carry. The hook and the server both understand them.
+
+    InvalidInput for an address with a password: other users of the machine can see the arguments of a program.
+    """
+    if store is not None and masked(store) != store:
+        raise InvalidInput(
+            "The store's address has a password, which would be visible to every user of this machine. Leave --store "
+            "out here, and set url in Engram's config.toml (`engram config path` shows where it is) or ENGRAM_URL."
+        )
+    chosen = (("--workspace", workspace), ("--store", store))
+    return tuple(word for name, value in chosen if value is not None for word in (name, value))
 
 
 def this_installation() -> Commands:
@@ -48,13 +70,13 @@ def this_installation() -> Commands:
 
 def is_hook(line: object) -> bool:
     """Whether a command line starts Engram's hook, of whichever installation."""
-    if not isinstance(line, str):
-        return False
-    try:
-        words = shlex.split(line, posix=os.name != "nt")
-    except ValueError:
-        return False
+    words = _words(line)
     return bool(words) and _program(words[0]) == HOOK
+
+
+def hook_options(line: str) -> tuple[str, ...]:
+    """What one of Engram's hooks carries besides the name of the harness."""
+    return tuple(_words(line)[2:])
 
 
 def is_server(entry: object) -> bool:
@@ -71,7 +93,22 @@ def is_server(entry: object) -> bool:
     arguments = server.get("args") or []
     if not isinstance(arguments, list):
         raise SettingsUnusable(f"the 'args' of its MCP server {SERVER!r} are not a list")
-    return arguments[:1] == ["mcp"]
+    return arguments[:1] == [SERVE]
+
+
+def server_options(entry: Any) -> tuple[str, ...]:
+    """What the entry of Engram's server carries besides the command."""
+    return tuple(map(str, entry["args"][1:]))
+
+
+def _words(line: object) -> list[str]:
+    """A command line's words; none if it is no text, or one that no shell would take."""
+    if not isinstance(line, str):
+        return []
+    try:
+        return shlex.split(line, posix=os.name != "nt")
+    except ValueError:
+        return []
 
 
 def _program(path: str) -> str:

@@ -13,6 +13,9 @@ from typing import NamedTuple
 from ...errors import SettingsConflict, SettingsUnusable
 from ...private_files import make_folder
 
+#: What the names of backups end with.
+BACKUP = ".engram-backup"
+
 
 class Change(NamedTuple):
     """What is to become of one file."""
@@ -48,14 +51,28 @@ def read(path: Path) -> str | None:
             return None
 
 
-def apply(change: Change) -> Path | None:
-    """Make the change; the backup of what was there before."""
+class Backups(NamedTuple):
+    """Where copies of a project's settings go: a folder of the user's, so that none are left in the repository."""
+
+    folder: Path
+    project: Path
+
+    def name(self, path: Path) -> Path:
+        """The beginning of a backup's name: the project's folder and the file's path in it."""
+        inner = path.relative_to(self.project) if path.is_relative_to(self.project) else Path(path.name)
+        return self.folder / "-".join((self.project.name, *inner.parts))
+
+
+def apply(change: Change, backups: Backups | None = None) -> Path | None:
+    """Make the change; the backup of what was there before, which is beside the file unless `backups` says where."""
     with _as_unusable(change.path, "written"):
         if read(change.path) != change.before:
             raise SettingsConflict(f"{change.path} was changed by somebody else in the meantime. Try again.")
         # A link, as people who keep their settings in a repository have them, goes on pointing to the same file.
         real = Path(os.path.realpath(change.path))
-        backup = None if change.before is None else _back_up(change.path, change.before)
+        # A file that is removed has nothing in it but what Engram wrote.
+        is_theirs = change.before is not None and change.after is not None
+        backup = _back_up(change.path, change.before or "", backups) if is_theirs else None
         try:
             if change.after is None:
                 real.unlink()
@@ -70,12 +87,33 @@ def apply(change: Change) -> Path | None:
         return backup
 
 
-def _back_up(path: Path, text: str) -> Path:
-    """Keep a copy beside the file, for its owner alone: settings hold keys and tokens."""
+def move_backups(path: Path, backups: Backups) -> list[Path]:
+    """Move the copies that earlier versions put beside a file; where they are now."""
+    moved = []
+    for old in earlier_backups(path):
+        with _as_unusable(old, "moved"):
+            moved.append(_back_up(path, read(old) or "", backups, old.name[len(path.name) + 1 :].partition(".")[0]))
+            old.unlink()
+    return moved
+
+
+def earlier_backups(path: Path) -> list[Path]:
+    """The copies of a file that are beside it, oldest first."""
+    begin, end = f"{path.name}.", BACKUP
+    with contextlib.suppress(OSError):
+        return sorted(each for each in path.parent.iterdir() if each.name.startswith(begin) and each.suffix == end)
+    return []
+
+
+def _back_up(path: Path, text: str, backups: Backups | None, stamp: str = "") -> Path:
+    """Keep a copy for the file's owner alone: settings hold keys and tokens."""
+    if backups is not None:
+        make_folder(str(backups.folder))
+        path = backups.name(path)
     with _draft(path, text) as draft:
-        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        stamp = stamp or time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         for number in range(1000):
-            backup = path.with_name(f"{path.name}.{stamp}{f'-{number}' if number else ''}.engram-backup")
+            backup = path.with_name(f"{path.name}.{stamp}{f'-{number}' if number else ''}{BACKUP}")
             with contextlib.suppress(FileExistsError):
                 _name(draft, backup)
                 return backup

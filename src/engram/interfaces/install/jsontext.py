@@ -50,7 +50,9 @@ class JsonText:
         found = self._walk(path)
         if len(found) == len(path):
             _, _, begin, end = found[-1]
-            self._set(self._text[:begin] + self._written(value, len(path)) + self._text[end:])
+            is_one_line = "\n" not in self._text[begin:end]
+            new = json.dumps(value, ensure_ascii=False) if is_one_line else self._written(value, len(path))
+            self._set(self._text[:begin] + new + self._text[end:])
             return
         key, *inner = path[len(found) :]
         for each in reversed(inner):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 from ...errors import SettingsConflict, SettingsUnusable
-from .commands import Commands, is_hook, is_server
+from .commands import Commands, hook_options, is_hook, is_server, server_options
 from .harness import SERVER_NAME, Harness
 from .jsontext import JsonText, Path
 
@@ -59,7 +59,7 @@ def remove_hooks(document: JsonText) -> None:
 
 def add_server(document: Document, harness: Harness, commands: Commands) -> None:
     path = (harness.servers_key, SERVER_NAME)
-    wanted = {"command": commands.server, "args": ["mcp"]}
+    wanted = {"command": commands.server, "args": commands.server_arguments()}
     entry = _servers(document, harness).get(SERVER_NAME)
     if entry is None:
         document.put(path, {**wanted, **harness.server_extras})
@@ -68,8 +68,10 @@ def add_server(document: Document, harness: Harness, commands: Commands) -> None
             f"{harness.title} already has an MCP server called {SERVER_NAME!r} that is not Engram's. "
             "Rename or remove it, then try again."
         )
-    elif entry["command"] != commands.server:
-        document.put((*path, "command"), commands.server)
+    else:
+        for key, value in wanted.items():
+            if entry[key] != value:
+                document.put((*path, key), value)
 
 
 def remove_server(document: Document, harness: Harness) -> None:
@@ -81,6 +83,13 @@ def remove_server(document: Document, harness: Harness) -> None:
 def has_entries(document: Document, harness: Harness) -> bool:
     """Whether anything of Engram's is in it."""
     return any(_handlers(document)) or is_server(_servers(document, harness).get(SERVER_NAME))
+
+
+def options(document: Document, harness: Harness) -> set[tuple[str, ...]]:
+    """The options that Engram's entries carry; more than one when they do not agree."""
+    found = {hook_options(handler.line) for handler in _handlers(document)}
+    server = _servers(document, harness).get(SERVER_NAME)
+    return found | {server_options(server)} if is_server(server) else found
 
 
 def _handlers(document: Document) -> Iterator[_Handler]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,8 +67,12 @@ def uninstall(harness: Harness, location: Location) -> list[Change]:
 
 def state(harness: Harness, location: Location, commands: Commands) -> str:
     """`ready`; `outdated` if something of Engram's is there, but not all of it or not of this one; `absent`; or
-    `unusable: FILE`, if that file cannot be read or holds something else in the place of Engram's entries."""
+    `unusable: FILE`, if that file cannot be read or holds something else in the place of Engram's entries.
+
+    Entries with a workspace or a store are as good as those without, if all of them have the same one.
+    """
     files = location.files(harness)
+    commands = commands._replace(options=commands.options or options(harness, location))
     is_ready, is_there = True, False
     for path in dict.fromkeys(files):
         try:
@@ -80,6 +85,15 @@ def state(harness: Harness, location: Location, commands: Commands) -> str:
         except (SettingsUnusable, SettingsConflict):
             return f"unusable: {path}"
     return "ready" if is_ready else "outdated" if is_there else "absent"
+
+
+def options(harness: Harness, location: Location) -> tuple[str, ...]:
+    """The workspace and store that all of Engram's entries carry; nothing if they carry none, or do not agree."""
+    found: set[tuple[str, ...]] = set()
+    for path in dict.fromkeys(location.files(harness)):
+        with suppress(SettingsUnusable, RecursionError):
+            found |= merging.options(_opened(path, read(path) or "", harness), harness)
+    return found.pop() if len(found) == 1 else ()
 
 
 def _changes(harness: Harness, location: Location, commands: Commands | None) -> list[Change]:

@@ -1,0 +1,59 @@
+"""What a dry run would forget, in words: for the person who decides. It is read and returned, and never stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..safe_text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..storage.engine import Row, Transaction
+
+#: At most so many of each kind, and so much of each text.
+MOST, LONGEST = 10, 80
+
+_EXCHANGES = """
+SELECT id, role, content FROM exchanges
+WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids)) ORDER BY id
+"""
+_MEMORIES = """
+SELECT id, kind, content FROM memories
+WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids)) ORDER BY id
+"""
+_BLOCKS = """
+SELECT id, name, content FROM blocks
+WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids)) ORDER BY name
+"""
+_SESSIONS = """
+SELECT id, type, COALESCE(summary, '') FROM sessions
+WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids)) ORDER BY id
+"""
+_MESSAGES = """
+SELECT id, 'to ' || target, content FROM messages
+WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids)) ORDER BY id
+"""
+
+
+def lines(tx: Transaction, workspace: str, ids: dict[str, list[int | str]]) -> dict[str, list[str]]:
+    """A line for each of the first things of every kind: its id, what it is, and its first words."""
+    return {
+        name: [f"{id}  {one_line(f'{what}: {text}', LONGEST)}" for id, what, text in _rows(tx, workspace, name, found)]
+        for name, found in ids.items()
+    }
+
+
+def _rows(tx: Transaction, workspace: str, name: str, found: Sequence[int | str]) -> list[Row]:
+    """Id, kind and text of the first things under one of the names that receipts use."""
+    if name in ("sessions", "summaries"):
+        return tx.all(_SESSIONS, workspace=workspace, ids=tx.array(list(map(str, found[:MOST]))))
+    ids = tx.array(list(map(int, found[:MOST])))
+    if name in ("exchanges", "log entries shortened"):
+        return tx.all(_EXCHANGES, workspace=workspace, ids=ids)
+    if name in ("memories", "memories to rebuild"):
+        return tx.all(_MEMORIES, workspace=workspace, ids=ids)
+    if name in ("blocks", "blocks to rebuild"):
+        return tx.all(_BLOCKS, workspace=workspace, ids=ids)
+    assert name == "messages", f"receipts have no {name}"
+    return tx.all(_MESSAGES, workspace=workspace, ids=ids)
