@@ -1,4 +1,7 @@
-"""Writes docs/cli.md from the commands' own help. `make docs` runs it; a test compares the page with what it makes."""
+"""Writes docs/cli.md from the commands' own help, and the table of settings into docs/configuration.md.
+
+`make docs` runs it. Tests compare both pages with what it makes.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,12 @@ from pathlib import Path
 
 import click
 
+from engram.config import SETTINGS
 from engram.interfaces.cli import cli
 
 PAGE = Path(__file__).parent / "cli.md"
+SETTINGS_PAGE = Path(__file__).parent / "configuration.md"
+_TABLE = "| setting | default | meaning | in a project's file |\n| --- | --- | --- | --- |\n"
 
 _HEAD = """\
 # The command line
@@ -45,5 +51,17 @@ def _commands(context: click.Context) -> Iterator[tuple[str, str]]:
             yield from _commands(click.Context(member, info_name=name, parent=context))
 
 
+def settings_page() -> str:
+    """The page on settings, its table made from their declarations."""
+    before, _, rest = SETTINGS_PAGE.read_text(encoding="utf-8").partition(_TABLE)
+    after = rest.partition("\n\n")[2]
+    rows = ""
+    for each in SETTINGS:
+        default = f"`{each.shown(each.default)}`" if each.default else ""
+        rows += f"| `{each.name}` | {default} | {each.help} | {each.project_file} |\n"
+    return f"{before}{_TABLE}{rows}\n{after}"
+
+
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    SETTINGS_PAGE.write_text(settings_page(), encoding="utf-8")

@@ -216,6 +216,7 @@ REQUIREMENTS = {
     "CONFIG-2": "A project's file cannot send memories to a server.",
     "CONFIG-3": "config show prints each value and where it came from, secrets masked.",
     "CONFIG-4": "A project's file names its workspace and project and makes things stricter for itself; all else in it is ignored, and the user is told where it belongs.",
+    "CONFIG-6": "The fields of Config declare every setting once; variables, config show and the settings page are made from them.",
     "CONFIG-5": "A project's file, whatever it is or holds, neither stops a command or a hook nor keeps it waiting.",
     "CLI-1": "Every command of the issue works, for people and with --json.",
     "CLI-2": "Exit codes: 0 fine, 1 failed, 2 wrong use, 3 not found, 4 conflict.",

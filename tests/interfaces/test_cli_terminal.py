@@ -170,8 +170,9 @@ def test_config_show_prints_values_and_origins_with_secrets_masked(tmp_path: Pat
     assert "hunter2" not in shown
     rows = {line.split()[0]: line.split()[1:] for line in shown.splitlines()}
     assert rows["workspace"] == ["mine", "argument", "yes"]
-    assert rows["lease_ttl"] == ["300s", str(tmp_path / "config" / "config.toml"), "no"]
-    assert rows["stale_after"] == ["1800s", "default", "no"]
+    assert rows["lease_ttl"] == ["5m", str(tmp_path / "config" / "config.toml"), "no"]
+    assert rows["stale_after"] == ["30m", "default", "no"]
+    assert rows["dream_similarity"] == ["0.92", "default", "no"]
     assert rows["url"][1] == "environment"
     assert rows["llm_base_url"] == ["https://me:***@models.example.org/v1", "environment", "no"]
     assert str(tmp_path / "config" / "config.toml") in piped("config", "path", store=environment).stdout

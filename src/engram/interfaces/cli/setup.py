@@ -45,6 +45,7 @@ def show(ctx: click.Context) -> None:
 
     # The table says what was ignored, too.
     found = load_settings(ctx, warn=as_json(ctx))
+    declared = settings.SETTINGS
     values = {**found._asdict(), "url": shown_url(found), "llm_base_url": masked(found.llm_base_url)}
     rows = [
         {
@@ -54,9 +55,11 @@ def show(ctx: click.Context) -> None:
             "project_file": each.project_file,
             "help": each.help,
         }
-        for each in settings.SETTINGS
+        for each in declared
     ]
-    cells = [(row["name"], _shown(row["value"]), row["origin"], row["project_file"]) for row in rows]
+    cells = [
+        (each.name, each.shown(values[each.name]), found.origins[each.name], each.project_file) for each in declared
+    ]
     head = ("setting", "value", "from", "may a project's file set it?")
     result(ctx, rows, lambda: "\n".join([table(head, cells), *found.notices]))
 
@@ -96,7 +99,3 @@ def shown_url(found: Config) -> str:
     from ...store_url import masked
 
     return masked(found.url)
-
-
-def _shown(value: object) -> str:
-    return f"{value:g}s" if isinstance(value, float) else str(value)
