@@ -35,15 +35,16 @@ class Package(NamedTuple):
     through: tuple[str, ...]
 
 
-def installed(extra: str = "", *, constrained: bool = False) -> list[Package]:
+def installed(extra: str = "", *, constrained: bool = False, bytecode: bool = True) -> list[Package]:
     """Every package of a fresh install, the largest first."""
     with tempfile.TemporaryDirectory(prefix="engram-install-") as folder:
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
         python = Path(folder, "bin", "python")
         pip = [sys.executable, "-m", "pip", "--python", str(python), "--quiet", "--disable-pip-version-check"]
-        constraints = ["--constraint", str(ROOT / "constraints.txt")] if constrained else []
+        options = ["--constraint", str(ROOT / "constraints.txt")] if constrained else []
+        options += [] if bytecode else ["--no-compile"]
         target = f"{ROOT}[{extra}]" if extra else str(ROOT)
-        done = subprocess.run([*pip, "install", *constraints, target], capture_output=True, text=True)
+        done = subprocess.run([*pip, "install", *options, target], capture_output=True, text=True)
         if done.returncode:
             raise SystemExit(done.stderr)
         (site,) = Path(folder).glob("lib/python*/site-packages")
@@ -85,10 +86,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--extra", default="", help="optional parts to install too, such as postgres,minilm")
     parser.add_argument("--constraint", action="store_true", help="the releases of constraints.txt")
+    parser.add_argument("--no-bytecode", action="store_true", help="as uv installs: Python compiles on first use")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--check", nargs=2, type=int, metavar=("PACKAGES", "MEGABYTES"), help="fail above these")
     chosen = parser.parse_args()
-    packages = installed(chosen.extra, constrained=chosen.constraint)
+    packages = installed(chosen.extra, constrained=chosen.constraint, bytecode=not chosen.no_bytecode)
     total = sum(package.megabytes for package in packages)
     if chosen.json:
         print(json.dumps({"packages": [each._asdict() for each in packages], "megabytes": round(total, 1)}))
