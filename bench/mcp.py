@@ -247,7 +247,10 @@ def writers(store: str, environment: dict[str, str], writes: int) -> list[float]
 
 
 def transports(report: measure.Report, folder: str, rounds: int, environment: dict[str, str]) -> None:
-    """What `early.py` and `lines.py` are worth: `engram mcp` beside the same server on the SDK's own transport."""
+    """What `early.py` and `lines.py` are worth: `engram mcp` beside the same server on the SDK's own transport.
+
+    The call only reads. The time of a write is the store's, whatever the transport.
+    """
     store = os.path.join(folder, "transports.db")
     fill(store, 100)
     commands = {OURS: engram_command(store), THEIRS: [sys.executable, "-c", SDK_TRANSPORT, store]}
@@ -256,25 +259,19 @@ def transports(report: measure.Report, folder: str, rounds: int, environment: di
     for client in clients.values():
         client.open()
         client.call("sitrep", summary="Measuring")
-    number = count(1_000_000)
 
     def look(client: Client) -> float:
         return batch(lambda: client.call("session", action="list"))
 
-    def write(client: Client) -> float:
-        return batch(lambda: client.call("remember", text=sentence(next(number))))
-
     measure.alternate({name: partial(look, each) for name, each in clients.items()}, 1)
     looked = measure.alternate({name: partial(look, each) for name, each in clients.items()}, rounds)
-    wrote = measure.alternate({name: partial(write, each) for name, each in clients.items()}, rounds)
     for client in clients.values():
         client.close()
-    rows = [(n, median(starts[n]) * 1e3, median(looked[n]) * 1e3, median(wrote[n]) * 1e3) for n in commands]
-    head = ("", "tools/list", "list", "remember")
+    rows = [(n, median(starts[n]) * 1e3, median(looked[n]) * 1e3) for n in commands]
+    head = ("", "tools/list", "list")
     report.table("what early.py and lines.py are worth, ms", head, rows)
     report.compare("tools/list: our transport / the SDK's", starts[OURS], starts[THEIRS])
     report.compare("list sessions: our transport / the SDK's", looked[OURS], looked[THEIRS])
-    report.compare("remember: our transport / the SDK's", wrote[OURS], wrote[THEIRS])
 
 
 def main() -> None:

@@ -329,6 +329,7 @@ REQUIREMENTS = {
     "SHAPE-1": "Imports point one way only.",
     "SHAPE-2": "The public names are pinned.",
     "SHAPE-3": "Every error has a code of its own, a status and an exit code.",
+    "SHAPE-5": "Every command that installs Engram names engram-agents: engram is somebody else's package.",
     "SHAPE-4": "No text built at run time reaches the engine as SQL.",
     # Reindexing and the engine's own vector search
     "REINDEX-1": "reindex gives everything in the workspace vectors of the configured or named model, with progress; the old ones go.",

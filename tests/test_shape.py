@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import engram
-from engram import errors
+from engram import _version, errors
 from engram.errors import Conflict, EngramError, InvalidInput, NotFound
 
 ROOT = Path(engram.__path__[0])
@@ -199,6 +199,17 @@ def test_importing_the_package_loads_no_public_name() -> None:
     code = "import sys, engram; print([name for name in sys.modules if name.startswith('engram.')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['engram._version']"
+
+
+@pytest.mark.requirement("SHAPE-5")
+def test_every_command_that_installs_engram_names_its_own_distribution() -> None:
+    project = ROOT.parent.parent
+    pages = [*project.glob("*.md"), *project.glob("docs/*.md"), project / "pyproject.toml", *ROOT.rglob("*.py")]
+    command = re.compile(r"""(?:pipx?|uv tool) (?:install|upgrade|uninstall)(?: --?\w+)* '?engram(?!-agents)\b""")
+    found = [f"{page.name}: {match[0]}" for page in pages for match in command.finditer(page.read_text("utf-8"))]
+    assert found == []
+    declared = re.search(r'^name = "(.*)"$', (project / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
+    assert declared is not None and declared[1] == _version.DISTRIBUTION
 
 
 def descendants(kind: type[EngramError]) -> list[type[EngramError]]:

@@ -2,7 +2,7 @@
 
 The SDK's own transport reads standard input by itself, so it cannot take over a conversation that `early.py` has begun.
 It also passes every line through a worker thread, once to read it and twice to write it. Here another thread reads the
-lines, and the server writes its answers directly: a call is a fifth shorter (see docs/benchmarks.md).
+lines, and the server writes its answers directly: a call that only reads is a fifth shorter (see docs/benchmarks.md).
 """
 
 from __future__ import annotations
