@@ -2,8 +2,10 @@
 
 Measured: the time from starting the process to the answered handshake and `tools/list`, beside a bare Python and beside
 the bare SDK with one tool; `remember` and hybrid `recall` at two sizes of store, beside the same work through the
-library in one process; four servers writing to one store at once, after which every row is counted; memory; and what a
-plain install brings along.
+library in one process; four servers writing to one store at once, after which every row is counted; and memory.
+
+`--transports` measures only what `early.py` and `lines.py` are worth: `engram mcp` beside the same server on the SDK's
+own transport for standard input and output, which answers nothing before the SDK is imported.
 
 The client is a few lines of JSON over a pipe, so that what is measured is the server and not a client library. Each
 call waits for its answer. The absolute figures are what the aims are about; the ratios say how much of them is the
@@ -17,7 +19,6 @@ import os
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -60,6 +61,26 @@ def echo(text: str) -> str:
     return text
 anyio.run(server.run_stdio_async)
 """
+
+#: Engram's server without `stdio.py`, `early.py` and `lines.py`.
+SDK_TRANSPORT = """
+import sys
+import anyio
+from mcp.server.stdio import stdio_server
+from engram.client import Engram
+from engram.config import load
+from engram.interfaces.mcp.host import Host
+from engram.interfaces.mcp.server import build
+host = Host(lambda: Engram(settings=load(url=sys.argv[1])))
+async def main():
+    server = build(host)
+    async with stdio_server() as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())
+host.work_in_background()
+anyio.run(main)
+host.close()
+"""
+OURS, THEIRS = "engram mcp", "on the SDK's transport"
 
 
 class Client:
@@ -225,28 +246,46 @@ def writers(store: str, environment: dict[str, str], writes: int) -> list[float]
     return [seconds for each in took for seconds in each]
 
 
-def installed() -> tuple[float, int]:
-    """Megabytes and packages of a plain install in an environment of its own."""
-    root = Path(__file__).parent.parent
-    with tempfile.TemporaryDirectory(prefix="engram-install-") as folder:
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-        python = str(Path(folder, "bin", "python"))
-        pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
-        constraints = ["--constraint", str(root / "constraints.txt")]
-        subprocess.run([*pip, "install", "--quiet", *constraints, str(root)], check=True, stderr=subprocess.DEVNULL)
-        listed = subprocess.run([*pip, "list", "--format", "json"], check=True, capture_output=True, text=True).stdout
-        size = sum(file.stat().st_size for file in Path(folder, "lib").rglob("*") if file.is_file())
-        return size / 1e6, len(json.loads(listed))
+def transports(report: measure.Report, folder: str, rounds: int, environment: dict[str, str]) -> None:
+    """What `early.py` and `lines.py` are worth: `engram mcp` beside the same server on the SDK's own transport.
+
+    The call only reads. The time of a write is the store's, whatever the transport.
+    """
+    store = os.path.join(folder, "transports.db")
+    fill(store, 100)
+    commands = {OURS: engram_command(store), THEIRS: [sys.executable, "-c", SDK_TRANSPORT, store]}
+    starts = measure.alternate({name: partial(cold, each, environment) for name, each in commands.items()}, rounds)
+    clients = {name: Client(command, environment) for name, command in commands.items()}
+    for client in clients.values():
+        client.open()
+        client.call("sitrep", summary="Measuring")
+
+    def look(client: Client) -> float:
+        return batch(lambda: client.call("session", action="list"))
+
+    measure.alternate({name: partial(look, each) for name, each in clients.items()}, 1)
+    looked = measure.alternate({name: partial(look, each) for name, each in clients.items()}, rounds)
+    for client in clients.values():
+        client.close()
+    rows = [(n, median(starts[n]) * 1e3, median(looked[n]) * 1e3) for n in commands]
+    head = ("", "tools/list", "list")
+    report.table("what early.py and lines.py are worth, ms", head, rows)
+    report.compare("tools/list: our transport / the SDK's", starts[OURS], starts[THEIRS])
+    report.compare("list sessions: our transport / the SDK's", looked[OURS], looked[THEIRS])
 
 
 def main() -> None:
     parser = measure.options(__doc__)
-    parser.add_argument("--no-install", action="store_true", help="leave the plain install out")
+    parser.add_argument("--transports", action="store_true", help="only our transport beside the SDK's")
     chosen = parser.parse_args()
     rounds = 5 if chosen.quick else 15
     report = measure.Report("MCP server")
     with measure.workplace() as folder:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        transports(report, folder, rounds, environment)
+        if chosen.transports:
+            report.show(as_json=chosen.json)
+            return
         small = os.path.join(folder, "small.db")
         sides = {
             "engram mcp": partial(cold, engram_command(small), environment),
@@ -274,8 +313,6 @@ def main() -> None:
                 report.compare(f"{name} at {size:,}: over MCP / library", took[name], took[f"{name}, library"])
         report.table("a call, median ms (aim: 2 to remember, 10 to recall)", ("", *CALLS, "MB held"), rows)
         report.table(*_together(writers(os.path.join(folder, "four.db"), environment, 50 if chosen.quick else WRITES)))
-    if not chosen.no_install and not chosen.quick:
-        report.table("a plain install", ("", "MB", "packages"), [("pip install .", *installed())])
     report.show(as_json=chosen.json)
 
 

@@ -1,4 +1,7 @@
-"""Writes docs/cli.md from the commands' own help, and the README's picture. `make docs` runs it; tests compare both."""
+"""Writes docs/cli.md from the commands' help, the table of settings in docs/configuration.md, and the README's picture.
+
+`make docs` runs it. Tests compare all three with what it makes.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,12 @@ from pathlib import Path
 
 import click
 
+from engram.config import SETTINGS
 from engram.interfaces.cli import cli
 
 PAGE = Path(__file__).parent / "cli.md"
+SETTINGS_PAGE = Path(__file__).parent / "configuration.md"
+_TABLE = "| setting | default | meaning | in a project's file |\n| --- | --- | --- | --- |\n"
 
 _HEAD = """\
 # The command line
@@ -46,6 +52,18 @@ def _commands(context: click.Context) -> Iterator[tuple[str, str]]:
             yield from _commands(click.Context(member, info_name=name, parent=context))
 
 
+def settings_page() -> str:
+    """The page on settings, its table made from their declarations."""
+    before, _, rest = SETTINGS_PAGE.read_text(encoding="utf-8").partition(_TABLE)
+    after = rest.partition("\n\n")[2]
+    rows = ""
+    for each in SETTINGS:
+        default = f"`{each.shown(each.default)}`" if each.default else ""
+        rows += f"| `{each.name}` | {default} | {each.help} | {each.project_file} |\n"
+    return f"{before}{_TABLE}{rows}\n{after}"
+
+
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    SETTINGS_PAGE.write_text(settings_page(), encoding="utf-8")
     runpy.run_path(str(PAGE.with_name("picture.py")), run_name="__main__")

@@ -221,6 +221,7 @@ REQUIREMENTS = {
     "CONFIG-2": "A project's file cannot send memories to a server.",
     "CONFIG-3": "config show prints each value and where it came from, secrets masked.",
     "CONFIG-4": "A project's file names its workspace and project and makes things stricter for itself; all else in it is ignored, and the user is told where it belongs.",
+    "CONFIG-6": "The fields of Config declare every setting once; variables, config show and the settings page are made from them.",
     "CONFIG-5": "A project's file, whatever it is or holds, neither stops a command or a hook nor keeps it waiting.",
     "CLI-1": "Every command of the issue works, for people and with --json.",
     "CLI-2": "Exit codes: 0 fine, 1 failed, 2 wrong use, 3 not found, 4 conflict.",
@@ -337,6 +338,7 @@ REQUIREMENTS = {
     "SHAPE-1": "Imports point one way only.",
     "SHAPE-2": "The public names are pinned.",
     "SHAPE-3": "Every error has a code of its own, a status and an exit code.",
+    "SHAPE-5": "Every command that installs Engram names engram-agents: engram is somebody else's package.",
     "SHAPE-4": "No text built at run time reaches the engine as SQL.",
     # Documents
     "DOCS-1": "The glossary has one row for each word; its library names and commands exist, and no page or help text uses a word it rules out.",

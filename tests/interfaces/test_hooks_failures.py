@@ -106,7 +106,9 @@ def test_a_store_that_is_newer_than_the_hook_is_told_at_once(data: Path) -> None
     connection = apsw.Connection(str(data / "engram.db"))
     connection.execute("INSERT INTO migrations VALUES (9999, 'later', 'x', 9999, '2030-01-01T00:00:00.000000Z')")
     connection.close()
-    assert "pip install --upgrade engram" in context(respond("claude-code", payload("UserPromptSubmit", prompt="x")))
+    assert "pip install --upgrade engram-agents" in context(
+        respond("claude-code", payload("UserPromptSubmit", prompt="x"))
+    )
     assert respond("claude-code", payload("UserPromptSubmit", prompt="x")) == ""
 
 

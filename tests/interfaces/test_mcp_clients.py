@@ -79,7 +79,7 @@ def test_the_sdk_s_client_finds_everything(store_url: str, mode: str) -> None:
 
             wrong = await client.call_tool("recall", {"query": "x", "k": "five"})
             assert wrong.is_error
-            with pytest.raises(MCPError, match=r"There is no tool 'nothing'\. There are: sitrep, session"):
+            with pytest.raises(MCPError, match=r"There is no tool 'nothing'\. The tools are: sitrep, session"):
                 await client.call_tool("nothing", {})
             with pytest.raises(MCPError, match="There is no block 'missing'"):
                 await client.read_resource("engram://block/missing")

@@ -387,7 +387,7 @@ def test_a_mistake_inside_is_an_error_without_its_traceback(caplog: pytest.LogCa
         raise ZeroDivisionError("secret of ours")
 
     said = Agent(Host(broken)).refused("sitrep")
-    assert said == "Error (error): sitrep failed inside Engram; the server's log says why."
+    assert said == "Error (error): sitrep failed because of a mistake in Engram. The server's log has the details."
     assert "secret of ours" in caplog.text
 
 

@@ -46,7 +46,7 @@ def test_a_model_without_a_proper_name_is_refused(choice: str) -> None:
 @pytest.mark.parametrize("name", ["openai", "anthropic"])
 def test_a_missing_extra_is_said_with_the_command_that_installs_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(MissingExtra, match=rf"The {name} provider needs .*pip install 'engram\[{name}\]'"):
+    with pytest.raises(MissingExtra, match=rf"The {name} provider needs .*pip install 'engram-agents\[{name}\]'"):
         load(name)
 
 

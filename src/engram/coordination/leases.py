@@ -495,7 +495,12 @@ def _held(resource: str, holders: list[Holder], waiting: list[str], now: str) ->
 def _warn(lease: Lease) -> None:
     import logging
 
-    logging.getLogger("engram.leases").warning(
+    log = logging.getLogger("engram.leases")
+    # Without a handler, Python prints warnings to standard error. The lease names the conflicts already, so only a
+    # program that configures logging gets this one.
+    if not log.handlers:
+        log.addHandler(logging.NullHandler())
+    log.warning(
         "%s is also claimed by %s",
         visible(lease.resource),
         visible(", ".join(f"{other.session_id} ({other.session_type})" for other in lease.conflicts)),

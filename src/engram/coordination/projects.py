@@ -13,10 +13,6 @@ from typing import NamedTuple
 
 from ..errors import InvalidInput
 
-# As in the module `stat`, which is not worth importing for these.
-_TYPE_BITS = 0o170000
-_SYMLINK = 0o120000
-
 
 class Project(NamedTuple):
     """What the paths of a folder tree are counted from."""
@@ -55,31 +51,9 @@ def absolute(folder: str | None) -> str:
 
 
 def real_path(path: str) -> str:
-    """os.path.realpath, in half its time for the usual path: one that is tidy and has no symlink in it."""
-    if "//" in path or "/./" in path or "/../" in path or path.endswith(("/", "/.", "/..")):
-        # POSIX leaves the meaning of a leading `//` open and realpath keeps it; here it means `/`.
-        return "/" + os.path.realpath(path).lstrip("/")
-    end = _resolved_length(path)
-    try:
-        while end != len(path):
-            end = path.find("/", end + 1)
-            if end < 0:
-                end = len(path)
-            if os.lstat(path[:end]).st_mode & _TYPE_BITS == _SYMLINK:
-                return "/" + os.path.realpath(path).lstrip("/")
-    except OSError:
-        # From the first segment that cannot be read on, there is nothing to resolve.
-        pass
-    return path
-
-
-def _resolved_length(path: str) -> int:
-    """How much of a path is known to be real without asking: the system gives the current folder as such."""
-    try:
-        here = os.getcwd()
-    except OSError:
-        return 0
-    return len(here) if path == here or path.startswith(here + "/") else 0
+    """The path without symlinks."""
+    # POSIX leaves the meaning of a leading `//` open and realpath keeps it; here it means `/`.
+    return "/" + os.path.realpath(path).lstrip("/")
 
 
 def project_above(real: str) -> Project | None:

@@ -1,10 +1,10 @@
 """Texts to vectors: one protocol, one module per provider.
 
-`load` gives an embedder by the user's choice without loading a model: that happens when it first has to embed
-something. Importing this package imports no numpy, so a hook or a handshake may do it.
+`load` returns the embedder that the user chose. The embedder loads its model when it first embeds a text. Importing
+this package does not import numpy, so hooks and the MCP handshake may import it.
 
-A vector is stored with its embedder's name, because vectors of two models have nothing to say to each other. Whatever
-changes the vectors of a provider must therefore change its name.
+A vector is stored with its embedder's name. Vectors from different models are not comparable, so any change to the
+vectors of a provider must change its name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OPENAI_MODEL_VARIABLE = "ENGRAM_OPENAI_EMBEDDING_MODEL"
 
 
 def load(choice: str = DEFAULT) -> Embedder | None:
-    """The embedder of that name, the same one for the whole process; None for "none", which means words only."""
+    """The embedder of that name, one object per process; None for "none", which means words only."""
     provider, _, model = choice.partition(":")
     if choice == "none":
         return None
@@ -35,14 +35,14 @@ def load(choice: str = DEFAULT) -> Embedder | None:
         return _once(choice, _static)
     if choice == "minilm":
         return _once(choice, _minilm)
-    raise InvalidInput(f"There is no embedder {choice!r}. Known are: static, minilm, openai, openai:<model>, none.")
+    raise InvalidInput(f"There is no embedder {choice!r}. Choose static, minilm, openai, openai:MODEL or none.")
 
 
 _loaded: dict[str, Embedder] = {}
 
 
 def _once(key: str, make: Callable[[], Embedder]) -> Embedder:
-    # Two threads may both make one, which costs nothing before its model is loaded; setdefault keeps the first.
+    # Two threads may each make one. That costs nothing before a model is loaded, and setdefault keeps the first.
     return _loaded.get(key) or _loaded.setdefault(key, make())
 
 

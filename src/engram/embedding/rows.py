@@ -1,4 +1,4 @@
-"""What all embedders do with their input and their output."""
+"""Checks and calculations that all embedders share."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 
 def checked(texts: Sequence[str], longest: int) -> list[str]:
-    """The texts, cut to what the model can use of them."""
+    """The texts, checked and cut to the length that the model uses."""
     if isinstance(texts, str):
-        raise InvalidInput("embed takes a list of texts, not one text.")
+        raise InvalidInput("embed takes a list of texts, not one text. Write embed([text]).")
     return [checks.text(text, "a text to embed", empty=True)[:longest] for text in texts]
 
 
 def unit(rows: Vectors) -> Vectors:
-    """The rows at unit length; a row of zeros has no direction and stays."""
+    """The rows at unit length. A row of zeros stays as it is."""
     lengths: Vectors = np.linalg.norm(rows, axis=-1, keepdims=True)
     lengths[lengths == 0] = 1
     return np.divide(rows, lengths, dtype=np.float32)
 
 
 def counting(places: Sequence[tuple[int, int]], parts: Sequence[Part]) -> Vectors:
-    """What each token counts, by the part its last character is in: some tokenizers add the space before a word."""
+    """The weight of each token: that of the part with its last character. Some tokens begin with a space."""
     weights = np.zeros(len(places), np.float32)
     if places and parts:
         starts, ends, given = (np.array(column) for column in zip(*parts, strict=True))

@@ -1,11 +1,11 @@
-"""WordLlama's table of word vectors: no network, no transformer, a few hundredths of a millisecond a text.
+"""WordLlama's table of word vectors: no network, no transformer, a few hundredths of a millisecond per text.
 
-A text is the mean of its tokens' vectors. That knows neither order nor context, but costs little enough to run on
-every turn that is written. The table comes inside the package `wordllama`, whose own loader looks for its tokenizer
-in a folder it does not ship (0.4.0) and then on the network.
+The vector of a text is the mean of its tokens' vectors. It ignores order and context, but is cheap enough to compute
+for every turn that is written. The table comes in the package `wordllama`. The package's own loader (0.4.0) looks for
+the tokenizer in a folder that the package does not have, and then on the network, so it is not used.
 
-The table is mapped from its file, where it has 16 bits a number. Widening all of it would cost every process a tenth
-of a second and 32 MB, and most processes embed one query; so a row is widened when it is first used.
+The table is mapped from its file, which has 16 bits per number. Converting all of it to 32 bits takes a tenth of a
+second and 32 MB, and most processes embed one query. A row is therefore converted when it is first used.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ _WORDS = 32_000
 _DIMS = 256
 _INSTALL = "pip install 'wordllama>=0.4,<0.5'"
 _TENSOR = "embedding.weight"
-#: Where releases of the package have kept the tokenizer.
+#: The tokenizer's folder in the releases of the package.
 _TOKENIZERS = ("tokenizers", "tokenizer")
-#: `<unk>`, `<s>` and `</s>`; a text can only hold them by spelling them out.
+#: `<unk>`, `<s>` and `</s>` come first. A text has them only if it spells them out.
 _SPECIAL = 3
-#: What a mean over more than this could add is lost in it anyway.
+#: Characters read per text. More would hardly change the mean.
 _LONGEST = 100_000
 #: Texts tokenized at once; more would only take memory.
 _BATCH = 256
 
 
 class _Table:
-    """The vectors by token, widened to 32 bits where they have been used."""
+    """The vectors by token, converted to 32 bits on first use."""
 
     def __init__(self, mapped: npt.NDArray[np.float16]) -> None:
         self._mapped = mapped
-        # The system gives memory to the rows that are written, not to the others.
+        # The operating system provides memory only for rows that are written.
         self._wide = np.empty(mapped.shape, np.float32)
         self._widened = np.zeros(len(mapped), np.bool_)
 
     def rows(self, ids: Ids) -> Vectors:
         new = ids[~self._widened[ids]]
         if new.size:
-            # Two threads may both do it, with the same result; the mark comes last.
+            # Two threads may both convert a row, with the same result. The mark is set last.
             self._wide[new] = self._mapped[new]
             self._widened[new] = True
         return self._wide[ids]
@@ -97,12 +97,12 @@ class StaticEmbedder:
         weights = counting(encoding.offsets, parts)[known]
         if not weights.any():
             weights[:] = 1
-        # The vectors as they are in the table, as in `embed`: their lengths say how much a token means.
+        # The lengths of the table's vectors matter, as in `embed`: a token that means more has a longer one.
         return WeightedText(unit(weights @ rows), unit(rows), weights)
 
     def _ids(self, texts: Sequence[str]) -> Iterator[Ids]:
         tokenizer = self._model().tokenizer
-        # A text of spaces has a token for them, but nothing to say.
+        # A text of spaces has a token for them, but no meaning.
         usable = [text if text.strip() else "" for text in checked(texts, _LONGEST)]
         for start in range(0, len(usable), _BATCH):
             batch = usable[start : start + _BATCH]
@@ -118,9 +118,11 @@ def _load() -> _Model:
     candidates = [os.path.join(package, name, "l2_supercat_tokenizer_config.json") for name in _TOKENIZERS]
     tokenizer = next(filter(os.path.isfile, candidates), None)
     if tokenizer is None:
-        raise EmbedderFailed(f"wordllama has no tokenizer at {candidates[0]}: {_INSTALL}")
+        raise EmbedderFailed(
+            f"wordllama has no tokenizer at {candidates[0]}. Install the release that has it: {_INSTALL}"
+        )
     path = os.path.join(package, "weights", f"{_MODEL}.safetensors")
     table = tensors(path).get(_TENSOR)
     if table is None or table.dtype != np.float16 or table.shape != (_WORDS, _DIMS):
-        raise EmbedderFailed(f"{path} does not hold the table that Engram knows: {_INSTALL}")
+        raise EmbedderFailed(f"{path} does not hold the expected table. Install the release that has it: {_INSTALL}")
     return _Model(Tokenizer.from_file(tokenizer), _Table(table))

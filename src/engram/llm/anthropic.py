@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from .._version import install_command
 from ..embedding.lazy import Lazy
 from ..embedding.packages import need
 from ..errors import LLMRefused, LLMTruncated, LLMUnavailable
@@ -39,7 +40,7 @@ _TROUBLE: Final = {
 
 class AnthropicModel:
     def __init__(self, model: str, *, base_url: str = "", timeout: float = 120.0) -> None:
-        need("anthropic", ("anthropic",), "pip install 'engram[anthropic]'", what="provider")
+        need("anthropic", ("anthropic",), install_command("anthropic"), what="provider")
         self.name = f"anthropic:{model}"
         self._model = model
         self._base_url = base_url

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from .._version import install_command
 from ..embedding.lazy import Lazy
 from ..embedding.packages import need
 from ..errors import LLMRefused, LLMTruncated, LLMUnavailable
@@ -42,7 +43,7 @@ _QUOTA: Final = "insufficient_quota"
 
 class OpenAIModel:
     def __init__(self, model: str, *, base_url: str = "", timeout: float = 120.0) -> None:
-        need("openai", ("openai",), "pip install 'engram[openai]'", what="provider")
+        need("openai", ("openai",), install_command("openai"), what="provider")
         self.name = f"openai:{model}"
         self._model = model
         self._base_url = base_url

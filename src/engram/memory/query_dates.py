@@ -1,29 +1,37 @@
 """Dates in a question: "in May 2023", "last week", "yesterday", "2023-05-07".
 
-Most questions have none, and must not pay for those that have: one look at their words tells. What may be a date is
-then found by its shape, which leaves out what only looks like one (`may`, `march` and `second` as plain words). What it
-means is dateparser's business; it is imported only when there is something to read, because that takes half a second
-in a new process. English only, like the stop words. Only the beginning of a text is looked at: a pasted log is full of
-dates that nobody asks for.
+Most questions name no date and must not pay for those that do, so a set of words is tested first. The pattern then
+finds phrases by their shape. It skips words that only look like dates, such as `may`, `march` and `second`.
+
+A question is about the past: a month or a day without a year is the latest one that has begun. A phrase is read as days
+in UTC. Only English is read, like the stop words. Only the beginning of a text is read, because a pasted log is full
+of dates that the question is not about.
 """
 
 from __future__ import annotations
 
 import re
 from calendar import monthrange
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 _LONGEST: Final = 1_000
 _MOST: Final = 3
 
+_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+#: 29 February may be as many years away, and one more.
+_LEAP_GAP: Final = 9
+_COUNTS: Final = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
 _MONTH: Final = (
     "(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
     "|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
 )
-_WEEKDAY: Final = "(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+_WEEKDAY: Final = f"(?:{'|'.join(_WEEKDAYS)})"
 _YEAR: Final = r"(?:19|20)\d\d"
-_COUNT: Final = r"(?:an?|one|two|three|four|five|six|seven|eight|nine|ten|\d{1,3})"
+_COUNT: Final = rf"(?:an?|{'|'.join(_COUNTS)}|\d{{1,3}})"
 #: A month or a year by itself is a date only after one of these: `May` is also a verb, and `April` a name.
 _WHEN: Final = r"\b(?:in|during|of|for|from|last|this)\s+(?:early\s+|late\s+|mid[\s-]?)?"
 _DATE: Final = rf"""
@@ -32,57 +40,18 @@ _DATE: Final = rf"""
     | \b(?P<month_first>{_MONTH}\s+\d{{1,2}}(?:(?:st|nd|rd|th)(?:,?\s+{_YEAR})?|,?\s+{_YEAR}))\b
     | \b(?P<month_of_year>{_MONTH},?\s+{_YEAR})\b
     | {_WHEN}(?P<alone>{_MONTH}(?:,?\s+{_YEAR})?(?!,?\s+\d)|{_YEAR}(?!-))\b
-    | \b(?P<relative>(?:the\s+day\s+before\s+)?yesterday|today|tonight|last\s+night)\b
-    | \b(?P<part_of_day>this\s+(?:morning|afternoon|evening))\b
+    | \b(?P<day>(?:the\s+day\s+before\s+)?yesterday|today|tonight|last\s+night|this\s+(?:morning|afternoon|evening))\b
     | \b(?P<period>(?:last|this|past|previous)\s+(?:week|month|year|{_WEEKDAY}))\b
     | \bon\s+(?P<weekday>{_WEEKDAY})\b
     | \b(?P<ago>{_COUNT}\s+(?:hour|day|week|month|year)s?\s+ago)\b
 """
-#: Without one of these words, or the number of a year, nothing is a date.
+#: Without one of these words, or the number of a year, a text holds no date.
 _HINTS: Final = frozenset(
     [
-        "jan",
-        "january",
-        "feb",
-        "february",
-        "mar",
-        "march",
-        "apr",
-        "april",
-        "may",
-        "jun",
-        "june",
-        "jul",
-        "july",
-        "aug",
-        "august",
-        "sep",
-        "sept",
-        "september",
-        "oct",
-        "october",
-        "nov",
-        "november",
-        "dec",
-        "december",
-        "monday",
-        "tuesday",
-        "wednesday",
-        "thursday",
-        "friday",
-        "saturday",
-        "sunday",
-        "yesterday",
-        "today",
-        "tonight",
-        "night",
-        "morning",
-        "afternoon",
-        "evening",
-        "week",
-        "month",
-        "year",
-        "ago",
+        *_MONTHS,
+        *("january", "february", "march", "april", "june", "july", "august", "sept", "september", "october"),
+        *("november", "december", *_WEEKDAYS, "week", "month", "year", "ago"),
+        *("yesterday", "today", "tonight", "night", "morning", "afternoon", "evening"),
     ]
 )
 
@@ -95,7 +64,7 @@ class Span(NamedTuple):
     last: datetime
 
     def days_from(self, day: datetime) -> int:
-        """How many days lie between a day and this time; none if it is within."""
+        """The number of days between a day and this time; 0 for a day within it."""
         return max((self.first - day).days, (day - self.last).days, 0)
 
 
@@ -105,9 +74,8 @@ def spans(question: str, now: str) -> tuple[Span, ...]:
     if _HINTS.isdisjoint(re.findall("[a-z]+", beginning.lower())) and not re.search("(?:19|20)[0-9]{2}", beginning):
         return ()
     # Compiled when it is first needed, and kept by `re`.
-    found = re.finditer(_DATE, beginning, re.IGNORECASE | re.VERBOSE)
-    phrases = [match[match.lastgroup or 0] for match in found][:_MOST]
-    read = (_read(phrase, datetime.fromisoformat(now[:-1])) for phrase in phrases)
+    matches = list(re.finditer(_DATE, beginning, re.IGNORECASE | re.VERBOSE | re.ASCII))[:_MOST]
+    read = (_read(match, datetime.fromisoformat(now[:-1])) for match in matches)
     return tuple(span for span in read if span is not None)
 
 
@@ -116,28 +84,82 @@ def day(stamp: str) -> datetime:
     return datetime(int(stamp[:4]), int(stamp[5:7]), int(stamp[8:10]))
 
 
-def _read(phrase: str, now: datetime) -> Span | None:
-    from dateparser.date import DateDataParser
-
-    plain = re.sub(r"(?i)^(past|previous)\b", "last", phrase)
-    settings = {"RELATIVE_BASE": now, "PREFER_DATES_FROM": "past", "DATE_ORDER": "YMD", "TIMEZONE": "UTC"}
-    data = DateDataParser(languages=["en"], settings=settings).get_date_data(plain)
-    if data is None or data.date_obj is None:
-        return None
-    first = data.date_obj.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
+def _read(match: re.Match[str], now: datetime) -> Span | None:
+    """The days that a phrase names; None for a day that does not exist."""
+    form = match.lastgroup or ""
+    phrase = match[form]
+    words = re.findall("[a-z]+|[0-9]+", phrase.lower())
     try:
-        return Span(phrase, *_days(first, data.period))
-    except OverflowError:  # at the ends of the calendar, where nothing real is
+        if form == "day":
+            first, last = _period("day", now, 2 if "before" in words else words[-1] in ("yesterday", "night"))
+        elif form == "period":
+            first, last = _named_period(words[1], is_current=words[0] == "this", now=now)
+        elif form == "weekday":
+            first, last = _named_period(words[0], is_current=False, now=now)
+        elif form == "ago":
+            first, last = _period(words[1].removesuffix("s"), now, _count(words[0]))
+        else:
+            first, last = _calendar(words, now)
+    except (ValueError, OverflowError):  # 30 February, or before the year 1
         return None
+    return Span(phrase, first, last)
 
 
-def _days(day: datetime, period: str) -> tuple[datetime, datetime]:
-    """The first and the last day of the week, month or year that a day is in; otherwise the day itself."""
-    if period == "week":
-        first = day - timedelta(day.weekday())
+def _named_period(name: str, *, is_current: bool, now: datetime) -> tuple[datetime, datetime]:
+    """This or the last week, month, year or weekday."""
+    if name not in _WEEKDAYS:
+        return _period(name, now, 0 if is_current else 1)
+    back = now.weekday() - _WEEKDAYS.index(name)
+    # "This Monday" is in the current week. Any other Monday is the latest one before today.
+    return _period("day", now, back if is_current else back % 7 or 7)
+
+
+def _period(unit: str, now: datetime, back: int) -> tuple[datetime, datetime]:
+    """The first and the last day of the day, week, month or year that was so many units ago."""
+    if unit == "year":
+        return datetime(now.year - back, 1, 1), datetime(now.year - back, 12, 31)
+    if unit == "month":
+        year, month = divmod(now.year * 12 + now.month - 1 - back, 12)
+        return _month(year, month + 1)
+    if unit == "week":
+        first = _midnight(now) - timedelta(now.weekday(), weeks=back)
         return first, first + timedelta(6)
-    if period == "month":
-        return day.replace(day=1), day.replace(day=monthrange(day.year, day.month)[1])
-    if period == "year":
-        return day.replace(month=1, day=1), day.replace(month=12, day=31)
-    return day, day
+    one = _midnight(now - (timedelta(hours=back) if unit == "hour" else timedelta(back)))
+    return one, one
+
+
+def _calendar(words: list[str], now: datetime) -> tuple[datetime, datetime]:
+    """A year, a month or a day of the calendar. Without a year it is the latest one that has begun."""
+    numbers = [int(word) for word in words if word.isdecimal()]
+    year = next((number for number in numbers if number >= 1_900), None)
+    days = [number for number in numbers if number != year]
+    month = next((_MONTHS.index(word[:3]) + 1 for word in words if word[:3] in _MONTHS), None)
+    if month is None and days:  # 2023-05 and 2023-05-07
+        month = days.pop(0)
+    if month is None:
+        return _period("year", datetime(year or now.year, 1, 1), 0)
+    if not days:
+        return _month(year or now.year - (month > now.month), month)
+    one = datetime(year, month, days[0]) if year else _latest(month, days[0], now)
+    return one, one
+
+
+def _latest(month: int, day: int, now: datetime) -> datetime:
+    """The latest such day that has begun."""
+    for year in range(now.year, now.year - _LEAP_GAP, -1):
+        with suppress(ValueError):
+            if (one := datetime(year, month, day)) <= now:
+                return one
+    raise ValueError(f"there is no day {day} in month {month}")
+
+
+def _month(year: int, month: int) -> tuple[datetime, datetime]:
+    return datetime(year, month, 1), datetime(year, month, monthrange(year, month)[1])
+
+
+def _midnight(moment: datetime) -> datetime:
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _count(word: str) -> int:
+    return int(word) if word.isdecimal() else _COUNTS.index(word) + 1 if word in _COUNTS else 1

@@ -2,8 +2,8 @@
 
 Migrations are numbered SQL files, one folder per engine with the same numbers and names. Each is applied together with
 its record in one transaction, under a lock, so two processes that start at once do it once. The record keeps the file's
-hash: history that was edited after it was applied is an error, found at the next open. Before a store with data in it
-is changed, a backup is made.
+hash: history that was edited after it was applied is an error, found at the next open by any process that may migrate.
+Before a store with data in it is changed, a backup is made.
 
 A migration that the release before it can live with says so in its first lines (`-- works with: 3`: code that knows
 migrations up to 3 still works on the result); that release then keeps opening the store. Without such a line it
@@ -20,6 +20,7 @@ import functools
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from .._version import UPGRADE
 from ..errors import MigrationChanged, SchemaTooNew, StoreNotFound, UpgradeNeeded
 from . import backup
 
@@ -42,11 +43,16 @@ class Migration(NamedTuple):
     number: int
     name: str
     sql: str
-    hash: str
     #: The oldest migration whose code can use the store after this one.
     works_with: int
     #: Whether what hooks do needs nothing of this one.
     hooks_without: bool
+
+    @property
+    def hash(self) -> str:
+        import hashlib
+
+        return hashlib.sha256(self.sql.encode()).hexdigest()
 
 
 class Outcome(NamedTuple):
@@ -83,21 +89,17 @@ def shipped(engine: str, folder: str = _FOLDER) -> tuple[Migration, ...]:
             if line.startswith(_WORKS_WITH):
                 works_with = int(line.removeprefix(_WORKS_WITH))
             hooks_without = hooks_without or line.startswith(_HOOKS_WITHOUT)
-        found.append(Migration(int(number), name, sql, _hash(sql), works_with, hooks_without))
+        found.append(Migration(int(number), name, sql, works_with, hooks_without))
     return tuple(found)
 
 
-def _hash(text: str) -> str:
-    # From the module behind hashlib, where Python has it: hashlib loads OpenSSL, and every hook would wait for that.
-    try:
-        from _sha256 import sha256  # type: ignore[import-not-found]
-    except ImportError:
-        from hashlib import sha256
-    return str(sha256(text.encode()).hexdigest())
+def pending(
+    applied: Sequence[Applied], known: Sequence[Migration], store: str, *, compare: bool = True
+) -> list[Migration]:
+    """What is still to be applied; an error when the store's history is not ours.
 
-
-def pending(applied: Sequence[Applied], known: Sequence[Migration], store: str) -> list[Migration]:
-    """What is still to be applied; an error when the store's history is not ours."""
+    A process that does not migrate need not `compare` the files with what was applied: hashing costs a hook time.
+    """
     hashes = {migration.number: migration for migration in known}
     newest = known[-1].number
     for record in applied:
@@ -106,10 +108,9 @@ def pending(applied: Sequence[Applied], known: Sequence[Migration], store: str) 
             if record.works_with > newest:
                 raise SchemaTooNew(
                     f"{store} has schema {applied[-1].number}, and this Engram knows schemas up to {newest}. "
-                    "Upgrade it (pip install --upgrade engram) and restart the programs that use it; nothing was "
-                    "changed."
+                    f"Upgrade it ({UPGRADE}) and restart the programs that use it; nothing was changed."
                 )
-        elif ours.hash != record.hash:
+        elif compare and ours.hash != record.hash:
             raise MigrationChanged(
                 f"Migration {ours.number:04d}_{ours.name} was applied to {store} with other contents than this "
                 "version ships. Reinstall the Engram that made the store, or restore its migration file."
@@ -158,7 +159,7 @@ def sqlite(
     copy = None
     while True:
         applied, schema = _seen(connection)
-        todo = pending(applied, known, path)
+        todo = pending(applied, known, path, compare=upgrade)
         if not todo or (not upgrade and left_out(applied, todo, path)):
             return Outcome(tuple(done), copy, applied[-1].number, schema)
         connection.execute("BEGIN IMMEDIATE")
@@ -221,7 +222,7 @@ def postgres(
         applied = postgres_applied(connection, schema)
     if not applied and not create:
         raise missing(store)
-    todo = pending(applied, known, store)
+    todo = pending(applied, known, store, compare=upgrade)
     if not todo or (not upgrade and left_out(applied, todo, store)):
         return Outcome(newest=applied[-1].number, known=newest)
     from psycopg import sql

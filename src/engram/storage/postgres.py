@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple, TypeVar
 
+from .._version import UPGRADE, install_command
 from ..clock import Clock, later
 from ..errors import (
     EngramError,
@@ -47,7 +48,7 @@ try:
     from psycopg import sql as driver
 except ImportError as missing:
     raise MissingExtra(
-        f"PostgreSQL needs an optional dependency ({missing.name}): pip install 'engram[postgres]'."
+        f"PostgreSQL needs a package that is not installed ({missing.name}). Install it: {install_command('postgres')}."
     ) from missing
 from . import pgvector
 
@@ -303,7 +304,7 @@ class PostgresEngine(Engine):
         if too_new is not None:
             raise SchemaTooNew(
                 f"A newer Engram has brought {self._store} to schema {int(too_new)} since this process opened it, and "
-                f"this Engram knows schemas up to {self._newest}. Upgrade it (pip install --upgrade engram) and "
+                f"this Engram knows schemas up to {self._newest}. Upgrade it ({UPGRADE}) and "
                 "restart; nothing was changed."
             )
         # A pooler opens a connection with a process number of its own, not the server's. Behind a pooler a statement

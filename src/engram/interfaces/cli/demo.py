@@ -19,7 +19,6 @@ from .screen import print_json, say, style
 
 if TYPE_CHECKING:
     from ...client import Engram
-    from ...records import Holder
 
 #: Not a real project, so that the demo looks the same wherever it runs.
 _PROJECT = "acme/shop"
@@ -74,7 +73,7 @@ def script(eng: Engram) -> Iterator[tuple[str, str | None]]:
     eng.sessions.log(codex, "read the middleware; limits belong into the router")
     yield "Claude Code claims the file it rewrites. Codex joins and sees both.", codex
 
-    claimed = _quietly(eng, codex, f"{_PROJECT}:src/**")
+    claimed = eng.leases.claim(codex, f"{_PROJECT}:src/**", "rate limits").conflicts
     holder = claimed[0].session_id
     yield f"Codex claims all of src and learns that {holder} works on part of it.", codex
 
@@ -112,11 +111,3 @@ def script(eng: Engram) -> Iterator[tuple[str, str | None]]:
     eng.sessions.complete(codex, "Rate limits added, 100 requests a minute")
     eng.sessions.complete(companion, "Release notes written")
     yield "All agents are done. The next one can read what happened.", None
-
-
-def _quietly(eng: Engram, session: str, resource: str) -> tuple[Holder, ...]:
-    """Claim without the warning in the log: the report beside it says the same."""
-    import logging
-
-    logging.getLogger("engram.leases").addHandler(logging.NullHandler())
-    return eng.leases.claim(session, resource, "rate limits").conflicts

@@ -44,10 +44,6 @@ def claim(
     """Claim a resource."""
     if wait and not exclusive:
         raise click.UsageError("--wait needs --exclusive: an advisory claim never waits.")
-    import logging
-
-    # The same news is in the answer; a warning on top of it would say it twice.
-    logging.getLogger("engram.leases").addHandler(logging.NullHandler())
     lease = open_store(ctx).leases.claim(session_id, resource, note, exclusive=exclusive, ttl=ttl, wait=wait)
     result(ctx, lease, lambda: _claimed(lease))
 

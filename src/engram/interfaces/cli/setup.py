@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,7 +11,7 @@ from .common import Group, as_json, command, load_settings, open_store, result
 from .screen import table
 
 if TYPE_CHECKING:
-    from ...config import Config, Setting
+    from ...config import Config
 
 
 @command()
@@ -45,6 +45,7 @@ def show(ctx: click.Context) -> None:
 
     # The table says what was ignored, too.
     found = load_settings(ctx, warn=as_json(ctx))
+    declared = settings.SETTINGS
     values = {**found._asdict(), "url": shown_url(found), "llm_base_url": masked(found.llm_base_url)}
     rows = [
         {
@@ -54,10 +55,11 @@ def show(ctx: click.Context) -> None:
             "project_file": each.project_file,
             "help": each.help,
         }
-        for each in settings.SETTINGS
+        for each in declared
     ]
-    shown = zip(settings.SETTINGS, rows, strict=True)
-    cells = [(row["name"], _shown(each, row["value"]), row["origin"], row["project_file"]) for each, row in shown]
+    cells = [
+        (each.name, each.shown(values[each.name]), found.origins[each.name], each.project_file) for each in declared
+    ]
     head = ("setting", "value", "from", "may a project's file set it?")
     result(ctx, rows, lambda: "\n".join([table(head, cells), *found.notices]))
 
@@ -98,13 +100,3 @@ def shown_url(found: Config) -> str:
     from ...store_url import masked
 
     return masked(found.url)
-
-
-def _shown(setting: Setting, value: Any) -> str:
-    """A value as it is written in a settings file: a time with its unit."""
-    if not setting.is_duration:
-        return str(value)
-    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
-        if value and value % size == 0:
-            return f"{value // size:g}{unit}"
-    return f"{value:g}s"

@@ -200,7 +200,9 @@ def _apology(event: Event, error: Exception) -> Answer:
     if not tell:
         return Answer()
     if newer:
-        what = "its store was written by a newer version than this hook's; upgrade it (pip install --upgrade engram)"
+        from ..._version import UPGRADE
+
+        what = f"its store was written by a newer version than this hook's; upgrade it ({UPGRADE})"
     elif older:
         what = (
             "its store is being upgraded for a new version, and recording goes on when that is done. If this message "

@@ -8,6 +8,7 @@ import shlex
 import sys
 from typing import Any, NamedTuple
 
+from ..._version import DISTRIBUTION
 from ...errors import InvalidInput, SettingsUnusable
 from ...store_url import masked
 
@@ -64,7 +65,7 @@ def this_installation() -> Commands:
             return Commands(os.path.join(folder, HOOK + suffix), os.path.join(folder, SERVER + suffix))
     raise SettingsUnusable(
         f"The program {SERVER!r} is not in any of {', '.join(folders)}, so a harness could not start it. "
-        "Install Engram as a package (pipx install engram), then try again."
+        f"Install Engram as a package (uv tool install {DISTRIBUTION}), then try again."
     )
 
 

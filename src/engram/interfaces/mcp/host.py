@@ -1,12 +1,12 @@
-"""What the tools work on: one store for the process, and what is known about each connection.
+"""Runs tool calls: one store for the process, and the state of each connection.
 
-Nothing here knows the protocol, and everything is synchronous; the server calls it in threads. A connection's session
-is the one `sitrep` registered or took over; calls that name none act as it. A call is a sign of life of the session it
-acts as, and brings what others wrote to it. Messages count as read once the answer with them was passed on and the
-client is still connected a moment later; an answer that was cancelled, or that nobody received, gives them back.
+Nothing here knows the protocol. Everything is synchronous; the server calls it in threads. A connection's session is
+the one that `sitrep` registered or took over, and calls that name no session act as it. Each call is a heartbeat of its
+session and delivers the messages of other sessions to it. Messages count as read when the answer with them was sent and
+the client is still connected a moment later. If the answer was cancelled or not received, they become unread again.
 
-The store is opened by the first call that needs it, so that a store that cannot be opened is an answer an agent can
-show its user, and not a server that dies.
+The first call that needs the store opens it. A store that cannot be opened is then an error that an agent can show to
+its user, and the server keeps running.
 """
 
 from __future__ import annotations
@@ -33,37 +33,37 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-#: Seconds between two signs of life: well below any sensible time to live of a lease, and rare enough to cost nothing.
+#: Seconds between two heartbeats: far below the usual lifetime of a lease, and rare enough to cost nothing.
 BEAT_EVERY = 30.0
-#: Seconds between two looks at what processes without a model have left.
+#: Seconds between two checks of the embedding queue.
 BACKLOG_EVERY = 20.0
-#: How much of it is done at once.
+#: The most items embedded per check.
 BACKLOG_STEP = 256
-#: Seconds that calls get to finish when their client has gone.
+#: Seconds that running calls get to finish after the client has gone.
 PARTING = 1.5
-#: Seconds after which an answer counts as received, if its client has not gone. Shorter than a reader of messages has.
+#: Seconds after which an answer counts as received, if the client is still connected.
 RECEIVED_AFTER = 1.0
 #: The operation that may have to wait.
 _CLAIM = "lock.claim"
-#: These are signs of life by themselves.
+#: These operations are heartbeats already.
 _ALIVE_ANYWAY = frozenset({"session.heartbeat", "session.log", "session.complete"})
-#: The type of an agent whose client does not say what it is.
+#: The session type for a client that does not give its name.
 UNKNOWN_CLIENT = "mcp"
 
 
 class Connection:
-    """One client, for as long as it stays connected."""
+    """One connected client."""
 
     def __init__(self, client: str = UNKNOWN_CLIENT, session: str | None = None) -> None:
         self.client = client
-        #: Whom calls act as that name no session.
+        #: The session of calls that name none.
         self.session = session
         self.project: str | None = None
         self.lock = threading.Lock()
 
 
 class Waiter(Protocol):
-    """A claim in the queue for a lease, as the facade gives it."""
+    """A claim in the queue for a lease, as the facade returns it."""
 
     @property
     def pause(self) -> float: ...
@@ -73,7 +73,7 @@ class Waiter(Protocol):
 
 
 class Pending:
-    """A claim that waits its turn. Leaving it, as a context manager, gives its place in the queue up."""
+    """A waiting claim. As a context manager, it leaves the queue at its end."""
 
     def __init__(self, host: Host, session: str, waiter: Waiter) -> None:
         self._host = host
@@ -82,11 +82,11 @@ class Pending:
 
     @property
     def pause(self) -> float:
-        """How long to serve others before the next look."""
+        """Seconds until the next check."""
         return self.waiter.pause
 
     def look(self) -> Answer | None:
-        """The answer, once there is one."""
+        """The answer; None while the claim still waits."""
         return self._host.look(self)
 
     def sleep(self) -> None:
@@ -114,14 +114,14 @@ class Host:
         self._passed_on: set[threading.Timer] = set()
 
     def store(self) -> Engram:
-        """The store, opened on first use; tried again by the next call when that failed."""
+        """The store, opened on first use. If that fails, the next call tries again."""
         with self._idle:
             if self._eng is None:
                 self._eng = self._open_store()
             return self._eng
 
     def call(self, connection: Connection, name: str, arguments: Mapping[str, object]) -> Answer | None:
-        """Call a tool; None when there is no such tool."""
+        """Call a tool; None if there is no such tool."""
         answer = self.begin(connection, name, arguments)
         if not isinstance(answer, Pending):
             return answer
@@ -131,7 +131,7 @@ class Host:
             return done
 
     def begin(self, connection: Connection, name: str, arguments: Mapping[str, object]) -> Answer | Pending | None:
-        """Call a tool. A claim that may have to wait is returned as Pending, so that it keeps no thread waiting."""
+        """Call a tool. A claim that may have to wait is returned as Pending, so that it blocks no thread."""
 
         def perform() -> Answer | Pending | None:
             call = tools.resolve(name, arguments)
@@ -140,7 +140,7 @@ class Host:
         return self._answered(name, perform)
 
     def look(self, pending: Pending) -> Answer | None:
-        """The answer of a claim that waits, once there is one."""
+        """The answer of a waiting claim; None while it still waits."""
 
         def perform() -> Answer | None:
             lease = pending.waiter.look()
@@ -150,7 +150,7 @@ class Host:
         return None if answer is None else answers.with_messages(answer, pending.session, self._shown(pending.session))
 
     def passed_on(self, answer: Answer) -> None:
-        """Note that the answer was sent; its messages are read, unless the client turns out to be gone."""
+        """Note that the answer was sent. Its messages count as read unless the client turns out to be gone."""
         if answer.messages:
             timer = threading.Timer(RECEIVED_AFTER, lambda: self._received(timer, answer))
             timer.daemon = True
@@ -158,7 +158,7 @@ class Host:
             timer.start()
 
     def lost(self, answer: Answer) -> None:
-        """Note that nobody gets the answer; its messages come again with the next one."""
+        """Note that the answer was not received. Its messages are delivered again with the next answer."""
         if answer.reader is not None:
             with suppress(EngramError), self._counted():
                 self.store().messages.give_back(answer.reader, answer.messages)
@@ -170,21 +170,21 @@ class Host:
         return guide.prompt(self.store(), name, arguments, connection.session)
 
     def work_in_background(self) -> threading.Thread:
-        """Load the model and go on working off the backlog until closed; a daemon, so that it keeps nobody waiting."""
+        """Load the model and work through the embedding queue, in a daemon thread that does not delay the exit."""
         thread = threading.Thread(target=self._background, name="engram-backlog", daemon=True)
         thread.start()
         return thread
 
     def tidy(self) -> int:
-        """One look at the backlog; how many things were done."""
+        """Check the embedding queue once; the number of items embedded."""
         with self._counted():
             backlog = self.store().backlog
-            # Asking first costs a read; taking would be a write that every other writer waits for.
+            # Checking the size is a read. Taking items is a write that blocks all other writers.
             return backlog.work(BACKLOG_STEP) if backlog.size() else 0
 
     def close(self) -> None:
-        """Stop working and close the store. A call that is still at it gets a moment; one that waits for somebody's
-        lock would need longer, and leaves the store sound if it ends with the process."""
+        """Stop background work and close the store. A running call gets a moment to finish. A call that waits for a
+        lock may end with the process; the store stays consistent."""
         self._stop.set()
         for timer in list(self._passed_on):
             timer.cancel()
@@ -194,7 +194,7 @@ class Host:
                 self._eng = None
 
     def _answered(self, name: str, perform: Callable[[], _T]) -> _T | Answer:
-        """What a step of a call gives. What goes wrong in it is an answer, too."""
+        """The result of a step of a call. A failure becomes an answer, too."""
         try:
             with self._counted():
                 return perform()
@@ -213,8 +213,8 @@ class Host:
                 self._sign_of_life(eng, session)
             if operation.name == _CLAIM and given.get("exclusive") and given.get("wait"):
                 return Pending(self, session, _lined_up(eng, given))
-        # The report lists what is unread, so its messages are taken before it is made. Any other call takes them at
-        # its end.
+        # The report lists unread messages, so its messages are taken before it is made. Other calls take them at the
+        # end.
         first = self._shown(session) if operation.name == "sitrep" else []
         try:
             answer = self._run(eng, connection, operation, given, session)
@@ -233,25 +233,25 @@ class Host:
         return answers.answer(operation.name, result, session)
 
     def _shown(self, session: str | None) -> list[Message]:
-        """What others wrote to the session. A call that was done does not fail because of them."""
+        """Unread messages to the session. A failure to read them does not fail a call that has been done."""
         if session is None:
             return []
         try:
             messages = self.store().messages
-            # Only looking costs a read; taking them is a write.
+            # Looking for messages is a read. Taking them is a write.
             return messages.show(session) if messages.inbox(session, peek=True) else []
         except EngramError:
             return []
 
     def _received(self, timer: threading.Timer, answer: Answer) -> None:
         self._passed_on.discard(timer)
-        # If the store is busy now, the messages come once more; that is better than waiting for it here.
+        # If the store is busy, the messages are delivered a second time. That is better than waiting here.
         with suppress(EngramError), self._counted():
             if answer.reader is not None and not self._stop.is_set():
                 self.store().messages.acknowledge(answer.reader, answer.messages)
 
     def _begin(self, eng: Engram, connection: Connection, given: dict[str, object]) -> None:
-        """Make the caller known: take over the session it names, register it, or note what it is doing now."""
+        """Register the caller, take over the session that it names, or update the summary of its session."""
         summary, named = given.pop("summary", None), given.get(SESSION)
         with connection.lock:
             status = _status(eng, connection.session)
@@ -268,7 +268,7 @@ class Host:
                 self._beats[connection.session] = self._clock()
 
     def _act_as(self, connection: Connection, operation: Operation, given: dict[str, object]) -> str | None:
-        """The session of this call, filled in where the operation wants one and none was given."""
+        """The session of this call. It is filled in where the operation needs one and none was given."""
         mine = connection.session
         if operations.SESSION_ID in operation.inputs and mine is not None:
             given.setdefault(operations.SESSION_ID.name, mine)
@@ -280,8 +280,8 @@ class Host:
             given.setdefault(SESSION, mine)
         if wanted.required and SESSION not in given:
             raise InvalidInput(
-                f"{operation.name} acts as a session, and you have none yet. Call sitrep with a summary of your task "
-                "first; or give session, if you know your session id."
+                f"{operation.name} needs a session, and you have none yet. Call sitrep with a summary of your task "
+                "first, or pass session if you know your session id."
             )
         acting = given.get(SESSION)
         return None if acting is None else str(acting)
@@ -313,15 +313,15 @@ class Host:
                 self.tidy()
                 failing = False
             except EngramError as error:
-                # Said once: calls say the same to whoever can do something about it.
+                # Logged once. Every call reports the same error to its caller.
                 if not failing:
-                    _log().warning("background work has to wait: %s", error)
+                    _log().warning("background work is paused: %s", error)
                 failing = True
             pause = BACKLOG_EVERY
 
     def _load_model(self) -> None:
         eng = self.store()
-        # A server's model is nothing to be loaded, and asking it costs its user money.
+        # A model on a server need not be loaded, and each request to it costs money.
         embedder = None if eng.settings.embedder.startswith("openai") else eng.backlog.embedder()
         if embedder is not None:
             embedder.embed(["ready"])
@@ -334,7 +334,7 @@ def _log() -> Logger:
 
 
 def _as_seen(operation: Operation) -> Operation:
-    """The operation as its caller sees it: any call may say whose it is, and none has to where that is known."""
+    """The operation as a caller sees it: every call may name its session, and need not if the session is known."""
     about = operations.SESSION_ID.name if operations.SESSION_ID in operation.inputs else None
     others = (each for each in operation.inputs if each.name != SESSION)
     inputs = (each._replace(required=False) if each.name == about else each for each in others)
@@ -342,7 +342,7 @@ def _as_seen(operation: Operation) -> Operation:
 
 
 def _status(eng: Engram, session: str | None) -> str | None:
-    """The session's status; None when there is no such session."""
+    """The session's status; None if there is no such session."""
     try:
         return None if session is None else eng.sessions.get(session).status
     except SessionNotFound:
@@ -357,6 +357,8 @@ def _lined_up(eng: Engram, given: Mapping[str, object]) -> Waiter:
 def _refused(name: str, error: Exception) -> Answer:
     if isinstance(error, EngramError):
         return answers.refusal(error)
-    # A mistake of ours: its traceback is for a person, and the agent can go on with its work.
+    # A mistake in Engram. The traceback goes to the log, and the agent can go on with its work.
     _log().error("%s failed", name, exc_info=error)
-    return answers.refusal(EngramError(f"{name} failed inside Engram; the server's log says why."))
+    return answers.refusal(
+        EngramError(f"{name} failed because of a mistake in Engram. The server's log has the details.")
+    )

@@ -1,8 +1,8 @@
-"""The SDK's server on lines of text.
+"""Connects the SDK's server to lines of text.
 
-The SDK's own transport for standard input and output hands every line to a worker thread and back, once to read it and
-twice to write it, which takes longer than most of Engram's answers. Here lines come from a thread that reads them
-anyway, and are written where they are made.
+The SDK's own transport reads standard input by itself, so it cannot take over a conversation that `early.py` has begun.
+It also passes every line through a worker thread, once to read it and twice to write it. Here another thread reads the
+lines, and the server writes its answers directly: a call that only reads is a fifth shorter (see docs/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 class Lines(Protocol):
     def hand_over(self, take: Callable[[str], object]) -> None:
-        """Give every line to `take` from now on, beginning with those that wait; an empty one is the end."""
+        """Pass every line to `take` from now on, first those that wait. An empty line is the end."""
 
     def write(self, line: str) -> None:
-        """Send a line, without its end."""
+        """Send a line, given without its line end."""
 
 
 async def converse(server: Server[Any], lines: Lines) -> None:
-    """Serve one client until its lines end."""
+    """Serve one client until its input ends."""
     loop = asyncio.get_running_loop()
     arrived, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](math.inf)
 
@@ -48,11 +48,11 @@ def _parsed(line: str) -> SessionMessage | Exception:
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError as error:
-        return error  # the server answers it
+        return error  # the server reports it to the client
 
 
 class _Outgoing:
-    """Where the server sends its messages."""
+    """The stream that the server sends its messages to."""
 
     def __init__(self, lines: Lines) -> None:
         self._lines = lines

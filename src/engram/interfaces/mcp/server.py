@@ -1,8 +1,8 @@
-"""The server on the official SDK: definitions, calls, resources and prompts, for whichever transport.
+"""The server on the official SDK: definitions, calls, resources and prompts, for any transport.
 
-Over standard input and output a process has one connection. Over streamable HTTP, `build(host).streamable_http_app()`
-is an ASGI application to mount: there the transport's session id says which connection a request belongs to, and a
-request without one (the stateless protocol of 2026-07-28) stands for itself and names its session in the call.
+Over standard input and output a process has one connection. For streamable HTTP, `build(host).streamable_http_app()`
+is an ASGI application to mount. There the transport's session id identifies the connection of a request. A request
+without one (the stateless protocol of 2026-07-28) is a connection of its own and names its session in the call.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from . import guide, tools
 from .answers import LONGEST_ERROR, Answer
 from .host import PARTING, UNKNOWN_CLIENT, Connection, Host, Pending
 
-#: HTTP connections remembered at once; the one longest unused is forgotten and must register anew.
+#: The most HTTP connections that are remembered. The least recently used one is dropped and must register again.
 MOST_CONNECTIONS = 1_000
-#: Threads in which waiting claims look whether it is their turn.
+#: Threads in which waiting claims check whether it is their turn.
 LOOKERS = 4
 _SESSION_HEADER = "mcp-session-id"
 
@@ -37,7 +37,7 @@ Context = ServerRequestContext[Any, Any]
 
 
 class Connections:
-    """Who is connected, by the transport's own session id."""
+    """The connections, by the transport's session id."""
 
     def __init__(self, session: str | None = None) -> None:
         #: The one client of a process that serves standard input and output.
@@ -65,9 +65,9 @@ class Connections:
 
 
 def build(host: Host, session: str | None = None) -> Server[Any]:
-    """The server; `session` is whom its one local client acts as, if that is known from the start."""
+    """The server. `session` is the session of its one local client, if it is known from the start."""
     connections = Connections(session)
-    #: Threads for claims that wait: few, so that any number of them leaves room for the other calls.
+    #: Threads for waiting claims. They are few, so that other calls always find a free thread.
     lookers = anyio.CapacityLimiter(LOOKERS)
 
     async def call_tool(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
@@ -82,7 +82,7 @@ def build(host: Host, session: str | None = None) -> Server[Any]:
             answer = await _awaited(host, answer, lookers)
         if answer is None:
             known = ", ".join(tool.name for tool, _ in tools.offered())
-            raise _error(types.INVALID_PARAMS, f"There is no tool {params.name!r}. There are: {known}.")
+            raise _error(types.INVALID_PARAMS, f"There is no tool {params.name!r}. The tools are: {known}.")
         host.passed_on(answer)
         return types.CallToolResult(
             content=[types.TextContent(text=answer.text)],
@@ -131,7 +131,7 @@ def build(host: Host, session: str | None = None) -> Server[Any]:
 def _unless_cancelled(
     host: Host, begin: Callable[[], Answer | Pending | None], cancelled: threading.Event
 ) -> Answer | Pending | None:
-    """What a call gives. It goes on in its thread when it is cancelled, and then gives its messages back."""
+    """The answer of a call. A cancelled call runs to its end in its thread, and its messages become unread again."""
     answer = begin()
     if isinstance(answer, Answer) and cancelled.is_set():
         host.lost(answer)
@@ -139,7 +139,7 @@ def _unless_cancelled(
 
 
 async def _in_thread(function: Callable[[], _T]) -> _T:
-    """The store is synchronous; a call whose client has gone must not keep the server."""
+    """Run synchronous code in a thread. A call whose client is gone is abandoned: it must not block the server."""
     try:
         return await anyio.to_thread.run_sync(function, abandon_on_cancel=True)
     except (InvalidInput, NotFound) as error:
@@ -149,11 +149,10 @@ async def _in_thread(function: Callable[[], _T]) -> _T:
 
 
 async def _awaited(host: Host, pending: Pending, lookers: anyio.CapacityLimiter) -> Answer:
-    """The answer of a claim that waits its turn. It takes a thread only while it looks, and its place in the queue is
-    given up when the call is cancelled."""
+    """The answer of a waiting claim. It uses a thread only for each check. When cancelled, it leaves the queue."""
     answer: Answer | None = None
     try:
-        # A look is short, and is let finish: one that went on by itself could join the queue behind our back.
+        # A check is short and is not abandoned: an abandoned one could join the queue after the claim has left it.
         while (answer := await anyio.to_thread.run_sync(pending.look, limiter=lookers)) is None:
             await anyio.sleep(pending.pause)
         await anyio.lowlevel.checkpoint_if_cancelled()
@@ -169,5 +168,5 @@ async def _awaited(host: Host, pending: Pending, lookers: anyio.CapacityLimiter)
 
 
 def _error(code: int, message: str) -> MCPError:
-    """An error of the protocol; its message may quote stored text."""
+    """A protocol error. Its message may quote stored text, so it is made safe to show."""
     return MCPError(code, one_line(message, LONGEST_ERROR))

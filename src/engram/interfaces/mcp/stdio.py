@@ -1,9 +1,9 @@
 """`engram mcp`: the protocol over standard input and output.
 
-A thread of its own reads the input from the first moment. While the SDK is being imported, it answers what it can by
-itself (see `early`) and lets the rest wait in line; a handshake waits there too, and its second answer is dropped.
+A thread reads the input from the first moment. While the SDK is being imported, the thread answers what it can (see
+`early`) and queues the rest. A handshake that was answered is queued too; the SDK's answer to it is dropped.
 
-Output belongs to the protocol alone: whatever else is written to standard output ends up on standard error.
+Only the protocol writes to standard output. Anything else that is printed there goes to standard error.
 """
 
 from __future__ import annotations
@@ -25,14 +25,12 @@ _END = ""
 
 
 def serve(settings: Config) -> None:
-    """Serve until the input ends, or a signal says so; does not return."""
+    """Serve until the input ends or a signal arrives. Does not return."""
     wire = Wire(sys.stdin.fileno(), sys.stdout.fileno())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: wire.end())
     wire.start()
-    # Only now: importing what follows takes a while, and the wire answers meanwhile.
-    import logging
-
+    # These imports take most of a second. The wire answers meanwhile.
     import anyio
 
     from ...client import Engram
@@ -40,14 +38,12 @@ def serve(settings: Config) -> None:
     from .lines import converse
     from .server import build
 
-    # What it warns of is in the answer as well.
-    logging.getLogger("engram.leases").addHandler(logging.NullHandler())
     host = Host(lambda: Engram(settings=settings))
     host.work_in_background()
     anyio.run(converse, build(host, session=os.environ.get("ENGRAM_SESSION") or None), wire)
     host.close()
     sys.stderr.flush()
-    # A thread that still waits, for input or for somebody's lock, must not keep the process.
+    # A thread that still waits for input or for a lock must not keep the process alive.
     os._exit(0)
 
 
@@ -58,18 +54,18 @@ class Wire:
         self._incoming, self._outgoing = _private(incoming, outgoing)
         self._waiting: list[str] = []
         self._take: Callable[[str], object] = self._waiting.append
-        # Reentrant, because a signal may interrupt the thread that has it.
+        # Reentrant, because a signal may interrupt the thread that holds it.
         self._reading = threading.RLock()
         self._writing = threading.Lock()
         self._early: Receptionist | None = Receptionist()
-        #: Handshakes that were answered here; the SDK will answer them too.
+        #: Ids of handshakes that were answered here. The SDK answers them again.
         self._answered: set[object] = set()
 
     def start(self) -> None:
         threading.Thread(target=self._read, name="engram-input", daemon=True).start()
 
     def hand_over(self, take: Callable[[str], object]) -> None:
-        """Give every line to `take` from now on, beginning with those that wait; an empty one is the end."""
+        """Pass every line to `take` from now on, first those that wait. An empty line is the end."""
         with self._reading:
             self._early = None
             for line in self._waiting:
@@ -77,7 +73,7 @@ class Wire:
             self._take = take
 
     def end(self) -> None:
-        """As if the input had ended."""
+        """Behave as if the input had ended."""
         with self._reading:
             self._take(_END)
 
@@ -93,7 +89,7 @@ class Wire:
         return False
 
     def _read(self) -> None:
-        """Cut the input into lines. Not with a buffered file, whose lock would be held when the process ends."""
+        """Split the input into lines. A buffered file is not used: its lock would be held when the process ends."""
         begun: list[bytes] = []
         while piece := _read_some(self._incoming):
             *ends, rest = piece.split(b"\n")
@@ -121,7 +117,7 @@ class Wire:
                 while data:
                     data = data[os.write(self._outgoing, data) :]
         except BrokenPipeError:
-            self.end()  # nobody listens any more
+            self.end()  # the client is gone
 
 
 def _read_some(descriptor: int) -> bytes:
@@ -132,7 +128,7 @@ def _read_some(descriptor: int) -> bytes:
 
 
 def _private(incoming: int, outgoing: int) -> tuple[int, int]:
-    """Duplicates of the two for the protocol alone; what else reads gets nothing, what else prints goes to stderr."""
+    """Duplicates for the protocol. Other reads of the input get nothing, and other prints go to standard error."""
     kept = os.dup(incoming), os.dup(outgoing)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, incoming)
