@@ -60,8 +60,12 @@ _FORMERLY: Final = re.compile(r"(?i)(?<!is )(?<!are )(?<!be )(?<!was )(?<!were )
 _ONE: Final = re.compile(r"(?i)\b(?:an?|(?<=every)|(?<=each))\s+(minute|hour|week|month|year)\b")
 _RATE: Final = re.compile(r"(?i)(?<=[a-z])\s?/\s?(?=(?:s|sec|second|min|minute|hour|day|week|month|year)\b)")
 _NUMBER_WORD: Final = "(?:" + "|".join([*lists.NUMBERS, *lists.SCALES]) + ")"
-_SPELT: Final = re.compile(rf"(?i)\b{_NUMBER_WORD}(?:(?:\s+and\s+|[\s-]+){_NUMBER_WORD})*\b")
-_SPELT_ORDINAL: Final = re.compile(rf"(?i)\b(?:{'|'.join(lists.ORDINALS)})\b(?!\s+(?:of\s+all|time))")
+#: A number word inside a path, an address or a dotted name (`src/one.py`) is a part of that name, not a number.
+_NAME_BEFORE, _NAME_AFTER = r"(?<![./\\:@\#])", r"(?![./\\:@\#]\w)"
+_SPELT: Final = re.compile(rf"(?i){_NAME_BEFORE}\b{_NUMBER_WORD}(?:(?:\s+and\s+|[\s-]+){_NUMBER_WORD})*\b{_NAME_AFTER}")
+_SPELT_ORDINAL: Final = re.compile(
+    rf"(?i){_NAME_BEFORE}\b(?:{'|'.join(lists.ORDINALS)})\b{_NAME_AFTER}(?!\s+(?:of\s+all|time))"
+)
 #: How far before a word its article is looked for.
 _ARTICLE: Final = 12
 #: "one" stands for something more often than for a number.

@@ -61,7 +61,7 @@ _PHRASES: Final = {
     "because": "due to; because of",
     "weekly": "each week; every week; once a week; on a weekly basis",
     "daily": "each day; every day; once a day; on a daily basis",
-    "nightly": "each context; every context",
+    "nightly": "each night; every night; once a night; on a nightly basis",
     "monthly": "each month; every month; once a month",
     "hourly": "each hour; every hour",
     "yearly": "each year; every year; annually",
@@ -136,7 +136,7 @@ enable disable; on off; up down; in out; inside outside; into from; open close c
 create remove; increase decrease; grow shrink; more less fewer; most least; high low; higher lower; big small
 long short; longer shorter; short detailed verbose; wide narrow; thick thin; deep shallow; fast slow; faster slower
 early late; earlier later; before after during; above below; over under; left right; top bottom middle; first last
-next previous; old new; older newer latest; oldest latest; morning afternoon evening context; light dark
+next previous; old new; older newer latest; oldest latest; morning afternoon evening night; light dark
 black white red green blue yellow orange purple pink brown grey gray; tab space; like hate; can must; can should
 allow forbid; allow deny; allow block; accept reject decline; approve reject; grant revoke; public private
 internal external; local remote; manual automatic; sync async; synchronous asynchronous; static dynamic; read write
