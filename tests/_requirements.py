@@ -200,6 +200,7 @@ REQUIREMENTS = {
     "LLM-15": "Extractive facts are sentences by kind with their source; only the user speaks of themselves, tools state nothing.",
     "LLM-16": "The extractive narrative and reflection are readouts that say so, and fit the schema asked for or fail.",
     "LLM-17": "A project's file cannot choose a provider that sends texts to a server, nor its address.",
+    "LLM-18": "Everything that the extractive provider makes is the same in every process.",
     # Situation report
     "SITREP-1": "The report shows messages, world state, active sessions, locked resources and completions, in that order.",
     "SITREP-2": "A session's line has its mark, id, type, 100 characters of summary, age, project and (you); this project first.",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -458,3 +461,47 @@ def test_any_text_can_be_read(turns: list[tuple[str, str]], known: str) -> None:
         assert answer.usage == Usage(0, 0, 0)
         if task in ("gist", "era"):
             assert len(answer.text.split("\n")) <= 9
+
+
+#: Prints all that the extractive provider makes of a text. Each of its first thirty sentences has one word that 2 of
+#: them have, one that 3 have, and so on: they weigh the same, so the last bits of a sum would decide between them.
+_READ_OUT = """
+from engram.llm import Passage, Prompt, load
+
+def word(often, number):
+    return "".join(
+        "bdfgklmnprtvz"[(often * 7 + number * 5 + place * 3) % 13] + "aeiou"[(number + place + often) % 5]
+        for place in range(3)
+    ) + "k"
+
+texts = [
+    *("The " + ", the ".join(word(often, n // often) for often in (2, 3, 5, 6, 10, 15)) + "." for n in range(30)),
+    "We decided to fire the kiln on Friday. I prefer blue glaze, and Maria prefers green glaze.",
+    "Who sells firebricks? TODO: order clay. I learned that damp clay cracks.",
+    "Done: the clay is ordered. The kiln failed again, but Friday was great.",
+]
+passages = tuple(
+    Passage(f"e{n}", "user", text, "user", f"2023-05-{n % 28 + 1:02}") for n, text in enumerate(texts)
+)
+gists = tuple(Passage(f"m{n}", "session", text) for n, text in enumerate(texts))
+for task in ("gist", "merge", "era", "profile", "extract", "narrative", "reflect"):
+    for some in (passages, gists):
+        print(load("extractive").complete(Prompt(task, "", some, passages[:3]), max_tokens=1000))
+"""
+
+
+@pytest.mark.requirement("LLM-13", "LLM-18")
+def test_every_process_makes_the_same_of_a_text() -> None:
+    readers = [
+        subprocess.Popen(
+            [sys.executable, "-c", _READ_OUT],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for seed in ("0", "1", "2")
+    ]
+    one, *others = [reader.communicate(timeout=60)[0] for reader in readers]
+    assert [reader.returncode for reader in readers] == [0, 0, 0]
+    assert "We decided to fire the kiln" in one
+    assert others == [one, one]

@@ -128,7 +128,8 @@ def choose(lines: Sequence[Line], worth: dict[str, float], room: int, max_tokens
     seen: Counter[str] = Counter()
 
     def gain(position: int) -> float:
-        return by_line[position] * sum(worth[term] * _AGAIN ** seen[term] for term in terms[position])
+        # An exact sum: the order of a set differs from process to process, and so would the last bits.
+        return by_line[position] * math.fsum(worth[term] * _AGAIN ** seen[term] for term in terms[position])
 
     chosen: list[int] = []
     left = max_tokens
