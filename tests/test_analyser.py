@@ -206,7 +206,7 @@ def test_threads_at_once_get_the_same_terms() -> None:
 
 def test_another_process_gets_the_same_terms() -> None:
     text = "Who ran src/userStore.py on 2023-05-07? 東京の children’s café, naïvely."
-    command = "import sys; from engram.memory import words; print(words.terms(sys.argv[1]))"
+    command = "import sys; from engram.memory import analyser; print(analyser.terms(sys.argv[1]))"
     other = subprocess.run(
         [sys.executable, "-X", "utf8", "-c", command, text], capture_output=True, text=True, check=True
     )

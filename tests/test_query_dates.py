@@ -107,7 +107,7 @@ def test_how_far_a_day_is_from_the_time_named() -> None:
     "question, imported", [("What may I do for a second?", False), ("What broke yesterday?", True)]
 )
 def test_the_parser_is_imported_only_for_a_question_with_a_date(question: str, imported: bool) -> None:
-    code = f"from engram.memory import dates; dates.spans({question!r}, {NOW!r})"
+    code = f"from engram.memory import query_dates; query_dates.spans({question!r}, {NOW!r})"
     code += "; import sys; print('dateparser' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(imported)

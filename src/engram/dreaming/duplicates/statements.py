@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ...memory.analyser import STOP_WORDS
+from ...language import STOP_WORDS
 from . import wordlists as lists
 
 if TYPE_CHECKING:

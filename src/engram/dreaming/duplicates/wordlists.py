@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
+from ...language import STOP_WORDS
 from ...memory import analyser
 
 #: What is put in the place of which phrases, before anything else is read; the longest is tried first.
@@ -410,5 +411,5 @@ def light() -> frozenset[str]:
 def common() -> frozenset[str]:
     """Words that are nobody's name, also where they begin a sentence."""
     listed = {word for lists in (_SAME, _APART) for group in _groups(lists) for word in group}
-    plain = listed | set(_LIGHT.split()) | analyser.STOP_WORDS | NEGATIONS | set(QUALIFIERS) | set(NEGATED)
+    plain = listed | set(_LIGHT.split()) | STOP_WORDS | NEGATIONS | set(QUALIFIERS) | set(NEGATED)
     return frozenset(plain | {stem(word) for word in plain})

@@ -19,9 +19,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from ... import tokens
+from ... import sentences, tokens
 from ..protocol import Passage
-from . import markers, sentences
+from . import markers
 from .terms import Analyser, Word
 
 LEAST: Final = 4

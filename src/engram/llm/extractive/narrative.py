@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from .. import headings
 from ..protocol import Passage
 from . import markers
 from .gists import Line, Read, choose, read, weights
@@ -21,12 +22,6 @@ _TRENDS: Final = 8
 _OPEN: Final = 8
 _CALLBACKS: Final = 4
 _RECURS: Final = 2
-_TITLES: Final = {
-    "arc": "How it went",
-    "trends": "What keeps coming up",
-    "open_threads": "Open threads",
-    "callbacks": "Worth coming back to",
-}
 _TREND: Final = re.compile(r"^(.+) \((\d+) sessions?\)$")
 
 
@@ -68,7 +63,9 @@ def narrative(passages: Sequence[Passage], known: Sequence[Passage]) -> dict[str
 
 def narrative_text(sections: dict[str, list[str]]) -> str:
     parts = [
-        f"## {_TITLES[name]}\n" + "\n".join(f"- {line}" for line in lines) for name, lines in sections.items() if lines
+        "\n".join([f"## {headings.NARRATIVE[name]}", *(f"- {line}" for line in lines)])
+        for name, lines in sections.items()
+        if lines
     ]
     return "\n\n".join(parts)
 
@@ -163,8 +160,8 @@ def _callbacks(topics: Sequence[Topic]) -> list[str]:
 
 def _sections(known: Sequence[Passage]) -> dict[str, list[str]]:
     """The lines of a narrative that was written here; of any other text, none."""
-    names = {title: name for name, title in _TITLES.items()}
-    found: dict[str, list[str]] = {name: [] for name in _TITLES}
+    names = {title: name for name, title in headings.NARRATIVE.items()}
+    found: dict[str, list[str]] = {name: [] for name in headings.NARRATIVE}
     for passage in known:
         current: list[str] | None = None
         for line in passage.text.splitlines():
