@@ -120,6 +120,8 @@ REQUIREMENTS = {
     "MEMORY-4": "get, list, update, history, link and archive work, with filters; expiry is honoured.",
     "MEMORY-5": "A memory has the lowest trust of its sources, which must exist.",
     "MEMORY-6": "Bad input is a typed error before anything is written.",
+    "MEMORY-7": "A memory that replaces another by its key keeps its pin and tags, unless others are given.",
+    "MEMORY-8": "A memory belongs to its session's project; without a session to the configured one, else the folder's.",
     "WORDS-1": "One analyser stems, drops stop words, splits identifiers and paths and keeps them whole, for any Unicode.",
     "RECALL-1": "Hits carry text, score, why, ids, session, age and trust.",
     "RECALL-2": "Recall filters by what, session, kinds, roles, tags, project, time and budget.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
@@ -14,6 +15,7 @@ from engram.coordination.messages import PATIENCE
 from engram.interfaces.mcp import guide
 from engram.interfaces.mcp.answers import FRAME, Answer, answer
 from engram.interfaces.mcp.host import BEAT_EVERY, Connection, Host
+from tests._repositories import make_repository
 from tests.conftest import ShiftedClock
 
 
@@ -50,6 +52,28 @@ def host(eng: Engram, clock: ShiftedClock) -> Host:
 @pytest.fixture
 def agent(host: Host) -> Agent:
     return Agent(host)
+
+
+@pytest.mark.requirement("MEMORY-8")
+def test_a_memory_belongs_to_the_project_of_the_session_or_of_the_connection(
+    agent: Agent, eng: Engram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(make_repository(tmp_path / "clone"))
+    assert agent("remember", text="Before anything is known")["project"] == "acme/engram"
+    shop = eng.sessions.register("claude-code", "Porting", project="shop")
+    agent("sitrep", session=shop)
+    assert agent("remember", text="The router is slow")["project"] == "shop"
+    agent("session", action="complete")
+    assert agent("remember", text="The router is done")["project"] == "shop"
+
+
+@pytest.mark.requirement("MEMORY-7")
+def test_a_memory_that_replaces_another_keeps_its_tags_and_an_empty_list_clears_them(agent: Agent) -> None:
+    agent("remember", text="The editor is vim", key="editor", tags=["tools"], pinned=True)
+    kept = agent("remember", text="The editor is emacs", key="editor")
+    assert (kept["tags"], kept["pinned"]) == (["tools"], True)
+    cleared = agent("remember", text="The editor is nano", key="editor", tags=[], pinned=False)
+    assert (cleared["tags"], cleared["pinned"]) == ([], False)
 
 
 @pytest.mark.requirement("MCP-3")

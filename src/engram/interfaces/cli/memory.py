@@ -24,17 +24,30 @@ _UNTIL = click.option("--until", metavar="TIME", callback=moment_type, help="Not
 @click.argument("text", required=False)
 @click.option("--kind", default="note", show_default=True, help="fact, preference, decision, lesson, note, todo, …")
 @click.option("--tag", "tags", multiple=True, help="May be repeated.")
+@click.option("--no-tags", is_flag=True, help="Do not take over the tags of the memory it replaces.")
 @click.option("--importance", type=click.FloatRange(0, 1), default=0.5, show_default=True)
-@click.option("--key", help="What it is about; a new memory of the same kind and key takes the old one's place.")
-@click.option("--pin", "pinned", is_flag=True, help="Always worth knowing.")
-@click.option("--project", help="What it belongs to.  [default: the session's]")
+@click.option("--key", help="What it is about. A memory of the same kind and key is replaced; its tags and pin stay.")
+@click.option("--pin/--no-pin", "pinned", default=None, help="Always worth knowing.")
+@click.option("--project", help="What it belongs to.  [default: the session's, else the folder's]")
 @click.option("--no-embed", is_flag=True, help="Leave its meaning to `engram embed`; words find it at once.")
 @session_option(required=False)
 @click.pass_context
-def remember(ctx: click.Context, /, text: str | None, no_embed: bool, session_id: str | None, **options: Any) -> None:
-    """Keep something worth knowing. What is known already is reinforced."""
+def remember(
+    ctx: click.Context,
+    /,
+    text: str | None,
+    tags: tuple[str, ...],
+    no_tags: bool,
+    no_embed: bool,
+    session_id: str | None,
+    **options: Any,
+) -> None:
+    """Keep something worth knowing. Storing the same text again strengthens the existing memory."""
+    if tags and no_tags:
+        raise click.UsageError("Give --tag or --no-tags, not both.")
     memory = open_store(ctx).remember(
         text_from(text),
+        tags=tags if tags or no_tags else None,
         session_id=session_id,
         trust="agent" if session_id else "user",
         embed=not no_embed,

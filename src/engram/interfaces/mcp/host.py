@@ -227,6 +227,8 @@ class Host:
     ) -> Answer:
         if operation.name == "recall" and connection.project:
             given.setdefault("prefer_project", connection.project)
+        if operation.name == "remember" and session is None and connection.project:
+            given.setdefault("project", connection.project)
         result = operations.run(eng, OPERATIONS[operation.name], given)["result"]
         if operation.name == "session.complete" and session == connection.session:
             connection.session = None
