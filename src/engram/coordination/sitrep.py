@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from .. import checks
 from ..clock import age, later
-from ..memory.blocks import WORLD
+from ..records import WORLD
 from ..safe_text import name, one_line, visible
 from ..tokens import estimate, weight
 from . import leases, messages, sessions

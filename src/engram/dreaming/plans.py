@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import sentences
 from ..errors import Miscounted, ProposalStale
-from ..memory.blocks import WORLD
 from ..memory.exchanges import TRUSTS
 from ..memory.memories import MERGED
+from ..records import WORLD
 from ..tokens import CHARACTERS_PER_TOKEN, estimate
 from . import grounds
 from .duplicates import similar

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from .. import checks, mutexes
 from ..errors import BlockExists, BlockNotFound, InvalidInput, LogBroken, VersionConflict, VersionNotFound
-from ..records import Block, BlockEdit
+from ..records import WORLD, Block, BlockEdit
 from ..tokens import CHARACTERS_PER_TOKEN
 from . import provenance
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from .provenance import Thing
 
 DEFAULT_TOKENS = 4_096
-WORLD = "world"
 #: The world state is everybody's, so it may be long; the situation report shows what fits.
 WORLD_TOKENS = 32_768
 OVERFLOW = "overflow archived"
