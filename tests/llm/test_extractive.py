@@ -383,7 +383,7 @@ def test_texts_are_fitted_to_the_form_asked_for() -> None:
 @pytest.mark.requirement("LLM-16")
 def test_a_form_it_cannot_give_is_said_not_faked() -> None:
     schema = {"type": "object", "properties": {"haiku": {"type": "string"}}, "required": ["haiku"]}
-    with pytest.raises(LLMMalformed, match="lacks 'haiku'"):
+    with pytest.raises(LLMMalformed, match="has no 'haiku'"):
         ask("gist", LONG, schema=schema)
 
 

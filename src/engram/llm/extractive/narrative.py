@@ -1,7 +1,7 @@
-"""The narrative and the reflection without a model: a plain readout of what the gists say and how much there was.
+"""The narrative and the reflection without a model: a plain readout of the gists.
 
-Nothing is made up: lines are lines of the gists, topics are words that come up in several of them, and the reflection
-says that it was counted, not thought. An earlier narrative of this form, in `known`, is carried on.
+Nothing is made up. Lines are lines of the gists, topics are words that occur in several of them, and the reflection
+says that it was made by counting. An earlier narrative of this form, in `known`, is continued.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _trends(before: Sequence[str], topics: Sequence[Topic]) -> list[str]:
 
 
 def _open(before: Sequence[str], lines: Sequence[Line], analyser: Analyser) -> list[str]:
-    """Questions and tasks, without those that somebody else took up or that something said later calls done."""
+    """Questions and tasks, without those that another speaker answered or that a later line calls done."""
     threads = {text: Thread({word.term for word in analyser.words(text)}, "", "") for text in before}
     for line in lines:
         terms = {word.term for word in line.words}
@@ -151,7 +151,7 @@ def _open(before: Sequence[str], lines: Sequence[Line], analyser: Analyser) -> l
 
 
 def _callbacks(topics: Sequence[Topic]) -> list[str]:
-    """What came up long ago and again at the end."""
+    """Topics that came up long ago and again at the end."""
     latest = max((topic.last for topic in topics), default="")
     back = [topic for topic in topics if topic.last == latest and topic.first < latest and topic.first]
     back.sort(key=lambda topic: (topic.passages, topic.first))

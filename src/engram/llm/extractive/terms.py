@@ -1,8 +1,8 @@
 """The words that a sentence is about, for choosing sentences without a model.
 
-Small and by itself: the analyser of the word index belongs to a higher layer, and here only the texts of one prompt are
-compared with each other. English words are stemmed; scripts without spaces give pairs of characters. There is no
-corpus to learn from which words are rare, so the words that every conversation is full of are listed.
+This is not the analyser of the word index, which belongs to a higher layer: here only the texts of one prompt are
+compared with each other. English words are stemmed; scripts without spaces give pairs of characters. There is no corpus
+to learn from which words are rare, so the words that are common in every conversation are listed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ thinking thought time times today together told tomorrow took totally towards tr
 understanding use used using usually via wanna want wanted way week weekend welcome well went whatever whole wonder
 wonderful work working works world wow yeah year years yep yes yesterday yet yourself
 """
-#: What people say to each other whatever they talk about.
+#: Words that are common in every conversation, whatever it is about.
 _FILLERS: Final = _SAID_ANYWAY.split()
 
 _WORD: Final = re.compile(rf"[{UNSPACED}]+|[^\W_{UNSPACED}](?:[^\W{UNSPACED}]|['’.:/@+-](?=[^\W{UNSPACED}]))*")
@@ -38,14 +38,14 @@ class Word(NamedTuple):
     term: str
     #: As it stands in the text.
     written: str
-    #: Whether it carries a topic, unlike what everybody says all the time.
+    #: Whether it says something about the topic, unlike a common word.
     telling: bool
     #: A number, or a name: a capital where no sentence begins.
     particular: bool
 
 
 class Analyser:
-    """Not shared by threads: a stemmer must not be."""
+    """Finds the words of sentences. Threads must not share one, because they must not share a stemmer."""
 
     def __init__(self) -> None:
         import Stemmer
