@@ -1,7 +1,7 @@
-"""What a few English words have to do with each other: which mean the same, which exclude each other, which are light.
+"""Relations between English words: which mean the same, which exclude each other, which carry little meaning.
 
-Plain lists of what everybody knows, a group between two semicolons, compared by their stems. They are short on purpose:
-a word that is missing costs a duplicate that is not found, which is harmless; a wrong one could cost a memory.
+Plain lists of common knowledge, compared by their stems, with semicolons between groups. They are short on purpose: a
+missing word means a duplicate that is not found, which is harmless; a wrong word could lose a memory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from ...language import STOP_WORDS
 from ...memory import analyser
 
-#: What is put in the place of which phrases, before anything else is read; the longest is tried first.
+#: What replaces which phrases, before anything else is read; the longest phrase is tried first.
 _PHRASES: Final = {
     "atmost": "no more than; not more than; at most; up to; a maximum of",
     "atleast": "no less than; not less than; no fewer than; at least; a minimum of",
@@ -409,7 +409,7 @@ def light() -> frozenset[str]:
 
 @cache
 def common() -> frozenset[str]:
-    """Words that are nobody's name, also where they begin a sentence."""
+    """Words that are no names, even where they begin a sentence."""
     listed = {word for lists in (_SAME, _APART) for group in _groups(lists) for word in group}
     plain = listed | set(_LIGHT.split()) | STOP_WORDS | NEGATIONS | set(QUALIFIERS) | set(NEGATED)
     return frozenset(plain | {stem(word) for word in plain})
