@@ -44,6 +44,7 @@ from engram.config import load
 from engram.embedding import Embedder
 from engram.embedding import load as load_embedder
 from engram.embedding.quantise import to_int8
+from engram.language import STOP_WORDS
 from engram.memory import analyser
 from engram.storage import migrate
 
@@ -122,7 +123,7 @@ class Speech:
             made["".join(self._random.choices(SYLLABLES, k=self._random.randint(2, 4)))] = None
         self._content = list(made)
         self._weights = list(accumulate(1 / (rank + HEAD) for rank in range(VOCABULARY)))
-        self._plain = sorted(word for word in analyser.STOP_WORDS if word.isalpha())
+        self._plain = sorted(word for word in STOP_WORDS if word.isalpha())
 
     def turns(self) -> Iterator[str]:
         while True:
@@ -136,7 +137,7 @@ class Speech:
         """Each asks for some turn with five of its words."""
         asked: list[str] = []
         while len(asked) < count:
-            content = [word for word in set(self._random.choice(turns).split()) if word not in analyser.STOP_WORDS]
+            content = [word for word in set(self._random.choice(turns).split()) if word not in STOP_WORDS]
             if len(content) >= 5:
                 asked.append(f"what was that about {' '.join(self._random.sample(sorted(content), 5))}")
         return asked

@@ -124,6 +124,8 @@ REQUIREMENTS = {
     "MEMORY-4": "get, list, update, history, link and archive work, with filters; expiry is honoured.",
     "MEMORY-5": "A memory has the lowest trust of its sources, which must exist.",
     "MEMORY-6": "Bad input is a typed error before anything is written.",
+    "MEMORY-7": "A memory that replaces another by its key keeps its pin and tags, unless others are given.",
+    "MEMORY-8": "A memory belongs to its session's project; without a session to the configured one, else the folder's.",
     "WORDS-1": "One analyser stems, drops stop words, splits identifiers and paths and keeps them whole, for any Unicode.",
     "RECALL-1": "Hits carry text, score, why, ids, session, age and trust.",
     "RECALL-2": "Recall filters by what, session, kinds, roles, tags, project, time and budget.",
@@ -205,6 +207,7 @@ REQUIREMENTS = {
     "LLM-15": "Extractive facts are sentences by kind with their source; only the user speaks of themselves, tools state nothing.",
     "LLM-16": "The extractive narrative and reflection are readouts that say so, and fit the schema asked for or fail.",
     "LLM-17": "A project's file cannot choose a provider that sends texts to a server, nor its address.",
+    "LLM-18": "Everything that the extractive provider makes is the same in every process.",
     # Situation report
     "SITREP-1": "The report shows messages, world state, active sessions, locked resources and completions, in that order.",
     "SITREP-2": "A session's line has its mark, id, type, 100 characters of summary, age, project and (you); this project first.",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
 
-from engram import Engram, InvalidInput, LeaseHeld, SessionNotFound
+from engram import Engram, InvalidInput, LeaseHeld, SessionNotFound, VersionConflict
 from engram.dreaming.plans import Plan
-from engram.operations import HINTS, OPERATIONS, SESSION, checked, failed, run
+from engram.operations import HINTS, OPERATIONS, SESSION, check_arguments, error_shape, run
 from engram.operations.inputs import Operation, number, text, texts, whole
 from tests.test_shape import ERRORS
 
@@ -29,6 +30,12 @@ class Scene:
         eng.blocks.update("plan", "one\ntwo")
         eng.messages.send(self.other, self.me, "May I rename check()?")
         self._eng = eng
+
+    def overfull(self) -> str:
+        """A block with more text than fits into it."""
+        self._eng.blocks.create("small", "What fits and the rest", max_tokens=2)
+        self._eng.blocks.update("small", "It fits. and the rest")
+        return "small"
 
     def dreamt(self) -> int:
         """A pass that has run."""
@@ -99,6 +106,10 @@ CASES: dict[str, Any] = {
     "block.replace": (lambda s: {"name": "plan", "old": "two", "content": "2"}, lambda r: r["content"] == "one\n2"),
     "block.history": (lambda s: {"name": "plan", "limit": 1}, lambda r: r[0]["old"] == "one"),
     "block.diff": (lambda s: {"name": "plan", "a": 1, "b": 2}, lambda r: "+two" in r),
+    "block.archive_overflow": (
+        lambda s: {"name": s.overfull(), "session": s.me},
+        lambda r: r == {"name": "small", "overflow": " and the rest"},
+    ),
     "block.restore": (lambda s: {"name": "plan", "version": 1}, lambda r: r["version"] == 3),
     "forget": (lambda s: {"memory": s.memory, "dry_run": True}, lambda r: r["counts"] == {"memories": 1}),
     "receipts": (lambda s: {}, lambda r: r == []),
@@ -149,7 +160,7 @@ def test_an_error_has_a_code_a_message_a_hint_and_what_a_program_can_act_on(eng:
     claim = {"session": scene.me, "resource": "src/limits.py", "exclusive": True}
     with pytest.raises(LeaseHeld) as held:
         run(eng, OPERATIONS["lock.claim"], claim)
-    shape: Any = failed(held.value)
+    shape: Any = error_shape(held.value)
     assert shape.keys() == {"error"}
     assert shape["error"].keys() == {"code", "message", "hint", "details"}
     assert shape["error"]["code"] == "lease_held"
@@ -165,7 +176,6 @@ def test_hints_are_about_errors_that_exist_and_name_operations_that_do() -> None
 
 
 WRONG = [
-    ("recall", {}, "recall needs 'query' (a question or a few words). It takes query (required), k,"),
     ("recall", {"query": "x", "limit": 3}, "recall has no argument 'limit'. It takes query (required), k,"),
     ("recall", {"query": ["x"]}, "query is ['x']; it must be text."),
     ("recall", {"query": "x", "k": "five"}, "k is 'five'; it must be a whole number from 1 to 100."),
@@ -174,8 +184,8 @@ WRONG = [
     ("recall", {"query": "x", "k": 0}, "k is 0; it must be a whole number from 1 to 100."),
     ("recall", {"query": "x", "tags": "a,b"}, 'tags is \'a,b\'; it must be a list of texts, such as ["a", "b"].'),
     ("recall", {"query": "x", "mode": "best"}, "mode is 'best'; it must be one of hybrid, words, vectors."),
-    ("lock.claim", {"session": "s", "resource": "a", "ttl": 0}, "ttl is 0; it must be a number, at least 1."),
-    ("lock.claim", {"session": "s", "resource": "a", "ttl": float("nan")}, "ttl is nan; it must be a number"),
+    ("lock.claim", {"session": "s", "resource": "a", "wait": -1}, "wait is -1; it must be a number from 0 to 300."),
+    ("lock.claim", {"session": "s", "resource": "a", "wait": float("nan")}, "wait is nan; it must be a number from 0"),
     ("lock.claim", {"session": "s", "resource": "a", "exclusive": "yes"}, "exclusive is 'yes'; it must be true or"),
     ("session.register", {"type": "x", "summary": "y", "metadata": []}, "metadata is []; it must be a JSON object."),
     ("stats", {"all": True}, "stats has no argument 'all'. It takes no arguments."),
@@ -188,15 +198,47 @@ def test_a_wrong_argument_is_named_with_its_value_and_what_is_allowed(
     name: str, given: dict[str, object], said: str
 ) -> None:
     with pytest.raises(InvalidInput) as refused:
-        checked(OPERATIONS[name], given)
+        check_arguments(OPERATIONS[name], given)
     assert str(refused.value).startswith(said)
+
+
+@pytest.mark.requirement("OPERATION-3")
+def test_a_missing_argument_is_named_with_what_it_is(eng: Engram) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        run(eng, OPERATIONS["recall"], {"k": 3})
+    assert str(refused.value).startswith(
+        "recall needs 'query' (a question or a few words). It takes query (required), k, kinds,"
+    )
+
+
+#: What a refusal calls an argument that has another name in its tier.
+CALLED = {("memory.link", "to"): "memory id", ("dream.show", "id"): "dream"}
+CALLED |= {("block.diff", "a"): "version", ("block.diff", "b"): "version"}
+WRONG_NUMBERS: dict[str, list[float]] = {"whole": [-5, 10**30], "number": [-5, math.nan, math.inf]}
+
+
+@pytest.mark.requirement("OPERATION-3")
+def test_a_number_out_of_range_is_refused_before_anything_is_written(eng: Engram, scene: Scene) -> None:
+    cases = {name: arguments(scene) for name, (arguments, _) in CASES.items()}
+    cases["session.list"] = {}
+    before = eng.changes(limit=10_000)
+    for name, operation in OPERATIONS.items():
+        for each in operation.inputs:
+            # A version that a block is not at is a conflict, whichever it is.
+            error = VersionConflict if each.name == "expected_version" else InvalidInput
+            called = CALLED.get((name, each.name), each.name)
+            for wrong in WRONG_NUMBERS.get(each.kind, []):
+                with pytest.raises(error, match=rf"\b{called}\b") as refused:
+                    run(eng, operation, {**cases[name], each.name: wrong})
+                assert str(wrong) in str(refused.value)
+    assert eng.changes(limit=10_000) == before
 
 
 @pytest.mark.requirement("OPERATION-3")
 def test_what_is_right_is_taken_as_it_is_and_null_as_not_given() -> None:
     operation = Operation("x", "read", "X.", print, (text("a"), texts("b"), whole("c"), number("d"), text(SESSION)))
     given = {"a": "text", "b": ["p"], "c": 5.0, "d": 0.5, SESSION: None}
-    assert checked(operation, given) == {"a": "text", "b": ["p"], "c": 5, "d": 0.5}
+    assert check_arguments(operation, given) == {"a": "text", "b": ["p"], "c": 5, "d": 0.5}
 
 
 @pytest.mark.requirement("OPERATION-3")
@@ -212,7 +254,7 @@ def test_an_input_is_also_understood_under_its_earlier_name(eng: Engram, scene: 
 @pytest.mark.requirement("OPERATION-3")
 def test_a_long_wrong_value_is_not_repeated_in_full() -> None:
     with pytest.raises(InvalidInput) as refused:
-        checked(OPERATIONS["recall"], {"query": "x", "k": "9" * 10_000})
+        check_arguments(OPERATIONS["recall"], {"query": "x", "k": "9" * 10_000})
     assert len(str(refused.value)) < 200
 
 

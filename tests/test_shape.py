@@ -29,11 +29,13 @@ LAYERS = (
         "diffs",
         "errors",
         "json_columns",
+        "language",
         "mutexes",
         "private_files",
         "records",
         "redact",
         "safe_text",
+        "sentences",
         "store_url",
         "tokens",
     },
@@ -127,6 +129,18 @@ def test_no_two_modules_need_each_other() -> None:
         for name in leaves:
             del graph[name]
     assert graph == {}
+
+
+@pytest.mark.requirement("SIMILAR-1")
+def test_no_f_string_has_a_number_in_single_braces() -> None:
+    # A repetition in a pattern, `{1,64}`, needs double braces there; with single ones the pattern looks for "(1, 64)".
+    found = [
+        (name, node.lineno)
+        for name, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FormattedValue) and isinstance(node.value, ast.Constant | ast.Tuple)
+    ]
+    assert found == []
 
 
 PUBLIC = [

@@ -105,7 +105,8 @@ def whole(value: object, what: str, *, least: int, most: int = MAX_WHOLE) -> int
     if isinstance(value, bool) or not isinstance(value, int):
         _refuse(what, f"must be a whole number, not {value!r}")
     if not least <= value <= most:
-        _refuse(what, f"is {value}; it must be between {least} and {most}")
+        allowed = f"at least {least}" if most == MAX_WHOLE and value < least else f"between {least} and {most}"
+        _refuse(what, f"is {value}; it must be {allowed}")
     return value
 
 

@@ -10,6 +10,7 @@ from .clock import Clock
 from .coordination import sitrep as report
 from .coordination.leases import Leases
 from .coordination.messages import Messages
+from .coordination.projects import default_project
 from .coordination.sessions import Sessions
 from .errors import InvalidInput
 from .memory.blocks import Blocks, World
@@ -72,7 +73,7 @@ class Engram:
         self.embedding_queue = EmbeddingQueue(view)
         #: The earlier name of `embedding_queue`.
         self.backlog = self.embedding_queue
-        self.memories = Memories(view)
+        self.memories = Memories(view, default_project=lambda: default_project(view.config))
         self.remember = self.memories.remember
 
     def workspace(self, name: str) -> Engram:

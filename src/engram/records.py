@@ -7,6 +7,9 @@ postponed here: `typing` would compile each of them from its text.
 
 from typing import NamedTuple
 
+#: The name of the block that is the shared world state.
+WORLD = "world"
+
 
 def plain(value: object) -> object:
     """Records as dictionaries, all the way down: what every interface can send."""

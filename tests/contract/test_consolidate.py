@@ -149,7 +149,8 @@ def test_a_pass_stops_at_its_most_changes_and_the_next_goes_on(open_store: Open)
             eng.remember(f"The house number {number} has {number + 20} windows.", kind=kind)
     first = consolidate(eng)
     assert first.duplicates_merged == 2
-    assert any("2 changes" in error for error in first.errors)
+    (stopped,) = first.errors
+    assert "2 changes" in stopped
     assert [consolidate(eng).duplicates_merged for _ in range(3)] == [2, 1, 0]
     assert len(active(eng)) == 5
 

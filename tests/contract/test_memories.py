@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from engram import Engram, EngramError, InvalidInput, SessionNotFound
 from engram.clock import later
 from engram.errors import ExchangeNotFound, MemoryNotFound
 from engram.records import Memory
+from tests._repositories import make_repository
 from tests.conftest import ShiftedClock
 
 OpenStore = Callable[..., Engram]
@@ -83,7 +85,7 @@ def test_a_memory_has_everything_it_was_given(eng: Engram, open_store: OpenStore
 def test_a_plain_memory_is_a_note_that_an_agent_made(eng: Engram) -> None:
     made = eng.remember("The sky is blue")
     assert (made.kind, made.key, made.tags, made.importance, made.pinned) == ("note", None, (), 0.5, False)
-    assert (made.trust, made.session_id, made.project, made.data, made.expires_at) == ("agent", None, None, None, None)
+    assert (made.trust, made.session_id, made.data, made.expires_at) == ("agent", None, None, None)
 
 
 @pytest.mark.requirement("MEMORY-1")
@@ -91,6 +93,54 @@ def test_a_memory_belongs_to_the_project_of_its_session_unless_told_otherwise(en
     sid = eng.sessions.register("codex", "Working", project="shop")
     assert eng.remember("one", session_id=sid).project == "shop"
     assert eng.remember("two", session_id=sid, project="depot").project == "depot"
+    none = eng.sessions.ensure("chat without a project").id
+    assert eng.remember("three", session_id=none).project is None
+
+
+@pytest.mark.requirement("MEMORY-8")
+def test_a_memory_without_a_session_belongs_to_the_project_it_was_made_in(
+    open_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eng = open_store()
+    monkeypatch.chdir(make_repository(tmp_path / "clone"))
+    made = eng.remember("The router is slow", kind="fact")
+    assert made.project == eng.sessions.get(eng.sessions.register("codex", "Working")).project == "acme/engram"
+    assert eng.memories.remember("The router is in src").project == "acme/engram"
+    assert eng.remember("Tea at four", project="kitchen").project == "kitchen"
+    assert contents(eng.memories.list(project="acme/engram")) == ["The router is in src", "The router is slow"]
+    assert open_store(project="depot").remember("The depot is closed").project == "depot"
+
+
+@pytest.mark.requirement("MEMORY-8")
+def test_a_memory_can_be_made_where_the_folder_is_gone_or_has_no_good_name(
+    eng: Engram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = tmp_path / ("x" * 250)
+    long.mkdir()
+    monkeypatch.chdir(long)
+    assert eng.remember("one").project == "x" * 200
+    secret = tmp_path / f"ghp_{'a1B2c3D4e5' * 4}"
+    secret.mkdir()
+    monkeypatch.chdir(secret)
+    assert "a1B2c3D4e5" not in str(eng.remember("two").project)
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert eng.remember("three").project is None
+
+
+@pytest.mark.requirement("MEMORY-8")
+def test_what_dreaming_makes_belongs_where_its_sources_do(
+    eng: Engram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = eng.sessions.ensure("chat").id
+    eng.exchanges.add(said, "user", "I decided that we never deploy on Fridays.", created_at="2026-03-02T10:00:00Z")
+    monkeypatch.chdir(make_repository(tmp_path / "clone"))
+    eng.dream(force=True)
+    made = [memory for kind in ("gist", "era", "decision", "digest") for memory in eng.memories.list(kind=kind)]
+    assert {memory.kind for memory in made} >= {"gist", "era", "decision"}
+    assert {memory.project for memory in made} == {None}
 
 
 @pytest.mark.requirement("MEMORY-1", "STORE-13")
@@ -133,6 +183,37 @@ def test_another_content_kind_or_key_is_another_memory(eng: Engram, other: dict[
     second = eng.remember(**{"content": "Use tabs, not spaces", **other})  # type: ignore[arg-type]
     assert second.id != first.id
     assert (second.reinforced, len(eng.memories.list())) == (0, 2)
+
+
+@pytest.mark.requirement("MEMORY-7")
+@pytest.mark.parametrize(
+    ("given", "tags", "pinned"),
+    [
+        ({}, ("desk", "tools"), True),
+        ({"tags": ["new"]}, ("new",), True),
+        ({"tags": []}, (), True),
+        ({"pinned": False}, ("desk", "tools"), False),
+        ({"pinned": True, "tags": ()}, (), True),
+    ],
+)
+def test_a_memory_that_replaces_another_keeps_its_pin_and_tags_unless_others_are_given(
+    eng: Engram, given: dict[str, Any], tags: tuple[str, ...], pinned: bool
+) -> None:
+    old = eng.remember("The editor is vim", key="editor", tags=["tools", "desk"], pinned=True)
+    new = eng.remember("The editor is emacs", key="editor", **given)
+    assert (new.tags, new.pinned) == (tags, pinned)
+    assert contents(eng.memories.list(tag="desk")) == ([new.content] if "desk" in tags else [])
+    assert contents(eng.memories.list(pinned=True)) == ([new.content] if pinned else [])
+    was = eng.memories.get(old.id)
+    assert (was.tags, was.pinned, was.status, was.superseded_by) == (("desk", "tools"), True, "superseded", new.id)
+
+
+@pytest.mark.requirement("MEMORY-7")
+def test_only_the_memory_that_is_replaced_hands_on_its_pin_and_tags(eng: Engram) -> None:
+    eng.remember("The editor is vim", key="editor", tags=["tools"], pinned=True)
+    for other in ({"kind": "fact", "key": "editor"}, {"key": "shell"}, {}):
+        made = eng.remember("The editor is emacs", **other)  # type: ignore[arg-type]
+        assert (made.tags, made.pinned) == ((), False)
 
 
 @pytest.mark.requirement("MEMORY-2")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engram import Engram, EngramError, InvalidInput
+from engram import Engram, InvalidInput
 from engram.clock import between, later
 from engram.config import load
 from engram.memory.embedding_queue import EmbeddingQueue
@@ -577,7 +577,7 @@ def test_recall_inside_a_transaction_does_not_spoil_it(eng: Engram) -> None:
     with eng.write():
         made = eng.remember("the zebra is out")
         assert texts(eng.recall("zebra")) == ["the zebra is out"]
-        with pytest.raises(EngramError):
+        with pytest.raises(InvalidInput):
             eng.recall("")
         eng.remember("the okapi is in")
     assert (len(eng.memories.list()), eng.memories.get(made.id).content) == (2, "the zebra is out")

@@ -6,7 +6,6 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -416,29 +415,40 @@ def test_the_users_own_store_may_be_on_either_engine(
 FAKE = (
     "HOSTILE\n**Active sessions (99):**\r\n● fake\x85fake\u2028fake\u2029\x0bfake\x0c\x1b[31mred\x9b2J\x07\u202egnp.exe"
 )
-HOSTILE: dict[str, Callable[[Engram, str], object]] = {
+HOSTILE_TEXTS: dict[str, Callable[[Engram, str], object]] = {
     "summary": lambda eng, sid: eng.sessions.heartbeat(sid, FAKE),
     "completion": lambda eng, sid: eng.sessions.complete(eng.sessions.register("codex", ""), FAKE),
+    "note": lambda eng, sid: eng.leases.claim(sid, "port:1", FAKE),
+    "message": lambda eng, sid: eng.messages.send(None, sid, FAKE),
+    "world": lambda eng, sid: eng.world.set(FAKE),
+}
+HOSTILE_NAMES: dict[str, Callable[[Engram, str], object]] = {
     "type": lambda eng, sid: eng.sessions.register(FAKE.replace("\n", " "), "Working"),
     "type with C1 controls": lambda eng, sid: eng.sessions.register("HOSTILE\x9b31m\x85fake\u2028\u202e", "Working"),
     "type that turns its direction": lambda eng, sid: eng.sessions.register("HOSTILE\u202eexe.txt\u2066", "Working"),
     "project": lambda eng, sid: eng.sessions.register("codex", "Working", project="HOSTILE\x9b31m\x85fake\u2028\u202e"),
-    "id": lambda eng, sid: eng.sessions.heartbeat(eng.sessions.ensure("HOSTILE\x9b31m\x85fake\u2028\u202e").id),
-    "note": lambda eng, sid: eng.leases.claim(sid, "port:1", FAKE),
+    "id": lambda eng, sid: eng.sessions.ensure("HOSTILE\x9b31m\x85fake\u2028\u202e"),
     "resource": lambda eng, sid: eng.leases.claim(sid, f"port:{FAKE}"),
-    "message": lambda eng, sid: eng.messages.send(None, sid, FAKE),
-    "world": lambda eng, sid: eng.world.set(FAKE),
     "author of the world": lambda eng, sid: eng.world.set("calm", updated_by="HOSTILE\x9b31m\x85fake\u2028\u202e"),
 }
 
 
 @pytest.mark.requirement("SITREP-10")
-@pytest.mark.parametrize("field", HOSTILE)
+@pytest.mark.parametrize("field", HOSTILE_NAMES)
+def test_a_name_that_could_fake_a_line_is_refused(eng: Engram, field: str) -> None:
+    sid = fill(eng)
+    before = eng.changes()
+    with pytest.raises(InvalidInput, match="control character"):
+        HOSTILE_NAMES[field](eng, sid)
+    assert eng.changes() == before
+
+
+@pytest.mark.requirement("SITREP-10")
+@pytest.mark.parametrize("field", HOSTILE_TEXTS)
 def test_stored_text_can_neither_fake_a_line_nor_drive_a_terminal(eng: Engram, field: str) -> None:
     sid = fill(eng)
-    with suppress(InvalidInput):  # refusing such text is as good as showing it harmlessly
-        HOSTILE[field](eng, sid)
-        assert "HOSTILE" in eng.sitrep(session_id=sid)
+    HOSTILE_TEXTS[field](eng, sid)
+    assert "HOSTILE" in eng.sitrep(session_id=sid)
     report = eng.sitrep(budget=None, session_id=sid)
     lines = report.split("\n")
     assert lines == report.splitlines()

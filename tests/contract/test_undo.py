@@ -66,7 +66,9 @@ def test_passes_are_undone_newest_first_down_to_the_very_beginning(eng: Engram) 
 @pytest.mark.requirement("UNDO-1")
 def test_every_kind_of_change_to_memories_and_blocks_comes_back(eng: Engram, clock: ShiftedClock) -> None:
     kept = eng.remember("The office is in Bern", tags=["office"], importance=0.4)
-    keyed = eng.remember("The editor is vim", kind="preference", key="editor", data={"since": 2020})
+    keyed = eng.remember(
+        "The editor is vim", kind="preference", key="editor", data={"since": 2020}, tags=["tools"], pinned=True
+    )
     archived = eng.remember("The printer is on floor two")
     eng.memories.archive(archived.id)
     linked = eng.remember("The canteen is in Bern")
@@ -84,7 +86,8 @@ def test_every_kind_of_change_to_memories_and_blocks_comes_back(eng: Engram, clo
         )
         context.memories.link(merged.id, kept.id, "merges")
         context.memories.update(kept.id, "The office is in Basel", tags=["moved"], importance=0.9, pinned=True)
-        context.memories.remember("The editor is emacs", kind="preference", key="editor")
+        emacs = context.memories.remember("The editor is emacs", kind="preference", key="editor")
+        assert (emacs.tags, emacs.pinned) == (("tools",), True)
         context.memories.unarchive(archived.id)
         context.memories.archive(linked.id)
         context.memories.remember("The lift is broken")

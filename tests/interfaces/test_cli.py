@@ -8,10 +8,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from engram import Engram as Library
+from tests._repositories import make_repository
 
 from .conftest import Engram, program
 
@@ -259,6 +261,21 @@ def test_a_person_in_another_workspace_sees_nothing_of_this_one(
 ) -> None:
     assert engram("session", "show", me, "--workspace", "other").code == 3
     assert open_store().sessions.get(me).summary == "Porting the router"
+
+
+@pytest.mark.requirement("CLI-1", "MEMORY-7", "MEMORY-8")
+def test_a_memory_that_replaces_another_keeps_its_tags_and_pin_and_says_its_project(
+    engram: Engram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(make_repository(tmp_path / "clone"))
+    first = engram("remember", "The editor is vim", "--key", "editor", "--tag", "tools", "--pin", "--json").json
+    assert (first["tags"], first["pinned"], first["project"]) == (["tools"], True, "acme/engram")
+    kept = engram("remember", "The editor is emacs", "--key", "editor", "--json").json
+    assert (kept["tags"], kept["pinned"]) == (["tools"], True)
+    plain = engram("remember", "The editor is nano", "--key", "editor", "--no-tags", "--no-pin", "--json").json
+    assert (plain["tags"], plain["pinned"]) == ([], False)
+    refused = engram("remember", "The editor is ed", "--key", "editor", "--tag", "a", "--no-tags")
+    assert (refused.code, "--no-tags, not both" in refused.err) == (2, True)
 
 
 @pytest.mark.requirement("CLI-1", "MEMORY-2", "RECALL-1")

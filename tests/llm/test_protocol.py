@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engram import llm
 from engram.llm import Passage, Prompt, check, render
-from engram.llm.schemas import parsed
+from engram.llm.schemas import parse_answer
 
 PASSAGES = (
     Passage("e1", "user, 2023-05-07", "We chose SQLite.", "user", "2023-05-07T10:00:00.000000Z"),
@@ -119,18 +119,18 @@ def test_data_that_fits_has_nothing_wrong(data: object) -> None:
     [
         (None, "the answer must be object, not null"),
         ([], "the answer must be object, not array"),
-        ({}, "the answer lacks 'facts'"),
-        ({"facts": []}, "the answer.facts has 0 items; the least is 1"),
-        ({"facts": [fact()] * 3}, "the answer.facts has 3 items; the most is 2"),
+        ({}, "the answer has no 'facts'"),
+        ({"facts": []}, "the answer.facts has 0 items; the minimum is 1"),
+        ({"facts": [fact()] * 3}, "the answer.facts has 3 items; the maximum is 2"),
         ({"facts": ["tea"]}, "the answer.facts[0] must be object, not string"),
         ({"facts": [fact(text=1)]}, "the answer.facts[0].text must be string, not integer"),
-        ({"facts": [fact(text="coffee")]}, "the answer.facts[0].text has 6 characters; at most 5 fit"),
+        ({"facts": [fact(text="coffee")]}, "the answer.facts[0].text has 6 characters; the maximum is 5"),
         ({"facts": [fact(kind="rumour")]}, "the answer.facts[0].kind must be one of 'fact', 'preference'"),
         ({"facts": [fact(confidence=True)]}, "the answer.facts[0].confidence must be number, not boolean"),
-        ({"facts": [fact(confidence=1.5)]}, "the answer.facts[0].confidence is 1.5; the most is 1"),
-        ({"facts": [fact(confidence=-1)]}, "the answer.facts[0].confidence is -1; the least is 0"),
+        ({"facts": [fact(confidence=1.5)]}, "the answer.facts[0].confidence is 1.5; the maximum is 1"),
+        ({"facts": [fact(confidence=-1)]}, "the answer.facts[0].confidence is -1; the minimum is 0"),
         ({"facts": [fact(until=3)]}, "the answer.facts[0].until must be string or null, not integer"),
-        ({"facts": [fact(source="e1")]}, "the answer.facts[0] has 'source', which does not belong there"),
+        ({"facts": [fact(source="e1")]}, "the answer.facts[0] has 'source', which is not allowed there"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(data: object, problem: str) -> None:
@@ -176,4 +176,4 @@ def test_any_json_can_be_checked(data: object) -> None:
 @pytest.mark.parametrize("text", ["", "no", "{", "</think>", "NaN", '{"a": Infinity}'])
 def test_what_holds_no_json_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError):
-        parsed(text)
+        parse_answer(text)

@@ -105,7 +105,7 @@ def test_what_is_no_completion_at_all_is_asked_for_again_and_then_given_up(setup
     setup.server.then = [raw(body)]
     assert setup.provider.complete(PROMPT).text == "fine"
     setup.server.then = [raw(body)] * 4
-    with pytest.raises(LLMMalformed, match=r"'some-model' at http://127\.0\.0\.1:\d+ answered with what is not"):
+    with pytest.raises(LLMMalformed, match=r"'some-model' at http://127\.0\.0\.1:\d+ gave an answer that is not"):
         setup.provider.complete(PROMPT)
     assert len(setup.server.requests) == 6
 
@@ -213,10 +213,10 @@ WRONG = {
     "not a number": ('{"gist": "x", "lines": NaN}', "it was not JSON"),
     "nothing": ("", "it was empty"),
     "a list": ("[1]", "must be object, not array"),
-    "too little": ('{"gist": "x"}', "lacks 'lines'"),
-    "too much": ('{"gist": "x", "lines": 1, "more": 2}', "has 'more', which does not belong there"),
+    "too little": ('{"gist": "x"}', "has no 'lines'"),
+    "too much": ('{"gist": "x", "lines": 1, "more": 2}', "has 'more', which is not allowed there"),
     "wrong types": ('{"gist": 1, "lines": "1"}', "the answer.gist must be string, not integer"),
-    "too long": (f'{{"gist": "{"x" * 101}", "lines": 1}}', "at most 100 fit"),
+    "too long": (f'{{"gist": "{"x" * 101}", "lines": 1}}', "the maximum is 100"),
     "nested without end": ("[" * 100_000, "it was not JSON"),
 }
 

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from engram import sentences
 from engram.dreaming.duplicates import statements
 from engram.forgetting import cleaning
 from engram.interfaces.hooks import framing
-from engram.llm.extractive import markers, sentences, terms
+from engram.llm.extractive import markers, terms
 from engram.memory import analyser, citations, query_dates, word_index
 from engram.redact import clean, redact
 from engram.safe_text import one_line
@@ -35,6 +36,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "dates.spans": lambda text: query_dates.spans(text, "2026-11-15T18:36:08.123456Z"),
     "statements.read": lambda text: statements.read.__wrapped__(text[:20_000]),
     "sentences.split": sentences.split,
+    "sentences.parts": sentences.parts,
     "terms.words": lambda text: terms.Analyser().words(text),
     "markers": lambda text: [marker.pattern.search(text) for marker in markers.MARKERS],
     "one_line": lambda text: one_line(text, 200),
@@ -66,7 +68,10 @@ PIECES = (
 @pytest.mark.requirement("REDACT-3")
 def test_the_patterns_are_found_wherever_they_are_compiled() -> None:
     named = " ".join(PATTERNS)
-    for module in ("redact", "redact.names", "memory.citations", "memory.analyser", "llm.extractive.markers"):
+    for module in (
+        *("redact", "redact.names", "memory.citations", "memory.analyser", "llm.extractive.markers"),
+        *("dreaming.duplicates.statements", "sentences"),
+    ):
         assert f"{module} line" in named
     assert len(PATTERNS) > 200
 

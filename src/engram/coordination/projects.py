@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from ..checks import MAX_NAME
 from ..errors import InvalidInput
+from ..redact import redact
+
+if TYPE_CHECKING:
+    from ..config import Config
 
 
 class Project(NamedTuple):
@@ -33,6 +38,20 @@ def project_name(folder: str | None = None) -> str:
     real = real_path(absolute(folder))
     project = project_above(real)
     return project.name if project else _label(os.path.basename(real))
+
+
+def default_project(config: Config) -> str | None:
+    """The project of what is begun or remembered here: the configured one, else the current folder's.
+
+    Nobody chose the folder's name for Engram. So a secret in it is taken out and a long name is cut, not refused; a
+    folder that was deleted meanwhile is no project.
+    """
+    if config.project:
+        return config.project
+    try:
+        return redact(project_name())[:MAX_NAME] or None
+    except InvalidInput:
+        return None
 
 
 def absolute(folder: str | None) -> str:

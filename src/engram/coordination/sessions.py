@@ -19,10 +19,9 @@ from ..clock import later
 from ..errors import InvalidInput, SessionNotFound, StoreBusy, StoreReadOnly
 from ..memory import exchanges
 from ..records import LogEntry, Session, Stats
-from ..redact import redact
 from ..safe_text import name as shown_name
 from . import summaries
-from .projects import project_name
+from .projects import default_project
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -199,7 +198,7 @@ class Sessions:
             "type": checks.new_name(session_type, "session type"),
             "summary": checks.optional_content(summary, "summary"),
             "name": checks.optional_new_name(name, "session name"),
-            "project": checks.new_name(project, "project") if project is not None else self._default_project(),
+            "project": checks.new_name(project, "project") if project is not None else default_project(self._config),
             "external_id": checks.optional_new_name(external_id, "external id"),
             "parent_id": checks.optional_name(parent_id, "parent id"),
         }
@@ -399,10 +398,6 @@ class Sessions:
     def _silent(self, tx: Transaction, now: str) -> bool:
         since = later(now, -self._config.abandon_after)
         return tx.one(_SILENT, workspace=self._workspace, since=since) is not None
-
-    def _default_project(self) -> str | None:
-        # The caller did not choose the name of the current folder, so a secret in it is taken out, not refused.
-        return self._config.project or redact(project_name()) or None
 
     def _known(self, tx: Transaction, type: str | None, external_id: str | None) -> SessionRow | None:
         if external_id is None:

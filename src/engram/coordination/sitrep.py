@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks
 from ..clock import age, later
-from ..memory.blocks import WORLD
+from ..records import WORLD
 from ..safe_text import name, one_line, visible
 from ..tokens import estimate, weight
 from . import leases, messages, sessions
-from .projects import project_name
+from .projects import default_project
 
 if TYPE_CHECKING:
     from ..records import Holder
@@ -133,7 +133,7 @@ def sitrep(
         if session_id is not None:
             you = sessions.require(tx, view.workspace, session_id)
             project = project or you.project
-        sections = _sections(tx, view, session_id, project or view.config.project or project_name(), now)
+        sections = _sections(tx, view, session_id, project or default_project(view.config) or "", now)
     head = f"# Situation in {view.workspace}, {now[:10]} {now[11:16]} UTC"
     if not sections:
         return _fit_plain(f"{head}\n{_EMPTY.format(workspace=view.workspace)}", budget)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .. import sentences
 from ..errors import Miscounted, ProposalStale
-from ..memory import citations
-from ..memory.blocks import WORLD
 from ..memory.exchanges import TRUSTS
 from ..memory.memories import MERGED
+from ..records import WORLD
 from ..tokens import CHARACTERS_PER_TOKEN, estimate
 from . import grounds
 from .duplicates import similar
@@ -149,22 +149,22 @@ def by_worth(memories: Iterable[Memory]) -> list[Memory]:
 def merged_text(texts: Sequence[str], least: float) -> str:
     """The first text, and every statement of the others that it does not have."""
     parts = [texts[0]]
-    kept = citations.sentences(texts[0])
+    kept = sentences.parts(texts[0])
     for text in texts[1:]:
-        new = [sentence for sentence in citations.sentences(text) if not states(kept, sentence, least)]
+        new = [sentence for sentence in sentences.parts(text) if not states(kept, sentence, least)]
         if new:
             parts.append("\n".join(new))
             kept += new
     return "\n".join(parts)
 
 
-def states(sentences: Iterable[str], sentence: str, least: float) -> bool:
-    """Whether one of the sentences says this, in the same words or nearly."""
+def states(kept: Iterable[str], sentence: str, least: float) -> bool:
+    """Whether one of the kept sentences says this, in the same words or nearly."""
     return any(
         " ".join(each.split()) == " ".join(sentence.split())
         # Only their words are compared: that the texts mean the same was found out before.
         or (similar.differ(each, sentence) is None and similar.alike(each, sentence, 1.0) >= least)
-        for each in sentences
+        for each in kept
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..llm import headings
+
 GIST = (
     "Write the gist of this session in 4 to 8 short sentences: what was wanted, what was decided and why, what was "
     "learnt, numbers and names that matter, what is still open. Say who said it (the user, the agent). Where there is "
@@ -46,7 +48,7 @@ CRITIQUE = (
 REVISE = "Write the draft anew with the critique in mind, in the same form."
 
 #: The kinds a statement may have, in the order of the profile. `PROFILE_FORM` is also the form of `EXTRACT`.
-KINDS = ("fact", "preference", "decision", "lesson", "todo")
+KINDS = tuple(headings.PROFILE)
 
 PROFILE_FORM = {
     "type": "object",
@@ -73,8 +75,8 @@ PROFILE_FORM = {
 _LINES = {"type": "array", "maxItems": 30, "items": {"type": "string", "maxLength": 500}}
 NARRATIVE_FORM = {
     "type": "object",
-    "properties": {name: _LINES for name in ("arc", "trends", "open_threads", "callbacks")},
-    "required": ["arc", "trends", "open_threads", "callbacks"],
+    "properties": {name: _LINES for name in headings.NARRATIVE},
+    "required": list(headings.NARRATIVE),
     "additionalProperties": False,
 }
 REFLECT_FORM = {

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .. import json_columns, mutexes
+from .. import json_columns, mutexes, sentences
 from ..memory import citations, gists, provenance
 from ..memory.memories import MERGED, Memories, fingerprint
 from ..memory.word_index import OWN_SHELVES
@@ -92,8 +92,8 @@ class _Text:
         old = self.now[position]
         self.now[position] = Version(old.number, content, reason)
         if content != old.content:
-            left = set(citations.sentences(content))
-            self.lost += [sentence for sentence in citations.sentences(old.content) if sentence not in left]
+            left = set(sentences.parts(content))
+            self.lost += [sentence for sentence in sentences.parts(old.content) if sentence not in left]
         return self.now[position] != old
 
 

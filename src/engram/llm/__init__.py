@@ -1,7 +1,7 @@
-"""Who thinks while dreaming: one protocol, one module per provider.
+"""Providers, which do the thinking of a pass: one protocol, one module per provider.
 
-`load` gives a provider by the user's choice. Importing this package imports no SDK, and neither does loading a
-provider: that happens when it is first asked.
+`load` gives the provider that the user chose. Neither importing this package nor loading a provider imports an SDK;
+the first call does.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def load(
     meter: Meter | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Provider | None:
-    """The provider of that name; None for "agent", whose work is offered in the store and not done in this process.
+    """The provider of that name; None for "agent": that work is left in the store for agents.
 
-    `meter` is asked before every call to a server and told after it; the extractive provider makes none.
+    `meter` is called before and after every call to a server; the extractive provider makes no calls.
     """
     provider, _, model = choice.partition(":")
     if choice == "agent":

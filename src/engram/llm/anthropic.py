@@ -1,8 +1,8 @@
 """Anthropic's messages, through their SDK.
 
 The key is the SDK's own ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN); the address comes from `llm_base_url`, else from
-ANTHROPIC_BASE_URL. Other ways of the SDK to find credentials are left out: they make calls of their own, which nobody
-would count. Structured output is asked for by schema; a model that does not know it is asked by words alone.
+ANTHROPIC_BASE_URL. The SDK's other ways to find credentials are not used: they make calls that the meter does not see.
+Structured output is asked for by schema; a model that does not support it is asked in words alone.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from .._version import install_command
 from ..embedding.lazy import Lazy
 from ..embedding.packages import need
 from ..errors import LLMRefused, LLMTruncated, LLMUnavailable
-from .model_calls import AskOtherwise, CallFailed, Reply, Request, is_transient, reason, retry_after, wrong
+from .model_calls import AskOtherwise, CallFailed, Reply, Request, is_transient, not_a_completion, reason, retry_after
 from .protocol import Usage
-from .schemas import is_exact, without
+from .schemas import is_exact, without_keywords
 
 if TYPE_CHECKING:
     from anthropic import Anthropic
@@ -70,7 +70,7 @@ class AnthropicModel:
             if with_form and error.status_code in (400, 422) and _ABOUT_FORMS.search(str(error)):
                 self._knows_forms = False
                 raise AskOtherwise from None
-            raise _failed(error, client) from None
+            raise _call_failed(error, client) from None
         except anthropic.APITimeoutError:
             raise CallFailed("did not answer in time.", again=True) from None
         except anthropic.APIConnectionError:
@@ -78,7 +78,7 @@ class AnthropicModel:
         except anthropic.AnthropicError as error:
             raise CallFailed(f"failed: {reason(str(error), client.api_key, client.auth_token)}") from None
         except ValueError:
-            raise wrong() from None
+            raise not_a_completion() from None
         return _reply(answer)
 
     def _connect(self) -> Anthropic:
@@ -94,7 +94,7 @@ class AnthropicModel:
                 base_url=self._base_url or None,
                 max_retries=0,
                 timeout=anthropic.Timeout(self._timeout, connect=_CONNECT_TIMEOUT),
-                # What is asked belongs into no trace.
+                # Texts from the store must not appear in traces.
                 open_telemetry=False,
                 # Texts go to the server that the user named, and to no other that it points at.
                 http_client=anthropic.DefaultHttpxClient(follow_redirects=False),
@@ -104,10 +104,10 @@ class AnthropicModel:
 
 
 def _format(schema: Mapping[str, Any]) -> Any:
-    return {"format": {"type": "json_schema", "schema": without(schema, _UNKNOWN)}}
+    return {"format": {"type": "json_schema", "schema": without_keywords(schema, _UNKNOWN)}}
 
 
-def _failed(error: Any, client: Anthropic) -> CallFailed:
+def _call_failed(error: Any, client: Anthropic) -> CallFailed:
     status: int = error.status_code
     if status in (401, 403):
         return CallFailed(f"refused the key (status {status}); see {_KEY_VARIABLE}.")
@@ -117,11 +117,11 @@ def _failed(error: Any, client: Anthropic) -> CallFailed:
 
 def _reply(answer: Any) -> Reply:
     try:
-        # A model that thinks says so in blocks of their own.
+        # The thoughts of a model are in blocks of their own.
         text = "".join(block.text for block in answer.content if block.type == "text")
         trouble = _TROUBLE.get(answer.stop_reason)
     except (AttributeError, TypeError):
-        raise wrong() from None
+        raise not_a_completion() from None
     return Reply(text, _usage(getattr(answer, "usage", None)), trouble)
 
 

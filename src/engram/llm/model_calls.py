@@ -1,14 +1,16 @@
 """What every model behind a server has in common: asking, waiting, asking again, counting, and checking the answer.
 
-A `Model` makes one HTTP call and tells what came of it. All that repeats is here, with the SDKs' own retries switched
-off, so that the meter sees every call before it is made and can refuse it: a cap holds to the call.
+A `Model` makes one HTTP call and reports its outcome. Everything that repeats a call is here, and the SDKs' own retries
+are switched off. So the meter sees every call before it is made and can refuse it.
 
-- Busy, failing, silent or gone (408, 409, 429, 5xx, no connection): asked again up to three times, after a wait that
-  doubles or as long as the server says; then, or if it wants more than a minute, LLMUnavailable.
-- A way of asking that the server does not know (structured output, the name of a parameter): asked at once in the next
-  simpler way.
-- A wrong form, or nothing: asked once more and told what was wrong; then LLMMalformed.
-- Refused by the model, or cut off at max_tokens: LLMRefused and LLMTruncated, at once.
+- The server is busy, fails, stays silent or is gone (408, 409, 429, 5xx, no connection): it is asked up to three times
+  more, after a wait that doubles or as long as the server says. Then, or if it wants more than a minute,
+  LLMUnavailable.
+- The server does not know a part of the request (structured output, the name of a parameter): it is asked at once in
+  the next simpler way.
+- The answer is empty or does not match the schema: the model is told what is wrong and asked once more; then
+  LLMMalformed.
+- The model refuses, or is cut off at max_tokens: LLMRefused and LLMTruncated, at once.
 - Anything else (no such model, a key refused): LLMUnavailable, at once.
 """
 
@@ -22,7 +24,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from .. import tokens
 from ..errors import LLMFailed, LLMMalformed, LLMRefused, LLMTruncated, LLMUnavailable
 from .protocol import NOTHING, Answer, Meter, Prompt, Usage, render
-from .schemas import check, parsed
+from .schemas import check, parse_answer
 
 RETRIES: Final = 3
 _FIRST_WAIT: Final = 0.5
@@ -49,12 +51,12 @@ class Reply(NamedTuple):
     text: str
     #: None when the server does not count.
     usage: Usage | None
-    #: What became of it otherwise than well: LLMRefused or LLMTruncated.
+    #: LLMRefused or LLMTruncated, when the model did not answer fully.
     trouble: type[LLMFailed] | None = None
 
 
 class CallFailed(Exception):
-    """A call brought no reply. The message has no key in it and no more than a line of the server's words."""
+    """A call got no reply. The message holds no key, and at most one line of the server's words."""
 
     def __init__(
         self,
@@ -74,7 +76,7 @@ class CallFailed(Exception):
 
 
 class AskOtherwise(Exception):
-    """The server refused the way of asking; the model has another one, and there are only a few."""
+    """The server refused this way of asking, and the model can ask in another one. There are only a few."""
 
 
 class Model(Protocol):
@@ -102,18 +104,18 @@ class Served:
     def complete(
         self, prompt: Prompt, *, system: str = "", max_tokens: int = 1000, schema: Mapping[str, Any] | None = None
     ) -> Answer:
-        # Without a key or a proper address this is where it ends: before a call is counted.
+        # Raises without a key or a valid address, before a call is counted.
         where = self._model.where()
-        asked = render(prompt) if schema is None else f"{render(prompt)}\n\n{_form(schema)}"
+        asked = render(prompt) if schema is None else f"{render(prompt)}\n\n{_schema_instruction(schema)}"
         request = Request((Turn("user", asked),), system, max_tokens, schema)
         reply, usage = self._reply(request)
-        data, problems = _read(reply.text, schema)
+        data, problems = _read_answer(reply.text, schema)
         if problems:
-            reply, more = self._reply(_mended(request, reply.text, problems))
+            reply, more = self._reply(_corrected_request(request, reply.text, problems))
             usage = usage.plus(more)
-            data, problems = _read(reply.text, schema)
+            data, problems = _read_answer(reply.text, schema)
         if problems:
-            raise LLMMalformed(f"{where} answered twice in a wrong form: {'; '.join(problems)}.")
+            raise LLMMalformed(f"{where} gave two answers that cannot be used: {'; '.join(problems)}.")
         return Answer(reply.text, data, usage)
 
     def _reply(self, request: Request) -> tuple[Reply, Usage]:
@@ -133,8 +135,8 @@ class Served:
             wait = _FIRST_WAIT * 2 ** (failed - 1) if outcome.wait is None else outcome.wait
             if not outcome.again or failed > RETRIES or wait > _LONGEST_WAIT:
                 # Raised here and not where it was caught, so that no traceback leads to the SDK's request and its key.
-                raise outcome.kind(f"{self._model.where()} {outcome}{_tries(failed)}")
-            # Several dreamers that failed together should not come back together.
+                raise outcome.kind(f"{self._model.where()} {outcome}{_times_asked(failed)}")
+            # Several processes that failed at the same time should not retry at the same time.
             self._sleep(wait if outcome.wait is not None else wait * random.uniform(0.75, 1.25))
 
     def _call(self, request: Request) -> tuple[Reply | CallFailed | None, Usage]:
@@ -179,7 +181,7 @@ def reason(said: str, *secrets: str | None) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """How many seconds the server wants to be left alone, if it says so."""
+    """How many seconds the server asks to wait, if it says so."""
     try:
         if milliseconds := headers.get("retry-after-ms"):
             return max(0.0, float(milliseconds) / 1000)
@@ -197,41 +199,41 @@ def _until(date: str) -> float:
     return max(0.0, parsedate_to_datetime(date).timestamp() - time.time())
 
 
-def wrong() -> CallFailed:
-    """For an answer that the protocol does not know. A gateway may have spoken in the server's place, which passes."""
-    return CallFailed("answered with what is not a completion.", again=True, kind=LLMMalformed)
+def not_a_completion() -> CallFailed:
+    """The error for a reply that is no completion. It may be a gateway's, so the call is made again."""
+    return CallFailed("gave an answer that is not a completion.", again=True, kind=LLMMalformed)
 
 
 def is_transient(status: int) -> bool:
     return status in (408, 409, 429) or status >= 500
 
 
-def _tries(failed: int) -> str:
+def _times_asked(failed: int) -> str:
     return f" (asked {failed} times)" if failed > 1 else ""
 
 
-def _form(schema: Mapping[str, Any]) -> str:
+def _schema_instruction(schema: Mapping[str, Any]) -> str:
     import json
 
     return f"Answer with one JSON value that fits this JSON Schema, and with nothing else:\n{json.dumps(schema)}"
 
 
-def _read(text: str, schema: Mapping[str, Any] | None) -> tuple[object | None, list[str]]:
+def _read_answer(text: str, schema: Mapping[str, Any] | None) -> tuple[object | None, list[str]]:
     """The data of an answer, and what is wrong with it."""
     if not text.strip():
         return None, ["it was empty"]
     if schema is None:
         return None, []
     try:
-        data = parsed(text)
+        data = parse_answer(text)
     except (ValueError, RecursionError):
         return None, ["it was not JSON"]
     return data, check(data, schema)
 
 
-def _mended(request: Request, said: str, problems: list[str]) -> Request:
+def _corrected_request(request: Request, said: str, problems: list[str]) -> Request:
     """The same again, with the wrong answer and what was wrong with it."""
-    ask = f"This answer cannot be used: {'; '.join(problems)}. Give the whole answer again, in the form asked for."
+    ask = f"This answer cannot be used: {'; '.join(problems)}. Give the whole answer again, in the requested form."
     # A turn must not be empty.
     shown = said.strip()[:_MAX_SHOWN] or "(nothing)"
     return request._replace(turns=(*request.turns, Turn("assistant", shown), Turn("user", ask)))

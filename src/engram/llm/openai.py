@@ -1,8 +1,8 @@
 """Any endpoint that speaks OpenAI's chat completions, through their SDK: OpenAI, Ollama, LM Studio, vLLM, llama.cpp.
 
 The key is the SDK's own OPENAI_API_KEY; the address comes from `llm_base_url`, else from OPENAI_BASE_URL. Servers
-differ in what they know, so what one refuses is left out of later requests: structured output by a schema, then as any
-JSON object, then only by words; `max_completion_tokens` or `max_tokens`.
+differ in what they support, so what one refuses is left out of later requests. Structured output is asked for by a
+schema, then as any JSON object, then only in words; the limit is `max_completion_tokens` or `max_tokens`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from .._version import install_command
 from ..embedding.lazy import Lazy
 from ..embedding.packages import need
 from ..errors import LLMRefused, LLMTruncated, LLMUnavailable
-from .model_calls import AskOtherwise, CallFailed, Reply, Request, is_transient, reason, retry_after, wrong
+from .model_calls import AskOtherwise, CallFailed, Reply, Request, is_transient, not_a_completion, reason, retry_after
 from .protocol import Usage
-from .schemas import is_exact, without
+from .schemas import is_exact, without_keywords
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -35,9 +35,9 @@ _LIMITS: Final = ("max_completion_tokens", "max_tokens")
 _ABOUT_FORMS: Final = re.compile(r"response_format|json|schema|grammar|structured", re.IGNORECASE)
 _ABOUT_LIMITS: Final = re.compile("|".join(_LIMITS))
 _TROUBLE: Final = {"length": LLMTruncated, "content_filter": LLMRefused}
-#: Errors in which a policy speaks, not the server.
+#: Codes of errors that a content policy caused.
 _POLICY: Final = {"content_filter", "content_policy_violation"}
-#: A status of 429 that no waiting helps against.
+#: The code of a status 429 that waiting does not help.
 _QUOTA: Final = "insufficient_quota"
 
 
@@ -65,7 +65,7 @@ class OpenAIModel:
             answer: Any = client.chat.completions.create(**self._arguments(request))
         except openai.APIStatusError as error:
             self._ask_otherwise(error, request.schema is not None)
-            raise self._failed(error, client.api_key) from None
+            raise self._call_failed(error, client.api_key) from None
         except openai.APITimeoutError:
             raise CallFailed("did not answer in time.", again=True) from None
         except openai.APIConnectionError:
@@ -73,7 +73,7 @@ class OpenAIModel:
         except openai.OpenAIError as error:
             raise CallFailed(f"failed: {reason(str(error), client.api_key)}") from None
         except ValueError:
-            raise wrong() from None
+            raise not_a_completion() from None
         return _reply(answer)
 
     def _address(self) -> str:
@@ -118,7 +118,7 @@ class OpenAIModel:
             return {}
         if self._forms[0] == "json_object":
             return {"response_format": {"type": "json_object"}}
-        form = {"name": "answer", "schema": without(schema, _NOT_STRICT), "strict": is_exact(schema)}
+        form = {"name": "answer", "schema": without_keywords(schema, _NOT_STRICT), "strict": is_exact(schema)}
         return {"response_format": {"type": "json_schema", "json_schema": form}}
 
     def _ask_otherwise(self, error: Any, with_form: bool) -> None:
@@ -136,7 +136,7 @@ class OpenAIModel:
             return
         raise AskOtherwise from None
 
-    def _failed(self, error: Any, key: str) -> CallFailed:
+    def _call_failed(self, error: Any, key: str) -> CallFailed:
         status: int = error.status_code
         if status in (401, 403):
             return CallFailed(f"refused the key (status {status}); see {_KEY_VARIABLE}.")
@@ -156,7 +156,7 @@ def _reply(answer: Any) -> Reply:
         if not isinstance(text, str):
             raise TypeError
     except (AttributeError, TypeError, ValueError):
-        raise wrong() from None
+        raise not_a_completion() from None
     return Reply(text, _usage(getattr(answer, "usage", None)), trouble)
 
 

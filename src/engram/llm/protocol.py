@@ -1,7 +1,7 @@
-"""What a provider of thought is, and how a prompt is put to one.
+"""What a provider is, and how a prompt is put to it.
 
-A prompt keeps apart what Engram asks (`instructions`) and what the store holds (`passages`, `known`). The extractive
-provider works on the passages as they are; a model gets one text, made by `render`, in which they are quoted as data.
+A prompt keeps Engram's request (`instructions`) apart from stored text (`passages`, `known`). The extractive provider
+works on the passages as they are; a model gets one text, made by `render`, in which they are quoted as data.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ NOTHING = Usage(0, 0, 0)
 
 class Answer(NamedTuple):
     text: str
-    #: When a schema was given: the answer as JSON values, which fit it.
+    #: When a schema was given: the answer as JSON values that match it.
     data: object | None
-    #: All calls that were made for this answer, also those that had to be made again.
+    #: All calls that were made for this answer, failed ones included.
     usage: Usage
 
 
 class Provider(Protocol):
     @property
     def name(self) -> str:
-        """What did the thinking: `extractive`, `openai:<model>`, `anthropic:<model>`."""
+        """The provider and its model: `extractive`, `openai:<model>`, `anthropic:<model>`."""
 
     def complete(
         self, prompt: Prompt, *, system: str = "", max_tokens: int = 1000, schema: Mapping[str, object] | None = None
@@ -70,8 +70,8 @@ class Provider(Protocol):
 
 
 class Meter(Protocol):
-    """Who counts what models cost, and may refuse a call before it is made. Every `before` that returns is followed by
-    exactly one `after`, whatever becomes of the call."""
+    """Counts what models cost, and may refuse a call before it is made. Every `before` that returns is followed by
+    exactly one `after`, whatever the outcome of the call."""
 
     def before(self, expected: Usage) -> None:
         """Called before each call with the most it may cost, by estimate; what it raises ends the completion."""
@@ -120,7 +120,7 @@ def _quoted(what: str, passages: Iterable[Passage]) -> list[str]:
 
 
 def _printable(line: str) -> str:
-    """With everything escaped that has no shape: other line ends, turned directions, text in invisible letters."""
+    """The line with every invisible character escaped: other line ends, changes of direction, zero-width letters."""
     if line.isprintable():
         return line
     return "".join(char if char.isprintable() else _escaped(char) for char in line)

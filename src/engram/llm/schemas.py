@@ -1,8 +1,8 @@
-"""Whether an answer has the form it was asked for, for the part of JSON Schema that Engram's own schemas use.
+"""Whether an answer matches a schema, for the part of JSON Schema that Engram's own schemas use.
 
-Written by hand rather than with the `jsonschema` library: an answer that an agent hands in is checked too, in an
-installation without extras, and that library brings four more. What is wrong is said in words that a model or an agent
-can act on. A schema with a keyword that is not known here is a mistake of ours and raises, so nothing passes unchecked.
+Written by hand instead of using the `jsonschema` library: the answers of agents are checked too, in an installation
+without extras, and that library brings four others. The problems are worded so that a model or an agent can act on
+them. A schema with an unknown keyword is a mistake of ours and raises, so nothing passes unchecked.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _KNOWN = {
     *("type", "enum", "properties", "required", "additionalProperties", "items", "minItems", "maxItems"),
     *("maxLength", "minimum", "maximum", "title", "description"),
 }
-#: Enough to mend an answer by; a long list of the same mistake helps nobody.
+#: Enough to correct an answer; a long list of the same mistake does not help.
 _MAX_PROBLEMS = 10
 
 
 def check(data: object, schema: Schema) -> list[str]:
-    """What is wrong with the data, each with its place; empty when it fits."""
+    """The problems of the data, each with its place; empty when it matches the schema."""
     found = _problems(data, schema, "the answer")
     return [problem for problem, _ in zip(found, range(_MAX_PROBLEMS), strict=False)]
 
 
-def parsed(text: str) -> object:
-    """The JSON value in a model's answer, which may stand in a code fence, after thoughts or among words; ValueError if
-    there is none."""
+def parse_answer(text: str) -> object:
+    """The JSON value in a model's answer, also inside a code fence, after thoughts or among words; ValueError if there
+    is none."""
     import json
 
     text = text.rpartition("</think>")[2].strip()
@@ -51,16 +51,16 @@ def parsed(text: str) -> object:
     return value
 
 
-def without(schema: Any, keywords: frozenset[str]) -> Any:
-    """The schema without some keywords, for a server whose structured output does not know them. What they demand is
-    checked when the answer is there."""
+def without_keywords(schema: Any, keywords: frozenset[str]) -> Any:
+    """The schema without some keywords, for a server whose structured output does not know them. `check` checks what
+    they demand when the answer has arrived."""
     if not isinstance(schema, Mapping):
         return schema
     kept = {name: value for name, value in schema.items() if name not in keywords}
     if "items" in kept:
-        kept["items"] = without(kept["items"], keywords)
+        kept["items"] = without_keywords(kept["items"], keywords)
     if "properties" in kept:
-        kept["properties"] = {name: without(each, keywords) for name, each in kept["properties"].items()}
+        kept["properties"] = {name: without_keywords(each, keywords) for name, each in kept["properties"].items()}
     return kept
 
 
@@ -85,49 +85,49 @@ def _problems(data: Any, schema: Schema, where: str) -> Iterator[str]:
         raise ValueError(f"check() does not know the schema keywords {', '.join(sorted(unknown))}")
     kinds = schema.get("type", list(_TYPES))
     kinds = [kinds] if isinstance(kinds, str) else kinds
-    if not any(_is(data, kind) for kind in kinds):
-        yield f"{where} must be {' or '.join(kinds)}, not {_kind(data)}"
+    if not any(_is_kind(data, kind) for kind in kinds):
+        yield f"{where} must be {' or '.join(kinds)}, not {_kind_of(data)}"
     elif "enum" in schema and not any(type(data) is type(value) and data == value for value in schema["enum"]):
         yield f"{where} must be one of {', '.join(map(repr, schema['enum']))}"
     elif isinstance(data, dict):
-        yield from _object(data, schema, where)
+        yield from _object_problems(data, schema, where)
     elif isinstance(data, list):
-        yield from _array(data, schema, where)
+        yield from _array_problems(data, schema, where)
     elif isinstance(data, str):
         if len(data) > schema.get("maxLength", len(data)):
-            yield f"{where} has {len(data)} characters; at most {schema['maxLength']} fit"
+            yield f"{where} has {len(data)} characters; the maximum is {schema['maxLength']}"
     elif isinstance(data, int | float) and not isinstance(data, bool):
         if data < schema.get("minimum", data):
-            yield f"{where} is {data}; the least is {schema['minimum']}"
+            yield f"{where} is {data}; the minimum is {schema['minimum']}"
         if data > schema.get("maximum", data):
-            yield f"{where} is {data}; the most is {schema['maximum']}"
+            yield f"{where} is {data}; the maximum is {schema['maximum']}"
 
 
-def _object(data: dict[str, Any], schema: Schema, where: str) -> Iterator[str]:
+def _object_problems(data: dict[str, Any], schema: Schema, where: str) -> Iterator[str]:
     properties: Mapping[str, Any] = schema.get("properties", {})
     for name in schema.get("required", ()):
         if name not in data:
-            yield f"{where} lacks {name!r}"
+            yield f"{where} has no {name!r}"
     others: Any = schema.get("additionalProperties", True)
     for name, value in data.items():
         inner = properties.get(name, others)
         if inner is False:
-            # The name is the model's; only so much of it as shows which one is meant.
-            yield f"{where} has {name[:50]!r}, which does not belong there"
+            # The model chose the name, so only a part of it is shown.
+            yield f"{where} has {name[:50]!r}, which is not allowed there"
         elif inner is not True:
             yield from _problems(value, inner, f"{where}.{name[:50]}")
 
 
-def _array(data: list[Any], schema: Schema, where: str) -> Iterator[str]:
+def _array_problems(data: list[Any], schema: Schema, where: str) -> Iterator[str]:
     if len(data) < schema.get("minItems", 0):
-        yield f"{where} has {len(data)} items; the least is {schema['minItems']}"
+        yield f"{where} has {len(data)} items; the minimum is {schema['minItems']}"
     if len(data) > schema.get("maxItems", len(data)):
-        yield f"{where} has {len(data)} items; the most is {schema['maxItems']}"
+        yield f"{where} has {len(data)} items; the maximum is {schema['maxItems']}"
     for position, value in enumerate(data):
         yield from _problems(value, schema.get("items", {}), f"{where}[{position}]")
 
 
-def _is(data: object, kind: str) -> bool:
+def _is_kind(data: object, kind: str) -> bool:
     if isinstance(data, bool):
         return kind == "boolean"
     if kind == "integer" and isinstance(data, float):
@@ -135,5 +135,5 @@ def _is(data: object, kind: str) -> bool:
     return isinstance(data, _TYPES[kind])
 
 
-def _kind(data: object) -> str:
-    return next((kind for kind in ("null", "boolean", "integer", *_TYPES) if _is(data, kind)), type(data).__name__)
+def _kind_of(data: object) -> str:
+    return next((kind for kind in ("null", "boolean", "integer", *_TYPES) if _is_kind(data, kind)), type(data).__name__)

@@ -22,184 +22,11 @@ from typing import Final
 
 import Stemmer
 
+from ..language import STOP_WORDS, UNSPACED, pairs
+
 #: No term is longer than this: a longer word is cut, a longer compound is kept by its parts only.
 MAX_TERM: Final = 64
 
-#: Words that carry no meaning of their own; question words and contractions are among them.
-STOP_WORDS: Final = frozenset(
-    [
-        "a",
-        "about",
-        "above",
-        "after",
-        "again",
-        "against",
-        "all",
-        "also",
-        "am",
-        "an",
-        "and",
-        "any",
-        "are",
-        "as",
-        "at",
-        "be",
-        "because",
-        "been",
-        "before",
-        "being",
-        "below",
-        "between",
-        "both",
-        "but",
-        "by",
-        "can",
-        "could",
-        "did",
-        "do",
-        "does",
-        "doing",
-        "done",
-        "down",
-        "during",
-        "each",
-        "ever",
-        "few",
-        "for",
-        "from",
-        "further",
-        "had",
-        "has",
-        "have",
-        "having",
-        "he",
-        "her",
-        "here",
-        "hers",
-        "him",
-        "his",
-        "how",
-        "i",
-        "if",
-        "in",
-        "into",
-        "is",
-        "it",
-        "its",
-        "just",
-        "ll",
-        "me",
-        "might",
-        "mine",
-        "more",
-        "most",
-        "must",
-        "my",
-        "no",
-        "nor",
-        "not",
-        "of",
-        "off",
-        "on",
-        "once",
-        "only",
-        "or",
-        "other",
-        "our",
-        "ours",
-        "out",
-        "over",
-        "own",
-        "re",
-        "s",
-        "same",
-        "shall",
-        "she",
-        "should",
-        "since",
-        "so",
-        "some",
-        "such",
-        "t",
-        "than",
-        "that",
-        "the",
-        "their",
-        "theirs",
-        "them",
-        "then",
-        "there",
-        "these",
-        "they",
-        "this",
-        "those",
-        "through",
-        "to",
-        "too",
-        "under",
-        "until",
-        "up",
-        "us",
-        "ve",
-        "very",
-        "was",
-        "we",
-        "were",
-        "what",
-        "when",
-        "where",
-        "which",
-        "while",
-        "who",
-        "whom",
-        "whose",
-        "why",
-        "will",
-        "with",
-        "would",
-        "you",
-        "your",
-        "yours",
-        "aren't",
-        "can't",
-        "couldn't",
-        "didn't",
-        "doesn't",
-        "don't",
-        "hadn't",
-        "hasn't",
-        "haven't",
-        "isn't",
-        "mustn't",
-        "shouldn't",
-        "wasn't",
-        "weren't",
-        "won't",
-        "wouldn't",
-        "i'd",
-        "i'll",
-        "i'm",
-        "i've",
-        "he'd",
-        "he'll",
-        "she'd",
-        "she'll",
-        "it'd",
-        "it'll",
-        "they'd",
-        "they'll",
-        "they're",
-        "they've",
-        "we'd",
-        "we'll",
-        "we're",
-        "we've",
-        "you'd",
-        "you'll",
-        "you're",
-        "you've",
-    ]
-)
 
 #: Forms that a stemmer cannot see through (`went` is `go`, `children` are a `child`).
 _IRREGULAR: Final = {
@@ -353,14 +180,6 @@ _IRREGULAR: Final = {
     for form in forms
 }
 
-# Letters of scripts that put no spaces between words (Hangul has spaces, but glues particles to its words).
-_UNSPACED: Final = (
-    "\u0e00-\u0eff"  # Thai, Lao
-    "\u1000-\u109f\u1780-\u17ff"  # Burmese, Khmer
-    "\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff"  # Hangul
-    "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # kana
-    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
-)
 # Vowel signs and other marks that belong to a word although Python's \w leaves them out.
 _MARKS: Final = (
     "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u0610-\u061a\u064b-\u065f\u0670"
@@ -373,8 +192,8 @@ _LINK: Final = re.compile(r"[-./\\:@+'_]+")
 _TOKEN: Final = rf"[\w{_MARKS}]+(?:(?:[-./\\@+']|:[:\\]?|://)[\w{_MARKS}]+)*"
 _ACCENT: Final = "[\u0300-\u036f]+"
 _STACKED: Final = rf"[{_MARKS}\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{{31,}}"
-_RUNS: Final = rf"[{_UNSPACED}]+|[^{_UNSPACED}]+"
-_UNSPACED_CHAR: Final = rf"[{_UNSPACED}]"
+_RUNS: Final = rf"[{UNSPACED}]+|[^{UNSPACED}]+"
+_UNSPACED_CHAR: Final = rf"[{UNSPACED}]"
 # fooBar → foo Bar · HTTPServer → HTTP Server · sha256 stays
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -448,7 +267,7 @@ def _word(word: str) -> list[str]:
     """The terms of one word: none for a stop word, pairs of characters where words are not spaced, else its stem."""
     if _has_unspaced(word):
         runs = _compiled(_RUNS).findall(word)
-        return [term for run in runs for term in (_pairs(run) if _has_unspaced(run) else _word(run))]
+        return [term for run in runs for term in (pairs(run) if _has_unspaced(run) else _word(run))]
     word = word.lower()
     if word in STOP_WORDS:
         return []
@@ -463,8 +282,3 @@ def _has_unspaced(word: str) -> bool:
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
-
-
-def _pairs(run: str) -> list[str]:
-    """Overlapping pairs of characters; a single character stands for itself."""
-    return [run] if len(run) == 1 else [run[i : i + 2] for i in range(len(run) - 1)]

@@ -1,29 +1,28 @@
 """Blocks: named, versioned texts that agents edit themselves, and the world state, which is one of them.
 
 Every state a block ever had is a row of `block_versions`, the first included; `history` shows the steps between them.
-An edit reads, decides and writes under the block's lock, so that no version is lost and no edit is built on a state
-that is not the latest.
+An edit writes under the block's lock, and only if the block is still as it was read: no version is lost, and no edit is
+built on a state that is not the latest.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks, mutexes
 from ..errors import BlockExists, BlockNotFound, InvalidInput, LogBroken, VersionConflict, VersionNotFound
-from ..records import Block, BlockEdit
+from ..records import WORLD, Block, BlockEdit
 from ..tokens import CHARACTERS_PER_TOKEN
 from . import provenance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ..storage.engine import Row, Transaction
+    from ..storage.engine import Transaction
     from ..store_view import StoreView, Watch
     from .provenance import Thing
 
 DEFAULT_TOKENS = 4_096
-WORLD = "world"
 #: The world state is everybody's, so it may be long; the situation report shows what fits.
 WORLD_TOKENS = 32_768
 OVERFLOW = "overflow archived"
@@ -51,8 +50,27 @@ WHERE block_id = :id ORDER BY version DESC LIMIT :limit
 """
 _VERSION = "SELECT content, receipt FROM block_versions WHERE block_id = :id AND version = :version"
 
-#: How often an edit begins again when somebody else was faster.
+#: How often an edit begins again when another writer was faster.
 _TRIES = 5
+
+
+class _Stored(NamedTuple):
+    """A block as it is in the store."""
+
+    id: int
+    block: Block
+
+
+class _Version(NamedTuple):
+    """A row of `block_versions`."""
+
+    number: int
+    content: str
+    reason: str
+    actor: str | None
+    created_at: str
+    #: Of the forgetting that blanked it.
+    receipt: int | None
 
 
 class Blocks:
@@ -69,14 +87,14 @@ class Blocks:
         checks.whole(max_tokens, "token budget", least=1, most=10_000_000)
         with self._engine.write() as tx:
             self._lock(tx, name)
-            if self._row(tx, name):
+            if self._find(tx, name):
                 raise BlockExists(f"There is a block {name!r} already; update it, or choose another name.")
             return self._insert(tx, name, content, max_tokens, "", actor)
 
     def get(self, name: str) -> Block | None:
         with self._engine.read() as tx:
-            row = self._row(tx, name)
-        return _block(row) if row else None
+            found = self._find(tx, name)
+        return found.block if found else None
 
     def update(
         self,
@@ -145,9 +163,9 @@ class Blocks:
         """Remove a block with its history."""
         with self._engine.write() as tx:
             self._lock(tx, name)
-            row = self._require(tx, name)
-            self._changing(tx, row[0], since=0)
-            tx.run(_DELETE, workspace=self._workspace, id=row[0])
+            id, _ = self._require(tx, name)
+            self._changing(tx, id, since=0)
+            tx.run(_DELETE, workspace=self._workspace, id=id)
             tx.note(self._workspace, "block", name)
 
     def history(self, name: str, limit: int = 0) -> list[BlockEdit]:
@@ -158,12 +176,11 @@ class Blocks:
         """Every version, newest first; 0: all. The first one has no edit before it, so its `old` is empty."""
         checks.whole(limit, "limit", least=0)
         with self._engine.read() as tx:
-            row = self._require(tx, name)
-            found = tx.all(_VERSIONS, id=row[0], limit=limit + 1 if limit else checks.MAX_WHOLE)
-        before = [content for _, content, *_ in found[1:]] + [""]
+            found = self._versions(tx, self._require(tx, name), limit + 1 if limit else checks.MAX_WHOLE)
+        before = [each.content for each in found[1:]] + [""]
         edits = [
-            BlockEdit(version, old, content, reason, actor, time, receipt)
-            for (version, content, reason, actor, time, receipt), old in zip(found, before, strict=True)
+            BlockEdit(each.number, old, each.content, each.reason, each.actor, each.created_at, each.receipt)
+            for each, old in zip(found, before, strict=True)
         ]
         return edits[:limit] if limit else edits
 
@@ -177,8 +194,8 @@ class Blocks:
         from ..diffs import unified
 
         with self._engine.read() as tx:
-            row = self._require(tx, name)
-            old, new = self._version(tx, row, a), self._version(tx, row, b)
+            stored = self._require(tx, name)
+            old, new = self._version(tx, stored, a), self._version(tx, stored, b)
         # Texts usually end without a line break; that is worth a word only where the two differ in it.
         if not old.endswith("\n") and not new.endswith("\n"):
             old, new = (text and f"{text}\n" for text in (old, new))
@@ -202,37 +219,36 @@ class Blocks:
         _check(name, "", actor)
         with self._engine.write() as tx:
             self._lock(tx, name)
-            row = self._require(tx, name)
-            content = self._version(tx, row, version, whole=True)
-            _expect(row, expected_version)
-            return self._write(tx, row, content, f"restored version {version}", actor)
+            stored = self._require(tx, name)
+            content = self._version(tx, stored, version, whole=True)
+            _expect(stored.block, expected_version)
+            return self._write(tx, stored, content, f"restored version {version}", actor)
 
     def archive_overflow(self, name: str, *, actor: str | None = None) -> str | None:
-        """Cut what is past the budget off and return it; None, and no write, when everything fits.
+        """Cut off what exceeds the budget and return it; None, and no write, when everything fits.
 
-        Counted in characters, so that no letter is ever torn. What is cut stays in the history.
+        Counted in characters, so that no letter is ever torn. What is cut off stays in the history.
         """
         _check(name, "", actor)
         with self._engine.write() as tx:
             self._lock(tx, name)
-            row = self._require(tx, name)
-            block = _block(row)
-            fits = block.max_tokens * CHARACTERS_PER_TOKEN
-            if len(block.content) <= fits:
+            stored = self._require(tx, name)
+            content, fits = stored.block.content, stored.block.max_tokens * CHARACTERS_PER_TOKEN
+            if len(content) <= fits:
                 return None
-            self._write(tx, row, block.content[:fits], OVERFLOW, actor)
-            return block.content[fits:]
+            self._write(tx, stored, content[:fits], OVERFLOW, actor)
+            return content[fits:]
 
     def verify(self, name: str) -> int:
         """Replay the log and prove that it ends in the current content; how many versions it has."""
         with self._engine.read() as tx:
-            row = self._require(tx, name)
-            versions = tx.all(_VERSIONS, id=row[0], limit=checks.MAX_WHOLE)
-        block = _block(row)
-        numbers = [version[0] for version in reversed(versions)]
+            stored = self._require(tx, name)
+            versions = self._versions(tx, stored, checks.MAX_WHOLE)
+        block = stored.block
+        numbers = [version.number for version in reversed(versions)]
         if numbers != list(range(1, block.version + 1)):
             raise LogBroken(f"The log of block {name!r} should have versions 1 to {block.version}, but has {numbers}.")
-        if versions[0][1] != block.content:
+        if versions[0].content != block.content:
             raise LogBroken(
                 f"The log of block {name!r} ends in other content than the block has at version {block.version}."
             )
@@ -247,7 +263,7 @@ class Blocks:
         expected_version: int | None,
         max_tokens: int,
     ) -> Block:
-        """Update the block, or make it when there is none (version 0, for `expected_version`)."""
+        """Update the block, or create it when there is none, which counts as version 0 for `expected_version`."""
         content = _check_new(name, content, actor)
         reason = _check_reason(reason)
         with self._engine.write() as tx:
@@ -256,12 +272,12 @@ class Blocks:
     def derive(
         self, name: str, content: str, reason: str, actor: str, max_tokens: int, sources: Iterable[Thing]
     ) -> Block:
-        """Put what was made of these sources; a block that had lost text to forgetting is whole again."""
+        """Write what was made from these sources. A block that had lost text to forgetting is complete again."""
         content = _check_new(name, content, actor)
         reason = _check_reason(reason)
         with self._engine.write() as tx:
             block = self._put(tx, name, content, reason, actor, None, max_tokens)
-            id = self._require(tx, name)[0]
+            id, _ = self._require(tx, name)
             provenance.add(tx, self._workspace, "block", id, block.version, sorted(sources))
             provenance.rebuilt(tx, self._workspace, "block", id)
             return block
@@ -277,10 +293,10 @@ class Blocks:
         max_tokens: int,
     ) -> Block:
         self._lock(tx, name)
-        row = self._row(tx, name)
-        if row:
-            _expect(row, expected_version)
-            return self._write(tx, row, content, reason, actor)
+        stored = self._find(tx, name)
+        if stored:
+            _expect(stored.block, expected_version)
+            return self._write(tx, stored, content, reason, actor)
         if expected_version:
             raise _conflict(name, expected_version, 0)
         return self._insert(tx, name, content, max_tokens, reason, actor)
@@ -307,28 +323,29 @@ class Blocks:
         for _ in range(_TRIES):
             with self._engine.read() as tx:
                 seen = self._require(tx, name)
-            _expect(seen, expected_version)
-            content = checks.content(change(_block(seen).content), "content", empty=True)
+            _expect(seen.block, expected_version)
+            content = checks.content(change(seen.block.content), "content", empty=True)
             with self._engine.write() as tx:
                 self._lock(tx, name)
-                if self._require(tx, name)[:4] == seen[:4]:
+                now = self._require(tx, name)
+                if (now.id, now.block.version, now.block.content) == (seen.id, seen.block.version, seen.block.content):
                     return self._write(tx, seen, content, reason, actor)
-        # Others change it all the time.
+        # Other writers change it all the time, so this time the lock is held while the content is searched.
         with self._engine.write() as tx:
             self._lock(tx, name)
-            row = self._require(tx, name)
-            _expect(row, expected_version)
-            content = checks.content(change(_block(row).content), "content", empty=True)
-            return self._write(tx, row, content, reason, actor)
+            stored = self._require(tx, name)
+            _expect(stored.block, expected_version)
+            content = checks.content(change(stored.block.content), "content", empty=True)
+            return self._write(tx, stored, content, reason, actor)
 
     def _insert(
         self, tx: Transaction, name: str, content: str, max_tokens: int, reason: str, actor: str | None
     ) -> Block:
         now = tx.now()
         values = {"content": content, "actor": actor, "now": now}
-        made = tx.all(_INSERT, workspace=self._workspace, name=name, max_tokens=max_tokens, **values)
-        self._changing(tx, made[0][0])
-        tx.run(_INSERT_VERSION, id=made[0][0], version=1, reason=reason, **values)
+        ((id,),) = tx.all(_INSERT, workspace=self._workspace, name=name, max_tokens=max_tokens, **values)
+        self._changing(tx, id)
+        tx.run(_INSERT_VERSION, id=id, version=1, reason=reason, **values)
         tx.note(self._workspace, "block", name)
         return Block(
             name=name,
@@ -340,19 +357,19 @@ class Blocks:
             updated_at=now,
         )
 
-    def _write(self, tx: Transaction, row: Row, content: str, reason: str, actor: str | None) -> Block:
+    def _write(self, tx: Transaction, stored: _Stored, content: str, reason: str, actor: str | None) -> Block:
         now = tx.now()
-        block = _block(row)._replace(content=content, updated_by=actor, updated_at=now)
-        block = block._replace(version=block.version + 1)
-        self._changing(tx, row[0])
-        values = {"id": row[0], "version": block.version, "content": content, "actor": actor, "now": now}
+        id, old = stored
+        block = old._replace(content=content, version=old.version + 1, updated_by=actor, updated_at=now)
+        self._changing(tx, id)
+        values = {"id": id, "version": block.version, "content": content, "actor": actor, "now": now}
         tx.run(_UPDATE, workspace=self._workspace, **values)
         tx.run(_INSERT_VERSION, reason=reason, **values)
         tx.note(self._workspace, "block", block.name)
         return block
 
     def missing(self, name: str) -> BlockNotFound:
-        """What to raise when there is no such block."""
+        """The error to raise when there is no such block."""
         return BlockNotFound(
             f"There is no block {name!r} in workspace {self._workspace!r}; `engram block list` shows what there is."
         )
@@ -361,31 +378,42 @@ class Blocks:
         checks.name(name, "block name")
         tx.lock(mutexes.block(self._workspace, name))
 
-    def _row(self, tx: Transaction, name: str) -> Row | None:
+    def _find(self, tx: Transaction, name: str) -> _Stored | None:
         checks.name(name, "block name")
-        return tx.one(_GET, workspace=self._workspace, name=name)
-
-    def _require(self, tx: Transaction, name: str) -> Row:
-        row = self._row(tx, name)
+        row = tx.one(_GET, workspace=self._workspace, name=name)
         if row is None:
-            raise self.missing(name)
-        return row
+            return None
+        id, *fields = row
+        return _Stored(id, Block(*fields))
 
-    def _version(self, tx: Transaction, row: Row, version: int, *, whole: bool = False) -> str:
-        checks.whole(version, "version", least=1)
-        found = tx.one(_VERSION, id=row[0], version=version)
+    def _require(self, tx: Transaction, name: str) -> _Stored:
+        found = self._find(tx, name)
         if found is None:
-            raise VersionNotFound(f"Block {row[1]!r} has no version {version}; it is at version {row[3]}.")
-        content: str = found[0]
-        if whole and found[1] is not None:
-            raise VersionNotFound(f"Version {version} of block {row[1]!r} was forgotten (receipt {found[1]}).")
+            raise self.missing(name)
+        return found
+
+    def _versions(self, tx: Transaction, stored: _Stored, limit: int) -> list[_Version]:
+        """The latest versions, newest first."""
+        return [_Version(*row) for row in tx.all(_VERSIONS, id=stored.id, limit=limit)]
+
+    def _version(self, tx: Transaction, stored: _Stored, version: int, *, whole: bool = False) -> str:
+        """The content at a version; with `whole`, VersionNotFound if some of it was forgotten."""
+        checks.whole(version, "version", least=1)
+        name, current = stored.block.name, stored.block.version
+        found = tx.one(_VERSION, id=stored.id, version=version)
+        if found is None:
+            raise VersionNotFound(f"Block {name!r} has no version {version}; it is at version {current}.")
+        content: str
+        content, receipt = found
+        if whole and receipt is not None:
+            raise VersionNotFound(f"Version {version} of block {name!r} was forgotten (receipt {receipt}).")
         return content
 
     # Last, because its name hides the type from annotations that follow it.
     def list(self) -> list[Block]:
         """All blocks, by name."""
         with self._engine.read() as tx:
-            return [_block(row) for row in tx.all(_LIST, workspace=self._workspace)]
+            return [Block(*fields) for _, *fields in tx.all(_LIST, workspace=self._workspace)]
 
 
 class World:
@@ -395,7 +423,7 @@ class World:
         self._blocks = blocks
 
     def get(self) -> str:
-        """The text; empty while nobody has written one."""
+        """The text; empty before the first write."""
         block = self._blocks.get(WORLD)
         return block.content if block else ""
 
@@ -407,13 +435,13 @@ class World:
 
 
 def _check_new(name: object, content: object, actor: object) -> str:
-    """The same for a block that may not be there yet."""
+    """The content as it is stored, for a block that may not exist yet."""
     checks.new_name(name, "block name")
     return _check(name, content, actor)
 
 
 def _check(name: object, content: object, actor: object) -> str:
-    """The content as it is stored."""
+    """The content as it is stored, for a block that exists."""
     checks.name(name, "block name")
     checks.optional_new_name(actor, "actor")
     return checks.content(content, "content", empty=True)
@@ -423,9 +451,9 @@ def _check_reason(reason: object) -> str:
     return checks.content(reason, "reason", longest=2_000, empty=True)
 
 
-def _expect(row: Row, expected: int | None) -> None:
-    if expected is not None and row[3] != expected:
-        raise _conflict(row[1], expected, row[3])
+def _expect(block: Block, expected: int | None) -> None:
+    if expected is not None and block.version != expected:
+        raise _conflict(block.name, expected, block.version)
 
 
 def _conflict(name: str, expected: int, current: int) -> VersionConflict:
@@ -439,13 +467,9 @@ def _conflict(name: str, expected: int, current: int) -> VersionConflict:
 
 
 def _lines(text: str) -> list[str]:
-    """Lines with their ends, so that a difference in these alone is one too; only `\\n` ends a line."""
+    """Lines with their ends, so that a difference in the ends alone is one too; only `\\n` ends a line."""
     *whole, last = text.split("\n")
     return [line + "\n" for line in whole] + ([last] if last else [])
-
-
-def _block(row: Row) -> Block:
-    return Block(*row[1:])
 
 
 def _short(text: str) -> str:

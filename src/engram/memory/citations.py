@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ..sentences import parts
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from .provenance import Thing
 
 _HANDLES = re.compile(r"(?<![ \t])[ \t]*+\[([a-z]\d++(?:, ?[a-z]\d++)*+)\][ \t]*+$")
-_SENTENCE_END = re.compile(r"(?<=[.!?…。！？])\s+|\n+")
 #: A sentence at least this long says something that is recognised again; "ok" is in everything.
 TELLING = 12
 _LETTERS = {"exchange": "e", "memory": "m", "block": "b"}
@@ -43,11 +44,6 @@ def bare(line: str) -> str:
     return _HANDLES.sub("", line)
 
 
-def sentences(text: str) -> list[str]:
-    """The sentences and lines of a text, without what separates them."""
-    return [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
-
-
 class Sieve:
     """Lets through what the lost texts do not have, or what the kept ones have as well."""
 
@@ -57,7 +53,7 @@ class Sieve:
         #: The sentences of the lost texts that are recognised again, and by their first words how long they are.
         self._telling: set[str] = set()
         self._lengths: dict[str, set[int]] = {}
-        for words in (plain(sentence) for text in lost for sentence in sentences(text)):
+        for words in (plain(sentence) for text in lost for sentence in parts(text)):
             if len(words) >= TELLING:
                 self._telling.add(words)
                 self._lengths.setdefault(words.partition(" ")[0], set()).add(words.count(" ") + 1)
@@ -80,9 +76,9 @@ class Sieve:
 
     def rest(self, text: str) -> str:
         """The text without the sentences that are held back; unchanged when none is."""
-        parts = sentences(text)
-        left = [part for part in parts if not self.holds(part)]
-        return text if len(left) == len(parts) else "\n".join(left)
+        found = parts(text)
+        left = [part for part in found if not self.holds(part)]
+        return text if len(left) == len(found) else "\n".join(left)
 
 
 def plain(text: str) -> str:

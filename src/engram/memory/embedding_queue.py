@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .. import mutexes
+from .. import checks, mutexes
 from ..clock import later
 from ..errors import EmbedderFailed, MissingExtra
 from . import word_index
@@ -143,7 +143,7 @@ class EmbeddingQueue:
         Without a model only the words of logs can be indexed; the rest goes on waiting. What others add meanwhile is
         left to the next call, or this one might never end.
         """
-        limit = self.size() if limit is None else limit
+        limit = self.size() if limit is None else checks.whole(limit, "limit", least=0)
         done = 0
         left: list[_Taken] = []
         # No model is loaded for nothing.

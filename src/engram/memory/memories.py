@@ -1,8 +1,9 @@
-"""Memories: things worth knowing, said once however often they are said.
+"""Memories: things worth knowing, each stored once.
 
-The same content again, within a workspace, kind and key, reinforces the memory instead of doubling it. Another content
-under the same kind and key supersedes: the new one takes the old one's place, and the old one stays readable and
-searchable in the archive. Every edit keeps the state before it.
+Storing the same content again, within a workspace, kind and key, reinforces the memory instead of doubling it. Another
+content under the same kind and key supersedes: the new memory takes the old one's place, with its pin and its tags
+unless others are given, and the old one stays readable and searchable in the archive. Every edit keeps the state
+before it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from . import embedding_queue, provenance, word_index
 from .exchanges import TRUSTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ..records import Exchange, Gist, Hit
     from ..storage.engine import Row, Transaction
@@ -134,21 +135,34 @@ class Prepared(NamedTuple):
 
 
 class Memories:
-    def __init__(self, view: StoreView, watch: Watch | None = None) -> None:
+    """The memories of a workspace.
+
+    `default_project` gives the project of a memory that comes without a project and without a session. Dreaming and
+    forgetting have none: what they make belongs where its sources do.
+    """
+
+    def __init__(
+        self,
+        view: StoreView,
+        watch: Watch | None = None,
+        *,
+        default_project: Callable[[], str | None] = lambda: None,
+    ) -> None:
         self._view = view
         self._engine = view.engine
         self._workspace = view.workspace
         self._backlog = embedding_queue.EmbeddingQueue(view)
         self._watch = watch
+        self._default_project = default_project
 
     def remember(
         self,
         content: str,
         *,
         kind: str = "note",
-        tags: Iterable[str] = (),
+        tags: Iterable[str] | None = None,
         importance: float = 0.5,
-        pinned: bool = False,
+        pinned: bool | None = None,
         key: str | None = None,
         session_id: str | None = None,
         project: str | None = None,
@@ -161,8 +175,12 @@ class Memories:
     ) -> Memory:
         """Keep something worth knowing.
 
-        `sources` are pairs such as `("exchange", 12)`; without `trust` the memory has the lowest one of them. What is
-        known already is reinforced; another content under the same kind and key supersedes it.
+        A content that is known already is reinforced. Another content under the same kind and key supersedes it, and
+        takes over its tags and its pin unless `tags` or `pinned` are given; an empty list and False clear them.
+
+        The project defaults to that of the session. Without a session it is the configured one, else that of the
+        current folder. `sources` are pairs such as `("exchange", 12)`; without `trust` the memory has the lowest trust
+        of its sources.
         """
         if trust is not None and trust not in TRUSTS:
             raise InvalidInput(f"trust is {trust!r}; it must be one of {', '.join(TRUSTS)}.")
@@ -170,46 +188,52 @@ class Memories:
             "kind": checks.new_name(kind, "kind"),
             "key": checks.optional_new_name(key, "key"),
             "importance": checks.share(importance, "importance"),
-            "pinned": int(checks.flag(pinned, "pinned")),
             "expires_at": None if expires_at is None else checks.moment(expires_at, "expiry time"),
         }
         content = prepared.content if prepared else checks.content(content, "content")
-        labels = _checked_tags(tags)
+        labels = None if tags is None else _checked_tags(tags)
+        pin = None if pinned is None else checks.flag(pinned, "pinned")
         stored = None if data is None else json_columns.dump(data, "data")
-        checks.optional_new_name(project, "project")
+        belongs_to = checks.optional_new_name(project, "project")
+        if belongs_to is None and session_id is None:
+            belongs_to = self._default_project()
         _, pieces, vectors = prepared or self._prepared(content, embed)
         with self._engine.write() as tx:
             self.lock(tx)
             now = tx.now()
-            home = self._project(tx, session_id)
+            home = self._session_project(tx, session_id)
             lowest = provenance.trust(tx, self._workspace, sources)
             hash = fingerprint(content)
             known = tx.one(_SAME, workspace=self._workspace, kind=kind, key=key, hash=hash)
             if known:
-                id: int = known[0]
+                (id,) = known
                 self._changing(tx, id)
-                again = {name: values[name] for name in ("importance", "pinned", "expires_at")}
-                tx.run(_REINFORCE, workspace=self._workspace, id=id, now=now, **again)
+                again = {name: values[name] for name in ("importance", "expires_at")}
+                tx.run(_REINFORCE, workspace=self._workspace, id=id, now=now, pinned=int(bool(pin)), **again)
             else:
-                old = self._retire_key(tx, kind, key, now)
-                made = tx.all(
+                old = self._with_key(tx, kind, key)
+                if old is not None:
+                    self._retire(tx, old.id, now, by=None)
+                    labels = list(old.tags) if labels is None else labels
+                    pin = old.pinned if pin is None else pin
+                ((id,),) = tx.all(
                     _INSERT,
                     workspace=self._workspace,
                     content=content,
                     hash=hash,
+                    pinned=int(bool(pin)),
                     trust=trust or lowest,
                     session_id=session_id,
-                    project=project or home,
+                    project=belongs_to or home,
                     data=stored,
                     now=now,
                     **values,
                 )
-                id = made[0][0]
                 self._changing(tx, id)
                 if old is not None:
-                    tx.run(_RETIRE, workspace=self._workspace, id=old, status="superseded", by=id, now=now)
+                    tx.run(_RETIRE, workspace=self._workspace, id=old.id, status="superseded", by=id, now=now)
                 tx.run(_ADD_VERSION, id=id, version=1, content=content, reason="", actor=session_id, now=now)
-            self._add_tags(tx, id, labels)
+            self._add_tags(tx, id, labels or ())
             self._add_sources(tx, id, sources)
             if not known:
                 self._shelve(tx, id, pieces, vectors)
@@ -226,7 +250,7 @@ class Memories:
         return Prepared(content, pieces, self._backlog.vectors_of(pieces) if embed else None)
 
     def lock(self, tx: Transaction) -> None:
-        """One at a time: two who say the same thing at once must not both be the first."""
+        """Let one writer write at a time, so that concurrent duplicates cannot both insert."""
         tx.lock(mutexes.memories(self._workspace))
 
     def get(self, id: int) -> Memory:
@@ -343,7 +367,8 @@ class Memories:
         """From, to and relation of every link of the memory."""
         with self._engine.read() as tx:
             self._read(tx, checks.whole(id, "memory id", least=1))
-            return [(row[0], row[1], row[2]) for row in tx.all(_LINKS, workspace=self._workspace, id=id)]
+            links = tx.all(_LINKS, workspace=self._workspace, id=id)
+        return [(from_id, to_id, relation) for from_id, to_id, relation in links]
 
     def sources(self, id: int) -> list[Thing]:
         """What the memory was made from."""
@@ -352,7 +377,7 @@ class Memories:
             return sorted(provenance.of(tx, self._workspace, "memory", id))
 
     def used(self, ids: Sequence[int]) -> None:
-        """Note that recall returned them; never waits and never fails, because the answer is there already."""
+        """Note that recall returned them. Never waits and never fails, because the answer is there already."""
         if not ids or self._engine.joined:
             return
         with suppress(StoreBusy, StoreError), self._engine.write(patient=False) as tx:
@@ -422,7 +447,9 @@ class Memories:
             if before.status != status:
                 self._changing(tx, id)
                 if status == "active":
-                    self._retire_key(tx, before.kind, before.key, tx.now(), by=id)
+                    holder = self._with_key(tx, before.kind, before.key)
+                    if holder is not None:
+                        self._retire(tx, holder.id, tx.now(), by=id)
                     for (same,) in tx.all(_SAME_AS, workspace=self._workspace, id=id):
                         self._retire(tx, same, tx.now(), by=id)
                 statement = {"workspace": self._workspace, "id": id, "now": tx.now()}
@@ -434,14 +461,13 @@ class Memories:
                 tx.note(self._workspace, "memory", id)
             return self._read(tx, id)
 
-    def _retire_key(self, tx: Transaction, kind: str, key: str | None, now: str, by: int | None = None) -> int | None:
-        """Make room for a new memory of that kind and key; the id of the one that had it."""
+    def _with_key(self, tx: Transaction, kind: str, key: str | None) -> Memory | None:
+        """The active memory of that kind and key."""
         row = tx.one(_SAME_KEY, workspace=self._workspace, kind=kind, key=key) if key is not None else None
         if row is None:
             return None
-        old: int = row[0]
-        self._retire(tx, old, now, by)
-        return old
+        (id,) = row
+        return self._read(tx, id)
 
     def _retire(self, tx: Transaction, id: int, now: str, by: int | None) -> None:
         self._changing(tx, id)
@@ -471,7 +497,7 @@ class Memories:
         )
         embedding_queue.store_vectors(tx, self._workspace, [entry], vectors)
 
-    def _add_tags(self, tx: Transaction, id: int, tags: list[str]) -> None:
+    def _add_tags(self, tx: Transaction, id: int, tags: Iterable[str]) -> None:
         for tag in tags:
             tx.run(_ADD_TAG, workspace=self._workspace, tag=tag, id=id)
 
@@ -479,13 +505,14 @@ class Memories:
         if sources:
             provenance.add(tx, self._workspace, "memory", id, self._read(tx, id).version, sources)
 
-    def _project(self, tx: Transaction, session_id: str | None) -> str | None:
+    def _session_project(self, tx: Transaction, session_id: str | None) -> str | None:
         if session_id is None:
             return None
         row = tx.one(_SESSION_PROJECT, workspace=self._workspace, id=checks.name(session_id, "session id"))
         if row is None:
             raise SessionNotFound(f"There is no session {session_id!r} in workspace {self._workspace!r}.")
-        project: str | None = row[0]
+        project: str | None
+        (project,) = row
         return project
 
     def _read(self, tx: Transaction, id: int) -> Memory:
@@ -495,8 +522,8 @@ class Memories:
         return self._record(tx, row)
 
     def _record(self, tx: Transaction, row: Row) -> Memory:
-        tags = tuple(tag for (tag,) in tx.all(_TAGS, workspace=self._workspace, id=row[0]))
         id, kind, key, content, version, importance, pinned, trust, status, by, session, project, data, *rest = row
+        tags = tuple(tag for (tag,) in tx.all(_TAGS, workspace=self._workspace, id=id))
         return Memory(
             id, kind, key, content, version, tags, importance, bool(pinned), trust, status, by, session, project,
             json_columns.load(data, "memories.data"), *rest,

@@ -1,8 +1,9 @@
-"""Every operation of Engram, once: what it is called, what goes in, who may do it, what it does.
+"""Every operation that a program can ask for over a protocol: its name, its arguments, the scope it needs, its handler.
 
-The table is plain data, so each edge makes its own from it: the MCP server its tools and their JSON Schema, an HTTP
-server its routes, a remote client its calls. What no edge need repeat is here too: checking what was given, one shape
-for results (`{"result": …}`), and one for errors (`{"error": {"code", "message", "hint", "details"}}`).
+The table is plain data. The MCP server makes its tools and their JSON Schema from it; an HTTP server and a remote
+client can make their routes and calls from it in the same way. The package also has what they would otherwise repeat:
+the check of the arguments, one shape for results (`{"result": …}`) and one for errors (`{"error": {"code", "message",
+"hint", "details"}}`). The command line does not go through it: it calls the client, and checks its options with click.
 """
 
 from __future__ import annotations
@@ -13,7 +14,17 @@ from typing import TYPE_CHECKING
 from ..errors import EngramError
 from ..records import plain
 from . import blocks, coordination, dreaming, memory
-from .inputs import ME_IF_KNOWN, SESSION, SESSION_ID, Input, Kind, Operation, Scope, checked
+from .inputs import (
+    ME_IF_KNOWN,
+    SESSION,
+    SESSION_ID,
+    Input,
+    Kind,
+    Operation,
+    Scope,
+    check_arguments,
+    require_arguments,
+)
 
 if TYPE_CHECKING:
     from ..client import Engram
@@ -28,8 +39,10 @@ __all__ = [
     "Kind",
     "Operation",
     "Scope",
-    "checked",
-    "failed",
+    "check_arguments",
+    "error_shape",
+    "perform",
+    "require_arguments",
     "run",
 ]
 
@@ -43,12 +56,12 @@ OPERATIONS: dict[str, Operation] = {
     )
 }
 
-#: What to do about an error, by its code; in terms of operations, because every edge has those.
+#: What to do about an error, by its code. Named are operations, because every interface made from the table has those.
 HINTS = {
     "session_not_found": "session.register makes one; session.list shows those there are.",
     "session_ended": "session.heartbeat brings the session back.",
     "lease_held": "Ask its holder with message.send, claim with wait, or work on something else.",
-    "lease_lost": "Claim it anew with lock.claim, and read again what may have changed.",
+    "lease_lost": "Claim it again with lock.claim, and read again what may have changed.",
     "lease_not_found": "lock.list shows what is claimed, and by whom.",
     "exchange_not_found": "recall finds exchanges and their ids.",
     "memory_not_found": "recall finds memories and their ids.",
@@ -56,22 +69,29 @@ HINTS = {
     "block_exists": "Write to it with block.update, or choose another name.",
     "version_not_found": "block.history shows the versions.",
     "version_conflict": "Read it with block.view, merge, and try again with the current version as expected_version.",
-    "dream_not_found": "dream.list shows those there are.",
+    "dream_not_found": "dream.list shows the passes there are.",
     "proposal_not_found": "dream.review shows what waits for a decision.",
-    "proposal_stale": "What it would change has changed since; dream.run proposes anew.",
-    "undo_blocked": "Its details name what was changed since; decide which is wanted.",
-    "work_not_found": "dream.next gives a piece that waits.",
+    "proposal_stale": "What it would change has changed since; dream.run makes a new proposal.",
+    "undo_blocked": "Its details name what was changed since; decide which of the two is wanted.",
+    "work_not_found": "dream.next gives a pending piece of work.",
     "no_recipient": "session.list and lock.list show who can be reached.",
     "store_busy": "Try again.",
 }
 
 
 def run(eng: Engram, operation: Operation, given: Mapping[str, object]) -> dict[str, object]:
-    """Check the arguments and do it: the one shape of a result, as plain data, or a typed error."""
-    return {"result": plain(operation.handler(eng, **checked(operation, given)))}
+    """Check the arguments and perform the operation: its result in the one shape, or a typed error."""
+    values = check_arguments(operation, given)
+    require_arguments(operation, values)
+    return {"result": perform(eng, operation, values)}
 
 
-def failed(error: EngramError) -> dict[str, object]:
+def perform(eng: Engram, operation: Operation, values: Mapping[str, object]) -> object:
+    """Perform the operation with arguments that were checked; its result as plain data."""
+    return plain(operation.handler(eng, **values))
+
+
+def error_shape(error: EngramError) -> dict[str, object]:
     """The one shape of an error."""
     return {
         "error": {

@@ -1,9 +1,10 @@
-"""Blocks, the world state among them: versioned texts that everybody shares."""
+"""Operations on blocks, the shared versioned texts; the world state is one of them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..records import WORLD
 from .inputs import LIMIT, ME_IF_KNOWN, REASON, Operation, text, whole
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
 _NAME = text("name", "of the block; world: the shared world state", required=True)
 _CONTENT = text("content", required=True)
-_EXPECTED = whole("expected_version", "fail if it is no longer at this version", least=0)
+_EXPECTED = whole("expected_version", "fail if it is no longer at this version")
 
 
 def _view(eng: Engram, name: str, version: int | None = None) -> object:
@@ -24,10 +25,14 @@ def _view(eng: Engram, name: str, version: int | None = None) -> object:
 
 
 def _update(eng: Engram, name: str, content: str, session: str | None = None, **options: Any) -> object:
-    # The world state is made by whoever writes it first; nobody should have to create it.
-    if name == "world":
+    # The first write creates the world state; nobody has to create it before.
+    if name == WORLD:
         return eng.world.set(content, updated_by=session, **options)
     return eng.blocks.update(name, content, actor=session, **options)
+
+
+def _archive_overflow(eng: Engram, name: str, session: str | None = None) -> object:
+    return {"name": name, "overflow": eng.blocks.archive_overflow(name, actor=session)}
 
 
 def _delete(eng: Engram, name: str) -> object:
@@ -112,6 +117,13 @@ OPERATIONS = (
         "Bring an old version back as the newest.",
         lambda eng, name, version, session=None, **options: eng.blocks.restore(name, version, actor=session, **options),
         (ME_IF_KNOWN, _NAME, whole("version", required=True), _EXPECTED),
+    ),
+    Operation(
+        "block.archive_overflow",
+        "write",
+        "Cut off and return what exceeds its max_tokens.",
+        _archive_overflow,
+        (ME_IF_KNOWN, _NAME),
     ),
     Operation("block.delete", "admin", "Remove it with its history.", _delete, (_NAME,)),
 )

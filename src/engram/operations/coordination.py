@@ -34,7 +34,12 @@ def _show_session(eng: Engram, id: str, limit: int = 20) -> object:
 
 
 def _list_sessions(eng: Engram, all: bool = False, limit: int = 50) -> object:
-    return eng.sessions.list(limit) if all else eng.sessions.active()[: limit or None]
+    if all:
+        return eng.sessions.list(limit)
+    # Imported here: an MCP server lists the operations before it does anything else.
+    from .. import checks
+
+    return eng.sessions.active()[: checks.whole(limit, "limit", least=0) or None]
 
 
 def _release(eng: Engram, session: str, resource: str | None = None) -> object:
@@ -57,7 +62,7 @@ OPERATIONS = (
         "read",
         "What has changed since a change number.",
         lambda eng, after=0, limit=1_000: eng.changes(after, limit),
-        (whole("after", "change number", least=0), whole("limit")),
+        (whole("after", "change number"), whole("limit")),
     ),
     Operation(
         "session.register",
@@ -135,8 +140,8 @@ OPERATIONS = (
             _RESOURCE,
             text("note", "what for"),
             flag("exclusive", "fail if others hold it"),
-            number("ttl", "seconds it lives unrenewed", least=1),
-            number("wait", "seconds to wait for an exclusive one", most=300),
+            number("ttl", "seconds it lives unrenewed"),
+            number("wait", "seconds to wait for an exclusive one", bounds=(0, 300)),
         ),
     ),
     Operation(

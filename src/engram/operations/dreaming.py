@@ -1,4 +1,4 @@
-"""What is distilled while nobody talks, what an agent should read, and thinking that is left to agents."""
+"""Operations on dreaming: the context an agent reads, passes and their undoing, proposals, work for agents."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from ..client import Engram
 
 
-def _submitted(eng: Engram, item: int, answer: str, session: str | None = None) -> object:
+def _submit(eng: Engram, item: int, answer: str, session: str | None = None) -> object:
     eng.work.submit(item, answer, session)
     return {"item": item}
 
 
-def _reviewed(eng: Engram, id: int | None = None, decide: str | None = None, text: str | None = None) -> object:
-    """What waits for a decision; with an id one of them, and with `decide` the decision."""
+def _review(eng: Engram, id: int | None = None, decide: str | None = None, text: str | None = None) -> object:
+    """The pending proposals; with an id one of them, and with `decide` the decision on it."""
     if id is None:
         return eng.proposals.list()
     if decide is None:
@@ -40,11 +40,9 @@ OPERATIONS = (
         "admin",
         "One pass of consolidation.",
         lambda eng, **options: eng.dream(**options),
-        (flag("force", "do everything there is to do"), flag("dry_run", "only say what"), texts("stages", rare=True)),
+        (flag("force", "run every stage"), flag("dry_run", "only report"), texts("stages", rare=True)),
     ),
-    Operation(
-        "dream.status", "read", "What waits, what presses, how the last pass went.", lambda eng: eng.dreams.status()
-    ),
+    Operation("dream.status", "read", "What is pending, how urgent, the last pass.", lambda eng: eng.dreams.status()),
     Operation(
         "dream.list",
         "read",
@@ -56,7 +54,7 @@ OPERATIONS = (
     Operation(
         "dream.next",
         "write",
-        "Take a piece of thinking left to agents.",
+        "Take a pending piece of thinking.",
         lambda eng, session=None: eng.work.next(session),
         (ME_IF_KNOWN,),
     ),
@@ -64,18 +62,18 @@ OPERATIONS = (
         "dream.submit",
         "write",
         "Hand in its answer.",
-        _submitted,
+        _submit,
         (
             ME_IF_KNOWN,
             whole("item", "from next", required=True),
-            text("answer", "text, or JSON in its form", required=True),
+            text("answer", "text, or JSON that fits its schema", required=True),
         ),
     ),
     Operation(
         "dream.review",
         "write",
         "Proposals; with id and decide, decide one.",
-        _reviewed,
+        _review,
         (
             whole("id"),
             text("decide", choices=("accept", "edit", "reject", "apply")),
@@ -85,7 +83,7 @@ OPERATIONS = (
     Operation(
         "dream.undo",
         "admin",
-        "Take back a pass, the newest unless told.",
+        "Undo a pass; default: the newest.",
         lambda eng, run=None: eng.dreams.undo(run),
         (whole("run"),),
     ),

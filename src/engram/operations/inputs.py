@@ -1,7 +1,12 @@
-"""What goes into an operation, as plain data, and the check of what was given against it.
+"""The arguments of an operation, as plain data, and the check of their shape.
 
-An agent corrects itself if it is told which argument was wrong, what it gave and what is allowed; so every refusal here
-says all three.
+Each concern is checked in one place. Here it is the shape: which arguments there are, which must be given, the JSON
+type of each, and the choices of those that have choices. The tiers check what a value means, such as its range or
+whether a time is a time, because a caller of the library needs that too. An input has bounds here only where an
+operation allows less than its tier.
+
+An agent corrects itself if it is told which argument was wrong, what it gave and what is allowed. So every refusal says
+all three.
 """
 
 from __future__ import annotations
@@ -14,8 +19,8 @@ from ..errors import InvalidInput
 Kind: TypeAlias = Literal["text", "texts", "whole", "number", "flag", "object"]
 Scope: TypeAlias = Literal["read", "write", "admin"]
 
-#: The input that names the session an operation acts as; an edge that knows whom it serves fills it in. An operation
-#: about a session has another name for it: nobody may be forgotten because an edge was helpful.
+#: The input that names the session an operation acts as. An interface that knows its caller's session fills it in. An
+#: operation about a session has another name for that one: no interface may fill in which session to forget.
 SESSION = "session"
 
 
@@ -27,9 +32,9 @@ class Input(NamedTuple):
     help: str = ""
     required: bool = False
     choices: tuple[str, ...] = ()
-    least: float | None = None
-    most: float | None = None
-    #: Seldom wanted, or not an agent's to say: not offered where every word of a definition costs tokens.
+    #: Bounds that are narrower than those of the tier, both or none.
+    bounds: tuple[float, float] | None = None
+    #: Seldom wanted, or not for an agent to decide: not offered where every word of a definition costs tokens.
     rare: bool = False
     #: Its earlier name, which is still understood.
     formerly: str = ""
@@ -57,12 +62,12 @@ def texts(name: str, help: str = "", **more: Any) -> Input:
     return Input(name, "texts", help, **more)
 
 
-def whole(name: str, help: str = "", *, least: int = 1, **more: Any) -> Input:
-    return Input(name, "whole", help, least=least, **more)
+def whole(name: str, help: str = "", **more: Any) -> Input:
+    return Input(name, "whole", help, **more)
 
 
-def number(name: str, help: str = "", *, least: float = 0, **more: Any) -> Input:
-    return Input(name, "number", help, least=least, **more)
+def number(name: str, help: str = "", **more: Any) -> Input:
+    return Input(name, "number", help, **more)
 
 
 def flag(name: str, help: str = "", **more: Any) -> Input:
@@ -72,7 +77,7 @@ def flag(name: str, help: str = "", **more: Any) -> Input:
 ME = text(SESSION, "who acts; default: you", required=True)
 ME_IF_KNOWN = ME._replace(required=False)
 PROJECT = text("project", "repository or folder")
-LIMIT = whole("limit", "at most so many; 0: all", least=0)
+LIMIT = whole("limit", "at most so many; 0: all")
 REASON = text("reason", "why, for the history")
 SINCE = text("since", "ISO 8601")
 UNTIL = text("until", "ISO 8601")
@@ -82,7 +87,7 @@ SESSION_ID = text("id", "session id; default: you", required=True)
 TRUST = text("trust", "whose word it is", choices=("user", "agent", "tool", "import"), rare=True)
 
 
-def checked(operation: Operation, given: Mapping[str, object]) -> dict[str, object]:
+def check_arguments(operation: Operation, given: Mapping[str, object]) -> dict[str, object]:
     """The arguments, each of the kind the operation wants; null counts as not given."""
     known = {each.name: each for each in operation.inputs}
     renamed = {each.formerly: each.name for each in operation.inputs if each.formerly and each.name not in given}
@@ -90,12 +95,15 @@ def checked(operation: Operation, given: Mapping[str, object]) -> dict[str, obje
     unknown = [name for name in given if name not in known]
     if unknown:
         raise InvalidInput(f"{operation.name} has no argument {_short(unknown[0])}. {_signature(operation)}")
-    values = {name: _value(known[name], value) for name, value in given.items() if value is not None}
-    missing = [each for each in operation.inputs if each.required and each.name not in values]
-    if missing:
-        what = f" ({missing[0].help})" if missing[0].help else ""
-        raise InvalidInput(f"{operation.name} needs {missing[0].name!r}{what}. {_signature(operation)}")
-    return values
+    return {name: _check_value(known[name], value) for name, value in given.items() if value is not None}
+
+
+def require_arguments(operation: Operation, values: Mapping[str, object]) -> None:
+    """InvalidInput when an argument is missing that the operation cannot do without."""
+    for each in operation.inputs:
+        if each.required and each.name not in values:
+            what = f" ({each.help})" if each.help else ""
+            raise InvalidInput(f"{operation.name} needs {each.name!r}{what}. {_signature(operation)}")
 
 
 def _signature(operation: Operation) -> str:
@@ -103,7 +111,7 @@ def _signature(operation: Operation) -> str:
     return f"It takes {', '.join(names)}." if names else "It takes no arguments."
 
 
-def _value(wanted: Input, value: object) -> object:
+def _check_value(wanted: Input, value: object) -> object:
     match wanted.kind, value:
         case "text", str():
             if wanted.choices and value not in wanted.choices:
@@ -114,19 +122,19 @@ def _value(wanted: Input, value: object) -> object:
         case ("flag", bool()) | ("object", dict()):
             return value
         case "whole", int() if not isinstance(value, bool):
-            return _within(wanted, value)
+            return _check_bounds(wanted, value)
         case "whole", float() if value.is_integer():  # JSON has one kind of number
-            return _within(wanted, int(value))
+            return _check_bounds(wanted, int(value))
         case "number", int() | float() if not isinstance(value, bool):
-            return _within(wanted, value)
-    raise _not(wanted, value)
+            return _check_bounds(wanted, value)
+    raise _refusal(wanted, value)
 
 
-def _within(wanted: Input, value: float) -> float:
+def _check_bounds(wanted: Input, value: float) -> float:
     # Asked this way round, NaN is refused too.
-    if (wanted.least is None or value >= wanted.least) and (wanted.most is None or value <= wanted.most):
+    if wanted.bounds is None or wanted.bounds[0] <= value <= wanted.bounds[1]:
         return value
-    raise _not(wanted, value)
+    raise _refusal(wanted, value)
 
 
 _KINDS: dict[Kind, str] = {
@@ -139,12 +147,10 @@ _KINDS: dict[Kind, str] = {
 }
 
 
-def _not(wanted: Input, value: object) -> InvalidInput:
+def _refusal(wanted: Input, value: object) -> InvalidInput:
     allowed = _KINDS[wanted.kind]
-    if wanted.least is not None:
-        allowed += (
-            f", at least {wanted.least:g}" if wanted.most is None else f" from {wanted.least:g} to {wanted.most:g}"
-        )
+    if wanted.bounds is not None:
+        allowed += " from {:g} to {:g}".format(*wanted.bounds)
     return InvalidInput(f"{wanted.name} is {_short(value)}; it must be {allowed}.")
 
 

@@ -1,4 +1,4 @@
-"""What was said, done and learnt: kept, found again, and looked after."""
+"""Operations on memories and exchanges: store, recall, edit, forget."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def _recall(eng: Engram, query: str, k: int = 5, in_session: str | None = None, **options: Any) -> object:
     if "what" not in options:
-        # Kinds are of memories and roles of turns: whoever names only one of them wants only that.
+        # Memories have kinds and turns have roles: a caller who filters by one of them wants only those.
         chosen = [name for name, filter in (("memories", "kinds"), ("exchanges", "roles")) if options.get(filter)]
         options["what"] = chosen or ["exchanges", "memories"]
     return eng.recall(query, k, session_id=in_session, **options)
@@ -43,9 +43,23 @@ def _show_memory(eng: Engram, id: int) -> object:
     return {**memory._asdict(), **more}
 
 
-def _linked(eng: Engram, id: int, to: int, relation: str = "related") -> object:
+def _link(eng: Engram, id: int, to: int, relation: str = "related") -> object:
     eng.memories.link(id, to, relation)
     return {"from": id, "to": to, "relation": relation}
+
+
+def _history(eng: Engram, id: str, last: int | None = None) -> object:
+    if last is None:
+        return eng.exchanges.history(id)
+    # Imported here: an MCP server lists the operations before it does anything else.
+    from .. import checks
+
+    return eng.exchanges.recent(id, checks.whole(last, "last", least=1))
+
+
+def _work_backlog(eng: Engram, limit: int | None = None) -> object:
+    queue = eng.embedding_queue
+    return {"done": queue.work(limit), "left": queue.size()}
 
 
 OPERATIONS = (
@@ -59,8 +73,8 @@ OPERATIONS = (
             text("text", "one thing, in a sentence that stands by itself", required=True),
             text("kind", "fact, preference, decision, lesson, note, todo or your own"),
             texts("tags"),
-            text("key", "its subject; same kind and key replaces"),
-            number("importance", "0 to 1", most=1),
+            text("key", "its subject; replaces the same kind and key"),
+            number("importance", "0 to 1"),
             flag("pinned", "always worth knowing"),
             PROJECT._replace(rare=True),
             TRUST,
@@ -75,27 +89,27 @@ OPERATIONS = (
         _recall,
         (
             text("query", "a question or a few words", required=True),
-            whole("k", "at most so many", most=100),
+            whole("k", "at most so many", bounds=(1, 100)),
             texts("kinds", "only memories of these"),
             texts("tags"),
             PROJECT,
             SINCE,
             UNTIL,
             text("in_session", "only of this session"),
-            whole("neighbours", "turns around each hit", least=0, most=20),
+            whole("neighbours", "turns around each hit", bounds=(0, 20)),
             BUDGET,
             texts("what", "exchanges, memories", rare=True),
             texts("roles", "only turns of these; log for log entries", rare=True),
             text("exclude_session", "not of this session", rare=True),
-            text("prefer_project", "gently first", rare=True),
+            text("prefer_project", "rank it slightly higher", rare=True),
             text("mode", choices=("hybrid", "words", "vectors"), rare=True),
-            flag("include_archived", "also what was put away", rare=True),
+            flag("include_archived", "also archived and superseded ones", rare=True),
         ),
     ),
     Operation(
         "forget",
         "admin",
-        "Forget exactly one of these.",
+        "Delete exactly one of these.",
         lambda eng, of_session=None, **what: eng.forget(session=of_session, **what),
         (
             whole("memory", "id"),
@@ -126,7 +140,7 @@ OPERATIONS = (
             PROJECT,
             SINCE,
             UNTIL,
-            number("importance", "not below", most=1),
+            number("importance", "not below"),
             flag("pinned", "only pinned ones"),
             LIMIT,
         ),
@@ -143,7 +157,7 @@ OPERATIONS = (
             text("text"),
             REASON,
             texts("tags", "instead of the old ones"),
-            number("importance", "0 to 1", most=1),
+            number("importance", "0 to 1"),
             flag("pinned"),
             text("expires_at", "ISO 8601"),
         ),
@@ -166,7 +180,7 @@ OPERATIONS = (
         "memory.link",
         "write",
         "Say that two memories belong together.",
-        _linked,
+        _link,
         (ID, whole("to", "the other memory", required=True), text("relation")),
     ),
     Operation(
@@ -188,13 +202,13 @@ OPERATIONS = (
         "read",
         "A turn with the turns around it.",
         lambda eng, id, n=2: eng.exchanges.around(id, n),
-        (ID, whole("n", "on each side", least=0)),
+        (ID, whole("n", "on each side")),
     ),
     Operation(
         "exchange.history",
         "read",
         "The turns of a session, oldest first.",
-        lambda eng, id, last=None: eng.exchanges.recent(id, last) if last else eng.exchanges.history(id),
+        _history,
         (SESSION_ID, whole("last", "only so many of the latest")),
     ),
     Operation(
@@ -207,8 +221,8 @@ OPERATIONS = (
     Operation(
         "backlog.work",
         "admin",
-        "Index what others left, and find out what it means; how many were done.",
-        lambda eng, limit=None: {"done": eng.backlog.work(limit), "left": eng.backlog.size()},
+        "Compute embeddings for items that were written without a model; how many were done.",
+        _work_backlog,
         (whole("limit"),),
     ),
 )

@@ -1,1 +1,1 @@
-"""Which statements say the same, and which contradict each other."""
+"""Finds statements that say the same, and statements that contradict each other."""

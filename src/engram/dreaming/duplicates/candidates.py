@@ -1,15 +1,14 @@
-"""Which memories are worth a comparison: those that are close to something new, by vectors or by words.
+"""Finds the pairs of memories that are worth comparing: those close to a new memory, by vectors or by words.
 
-Only what is new to a pass is compared with the rest. The memories' vectors and the numbers of their
-words are read once for all of it, because asking the store about each would read everything for each; and because so
-both engines give the same pairs, in the same order.
+Only memories that are new to a pass are compared with the others. All vectors and the numbers of all words are read
+once: asking the store for each memory would read everything each time, and this way both engines give the same pairs in
+the same order.
 
-A few new ones are compared with all. When nearly everything is new, as in the first pass, that would grow with the
-square; then a small forest is grown instead. Each tree halves the memories again and again, across a line between two
-of them drawn from a fixed seed, until so few are left that all of those are compared. Two that are as close as
-duplicates are rarely parted in every tree. By words only rare ones lead to others, and those who have just the same
-words meet. Long texts that have hardly a word in common are left out in the end: among very many, some are always close
-by chance, and nobody who compares words would take them for the same.
+A few new memories are compared with all. When nearly everything is new, as in the first pass, that work would grow with
+the square, so a small forest is built instead. Each tree halves the memories again and again, across a line between two
+of them that a fixed seed chooses, until few enough are left to compare them all. Duplicates are rarely separated in
+every tree. By words, only rare words lead to others, and memories with exactly the same words are always paired. Long
+texts with hardly a word in common are left out in the end: among very many, some vectors are close by chance.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _SEED = 5
 _LEADS, _COMMON = 8, 64
 #: Texts of more words than this have to share so much of them.
 _SHORT, _HARDLY = 8, 1 / 3
-#: Close by words are those who share at least this much of what their leading words weigh.
+#: Memories are close by words if they share at least this much of the weight of their leading words.
 _SHARED = 0.5
 
 _LAST = "SELECT COALESCE(MAX(id), 0) FROM memories WHERE workspace = :workspace"
@@ -70,10 +69,10 @@ class Pair(NamedTuple):
 
 
 def candidates(view: StoreView, fresh: Collection[int], *, least: float = 0.75, most: int = 10) -> Iterator[Pair]:
-    """Those that are `fresh`, with their closest others: at most `most` by vectors, and as many by words.
+    """Pairs of a `fresh` memory and one of its closest others: at most `most` by vectors, and as many by words.
 
-    Among active memories only, without gists, eras and digests. By vectors, others are close from a cosine of `least`
-    on. Pairs come in the order of their numbers, each once; no transaction is open meanwhile.
+    Only active memories count, without gists, eras and digests. By vectors, others are close from a cosine of `least`
+    on. Pairs come in the order of their ids, each once; no transaction is open meanwhile.
     """
     if not fresh:
         return iter(())
@@ -87,7 +86,7 @@ def candidates(view: StoreView, fresh: Collection[int], *, least: float = 0.75, 
 
 
 class _Shelf(NamedTuple):
-    """What of the memories is compared, each at its place."""
+    """What is compared of each memory. A place is a position in these arrays."""
 
     ids: Numbers
     #: Eight bits a dimension; zeros where there is no vector.
@@ -137,7 +136,7 @@ def _mean(vectors: Sequence[bytes]) -> bytes:
 
 
 def _by_vectors(shelf: _Shelf, new: npt.NDArray[np.bool_], least: float, most: int) -> Numbers:
-    """Places of what is new, each beside the places of its closest."""
+    """Pairs of a new place and one of its closest, by vectors."""
     known = np.flatnonzero(shelf.rows.any(axis=1))
     fresh = known[new[known]]
     best = _Best(len(shelf.ids), most)
@@ -156,7 +155,7 @@ def _by_vectors(shelf: _Shelf, new: npt.NDArray[np.bool_], least: float, most: i
 
 
 class _Best:
-    """The closest of each, out of what is found bit by bit. Two places are one number, which sorts fast."""
+    """Collects the closest others of each place. A pair of places is one number, which sorts fast."""
 
     def __init__(self, size: int, most: int) -> None:
         self._size = size
@@ -183,7 +182,7 @@ class _Best:
 
 
 def _rank(groups: Numbers) -> Numbers:
-    """The how many-th of its group each is, where groups stand together."""
+    """The position of each within its group; the members of a group stand together."""
     starts = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1]]) if len(groups) else np.zeros(0, np.int64)
     sizes = np.diff(np.r_[starts, len(groups)])
     ranks: Numbers = np.arange(len(groups)) - np.repeat(starts, sizes)
@@ -220,7 +219,7 @@ def _leaves(shelf: _Shelf, places: Numbers, chance: np.random.Generator) -> Iter
 
 
 def _by_words(shelf: _Shelf, new: npt.NDArray[np.bool_], most: int) -> Numbers:
-    """Places of what is new, each beside those who share most of its leading words."""
+    """Pairs of a new place and one that shares most of its leading words."""
     terms, owners, weights = _leads(shelf)
     totals = np.bincount(owners, weights, len(shelf.ids))
     order = np.argsort(terms, kind="stable")
@@ -245,7 +244,7 @@ def _by_words(shelf: _Shelf, new: npt.NDArray[np.bool_], most: int) -> Numbers:
 
 
 def _leads(shelf: _Shelf) -> tuple[Numbers, Numbers, Floats]:
-    """Each memory's rarest words that are rare enough, whose they are, and what they weigh."""
+    """The rarest words of each memory, if they are rare enough: their numbers, owners and weights."""
     _, terms, counts = np.unique(shelf.terms, return_inverse=True, return_counts=True)
     often = counts[terms]
     order = np.lexsort((terms, often, shelf.owners))
@@ -256,7 +255,7 @@ def _leads(shelf: _Shelf) -> tuple[Numbers, Numbers, Floats]:
 
 
 def _same_words(shelf: _Shelf, new: npt.NDArray[np.bool_], most: int) -> Numbers:
-    """Places of those who have just the same words, however common, in any order."""
+    """Pairs of places with exactly the same words, however common, in any order."""
     number, where = np.unique(shelf.terms, return_inverse=True)
     marks = np.random.default_rng(_SEED).integers(0, 2**62, len(number), np.uint64)
     sums = np.zeros(len(shelf.ids), np.uint64)

@@ -1,10 +1,10 @@
 """Whether two statements say the same, and whether they cannot both be true.
 
-Vectors are close for whatever is about the same thing: port 5432 and port 5433, tabs and spaces, always and never. So
-closeness alone never merges anything. First the two are read part by part, and a part that differs forbids it: a
-number, a date, a version, a name, a negation, or an opposite. Then their words have to agree, and only then is the
-vectors' closeness asked, as a last doubt. Whatever is unclear is kept apart: two memories that say the same cost a
-little room, one that was swallowed by another is lost.
+The vectors of texts about the same thing are close: port 5432 and port 5433, tabs and spaces, always and never. So
+closeness alone never merges anything. First the two are compared word by word, and a difference in a number, a date, a
+version, a name, a negation or an opposite forbids merging. Then their words have to agree. Only then do the vectors
+count, and only against merging. Unclear pairs are kept apart: two memories that say the same cost a little room, but a
+memory that was merged by mistake is lost.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from .statements import Statement, Word, read
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-#: What a word counts that says how rather than what; where one stands in the place of another it counts more.
+#: The weight of a word that says how rather than what; it weighs more where it stands in the place of another.
 _LIGHT, _LIGHT_INSTEAD = 0.15, 0.5
-#: A word that only one has is held against the two as much as so many that both have speak for them.
+#: A word that only one of them has counts against a pair as much as this many shared words count for it.
 _MISSING: Final = 3.0
-#: How much of a cosine's distance from one is held against a pair whose words agree.
+#: How much of the cosine's distance from 1 counts against a pair whose words agree.
 _DOUBT: Final = 0.16
 _BE: Final = frozenset(
     ["is", "are", "am", "was", "were", "be", "been", "being", "get", "gets", "got", "has", "have", "had"]
@@ -34,15 +34,15 @@ _JOINS: Final = frozenset({"and", "or", ",", "the", "a", "an"})
 
 
 def differ(a: str, b: str) -> str | None:
-    """Why the two must never merge: number, date, version, name, negation or preference; None: nothing forbids it."""
+    """Why the two must never merge: number, date, version, name, negation or preference; None if nothing forbids it."""
     return _difference(read(a), read(b))
 
 
 def alike(a: str, b: str, cosine: float | None) -> float:
     """How surely the two say the same: by words and by vectors, the lower of both; 0 when they must never merge.
 
-    Without a cosine the words alone decide, and more strictly. Case and punctuation are no doubt, though a model may be
-    much impressed by them.
+    Without a cosine the words alone decide, and more strictly. Case and punctuation never count, although a model's
+    vectors may differ by them.
     """
     one, other = read(a), read(b)
     if _difference(one, other) is not None:
@@ -58,8 +58,8 @@ def alike(a: str, b: str, cosine: float | None) -> float:
 def contradicts(a: str, b: str, cosine: float | None) -> float:
     """How surely the two speak of the same thing and cannot both hold.
 
-    They begin with the same subject, and but for a value, an opposite or a negation they have the same words. A guess,
-    good enough to ask somebody.
+    They begin with the same subject, and except for a value, an opposite or a negation they have the same words. This
+    is a guess, good enough for a proposal.
     """
     one, other = read(a), read(b)
     why = _difference(one, other)
@@ -82,17 +82,22 @@ def _difference(one: Statement, other: Statement) -> str | None:
             return kind
     if one.limits != other.limits:
         return "number"
-    if _names(one, other) or _names(other, one) or _apart(one.persons, other.persons) or _names_turned(one, other):
+    if (
+        _has_another_name(one, other)
+        or _has_another_name(other, one)
+        or _have_nothing_in_common(one.persons, other.persons)
+        or _names_turned(one, other)
+    ):
         return "name"
     if _denials(one, other) != _denials(other, one) or one.qualifiers != other.qualifiers:
         return "negation"
-    if _opposed(one, other) or _turned(one, other):
+    if _opposed(one, other) or _is_turned_round(one, other):
         return "preference"
     return "date" if one.bounds != other.bounds or _another_time(one, other) else None
 
 
-def _names(one: Statement, other: Statement) -> bool:
-    """Whether one has a name that the other has not."""
+def _has_another_name(one: Statement, other: Statement) -> bool:
+    """Whether the first has a name that the second does not have."""
     there = other.plain
     for word in one.words:
         if word.head in there or word.plain in there or not _is_name(word, one):
@@ -113,7 +118,7 @@ def _is_name(word: Word, statement: Statement) -> bool:
     return True
 
 
-def _apart(one: frozenset[str], other: frozenset[str]) -> bool:
+def _have_nothing_in_common(one: frozenset[str], other: frozenset[str]) -> bool:
     return bool(one) and bool(other) and not one & other
 
 
@@ -175,7 +180,7 @@ def _opposed(one: Statement, other: Statement) -> bool:
     return any(known.get(word, frozenset()) & (there - here) for word in here - there)
 
 
-def _turned(one: Statement, other: Statement) -> bool:
+def _is_turned_round(one: Statement, other: Statement) -> bool:
     """Whether both have the same words, but on other sides: "tabs over spaces", "after the tests", "to Bob"."""
     here, there = _objects(one), _objects(other)
     for turn in here.keys() & there.keys():
@@ -258,14 +263,14 @@ def _settings(statement: Statement, kind: str) -> dict[str, tuple[tuple[str, ...
 
 def _overlap(one: Statement, other: Statement) -> tuple[float, tuple[list[Word], list[Word]]]:
     """The weight of what both have, and what only the one and only the other has."""
-    here, there = (_counted(each, rest) for each, rest in ((one, other), (other, one)))
+    here, there = (_by_head(each, rest) for each, rest in ((one, other), (other, one)))
     shared = sum(_weight(word) for head, word in here.items() if head in there)
     left = [word for head, word in here.items() if head not in there]
     right = [word for head, word in there.items() if head not in here]
     return shared, (left, right)
 
 
-def _counted(statement: Statement, other: Statement) -> dict[str, Word]:
+def _by_head(statement: Statement, other: Statement) -> dict[str, Word]:
     there = other.plain
     return {
         (word.head if word.head in there else _positive(word, there) or word.head): word for word in statement.content
@@ -291,7 +296,7 @@ def _heavy(words: Iterable[Word]) -> float:
 
 def _other_subject(one: Statement, other: Statement) -> bool:
     """Whether the two begin with somebody or something that the other does not speak of."""
-    if _apart(one.persons, other.persons):
+    if _have_nothing_in_common(one.persons, other.persons):
         return True
     here, there = (
         next((word for word in each.content if word.kind in ("word", "name")), None) for each in (one, other)

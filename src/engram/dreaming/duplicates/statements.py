@@ -1,8 +1,8 @@
-"""Reading one statement: what it counts, dates and names, what it denies, and which words carry the rest.
+"""Reads a statement into words: numbers, dates, versions, names, negations and the rest.
 
-Spellings of the same thing are made one ("three" and 3, "May 7th 2023" and 2023-05-07, 1,000 and 1000, "30s" and half a
-minute), so that two statements can be compared part by part. English, like the analyser's stop words; of other
-languages numbers, dates in digits and names are still understood.
+Different spellings of the same thing become one ("three" and 3, "May 7th 2023" and 2023-05-07, 1,000 and 1000, "30s"
+and half a minute), so that two statements can be compared word by word. English only; in other languages numbers, dates
+in digits and names are still understood.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ...memory.analyser import STOP_WORDS
+from ...language import STOP_WORDS
 from . import wordlists as lists
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _UNIT: Final = "(?:" + "|".join(re.escape(unit) for unit in sorted(lists.UNITS, 
 #: A month by itself is a date only after one of these: `may` is also a verb.
 _WHEN: Final = r"(?:in|since|until|till|by|from|last|next|this|every|during|before|after|for|of|early|late|mid)\s+"
 
-#: Repetitions at the beginning of a part are bounded: a line of dots or dashes must not take time with its square.
+#: Repetitions at the beginning of a part are bounded, so that the time for a line of dots or dashes stays linear.
 _PARTS: Final = re.compile(
     rf"""
     (?P<link>https?://[^\s<>"')]+|[\w.+-]{{1,64}}@[\w-]+\.[\w.-]*\w)
@@ -60,8 +60,12 @@ _FORMERLY: Final = re.compile(r"(?i)(?<!is )(?<!are )(?<!be )(?<!was )(?<!were )
 _ONE: Final = re.compile(r"(?i)\b(?:an?|(?<=every)|(?<=each))\s+(minute|hour|week|month|year)\b")
 _RATE: Final = re.compile(r"(?i)(?<=[a-z])\s?/\s?(?=(?:s|sec|second|min|minute|hour|day|week|month|year)\b)")
 _NUMBER_WORD: Final = "(?:" + "|".join([*lists.NUMBERS, *lists.SCALES]) + ")"
-_SPELT: Final = re.compile(rf"(?i)\b{_NUMBER_WORD}(?:(?:\s+and\s+|[\s-]+){_NUMBER_WORD})*\b")
-_SPELT_ORDINAL: Final = re.compile(rf"(?i)\b(?:{'|'.join(lists.ORDINALS)})\b(?!\s+(?:of\s+all|time))")
+#: A number word inside a path, an address or a dotted name (`src/one.py`) is a part of that name, not a number.
+_NAME_BEFORE, _NAME_AFTER = r"(?<![./\\:@\#])", r"(?![./\\:@\#]\w)"
+_SPELT: Final = re.compile(rf"(?i){_NAME_BEFORE}\b{_NUMBER_WORD}(?:(?:\s+and\s+|[\s-]+){_NUMBER_WORD})*\b{_NAME_AFTER}")
+_SPELT_ORDINAL: Final = re.compile(
+    rf"(?i){_NAME_BEFORE}\b(?:{'|'.join(lists.ORDINALS)})\b{_NAME_AFTER}(?!\s+(?:of\s+all|time))"
+)
 #: How far before a word its article is looked for.
 _ARTICLE: Final = 12
 #: "one" stands for something more often than for a number.
@@ -71,14 +75,14 @@ _PRONOUN: Final = re.compile(
 
 
 class Word(NamedTuple):
-    #: As it is compared: one word for all that mean the same.
+    #: The form that is compared: one for all words that mean the same.
     head: str
     #: As it is written, in lower case.
     plain: str
     #: number, date, version, name, word; stop for a mark or a word that only joins others.
     kind: str
     capital: bool
-    #: Whether it begins a sentence, where a capital says nothing.
+    #: Whether it begins a sentence, where a capital does not show a name.
     first: bool
 
 
@@ -87,7 +91,7 @@ _END: Final = Word("", "", "stop", False, False)
 
 class Statement(NamedTuple):
     words: tuple[Word, ...]
-    #: Most words have a capital, as in headlines: then capitals say nothing.
+    #: Whether most words have a capital, as in headlines; then a capital does not show a name.
     loud: bool
 
     def values(self, kind: str) -> list[str]:
@@ -100,7 +104,7 @@ class Statement(NamedTuple):
 
     @property
     def plain(self) -> frozenset[str]:
-        """Every word in lower case, and what it is compared by."""
+        """Every word in lower case, and in the form that is compared."""
         return frozenset(part for word in self.words for part in (word.plain, word.head))
 
     @property
@@ -110,7 +114,7 @@ class Statement(NamedTuple):
 
     @property
     def content(self) -> list[Word]:
-        """What carries meaning, in order."""
+        """The words that carry meaning, in order."""
         return [word for word in self.words if word.kind != "stop"]
 
     @property
@@ -143,8 +147,8 @@ class Statement(NamedTuple):
 
 @lru_cache(maxsize=4_096)
 def read(text: str) -> Statement:
-    """A text in its parts."""
-    text = _prepared(text)
+    """Read a text into words."""
+    text = _prepare(text)
     made: list[Word] = []
     first = True
     for match in _PARTS.finditer(text):
@@ -153,14 +157,14 @@ def read(text: str) -> Statement:
             made.append(Word(raw, raw, "stop", False, False))
             first = first or raw not in ",("
             continue
-        made += _parts(kind, raw, first, made)
+        made += _make_words(kind, raw, first, made)
         first = False
     letters = [word for word in made if word.kind == "word"]
     loud = len(letters) > 2 and sum(word.capital for word in letters) > 0.7 * len(letters)
     return Statement(tuple(made), loud)
 
 
-def _prepared(text: str) -> str:
+def _prepare(text: str) -> str:
     text = unicodedata.normalize("NFKC", text).replace("\u2019", "'").replace("\u2018", "'")
     text = _CONTRACTED.sub(
         lambda match: next(part for part in match.groups() if part) + ("n" if match[1] else "") + " not", text
@@ -169,12 +173,12 @@ def _prepared(text: str) -> str:
     text = _FORMERLY.sub("formerly ", text)
     text = _RATE.sub(" per ", text)
     text = _ENDINGS.sub(lambda match: " s" if match[0].lower() == "'s" else "", text)
-    text = _phrases().sub(_phrase, text)
+    text = _phrases().sub(_replace_phrase, text)
     text = _PRONOUN.sub(lambda match: match[0].replace("one", "").replace("One", ""), text)
     text = re.sub(r"(?i)\btwice\b", "2 times", text)
     text = _ONE.sub(r" 1 \1", text)
-    text = _SPELT_ORDINAL.sub(_ordinal, text)
-    return _SPELT.sub(lambda match: str(_spelt(match[0])), text)
+    text = _SPELT_ORDINAL.sub(_replace_ordinal, text)
+    return _SPELT.sub(lambda match: str(_read_number(match[0])), text)
 
 
 @cache
@@ -183,11 +187,11 @@ def _phrases() -> re.Pattern[str]:
     return re.compile(r"(?i)\b(?:" + "|".join(phrase.replace(" ", r"[\s-]+") for phrase in longest) + r")\b")
 
 
-def _phrase(match: re.Match[str]) -> str:
+def _replace_phrase(match: re.Match[str]) -> str:
     return lists.PHRASES[re.sub(r"[\s-]+", " ", match[0].lower())]
 
 
-def _ordinal(match: re.Match[str]) -> str:
+def _replace_ordinal(match: re.Match[str]) -> str:
     """`second` is also a time: it counts only where an article says so."""
     word = match[0].lower()
     before = match.string[max(0, match.start() - _ARTICLE) : match.start()]
@@ -196,7 +200,7 @@ def _ordinal(match: re.Match[str]) -> str:
     return f"{lists.ORDINALS[word]}th"
 
 
-def _spelt(words: str) -> int:
+def _read_number(words: str) -> int:
     total, part = 0, 0
     for word in re.split(r"[\s-]+", words.lower()):
         if word == "and":
@@ -210,10 +214,10 @@ def _spelt(words: str) -> int:
     return total + part
 
 
-def _parts(kind: str, raw: str, first: bool, before: list[Word]) -> list[Word]:
+def _make_words(kind: str, raw: str, first: bool, before: list[Word]) -> list[Word]:
     plain = raw.lower()
     if kind == "number":
-        return _number(plain, first, before)
+        return _number_word(plain, first, before)
     if kind == "version":
         return [Word(re.sub(r"^(?:version|release|v)\.?\s*", "", plain), plain, "version", False, first)]
     if kind == "month" and not (raw[0].isupper() and not first and plain not in ("may", "march")):
@@ -224,11 +228,11 @@ def _parts(kind: str, raw: str, first: bool, before: list[Word]) -> list[Word]:
     if kind in ("link", "name"):
         return _identifier(raw, first)
     if kind == "word":
-        return _word(raw, plain, first)
-    return [Word(_date(kind, plain), plain, "date", False, first)]
+        return _plain_word(raw, plain, first)
+    return [Word(_date_value(kind, plain), plain, "date", False, first)]
 
 
-def _number(plain: str, first: bool, before: list[Word]) -> list[Word]:
+def _number_word(plain: str, first: bool, before: list[Word]) -> list[Word]:
     match = re.fullmatch(r"(-?)([$€£]?)([\d,]+(?:\.\d+)?(?:e[+-]?\d+)?)(st|nd|rd|th)?\s?-?(.*)", plain)
     assert match is not None
     sign, currency, digits, _, unit = match.groups()
@@ -239,7 +243,7 @@ def _number(plain: str, first: bool, before: list[Word]) -> list[Word]:
         return [Word(f"{float(digits) * 1_000:g}", plain, "number", False, first)]
     base, factor = lists.UNITS.get(currency or unit, ("", 1))
     amount = float(digits) * factor
-    # As it stands if it is long: an account's number must not be rounded.
+    # A long number is kept as it is: an account number must not be rounded.
     value = digits if len(digits) > 15 or (not unit and "." in digits) else f"{amount:.12g}"
     return [Word(f"{sign}{value} {base}".strip(), plain, "number", False, first)]
 
@@ -253,12 +257,12 @@ def _identifier(raw: str, first: bool) -> list[Word]:
     return [Word(lists.canonical(plain) if plain.isalnum() else plain, plain, "name", True, first)]
 
 
-def _word(raw: str, plain: str, first: bool) -> list[Word]:
+def _plain_word(raw: str, plain: str, first: bool) -> list[Word]:
     capital = raw[0].isupper() and plain != "i"
     if plain in lists.NEGATED:
         deeper = lists.NEGATED[plain]
         negation = Word("not", "not", "stop", False, first)
-        return [negation, *(_word(deeper, deeper, False) if deeper else [])]
+        return [negation, *(_plain_word(deeper, deeper, False) if deeper else [])]
     if plain in lists.NEGATIONS:
         return [Word(plain, plain, "stop", False, first)]
     if plain in STOP_WORDS or plain in lists.QUALIFIERS or plain in lists.LIMITS:
@@ -266,27 +270,27 @@ def _word(raw: str, plain: str, first: bool) -> list[Word]:
     return [Word(lists.canonical(plain), plain, "word", capital, first)]
 
 
-def _date(kind: str, plain: str) -> str:
-    """A date in the one spelling it is compared by; what is not said in it is left open."""
+def _date_value(kind: str, plain: str) -> str:
+    """The date in the spelling that is compared; parts that the text does not give are left out."""
     if kind == "weekday":
         return lists.WEEKDAYS[plain]
     if kind == "relative":
         return " ".join(plain.split())
     if kind == "time":
-        return _time(plain)
+        return _time_value(plain)
     numbers = [int(number) for number in re.findall(r"\d+", plain)]
     if kind == "iso":
         return "{:04}-{:02}-{:02}".format(*numbers)
     if kind == "digits":
-        return _in_digits(plain, *numbers)
+        return _date_in_digits(plain, *numbers)
     month = lists.MONTHS[next(name for name in re.findall("[a-z]+", plain) if name in lists.MONTHS)]
     year = next((f"{number:04}" for number in numbers if number > 31), "")
     day = next((f"-{number:02}" for number in numbers if number <= 31), "")
     return f"{year}-{month:02}{day}"
 
 
-def _in_digits(plain: str, first: int, second: int, year: int) -> str:
-    """Which is the month is clear with points, or when the other is no month; otherwise it stays as it is."""
+def _date_in_digits(plain: str, first: int, second: int, year: int) -> str:
+    """The date, if it is clear which number is the month: with points, or when only one can be; else as given."""
     if "." in plain or first > 12:
         return f"{year:04}-{second:02}-{first:02}"
     if second > 12 or first == second:
@@ -294,7 +298,7 @@ def _in_digits(plain: str, first: int, second: int, year: int) -> str:
     return plain
 
 
-def _time(plain: str) -> str:
+def _time_value(plain: str) -> str:
     if plain in ("noon", "midnight"):
         return "12:00" if plain == "noon" else "00:00"
     numbers = re.findall(r"\d+", plain)

@@ -1,7 +1,7 @@
-"""What a few English words have to do with each other: which mean the same, which exclude each other, which are light.
+"""Relations between English words: which mean the same, which exclude each other, which carry little meaning.
 
-Plain lists of what everybody knows, a group between two semicolons, compared by their stems. They are short on purpose:
-a word that is missing costs a duplicate that is not found, which is harmless; a wrong one could cost a memory.
+Plain lists of common knowledge, compared by their stems, with semicolons between groups. They are short on purpose: a
+missing word means a duplicate that is not found, which is harmless; a wrong word could lose a memory.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
+from ...language import STOP_WORDS
 from ...memory import analyser
 
-#: What is put in the place of which phrases, before anything else is read; the longest is tried first.
+#: What replaces which phrases, before anything else is read; the longest phrase is tried first.
 _PHRASES: Final = {
     "atmost": "no more than; not more than; at most; up to; a maximum of",
     "atleast": "no less than; not less than; no fewer than; at least; a minimum of",
@@ -61,7 +62,7 @@ _PHRASES: Final = {
     "because": "due to; because of",
     "weekly": "each week; every week; once a week; on a weekly basis",
     "daily": "each day; every day; once a day; on a daily basis",
-    "nightly": "each context; every context",
+    "nightly": "each night; every night; once a night; on a nightly basis",
     "monthly": "each month; every month; once a month",
     "hourly": "each hour; every hour",
     "yearly": "each year; every year; annually",
@@ -136,7 +137,7 @@ enable disable; on off; up down; in out; inside outside; into from; open close c
 create remove; increase decrease; grow shrink; more less fewer; most least; high low; higher lower; big small
 long short; longer shorter; short detailed verbose; wide narrow; thick thin; deep shallow; fast slow; faster slower
 early late; earlier later; before after during; above below; over under; left right; top bottom middle; first last
-next previous; old new; older newer latest; oldest latest; morning afternoon evening context; light dark
+next previous; old new; older newer latest; oldest latest; morning afternoon evening night; light dark
 black white red green blue yellow orange purple pink brown grey gray; tab space; like hate; can must; can should
 allow forbid; allow deny; allow block; accept reject decline; approve reject; grant revoke; public private
 internal external; local remote; manual automatic; sync async; synchronous asynchronous; static dynamic; read write
@@ -408,7 +409,7 @@ def light() -> frozenset[str]:
 
 @cache
 def common() -> frozenset[str]:
-    """Words that are nobody's name, also where they begin a sentence."""
+    """Words that are no names, even where they begin a sentence."""
     listed = {word for lists in (_SAME, _APART) for group in _groups(lists) for word in group}
-    plain = listed | set(_LIGHT.split()) | analyser.STOP_WORDS | NEGATIONS | set(QUALIFIERS) | set(NEGATED)
+    plain = listed | set(_LIGHT.split()) | STOP_WORDS | NEGATIONS | set(QUALIFIERS) | set(NEGATED)
     return frozenset(plain | {stem(word) for word in plain})

@@ -12,6 +12,7 @@ import re
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+from ... import sentences
 from ...errors import MemoryNotFound
 from ...memory import analyser, bm25, citations
 from ...memory.memories import MERGED
@@ -165,8 +166,8 @@ class Probe:
         return memory
 
     def _says(self, text: str, said: str) -> bool:
-        sentences = citations.sentences(text)
-        return all(plans.states(sentences, sentence, self._least) for sentence in citations.sentences(said))
+        found = sentences.parts(text)
+        return all(plans.states(found, sentence, self._least) for sentence in sentences.parts(said))
 
     def _exists(self, exchange: int) -> bool:
         with self._engine.read() as tx:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ... import mutexes
 from ...errors import InvalidInput
-from ...llm import Passage, Prompt, check
+from ...llm import Passage, Prompt, check, headings
 from ...memory import citations
 from ...records import Exchange
 from ...redact import clean
@@ -42,13 +42,6 @@ _NAMED = 3
 _REFLECTIONS = 6
 #: Gists that a reflection looks at, the latest first.
 _LOOKED_AT = 20
-_HEADS = {"fact": "Facts", "preference": "Preferences", "decision": "Decisions", "lesson": "Lessons", "todo": "To do"}
-_SECTIONS = {
-    "arc": "How it went",
-    "trends": "What keeps coming up",
-    "open_threads": "Open threads",
-    "callbacks": "Worth coming back to",
-}
 
 WAITING = """
 SELECT f.gist, f.after, g.session_id, s.gist_seq FROM folds f
@@ -135,7 +128,7 @@ class _Lines:
                 self._heads.setdefault(head, []).append(line)
 
     def add(self, kind: str, statement: str, day: str, handle: str) -> None:
-        lines = self._heads.setdefault(_HEADS[kind], [])
+        lines = self._heads.setdefault(headings.PROFILE[kind], [])
         for position, line in enumerate(lines):
             if _same(line, statement):
                 named = citations.handles(line)
@@ -146,7 +139,8 @@ class _Lines:
         lines.append(citations.cited(f"- {statement} ({day})", [handle]))
 
     def text(self) -> str:
-        order = ["", *_HEADS.values(), *(head for head in self._heads if head not in _HEADS.values() and head)]
+        usual = headings.PROFILE.values()
+        order = ["", *usual, *(head for head in self._heads if head not in usual and head)]
         parts = [
             "\n".join([*([f"## {head}"] if head else []), *self._heads[head]])
             for head in order
@@ -202,7 +196,7 @@ def _sections(data: dict[str, list[str]], portion: list[Passage], known: tuple[P
     ids = set(sieves)
     ids |= {handle for line in before.values() for handle in citations.handles(line)}
     parts = []
-    for name, head in _SECTIONS.items():
+    for name, head in headings.NARRATIVE.items():
         lines = []
         for given in data[name]:
             bare = f"- {citations.bare(given).removeprefix('- ')}"

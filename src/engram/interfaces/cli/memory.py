@@ -32,17 +32,32 @@ _NO_EMBED = click.option(
 @click.argument("text", required=False)
 @click.option("--kind", default="note", show_default=True, help="fact, preference, decision, lesson, note, todo, …")
 @click.option("--tag", "tags", multiple=True, help="A tag; may be repeated.")
+@click.option("--no-tags", is_flag=True, help="Do not take over the tags of the memory it supersedes.")
 @click.option("--importance", type=click.FloatRange(0, 1), default=0.5, show_default=True)
-@click.option("--key", help="Subject; a new memory with the same kind and key supersedes the old one.")
-@click.option("--pin", "pinned", is_flag=True, help="Mark it as always relevant.")
-@click.option("--project", help="Project it belongs to.  [default: the session's]")
+@click.option(
+    "--key", help="Subject; a new memory with the same kind and key supersedes the old one and keeps its tags and pin."
+)
+@click.option("--pin/--no-pin", "pinned", default=None, help="Mark it as always relevant.")
+@click.option("--project", help="Project it belongs to.  [default: the session's, else the folder's]")
 @_NO_EMBED
 @session_option(required=False)
 @click.pass_context
-def remember(ctx: click.Context, /, text: str | None, no_embed: bool, session_id: str | None, **options: Any) -> None:
+def remember(
+    ctx: click.Context,
+    /,
+    text: str | None,
+    tags: tuple[str, ...],
+    no_tags: bool,
+    no_embed: bool,
+    session_id: str | None,
+    **options: Any,
+) -> None:
     """Store something worth knowing. Storing the same text again strengthens the existing memory."""
+    if tags and no_tags:
+        raise click.UsageError("Give --tag or --no-tags, not both.")
     memory = open_store(ctx).remember(
         text_from(text),
+        tags=tags if tags or no_tags else None,
         session_id=session_id,
         trust="agent" if session_id else "user",
         embed=not no_embed,

@@ -203,11 +203,12 @@ class Host:
 
     def _perform(self, connection: Connection, call: tools.Call) -> Answer | Pending:
         operation = call.operation
-        given = operations.checked(_as_seen(operation), call.given)
+        given = operations.check_arguments(_as_seen(operation), call.given)
         eng = self.store()
         if call.tool.name == "sitrep":
             self._begin(eng, connection, given)
         session = self._act_as(connection, operation, given)
+        operations.require_arguments(operation, given)
         if session is not None:
             if operation.name not in _ALIVE_ANYWAY:
                 self._sign_of_life(eng, session)
@@ -227,7 +228,9 @@ class Host:
     ) -> Answer:
         if operation.name == "recall" and connection.project:
             given.setdefault("prefer_project", connection.project)
-        result = operations.run(eng, OPERATIONS[operation.name], given)["result"]
+        if operation.name == "remember" and session is None and connection.project:
+            given.setdefault("project", connection.project)
+        result = operations.perform(eng, OPERATIONS[operation.name], given)
         if operation.name == "session.complete" and session == connection.session:
             connection.session = None
         return answers.answer(operation.name, result, session)

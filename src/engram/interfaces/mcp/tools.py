@@ -1,8 +1,7 @@
 """The tools: which operations an agent is offered, under which name, and how each is described.
 
-Every definition is paid for by every agent in every conversation, so there are at most eight tools, each a group of
-operations chosen by `action`, and their descriptions and schemas are made from the table of operations. A tool or an
-action whose operation is not in the table is not offered.
+Every agent pays for every definition in every conversation. So there are at most eight tools, each a group of
+operations chosen by `action`, with short descriptions and schemas that are made from the table of operations.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class Tool(NamedTuple):
     read_only: bool = False
     destructive: bool = False
     idempotent: bool = False
-    #: The action that is meant when none is given.
+    #: The action when none is given.
     default: str | None = None
 
 
@@ -57,7 +56,7 @@ TOOLS = (
     ),
     Tool(
         "remember",
-        "Said again, it is reinforced.",
+        "Storing the same text again strengthens it.",
         {"remember": "remember"},
         idempotent=True,
     ),
@@ -73,13 +72,16 @@ TOOLS = (
         "Shared, versioned texts.",
         {
             action: f"block.{action}"
-            for action in ("list", "view", "create", "update", "append", "replace", "history", "restore", "delete")
+            for action in (
+                *("list", "view", "create", "update", "append", "replace"),
+                *("history", "restore", "archive_overflow", "delete"),
+            )
         },
         destructive=True,
     ),
     Tool(
         "forget",
-        "Gone for good, with all that was derived from it alone. Only when the user asks; try dry_run first.",
+        "Permanent; what was derived only from it goes too. Only when the user asks; try dry_run first.",
         {"forget": "forget"},
         destructive=True,
         idempotent=True,
@@ -92,7 +94,7 @@ TOOLS = (
     ),
 )
 
-#: What `sitrep` does beyond the operation: it also makes you known.
+#: The tool `sitrep` does more than the operation: it also registers the caller.
 _SUMMARY = Input("summary", "text", "what you are going to do")
 _KNOWN = Input(operations.SESSION, "text", "your session id, if you were given one")
 
@@ -105,15 +107,13 @@ class Call(NamedTuple):
     given: dict[str, object]
 
 
-def offered(table: Mapping[str, Operation] = OPERATIONS) -> Iterator[tuple[Tool, dict[str, Operation]]]:
-    """Each tool that has operations, with those by action, and these without their rare inputs."""
+def offered() -> Iterator[tuple[Tool, dict[str, Operation]]]:
+    """Each tool with its operations by action, as an agent sees them."""
     for tool in TOOLS:
-        found = {action: _offered(tool, table[name]) for action, name in tool.actions.items() if name in table}
-        if found:
-            yield tool, found
+        yield tool, {action: _offered(tool, OPERATIONS[name]) for action, name in tool.actions.items()}
 
 
-def definitions(table: Mapping[str, Operation] = OPERATIONS) -> list[dict[str, object]]:
+def definitions() -> list[dict[str, object]]:
     """The tools as they are listed to a client."""
     return [
         {
@@ -127,13 +127,13 @@ def definitions(table: Mapping[str, Operation] = OPERATIONS) -> list[dict[str, o
                 "openWorldHint": False,
             },
         }
-        for tool, actions in offered(table)
+        for tool, actions in offered()
     ]
 
 
-def resolve(name: str, arguments: Mapping[str, object], table: Mapping[str, Operation] = OPERATIONS) -> Call | None:
+def resolve(name: str, arguments: Mapping[str, object]) -> Call | None:
     """What a call asks for; None when there is no such tool."""
-    for tool, actions in offered(table):
+    for tool, actions in offered():
         if tool.name == name:
             given = dict(arguments)
             if len(actions) == 1:
@@ -147,6 +147,7 @@ def resolve(name: str, arguments: Mapping[str, object], table: Mapping[str, Oper
 
 
 def _offered(tool: Tool, operation: Operation) -> Operation:
+    """The operation without its rare inputs; those of `sitrep` also register the caller."""
     inputs = tuple(each for each in operation.inputs if not each.rare)
     if tool.name == "sitrep":
         inputs = (_SUMMARY, _KNOWN, *(each for each in inputs if each.name != operations.SESSION))
@@ -161,7 +162,7 @@ def _description(tool: Tool, actions: Mapping[str, Operation]) -> str:
 
 
 def _line(action: str, operation: Operation) -> str:
-    # Everybody's session is known to the server, so it is not worth a word in each line.
+    # The server knows the caller's session, so it is not worth a word in each line.
     names = [
         each.name if each.required and each != operations.SESSION_ID else f"{each.name}?"
         for each in operation.inputs

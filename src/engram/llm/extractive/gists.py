@@ -1,14 +1,15 @@
 """Gists without a model: the sentences that together say the most, and the words that had no room.
 
-A sentence is worth the words in it: each counts by the root of how many sentences have it (what a session keeps coming
-back to is what it is about), names and numbers more, what everybody always says hardly. It is worth more if it decides,
-prefers, teaches or leaves something open, and by who said it. Sentences are taken one by one; a word that has been said
-already is worth a third, so the next sentence is one that adds something. They are written down in their first order.
+The weight of a sentence is the sum of its words' weights. A word weighs the root of the number of sentences that have
+it, because a session is about what it keeps coming back to; names and numbers weigh more, common words very little. A
+sentence that decides, prefers, teaches or leaves something open weighs more, and its speaker counts too. Sentences are
+taken one by one. A word that was taken already counts a third, so that the next sentence adds something new. The
+chosen sentences keep their order.
 
 A last line, `Also: …`, names what else came up. Measured on LoCoMo (the right session among the first five gists, found
 by words): sentences alone 71 of 100, with these words 81, against 88 for the whole text at three times the length.
 
-Lines of gists are sentences like others, so old gists and pieces compete with what is new for the same eight places.
+Lines of earlier gists are sentences like others: old and new compete for the same eight places.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from ... import tokens
+from ... import sentences, tokens
 from ..protocol import Passage
-from . import markers, sentences
+from . import markers
 from .terms import Analyser, Word
 
 LEAST: Final = 4
@@ -36,11 +37,11 @@ _FILLER: Final = 0.1
 _PARTICULAR: Final = 1.5
 _BY_ROLE: Final = {"assistant": 0.9, "tool": 0.25, "system": 0.25, "log": 0.25}
 _BY_KIND: Final = {"decision": 1.3, "preference": 1.2, "lesson": 1.2, "todo": 1.2, "fact": 1.1}
-#: What a session begins with is often what it is for.
+#: The beginning of a session often says what it is for.
 _AT_THE_START: Final = 1.3
 _OPEN_AT_THE_END: Final = 1.3
 _BEGINNING: Final = 3
-#: Beyond so many words a sentence is not better for being longer.
+#: A sentence of more words than this is not better for being longer.
 _LONG: Final = 25
 
 #: How a line of a gist begins: the day, and who said it or which session it was.
@@ -82,7 +83,7 @@ class Read(NamedTuple):
 def read(passages: Iterable[Passage], analyser: Analyser) -> Read:
     found = Read([], [])
     for passage in passages:
-        for prefix, text in _said(passage):
+        for prefix, text in _passage_sentences(passage):
             if not passage.role and text.startswith(ALSO):
                 found.also.extend(analyser.words(text.removeprefix(ALSO)))
             else:
@@ -108,7 +109,7 @@ def gist(passages: Sequence[Passage], known: Sequence[Passage], max_tokens: int)
 
 
 def weights(found: Read) -> dict[str, float]:
-    """What each word is worth here."""
+    """The weight of each word in these lines."""
     said = Counter(term for line in found.lines for term in {word.term for word in line.words})
     said.update({word.term for word in found.also})
     words = [word for line in found.lines for word in line.words] + found.also
@@ -122,13 +123,14 @@ def weights(found: Read) -> dict[str, float]:
 
 def choose(lines: Sequence[Line], worth: dict[str, float], room: int, max_tokens: int) -> list[int]:
     """The places of the best sentences, best first; the earlier of two equal ones."""
-    by_line = [_factor(line, position, len(lines)) for position, line in enumerate(lines)]
+    by_line = [_line_factor(line, position, len(lines)) for position, line in enumerate(lines)]
     terms = [{word.term for word in line.words} for line in lines]
     costs = [tokens.estimate(line.whole) + 1 for line in lines]
     seen: Counter[str] = Counter()
 
     def gain(position: int) -> float:
-        return by_line[position] * sum(worth[term] * _AGAIN ** seen[term] for term in terms[position])
+        # An exact sum: the order of a set differs from process to process, and so would the last bits.
+        return by_line[position] * math.fsum(worth[term] * _AGAIN ** seen[term] for term in terms[position])
 
     chosen: list[int] = []
     left = max_tokens
@@ -147,7 +149,7 @@ def choose(lines: Sequence[Line], worth: dict[str, float], room: int, max_tokens
 
 
 def left_over(found: Read, worth: dict[str, float], covered: set[str]) -> str:
-    """What else was talked about, as it was written, most important first."""
+    """The line that names the other topics, as they were written, most important first."""
     written: dict[str, Counter[str]] = {}
     for word in [word for line in found.lines for word in line.words] + found.also:
         if word.telling and word.term not in covered and len(word.term) > 2:
@@ -162,7 +164,7 @@ def _room(lines: Sequence[Line]) -> int:
     return max(LEAST, min(MOST, math.ceil(said / _PER_LINE)))
 
 
-def _factor(line: Line, position: int, of: int) -> float:
+def _line_factor(line: Line, position: int, of: int) -> float:
     found = markers.marker(line.text)
     factor = _BY_ROLE.get(line.role, 1.0) * (_BY_KIND[found.kind] if found else 1.0)
     if position < _BEGINNING and not line.derived:
@@ -173,8 +175,8 @@ def _factor(line: Line, position: int, of: int) -> float:
     return factor / math.sqrt(max(1.0, len(line.words) / _LONG))
 
 
-def _said(passage: Passage) -> Iterator[tuple[str, str]]:
-    """Each sentence with how its line begins. Only what Engram derived itself may say that in its own text."""
+def _passage_sentences(passage: Passage) -> Iterator[tuple[str, str]]:
+    """Each sentence with the prefix of its line. Only text that Engram derived itself may bring its own prefix."""
     if passage.role:
         prefix = f"{passage.at[:10]} {passage.role}: ".lstrip()
         for sentence in sentences.split(passage.text) or _first_line(passage.text):
@@ -192,7 +194,7 @@ def _said(passage: Passage) -> Iterator[tuple[str, str]]:
 
 
 def _first_line(text: str) -> list[str]:
-    """Of a text that is nothing but code, its beginning."""
+    """The first line of a text that is nothing but code."""
     return [" ".join(line.split())[: sentences.LONGEST] for line in text.splitlines() if line.strip(" `~\t")][:1]
 
 

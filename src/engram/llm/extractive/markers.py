@@ -1,8 +1,8 @@
-"""The turns of phrase by which a sentence shows what it is: a decision, a preference, something left to do, and so on.
+"""The phrases that show what a sentence is: a decision, a preference, something to do, and so on.
 
-English only. A sentence is tried against the kinds in order, and the first that fits names it; what fits none is
-nothing that stands. Each carries how far it is to be believed: "remember that" is said to be remembered, while
-"I have a" may be over tomorrow.
+English only. A sentence is compared with the kinds in order, and the first that matches is its kind; a sentence that
+matches none is no statement. Each kind has a confidence: "remember that" is meant to be remembered, while "I have a"
+may be over tomorrow.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class Marker(NamedTuple):
     kind: str
     confidence: float
     pattern: re.Pattern[str]
-    #: Speaks of the speaker: only somebody's own words say this about them.
+    #: About the speaker, so it counts only in the user's own words.
     own: bool
 
 
@@ -100,7 +100,7 @@ MARKERS: Final = (
         r"\bstill open\b",
     ),
 )
-#: What is only supposed, wished or asked says nothing that stands.
+#: A sentence that only supposes, wishes or asks states nothing.
 _SUPPOSED: Final = _any(
     r"""[?？]['"”)\]]*$""", r"^(?:if|imagine|suppose|maybe|perhaps)\b", r"\b(?:if i|as if|would have)\b"
 )
@@ -116,7 +116,7 @@ _WELL: Final = _any(
 
 
 def marker(sentence: str) -> Marker | None:
-    """What kind of standing statement a sentence is, if it is one."""
+    """The first marker that matches the sentence, if it is a statement."""
     sentence = sentence.replace("’", "'")
     if _SUPPOSED.search(sentence):
         return None

@@ -1,7 +1,7 @@
-"""The narrative and the reflection without a model: a plain readout of what the gists say and how much there was.
+"""The narrative and the reflection without a model: a plain readout of the gists.
 
-Nothing is made up: lines are lines of the gists, topics are words that come up in several of them, and the reflection
-says that it was counted, not thought. An earlier narrative of this form, in `known`, is carried on.
+Nothing is made up. Lines are lines of the gists, topics are words that occur in several of them, and the reflection
+says that it was made by counting. An earlier narrative of this form, in `known`, is continued.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from .. import headings
 from ..protocol import Passage
 from . import markers
 from .gists import Line, Read, choose, read, weights
@@ -21,12 +22,6 @@ _TRENDS: Final = 8
 _OPEN: Final = 8
 _CALLBACKS: Final = 4
 _RECURS: Final = 2
-_TITLES: Final = {
-    "arc": "How it went",
-    "trends": "What keeps coming up",
-    "open_threads": "Open threads",
-    "callbacks": "Worth coming back to",
-}
 _TREND: Final = re.compile(r"^(.+) \((\d+) sessions?\)$")
 
 
@@ -68,7 +63,9 @@ def narrative(passages: Sequence[Passage], known: Sequence[Passage]) -> dict[str
 
 def narrative_text(sections: dict[str, list[str]]) -> str:
     parts = [
-        f"## {_TITLES[name]}\n" + "\n".join(f"- {line}" for line in lines) for name, lines in sections.items() if lines
+        "\n".join([f"## {headings.NARRATIVE[name]}", *(f"- {line}" for line in lines)])
+        for name, lines in sections.items()
+        if lines
     ]
     return "\n\n".join(parts)
 
@@ -143,7 +140,7 @@ def _trends(before: Sequence[str], topics: Sequence[Topic]) -> list[str]:
 
 
 def _open(before: Sequence[str], lines: Sequence[Line], analyser: Analyser) -> list[str]:
-    """Questions and tasks, without those that somebody else took up or that something said later calls done."""
+    """Questions and tasks, without those that another speaker answered or that a later line calls done."""
     threads = {text: Thread({word.term for word in analyser.words(text)}, "", "") for text in before}
     for line in lines:
         terms = {word.term for word in line.words}
@@ -154,7 +151,7 @@ def _open(before: Sequence[str], lines: Sequence[Line], analyser: Analyser) -> l
 
 
 def _callbacks(topics: Sequence[Topic]) -> list[str]:
-    """What came up long ago and again at the end."""
+    """Topics that came up long ago and again at the end."""
     latest = max((topic.last for topic in topics), default="")
     back = [topic for topic in topics if topic.last == latest and topic.first < latest and topic.first]
     back.sort(key=lambda topic: (topic.passages, topic.first))
@@ -163,8 +160,8 @@ def _callbacks(topics: Sequence[Topic]) -> list[str]:
 
 def _sections(known: Sequence[Passage]) -> dict[str, list[str]]:
     """The lines of a narrative that was written here; of any other text, none."""
-    names = {title: name for name, title in _TITLES.items()}
-    found: dict[str, list[str]] = {name: [] for name in _TITLES}
+    names = {title: name for name, title in headings.NARRATIVE.items()}
+    found: dict[str, list[str]] = {name: [] for name in headings.NARRATIVE}
     for passage in known:
         current: list[str] | None = None
         for line in passage.text.splitlines():

@@ -1,8 +1,8 @@
-"""What stands, read from the passages without a model: facts, preferences, decisions, lessons, things to do.
+"""Statements found without a model: facts, preferences, decisions, lessons, things to do.
 
-A statement is a whole sentence in its speaker's own words, with the passage it is from. What somebody says of
-themselves ("I live in …") is taken only from the user: an assistant that says "I" speaks of itself. Tools, systems and
-logs state nothing here, whatever they print.
+A statement is a whole sentence in its speaker's own words, with the passage it is from. A sentence about the speaker
+("I live in …") is taken only from the user: an assistant that says "I" speaks of itself. Nothing is taken from tools,
+systems and logs.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Statement(NamedTuple):
 def statements(
     passages: Sequence[Passage], known: Sequence[Passage], schema: Mapping[str, object] | None
 ) -> list[Statement]:
-    """What the passages state and `known` does not, in their order; of two that say the same, the later."""
+    """The statements of the passages that `known` does not have, in order; of two that say the same, the later one."""
     analyser = Analyser()
     old = [terms for passage in known for line in passage.text.splitlines() if (terms := _terms(line, analyser))]
     kept: list[tuple[Statement, frozenset[str]]] = []
     for line in read(passages, analyser).lines:
-        statement = _stated(line)
+        statement = _statement_of(line)
         terms = frozenset(word.term for word in line.words)
         if statement is None or len(terms) < _FEWEST_WORDS or any(_contains(each, terms) for each in old):
             continue
@@ -49,7 +49,7 @@ def statements(
     return [kept[position][0] for position in sorted(surest)]
 
 
-def _stated(line: Line) -> Statement | None:
+def _statement_of(line: Line) -> Statement | None:
     if line.role not in ("user", "assistant", ""):
         return None
     marker = markers.marker(line.text)

@@ -1,13 +1,13 @@
 """The provider without a model: no key, no network, the same answer every time, and no word that was not said.
 
-It reads the passages and leaves `instructions` and `system` aside, since the task says all it can do. What it makes is
-fitted to the schema that was asked for; a form it cannot give is LLMMalformed, never something that only looks right.
+It reads the passages and ignores `instructions` and `system`: the task says everything it can act on. What it makes is
+fitted to the requested schema; where it cannot match the schema it raises LLMMalformed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import InvalidInput, LLMMalformed
 from ..protocol import NOTHING, Answer, Prompt, check
@@ -24,71 +24,78 @@ class Extractive:
             raise InvalidInput(
                 f"The extractive provider cannot do {prompt.task!r}, which takes a model; it does {', '.join(_TASKS)}."
             )
-        text, data = work(prompt, max_tokens, schema)
+        text, data = work(_Request(prompt, max_tokens, schema))
         if schema is None:
             return Answer(text, None, NOTHING)
-        fitted = _fitted(data, schema)
+        fitted = _fit(data, schema)
         if problems := check(fitted, schema):
             raise LLMMalformed(
-                f"The extractive provider has no answer of that form for {prompt.task}: {'; '.join(problems)}."
+                f"The extractive provider cannot match the schema for {prompt.task}: {'; '.join(problems)}."
             )
         return Answer(text, fitted, NOTHING)
 
 
-#: A readable text, and the same by the names that a schema can ask for.
-Work = Callable[[Prompt, int, Mapping[str, Any] | None], tuple[str, dict[str, Any]]]
+class _Request(NamedTuple):
+    prompt: Prompt
+    max_tokens: int
+    schema: Mapping[str, Any] | None
 
 
-def _gist(prompt: Prompt, max_tokens: int, schema: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
+#: Makes a readable text, and the same by the names that a schema can ask for.
+_Work = Callable[[_Request], tuple[str, dict[str, Any]]]
+
+
+def _make_gist(request: _Request) -> tuple[str, dict[str, Any]]:
     from .gists import gist
 
-    text = gist(prompt.passages, prompt.known, max_tokens)
+    prompt = request.prompt
+    text = gist(prompt.passages, prompt.known, request.max_tokens)
     return text, {prompt.task: text, "text": text, "summary": text, "lines": text.splitlines()}
 
 
-def _statements(prompt: Prompt, max_tokens: int, schema: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
+def _find_statements(request: _Request) -> tuple[str, dict[str, Any]]:
     from .statements import statements
 
-    facts = (schema or {}).get("properties", {}).get("facts", {})
-    found = statements(prompt.passages, prompt.known, facts.get("items"))
+    facts = (request.schema or {}).get("properties", {}).get("facts", {})
+    found = statements(request.prompt.passages, request.prompt.known, facts.get("items"))
     text = "\n".join(f"- {each.kind}: {each.text} ({each.source})" for each in found)
     return text, {"facts": [each._asdict() for each in found]}
 
 
-def _narrative(prompt: Prompt, max_tokens: int, schema: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
+def _tell_narrative(request: _Request) -> tuple[str, dict[str, Any]]:
     from .narrative import narrative, narrative_text
 
-    sections = narrative(prompt.passages, prompt.known)
+    sections = narrative(request.prompt.passages, request.prompt.known)
     text = narrative_text(sections)
     return text, {**sections, "narrative": text, "text": text}
 
 
-def _reflection(prompt: Prompt, max_tokens: int, schema: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
+def _reflect(request: _Request) -> tuple[str, dict[str, Any]]:
     from .narrative import reflection
 
-    found = reflection(prompt.passages)
+    found = reflection(request.prompt.passages)
     return f"{found['narrative']} {found['reflection']}", found
 
 
-_TASKS: dict[str, Work] = {
-    "gist": _gist,
-    "merge": _gist,
-    "era": _gist,
-    "profile": _statements,
-    "extract": _statements,
-    "narrative": _narrative,
-    "reflect": _reflection,
+_TASKS: dict[str, _Work] = {
+    "gist": _make_gist,
+    "merge": _make_gist,
+    "era": _make_gist,
+    "profile": _find_statements,
+    "extract": _find_statements,
+    "narrative": _tell_narrative,
+    "reflect": _reflect,
 }
 
 
-def _fitted(data: Mapping[str, Any], schema: Mapping[str, Any]) -> object:
-    """What the schema asks for, of what there is."""
+def _fit(data: Mapping[str, Any], schema: Mapping[str, Any]) -> object:
+    """The part of the data that the schema asks for."""
     asked: Mapping[str, Mapping[str, Any]] = schema.get("properties", {})
-    return {name: _as(data[name], form) for name, form in asked.items() if name in data}
+    return {name: _fit_value(data[name], form) for name, form in asked.items() if name in data}
 
 
-def _as(value: Any, form: Mapping[str, Any]) -> Any:
-    """A list as text where a text is asked for, and no more lines or items than there is room for."""
+def _fit_value(value: Any, form: Mapping[str, Any]) -> Any:
+    """The value in the requested type: a list as text where the schema wants text, cut to the allowed length."""
     if isinstance(value, list):
         value = value[: form.get("maxItems")]
     if form.get("type") != "string":

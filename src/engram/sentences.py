@@ -1,8 +1,13 @@
-"""Cutting a text into sentences that can stand by themselves in a gist.
+"""Cutting a text into sentences, in two ways.
 
-What people and agents write is rarely prose: greetings, lists, headings, wrapped lines, code, links, several scripts.
-So a text is first cut into blocks (a paragraph, a list item), code is left out, and only then are blocks cut where a
-sentence ends. A mark ends one only if what follows can begin another, and what comes before is no abbreviation.
+`split` gives sentences that a reader can read by themselves, for a gist. What people and agents write is rarely prose:
+greetings, lists, headings, wrapped lines, code, links, several scripts. So a text is first cut into blocks (a
+paragraph, a list item), code is left out, and only then are blocks cut where a sentence ends. A mark ends a sentence
+only if what follows can begin another one and what precedes it is no abbreviation.
+
+`parts` gives the smallest parts that can say something, for comparing texts and for tracing where a part came from.
+It cuts at every mark and every line end, and leaves nothing out: a text that is to be forgotten must be recognised
+however it was written.
 """
 
 from __future__ import annotations
@@ -20,85 +25,23 @@ _MARKER: Final = re.compile(r"^\s*(?:[-*+•–]\s+(?:\[(?P<box>[ xX])\]\s+)?|\d
 _RULE: Final = re.compile(r"^[\s|:=*_~+-]*$")
 #: A line this long that does not end a sentence was probably wrapped, and goes on in the next.
 _WRAPPED: Final = 50
-_ENDS_LINE: Final = tuple(".!?:;…。！？｡")
+#: Marks that end a sentence before a space, and marks that end one anywhere.
+_SPACED_MARKS, _UNSPACED_MARKS = ".!?…", "。！？｡"
+_ENDS_LINE: Final = (*_SPACED_MARKS, *_UNSPACED_MARKS, ":", ";")
+_PART_END: Final = re.compile(
+    rf"(?<=[{_SPACED_MARKS}{_UNSPACED_MARKS}])\s+|\n+|(?<=[{_UNSPACED_MARKS}])(?![{_UNSPACED_MARKS}」』”）\s])"
+)
 
 #: Begins only where a run of marks begins: a text of nothing but dots must not take time by their square.
-_END: Final = re.compile(r"""(?<![.!?…])([.!?…]++['"”’)\]»*_]*+)(\s+)(?=(.))|([。！？｡]+[」』”）]*)""")
-_ABBREVIATIONS: Final = frozenset(
-    [
-        "mr",
-        "mrs",
-        "ms",
-        "dr",
-        "prof",
-        "sr",
-        "jr",
-        "st",
-        "vs",
-        "etc",
-        "no",
-        "nr",
-        "vol",
-        "fig",
-        "eq",
-        "sec",
-        "ch",
-        "pp",
-        "approx",
-        "dept",
-        "est",
-        "inc",
-        "ltd",
-        "co",
-        "corp",
-        "gen",
-        "col",
-        "lt",
-        "rev",
-        "hon",
-        "jan",
-        "feb",
-        "mar",
-        "apr",
-        "jun",
-        "jul",
-        "aug",
-        "sep",
-        "sept",
-        "oct",
-        "nov",
-        "dec",
-        "mon",
-        "tue",
-        "tues",
-        "wed",
-        "thu",
-        "thur",
-        "thurs",
-        "fri",
-        "sat",
-        "sun",
-        "e.g",
-        "i.e",
-        "cf",
-        "al",
-        "ca",
-        "z.b",
-        "bzw",
-        "usw",
-        "resp",
-        "a.m",
-        "p.m",
-        "a.k.a",
-        "u.s",
-        "u.k",
-        "u.s.a",
-        "e.u",
-        "ph.d",
-        "incl",
-        "excl",
-    ]
+_END: Final = re.compile(
+    rf"""(?<![{_SPACED_MARKS}])([{_SPACED_MARKS}]++['"”’)\]»*_]*+)(\s+)(?=(.))|([{_UNSPACED_MARKS}]+[」』”）]*)"""
 )
+_ABBREVIATED: Final = """
+mr mrs ms dr prof sr jr st vs etc no nr vol fig eq sec ch pp approx dept est inc ltd co corp gen col lt rev hon jan
+feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri sat sun e.g i.e cf al ca z.b bzw
+usw resp a.m p.m a.k.a u.s u.k u.s.a e.u ph.d incl excl
+"""
+_ABBREVIATIONS: Final = frozenset(_ABBREVIATED.split())
 #: No abbreviation is longer.
 _LOOK_BACK: Final = 20
 _LAST_WORD: Final = re.compile(r"(?<![\w.])[\w.]++$")
@@ -107,6 +50,11 @@ _LAST_WORD: Final = re.compile(r"(?<![\w.])[\w.]++$")
 def split(text: str) -> list[str]:
     """The text's sentences in order, each on one line; without code, rules and the marks of lists."""
     return [_bounded(sentence) for block in _blocks(text) for sentence in _sentences(block)]
+
+
+def parts(text: str) -> list[str]:
+    """Everything the text says, cut at every line end and every mark that may end a sentence."""
+    return [part.strip() for part in _PART_END.split(text) if part.strip()]
 
 
 def _blocks(text: str) -> Iterator[str]:

@@ -1,0 +1,21 @@
+"""The headings of the portrait: what an answer's schema calls a section, and its title in the text."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Of the profile, by the kind of a statement.
+PROFILE: Final = {
+    "fact": "Facts",
+    "preference": "Preferences",
+    "decision": "Decisions",
+    "lesson": "Lessons",
+    "todo": "To do",
+}
+#: Of the narrative.
+NARRATIVE: Final = {
+    "arc": "How it went",
+    "trends": "What keeps coming up",
+    "open_threads": "Open threads",
+    "callbacks": "Worth coming back to",
+}
