@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from .errors import ProposalNotFound as ProposalNotFound
     from .errors import ProposalStale as ProposalStale
     from .errors import SchemaTooNew as SchemaTooNew
+    from .errors import SessionAmbiguous as SessionAmbiguous
     from .errors import SessionEnded as SessionEnded
     from .errors import SessionNotFound as SessionNotFound
     from .errors import SettingsConflict as SettingsConflict
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from .errors import VersionConflict as VersionConflict
     from .errors import VersionNotFound as VersionNotFound
     from .errors import WorkNotFound as WorkNotFound
+    from .errors import WorkspaceNotFound as WorkspaceNotFound
     from .records import Block as Block
     from .records import BlockEdit as BlockEdit
     from .records import Change as Change
@@ -86,6 +88,7 @@ if TYPE_CHECKING:
     from .records import Stats as Stats
     from .records import UndoReport as UndoReport
     from .records import WorkItem as WorkItem
+    from .records import WorkspaceInfo as WorkspaceInfo
 
 from ._version import VERSION as __version__
 
@@ -123,6 +126,7 @@ _WHERE = {
         "ProposalNotFound",
         "ProposalStale",
         "SchemaTooNew",
+        "SessionAmbiguous",
         "SessionEnded",
         "SessionNotFound",
         "SettingsConflict",
@@ -138,6 +142,7 @@ _WHERE = {
         "VersionConflict",
         "VersionNotFound",
         "WorkNotFound",
+        "WorkspaceNotFound",
     ),
     "records": (
         "Block",
@@ -164,6 +169,7 @@ _WHERE = {
         "Stats",
         "WorkItem",
         "UndoReport",
+        "WorkspaceInfo",
     ),
 }
 _MODULE = {name: module for module, names in _WHERE.items() for name in names}

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 PROJECT_FILE = ".engram.toml"
 USER_FILE = "config.toml"
 STORE_FILE = "engram.db"
+DEFAULT_WORKSPACE = "default"
 
 #: A project's file is small. A larger one, or one with longer lines, could keep the parser busy for seconds.
 MAX_PROJECT_FILE = 16 * 1024
@@ -53,7 +54,7 @@ class Setting(NamedTuple):
 
 SETTINGS = (
     Setting("url", "", "the store: a path, sqlite:///path or postgresql://…; empty: engram.db in data_dir"),
-    Setting("workspace", "default", "whose memory this is: up to 64 of a-z, 0-9, _ and -", FREE),
+    Setting("workspace", DEFAULT_WORKSPACE, "whose memory this is: up to 64 of a-z, 0-9, _ and -", FREE),
     Setting("project", "", "what sessions belong to; empty: the git remote's owner/repo, else the folder's name", FREE),
     Setting("data_dir", "", "where the default store is; empty: the platform's folder for user data"),
     Setting("stale_after", 1_800.0, "a session silent for this long is shown as stale"),

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import Group, as_json, complete_block, edited, open_store, result, text_from
-from .screen import coloured_diff, fields, one_line, print_json, print_stored, say, table
+from .common import SESSION, Group, as_json, complete_block, edited, open_store, result, text_from, utc_option
+from .screen import coloured_diff, fields, one_line, print_json, print_stored, say, table, when
 
 if TYPE_CHECKING:
     from ...client import Engram
@@ -24,7 +24,7 @@ WORLD = "world"
 _NAME = click.argument("name", shell_complete=complete_block)
 _TEXT = click.argument("text", required=False)
 _REASON = click.option("--reason", default="", help="Why; kept in the history.")
-_ACTOR = click.option("--session", "actor", envvar="ENGRAM_SESSION", metavar="ID", help="Who edits.")
+_ACTOR = click.option("--session", "actor", type=SESSION, envvar="ENGRAM_SESSION", metavar="ID", help="Who edits.")
 _EXPECT = click.option(
     "--expect", type=click.IntRange(min=0), metavar="VERSION", help="Only if it is still at this version."
 )
@@ -83,8 +83,7 @@ def list_blocks(ctx: click.Context) -> None:
 
     blocks = open_store(ctx).blocks.list()
     rows = [
-        (each.name, str(each.version), f"{estimate(each.content)}/{each.max_tokens}", one_line(each.content))
-        for each in blocks
+        (each.name, str(each.version), f"{estimate(each.content)}/{each.max_tokens}", each.content) for each in blocks
     ]
     result(ctx, blocks, lambda: table(("name", "version", "tokens", "content"), rows) if rows else "No blocks yet.")
 
@@ -169,6 +168,7 @@ def replace(
 
 @_both("history")
 @_LIMIT
+@utc_option
 def history(ctx: click.Context, name: str, limit: int) -> None:
     """Edits, newest first."""
     edits = open_store(ctx).blocks.history(name, limit)
@@ -245,7 +245,7 @@ def _history(edits: list[BlockEdit]) -> str:
     return "\n".join(
         fields(
             {
-                f"version {each.version}": each.created_at[:19].replace("T", " "),
+                f"version {each.version}": when(each.created_at),
                 "by": each.actor,
                 "reason": one_line(each.reason, 200) or None,
                 "text": one_line(each.new, 100),

@@ -6,8 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import as_json, command, complete_block, complete_session, moment_type, open_store, result
-from .screen import say, table
+from .common import (
+    SESSION,
+    as_json,
+    command,
+    complete_block,
+    complete_session,
+    moment_type,
+    open_store,
+    result,
+    utc_option,
+)
+from .screen import say, table, when
 
 if TYPE_CHECKING:
     from ...records import Receipt
@@ -16,7 +26,9 @@ if TYPE_CHECKING:
 @command()
 @click.option("--exchange", type=click.IntRange(min=1), metavar="ID", help="One thing said or done.")
 @click.option("--memory", type=click.IntRange(min=1), metavar="ID", help="One memory, with its history.")
-@click.option("--session", metavar="ID", shell_complete=complete_session, help="A session with all that is in it.")
+@click.option(
+    "--session", type=SESSION, metavar="ID", shell_complete=complete_session, help="A session with all that is in it."
+)
 @click.option("--block", metavar="NAME", shell_complete=complete_block, help="A block, with its history.")
 @click.option(
     "--before", metavar="TIME", callback=moment_type, help="Everything older: 2026-11-01, 2026-11-01T18:00, or 90d."
@@ -42,11 +54,12 @@ def forget(ctx: click.Context, /, dry_run: bool, yes: bool, **chosen: Any) -> No
 
 @command()
 @click.option("-n", "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="0: all.")
+@utc_option
 @click.pass_context
 def receipts(ctx: click.Context, limit: int) -> None:
     """What was forgotten, the latest first: counts and ids, not a word of it."""
     found = open_store(ctx).receipts(limit)
-    rows = [(str(each.id), each.created_at[:19].replace("T", " "), each.asked, _counts(each)) for each in found]
+    rows = [(str(each.id), when(each.created_at), each.asked, _counts(each)) for each in found]
     result(ctx, found, lambda: table(("id", "when", "asked", "went"), rows) if rows else "Nothing was forgotten.")
 
 

@@ -7,8 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import Group, command, complete_session, edited, moment_type, open_store, result, session_option, text_from
-from .screen import fields, hanging, highlighted, one_line, style, table
+from .common import (
+    SESSION,
+    Group,
+    command,
+    complete_session,
+    edited,
+    moment_type,
+    open_store,
+    result,
+    session_option,
+    text_from,
+    utc_option,
+)
+from .screen import day, fields, hanging, highlighted, one_line, style, table, when, with_times
 
 if TYPE_CHECKING:
     from ...records import Exchange, Hit, Memory
@@ -47,7 +59,9 @@ def remember(ctx: click.Context, /, text: str | None, no_embed: bool, session_id
 @command()
 @click.argument("query")
 @click.option("-k", type=click.IntRange(1, 1000), default=5, show_default=True, help="At most so many.")
-@click.option("--session", "session_id", metavar="ID", shell_complete=complete_session, help="Only of this session.")
+@click.option(
+    "--session", "session_id", type=SESSION, metavar="ID", shell_complete=complete_session, help="Only of this session."
+)
 @click.option("--kind", "kinds", multiple=True, help="Only memories of this kind; may be repeated.")
 @click.option("--role", "roles", multiple=True, help="Only turns of this role; log for log entries.")
 @click.option("--tag", "tags", multiple=True, help="Only memories with this tag.")
@@ -65,6 +79,7 @@ def remember(ctx: click.Context, /, text: str | None, no_embed: bool, session_id
 )
 @click.option("--budget", type=click.IntRange(min=1), help="At most so many tokens together.")
 @click.option("--explain", is_flag=True, help="Show why.")
+@utc_option
 @click.pass_context
 def recall(ctx: click.Context, /, query: str, k: int, explain: bool, **options: Any) -> None:
     """Find what was said, done or learnt, by words and by meaning."""
@@ -77,10 +92,10 @@ def recall(ctx: click.Context, /, query: str, k: int, explain: bool, **options: 
 
 
 @command()
-@click.argument("session_id", metavar="SESSION", shell_complete=complete_session)
+@click.argument("session_id", type=SESSION, metavar="SESSION", shell_complete=complete_session)
 @click.argument("role", type=click.Choice(["user", "assistant", "system", "tool", "log"]))
 @click.argument("text", required=False)
-@click.option("--at", "created_at", metavar="TIME", help="When it was said.  [default: now]")
+@click.option("--at", "created_at", metavar="TIME", callback=moment_type, help="When it was said.  [default: now]")
 @click.option("--no-embed", is_flag=True, help="Leave its meaning to `engram embed`; words find it at once.")
 @click.pass_context
 def say(
@@ -93,7 +108,10 @@ def say(
 
 
 @command()
-@click.argument("session_id", metavar="[SESSION]", envvar="ENGRAM_SESSION", shell_complete=complete_session)
+@click.argument(
+    "session_id", type=SESSION, metavar="[SESSION]", envvar="ENGRAM_SESSION", shell_complete=complete_session
+)
+@utc_option
 @click.pass_context
 def history(ctx: click.Context, session_id: str) -> None:
     """Everything said in a session, oldest first."""
@@ -109,6 +127,7 @@ def history(ctx: click.Context, session_id: str) -> None:
     help="Begin here, or so long ago: 2h.  [default: 7d]",
 )
 @click.option("-n", "--limit", type=click.IntRange(min=1), default=50, show_default=True)
+@utc_option
 @click.pass_context
 def timeline(ctx: click.Context, since: str | None, limit: int) -> None:
     """What was said and learnt lately, newest first."""
@@ -143,19 +162,18 @@ def memory() -> None:
 @_UNTIL
 @click.option("--pinned", is_flag=True, help="Only pinned ones.")
 @click.option("-n", "--limit", type=click.IntRange(min=0), default=50, show_default=True, help="0: all.")
+@utc_option
 @click.pass_context
 def list_memories(ctx: click.Context, /, **filters: Any) -> None:
     """Memories, newest first."""
     found = open_store(ctx).memories.list(**filters)
-    rows = [
-        (str(each.id), each.kind, ",".join(each.tags), each.created_at[:10], one_line(each.content, 80))
-        for each in found
-    ]
+    rows = [(str(each.id), each.kind, ",".join(each.tags), day(each.created_at), each.content) for each in found]
     result(ctx, found, lambda: table(("id", "kind", "tags", "date", "content"), rows) if rows else "No memories.")
 
 
 @memory.command()
 @_ID
+@utc_option
 @click.pass_context
 def show(ctx: click.Context, id: int) -> None:
     """Everything about one memory."""
@@ -227,7 +245,7 @@ def pin(ctx: click.Context, id: int, undo: bool) -> None:
 
 def _hit(hit: Hit, explain: bool) -> str:
     where = f"memory {hit.memory_id}" if hit.memory_id else f"exchange {hit.exchange_id}"
-    head = f"{hit.score:.2f}  {where}, {hit.label}, {hit.created_at[:10]}"
+    head = f"{hit.score:.2f}  {where}, {hit.label}, {day(hit.created_at)}"
     head += f", {hit.session_id}" if hit.session_id else ""
     matched = hit.why["matched"]
     assert isinstance(matched, list)
@@ -244,13 +262,12 @@ def _highlighted(text: str, matched: list[str]) -> str:
 
 
 def _turn(turn: Exchange) -> str:
-    when = style(turn.created_at[:19].replace("T", " "), dim=True)
-    return f"{when}  {style(turn.role, bold=True)}: {hanging(turn.content)}"
+    return f"{style(when(turn.created_at), dim=True)}  {style(turn.role, bold=True)}: {hanging(turn.content)}"
 
 
 def _whole(memory: Memory, versions: int) -> str:
     values: dict[str, object] = {
-        **memory._asdict(),
+        **with_times(memory._asdict()),
         "tags": ", ".join(memory.tags) or None,
         "versions": versions,
     }
