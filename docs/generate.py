@@ -19,11 +19,13 @@ This page is made from the commands' own help by `make docs`.
 Every command takes `--json`, `--workspace` and `--store`, before or after its name. With `--json` exactly one JSON
 document is printed on standard output: the result, or `{"error": {"code", "message", "details"}}`.
 
-A session can be given by its id, by a unique beginning or end of its id, or by its name. Lists show short ids, which can be
-typed back; `--json` has the whole ones. A text that fits several sessions is an error that lists them.
+A session can be given by its id, by a unique beginning or end of its id, or by its name. Lists show short ids, which
+can be typed back; `--json` has the whole ones. A text that fits several sessions is an error that lists them.
 
-Times are shown in your time zone (`TZ`). A time that you give without a zone is read in the same zone. With `--utc`, and in
-JSON, times are UTC. On a terminal, tables fit its width; a pipe gets everything.
+Times are shown in your time zone (`TZ`). A time that you give without a zone is read in the same zone. With `--utc`,
+and in JSON, times are UTC. On a terminal, tables fit its width; a pipe gets everything.
+
+The library's nouns and verbs work, too: `engram sessions register` is `engram session start`.
 
 | exit code | meaning |
 | --- | --- |

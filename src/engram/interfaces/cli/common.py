@@ -31,11 +31,19 @@ _READING = frozenset(
     }
 )
 
-#: Other words for a command, by group: the library's and the operations' verbs. Help does not list them.
+#: Other words for a command, by group: the library's nouns and verbs. Help does not list them.
 ALIASES: dict[str, dict[str, str]] = {
-    "": {"lease": "lock", "sessions": "session", "workspaces": "workspace"},
-    "block": {"get": "show", "update": "set", "view": "show", "archive_overflow": "archive"},
-    "dream": {"proposals": "review"},
+    "": {
+        "blocks": "block",
+        "dreams": "dream",
+        "lease": "lock",
+        "leases": "lock",
+        "memories": "memory",
+        "messages": "message",
+        "sessions": "session",
+        "workspaces": "workspace",
+    },
+    "block": {"get": "show", "view": "show", "update": "set", "archive_overflow": "archive"},
     "lock": {"break_lease": "break"},
     "memory": {"get": "show", "update": "edit"},
     "session": {"register": "start", "heartbeat": "beat", "complete": "done", "get": "show"},

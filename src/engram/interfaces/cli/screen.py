@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import click
 
@@ -62,16 +62,17 @@ def one_line(text: str | None, longest: int = 60) -> str:
     return _cut(text or "", longest)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, whole: Collection[str] = ()) -> str:
     """Columns under a bold head, without the columns that are empty in every row.
 
-    On a terminal the lines fit its width: the widest columns are shortened, but never the first one, which names the
-    row. Elsewhere nothing is cut, so that a pipe gets everything.
+    On a terminal the lines fit its width: the widest columns are shortened, but neither the first one, which names the
+    row, nor those named in `whole`. Elsewhere nothing is cut, so that a pipe gets everything.
     """
     cells = [[one_line(cell, _CELL) for cell in row] for row in rows]
     used = [column for column in range(len(head)) if any(row[column] for row in cells)] or list(range(len(head)))
     lines = [[row[column] for column in used] for row in (list(head), *cells)]
-    widths = _fitted([max(_width(line[column]) for line in lines) for column in range(len(used))])
+    widths = [max(_width(line[column]) for line in lines) for column in range(len(used))]
+    widths = _fitted(widths, [place for place, name in enumerate(lines[0]) if place and name not in whole])
     shown = ["  ".join(map(_padded, line, widths)).rstrip() for line in lines]
     return "\n".join([style(shown[0], bold=True), *shown[1:]])
 
@@ -194,17 +195,17 @@ def _local(stamp: str) -> str:
     return moment.isoformat(" ", "seconds")[:19]
 
 
-def _fitted(widths: list[int]) -> list[int]:
+def _fitted(widths: list[int], may_shrink: Sequence[int]) -> list[int]:
     """The widths of a table's columns, so that its lines fit the terminal, if there is one."""
-    if not sys.stdout.isatty():
+    if not sys.stdout.isatty() or not may_shrink:
         return widths
     from shutil import get_terminal_size
 
     gaps = 2 * (len(widths) - 1)
     room = get_terminal_size().columns - gaps
     fitted = list(widths)
-    while sum(fitted) > room and len(fitted) > 1:
-        widest = max(range(1, len(fitted)), key=lambda column: fitted[column])
+    while sum(fitted) > room:
+        widest = max(may_shrink, key=lambda column: fitted[column])
         if fitted[widest] <= _NARROW:
             break  # the lines wrap: a table of stumps says nothing
         fitted[widest] -= 1

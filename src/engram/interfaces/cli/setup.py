@@ -58,7 +58,7 @@ def show(ctx: click.Context) -> None:
     ]
     cells = [(row["name"], _shown(row["value"]), row["origin"], row["project_file"]) for row in rows]
     head = ("setting", "value", "from", "may a project's file set it?")
-    result(ctx, rows, lambda: "\n".join([table(head, cells), *found.notices]))
+    result(ctx, rows, lambda: "\n".join([table(head, cells, whole=("value", "from")), *found.notices]))
 
 
 @config.command()
