@@ -237,7 +237,7 @@ REQUIREMENTS = {
     "PEOPLE-3": "On a terminal a table fits its width, wide characters counted as two; elsewhere nothing is cut.",
     "PEOPLE-4": "A mistyped command or option suggests the nearest one; engram help shows what --help shows.",
     "PEOPLE-5": "workspace list shows the workspaces; a reading command on one that does not exist says so and lists them.",
-    "PEOPLE-6": "A command that lacks a session says how to name one.",
+    "PEOPLE-6": "A command that lacks a session says how to name one; an error names the option, not the library's parameter.",
     "PEOPLE-7": "The library's verbs are other names of the commands.",
     # Operations and the MCP server
     "OPERATION-1": "Every operation is in one table, with input, scope, handler and help, and works on both engines.",

@@ -13,9 +13,10 @@ import click
 import pytest
 
 from engram import Engram as Library
+from engram.clock import stamp
 from engram.interfaces.cli import cli
 from engram.interfaces.cli.common import ALIASES
-from engram.interfaces.cli.screen import ago, byte_size, plural, short_ids, table
+from engram.interfaces.cli.screen import ago, byte_size, plural, short_ids, table, until
 
 from .conftest import Engram, in_terminal
 
@@ -159,17 +160,30 @@ def test_a_time_without_a_zone_is_read_in_the_zone_that_times_are_shown_in(
         (65, "1 minute ago", "1m ago"),
         (7_300, "2 hours ago", "2h ago"),
         (3 * 86_400 + 5, "3 days ago", "3d ago"),
-        (-30, "in less than a minute", "in 1m"),
-        (-895, "in 15 minutes", "in 15m"),
+        (-5, "just now", "just now"),
     ],
 )
 def test_how_long_ago_is_said_in_words(seconds: int, long: str, short: str) -> None:
-    from engram.clock import stamp
-
     at = stamp(time.time() - seconds)
     assert (ago(at), ago(at, short=True)) == (long, short)
     assert ago("2001-02-03T12:00:00.000000Z") == "2001-02-03"
     assert ago(None) == ""
+
+
+@pytest.mark.requirement("PEOPLE-2")
+@pytest.mark.parametrize(
+    ("seconds", "long", "short"),
+    [
+        (15, "in less than a minute", "in less than a minute"),
+        (895, "in 15 minutes", "in 15m"),
+        (86_400, "in 1 day", "in 1d"),
+        (-100, "now", "now"),
+    ],
+)
+def test_in_how_long_is_said_in_words(seconds: int, long: str, short: str) -> None:
+    at = stamp(time.time() + seconds)
+    assert (until(at), until(at, short=True)) == (long, short)
+    assert until(None) == ""
 
 
 def columns(line: str) -> int:
@@ -320,6 +334,24 @@ def test_a_command_that_lacks_a_session_says_how_to_name_one(engram: Engram, arg
     assert outcome.code == 2
     assert "ENGRAM_SESSION" in outcome.err
     assert "engram session start" in outcome.err
+
+
+@pytest.mark.requirement("PEOPLE-6")
+@pytest.mark.parametrize(
+    ("arguments", "begins"),
+    [
+        (("lock", "claim", "staging", "--ttl", "0"), "--ttl is 0"),
+        (("session", "beat", "--session", ""), "--session is empty"),
+        (("session", "start", "codex", "x", "--external-id", ""), "--external-id is empty"),
+        (("session", "start", "codex", "x", "--parent", " "), "--parent is empty"),
+    ],
+)
+def test_an_error_names_the_option_and_not_the_librarys_parameter(
+    engram: Engram, me: str, arguments: tuple[str, ...], begins: str
+) -> None:
+    outcome = engram(*arguments, "--json", session=me)
+    assert outcome.code == 2
+    assert outcome.json["error"]["message"].startswith(begins)
 
 
 @pytest.mark.requirement("PEOPLE-7")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
+from ...errors import InvalidInput
 from .screen import META, one_line, print_json, say, style
 
 if TYPE_CHECKING:
@@ -95,8 +97,25 @@ class Command(click.Command):
         for parameter in self.params:
             text = ctx.params.get(parameter.name or "")
             if isinstance(parameter.type, SessionType) and text is not None:
-                ctx.params[parameter.name or ""] = _whole_id(ctx, text)
-        return super().invoke(ctx)
+                with _naming([(parameter, "session id")]):
+                    ctx.params[parameter.name or ""] = _whole_id(ctx, text)
+        names = [(each, each.name) for each in self.params if each.name]
+        with _naming([*names, *((each, name.replace("_", " ")) for each, name in names)]):
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _naming(names: Sequence[tuple[click.Parameter, str]]) -> Iterator[None]:
+    """The library's message about a value, with the option's name in place of the library's name for it."""
+    try:
+        yield
+    except InvalidInput as error:
+        message = str(error)
+        for parameter, name in names:
+            if isinstance(parameter, click.Option) and message.startswith(f"{name} "):
+                error.args = (f"{parameter.opts[0]}{message.removeprefix(name)}",)
+                break
+        raise
 
 
 class Group(click.Group):

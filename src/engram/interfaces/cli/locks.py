@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .common import Group, duration_type, open_store, result, session_option, utc_option
-from .screen import ago, one_line, short_ids, style, table, when
+from .screen import ago, one_line, short_ids, style, table, until, when
 
 if TYPE_CHECKING:
     from ...records import Holder, Lease
@@ -147,7 +147,7 @@ def _leases(leases: list[Lease]) -> str:
                 _kind(each),
                 short(each.session_id),
                 ago(each.claimed_at, short=True),
-                ago(each.expires_at, short=True),
+                until(each.expires_at, short=True),
                 str(each.token),
                 each.note or "",
             )

@@ -116,23 +116,23 @@ def day(stamp: str) -> str:
 
 
 def ago(stamp: str | None, *, short: bool = False) -> str:
-    """How long ago, or in how long: `5 minutes ago`, `in 2 hours`; a date after a week. With --utc: the time.
-
-    `short` is for tables: `5m ago`, `in 2h`.
-    """
+    """How long ago: `5 minutes ago`, in a table `5m ago`; a date after a week. With --utc: the time."""
     if not stamp or _utc_wanted():
         return when(stamp)
-    from ...clock import Clock, between
-
-    seconds = between(stamp, Clock().now())
+    seconds = -_seconds_until(stamp)
     if seconds >= _LONG_AGO:
         return day(stamp)
-    if -60 < seconds < 60:
-        return "just now" if seconds >= 0 else "in 1m" if short else "in less than a minute"
-    size, unit = next(each for each in _UNITS if abs(seconds) >= each[0])
-    number = int(seconds // size) if seconds > 0 else round(-seconds / size)
-    length = f"{number}{unit[0]}" if short else plural(number, unit)
-    return f"{length} ago" if seconds > 0 else f"in {length}"
+    # A server's clock may be a little ahead of this one.
+    return f"{_length(seconds, short)} ago" if seconds >= 60 else "just now"
+
+
+def until(stamp: str | None, *, short: bool = False) -> str:
+    """In how long: `in 2 hours`, in a table `in 2h`. With --utc: the time."""
+    if not stamp or _utc_wanted():
+        return when(stamp)
+    # To the nearest minute: what was just given 15 minutes has 15 minutes.
+    seconds = _seconds_until(stamp) + 30
+    return f"in {_length(seconds, short)}" if seconds >= 60 else "now" if seconds < 30 else "in less than a minute"
 
 
 def with_times(values: Mapping[str, object]) -> dict[str, object]:
@@ -183,6 +183,18 @@ _PART = 8
 def _utc_wanted() -> bool:
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(f"{META}.utc"))
+
+
+def _seconds_until(stamp: str) -> float:
+    from ...clock import Clock, between
+
+    return between(Clock().now(), stamp)
+
+
+def _length(seconds: float, short: bool) -> str:
+    size, unit = next(each for each in _UNITS if seconds >= each[0])
+    number = int(seconds // size)
+    return f"{number}{unit[0]}" if short else plural(number, unit)
 
 
 def _local(stamp: str) -> str:
