@@ -262,6 +262,12 @@ def test_help_shows_what_the_option_shows(engram: Engram, names: tuple[str, ...]
     assert engram("help", "sitrep", "more").code == 2
 
 
+@pytest.mark.requirement("PEOPLE-4", "CLI-2")
+def test_a_group_without_a_command_shows_its_help_once(engram: Engram) -> None:
+    shown = engram("lock")
+    assert (shown.code, shown.err) == (2, engram("lock", "--help").out)
+
+
 @pytest.mark.requirement("PEOPLE-5")
 def test_workspaces_are_listed_and_the_configured_one_is_marked(engram: Engram, me: str) -> None:
     engram("remember", "Deploys never happen on Fridays", "--workspace", "work", "--no-embed")

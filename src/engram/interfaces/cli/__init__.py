@@ -108,6 +108,8 @@ def run(arguments: list[str]) -> int:
 
 def _usage(error: click.UsageError, message: str) -> str:
     """What click says about wrong use, as text, with the message."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return message  # the whole help
     from io import StringIO
 
     told = StringIO()
