@@ -26,12 +26,20 @@ _HEAD = """\
 Every command takes `--json`, `--workspace` and `--store`, before or after its name. With `--json` a command prints
 exactly one JSON document on standard output: the result, or `{"error": {"code", "message", "details"}}`.
 
+A session can be given by its id, by a unique beginning or end of its id, or by its name. Lists show short ids, which
+can be typed back; `--json` has the whole ones. A text that fits several sessions is an error that lists them.
+
+Times are shown in your time zone (`TZ`). A time that you give without a zone is read in the same zone. With `--utc`,
+and in JSON, times are UTC. On a terminal, tables fit its width; a pipe gets everything.
+
+The library's nouns and verbs work, too: `engram sessions register` is `engram session start`.
+
 | exit code | meaning |
 | --- | --- |
 | 0 | success |
 | 1 | failed: the store cannot be used, a log is broken, an editor was closed without saving |
-| 2 | wrong use: an unknown option, a value that can never be right |
-| 3 | not found: a session, lease, block, version or recipient |
+| 2 | wrong use: an unknown option, a value that can never be right, a short id that fits several sessions |
+| 3 | not found: a store, workspace, session, lease, block, version or recipient |
 | 4 | conflict: a lease is held or lost, a version is stale, a block exists, a pass is running, the store is busy |
 """
 

@@ -175,6 +175,7 @@ PUBLIC = [
         "CapReached",
     ),
     *("Obstacle", "UndoBlocked", "UndoReport"),
+    *("SessionAmbiguous", "WorkspaceInfo", "WorkspaceNotFound"),
     *("Miscounted", "Proposal", "ProposalNotFound", "ProposalStale", "StoreDamaged", "UpgradeNeeded"),
 ]
 

@@ -35,6 +35,7 @@ from .errors import NotFound as NotFound
 from .errors import ProposalNotFound as ProposalNotFound
 from .errors import ProposalStale as ProposalStale
 from .errors import SchemaTooNew as SchemaTooNew
+from .errors import SessionAmbiguous as SessionAmbiguous
 from .errors import SessionEnded as SessionEnded
 from .errors import SessionNotFound as SessionNotFound
 from .errors import SettingsConflict as SettingsConflict
@@ -51,6 +52,7 @@ from .errors import UpgradeNeeded as UpgradeNeeded
 from .errors import VersionConflict as VersionConflict
 from .errors import VersionNotFound as VersionNotFound
 from .errors import WorkNotFound as WorkNotFound
+from .errors import WorkspaceNotFound as WorkspaceNotFound
 from .records import Block as Block
 from .records import BlockEdit as BlockEdit
 from .records import Change as Change
@@ -75,3 +77,4 @@ from .records import Spent as Spent
 from .records import Stats as Stats
 from .records import UndoReport as UndoReport
 from .records import WorkItem as WorkItem
+from .records import WorkspaceInfo as WorkspaceInfo

@@ -12,7 +12,7 @@ from .coordination.leases import Leases
 from .coordination.messages import Messages
 from .coordination.projects import default_project
 from .coordination.sessions import Sessions
-from .errors import InvalidInput
+from .errors import InvalidInput, WorkspaceNotFound
 from .memory.blocks import Blocks, World
 from .memory.embedding_queue import EmbeddingQueue
 from .memory.exchanges import Exchanges
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .dreaming.passes import Dreams
     from .dreaming.proposals import Proposals
     from .dreaming.scheduler import Scheduler
-    from .records import Change, DreamReport, Hit, Receipt, Restored, Spent
+    from .records import Change, DreamReport, Hit, Receipt, Restored, Spent, WorkspaceInfo
     from .storage.engine import Engine
 
 
@@ -81,6 +81,25 @@ class Engram:
         other = object.__new__(Engram)
         other._compose(self._view._replace(workspace=checks.workspace(name)))
         return other
+
+    def workspaces(self) -> list[WorkspaceInfo]:
+        """Every workspace of the store in which something was ever written, by name."""
+        from .coordination.counts import workspaces
+
+        return workspaces(self._view)
+
+    def require_workspace(self) -> None:
+        """WorkspaceNotFound when nothing was ever written to this workspace. The default one always exists."""
+        if self.workspace_name == config.DEFAULT_WORKSPACE:
+            return
+        names = changes.workspaces(self._view.engine)
+        if self.workspace_name not in names:
+            known = f"There are: {', '.join(names)}." if names else "The store is empty."
+            raise WorkspaceNotFound(
+                f"There is no workspace {self.workspace_name!r}. {known} The first write to a workspace makes it.",
+                self.workspace_name,
+                names,
+            )
 
     @property
     def workspace_name(self) -> str:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 PROJECT_FILE = ".engram.toml"
 USER_FILE = "config.toml"
 STORE_FILE = "engram.db"
+DEFAULT_WORKSPACE = "default"
 
 #: A project's file is small. A larger one, or one with longer lines, could keep the parser busy for seconds.
 MAX_PROJECT_FILE = 16 * 1024

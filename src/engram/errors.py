@@ -5,8 +5,10 @@ class's docstring is its default message. Most raisers give their own: what was 
 
     EngramError
     ├── InvalidInput                  a value that is never valid
-    │   └── InvalidURL                a store address that is not valid
+    │   ├── InvalidURL                a store address that is not valid
+    │   └── SessionAmbiguous          part of an id that several sessions share; carries their ids
     ├── NotFound                      the named thing does not exist
+    │   ├── WorkspaceNotFound         carries the workspaces there are
     │   ├── SessionNotFound
     │   ├── LeaseNotFound
     │   ├── ExchangeNotFound
@@ -89,12 +91,42 @@ class InvalidURL(InvalidInput):
     code = "invalid_url"
 
 
+class SessionAmbiguous(InvalidInput):
+    """The text fits more than one session."""
+
+    code = "session_ambiguous"
+
+    def __init__(self, message: str, text: str, candidates: Sequence[str]) -> None:
+        super().__init__(message)
+        self.text = text
+        #: The ids of sessions that the text fits; at most ten.
+        self.candidates = tuple(candidates)
+
+    def details(self) -> dict[str, object]:
+        return {"text": self.text, "candidates": list(self.candidates)}
+
+
 class NotFound(EngramError):
     """There is no such thing in this workspace."""
 
     code = "not_found"
     status = 404
     exit_code = 3
+
+
+class WorkspaceNotFound(NotFound):
+    """There is no such workspace in this store."""
+
+    code = "workspace_not_found"
+
+    def __init__(self, message: str, name: str, workspaces: Sequence[str]) -> None:
+        super().__init__(message)
+        self.name = name
+        #: The workspaces there are.
+        self.workspaces = tuple(workspaces)
+
+    def details(self) -> dict[str, object]:
+        return {"workspace": self.name, "workspaces": list(self.workspaces)}
 
 
 class SessionNotFound(NotFound):

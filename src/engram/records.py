@@ -371,8 +371,21 @@ class Proposal(NamedTuple):
     run: int | None = None
 
 
+class WorkspaceInfo(NamedTuple):
+    """One workspace of a store, and how much is in it."""
+
+    name: str
+    #: Sessions of any status, without passes of dreaming.
+    sessions: int
+    turns: int
+    #: Active memories, without gists.
+    memories: int
+    #: When something last happened in it; None when nothing of it is left.
+    active_at: str | None
+
+
 class Stats(NamedTuple):
-    """How much is in a workspace."""
+    """How much is in a workspace. Sessions are counted without passes of dreaming, unless those were asked for."""
 
     sessions: int
     active: int
@@ -384,6 +397,19 @@ class Stats(NamedTuple):
     #: Live leases.
     leases: int
     blocks: int
+    #: Sessions that were made by `ensure` and have said nothing yet.
+    idle: int = 0
+    turns: int = 0
+    #: Active memories by kind, without gists.
+    memories: dict[str, int] = {}  # noqa: RUF012
+    gists: int = 0
+    #: How many things wait in the embedding queue.
+    embedding_queue: int = 0
+    #: The configured embedder, and the model that made the workspace's vectors; None before the first vector.
+    embedder: str = ""
+    model: str | None = None
+    #: What the whole store takes on the disk.
+    store_bytes: int = 0
 
 
 class Holder(NamedTuple):

@@ -407,7 +407,7 @@ def test_ensure_keeps_a_session_that_exists_and_renames_it_when_asked(eng: Engra
 @pytest.mark.requirement("SESSION-10", "SESSION-11")
 def test_stats_count_sessions_by_status_logs_live_leases_and_blocks(eng: Engram, clock: ShiftedClock) -> None:
     empty = eng.sessions.stats()
-    assert set(empty) == {0}
+    assert set(empty[:8]) == {0}
     lost = eng.sessions.register("codex", "Lost")
     eng.leases.claim(lost, "notes:lost")
     abandon(eng, clock, lost)
@@ -427,7 +427,7 @@ def test_stats_count_sessions_by_status_logs_live_leases_and_blocks(eng: Engram,
     assert (stats.sessions, stats.active, stats.stale, stats.completed, stats.abandoned) == (5, 2, 1, 1, 1)
     assert (stats.logs, stats.leases, stats.blocks) == (2, 2, 2)
     assert {session.id for session in eng.sessions.list() if session.stale} == {quiet}
-    assert eng.workspace("other").sessions.stats() == empty
+    assert eng.workspace("other").sessions.stats()._replace(store_bytes=empty.store_bytes) == empty
 
 
 @pytest.mark.requirement("SESSION-11")

@@ -81,7 +81,7 @@ def check_kept(eng: Engram, accounts: list[Account], receipts: list[Receipt]) ->
                 assert id not in known
             elif id not in cleaned:
                 assert known[id] == text
-    sessions = {session.id for session in eng.sessions.list()}
+    sessions = {session.id for session in eng.sessions.list(dreams=True)}
     registered = {id for account in accounts for name, id in account.sessions if name == eng.workspace_name}
     assert registered - sessions == registered & gone(receipts, "sessions")
 
@@ -104,7 +104,7 @@ def check_blocks(eng: Engram, accounts: list[Account]) -> None:
 
 def check_messages(eng: Engram, accounts: list[Account], receipts: list[Receipt]) -> None:
     """Each delivery came once or still waits; but not to a session that is gone."""
-    sessions = {session.id for session in eng.sessions.list()}
+    sessions = {session.id for session in eng.sessions.list(dreams=True)}
     read = [each for account in accounts for each in account.read if each[0] == eng.workspace_name]
     assert len(read) == len(set(read))
     unread = {

@@ -210,7 +210,7 @@ def test_no_forgotten_word_comes_back_through_a_dream(store_url: str, crew: Crew
     assert left(store_url, forgotten) == {}
     with opened(store_url) as eng:
         for view in map(eng.workspace, THINKERS):
-            for session in view.sessions.list():
+            for session in view.sessions.list(dreams=True):
                 view.forget(session=session.id)
         assert left(store_url, set(said)) == {}
         if not store_url.startswith("postgresql:"):

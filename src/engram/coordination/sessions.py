@@ -82,17 +82,21 @@ _NAME = "UPDATE sessions SET name = :name WHERE workspace = :workspace AND id = 
 _ACTIVE = (
     "SELECT "
     + _COLUMNS
-    + """ FROM sessions WHERE workspace = :workspace AND status = 'active'
+    + """ FROM sessions WHERE workspace = :workspace AND status = 'active' AND (:dreams = 1 OR type <> 'dream')
 ORDER BY heartbeat_at DESC, id DESC"""
 )
 _COMPLETED = (
     "SELECT "
     + _COLUMNS
-    + """ FROM sessions WHERE workspace = :workspace AND status = 'completed' AND heartbeat_at >= :since
+    + """ FROM sessions
+WHERE workspace = :workspace AND status = 'completed' AND heartbeat_at >= :since AND (:dreams = 1 OR type <> 'dream')
 ORDER BY heartbeat_at DESC, id DESC LIMIT :limit"""
 )
 _NEWEST = (
-    "SELECT " + _COLUMNS + " FROM sessions WHERE workspace = :workspace ORDER BY created_at DESC, id DESC LIMIT :limit"
+    "SELECT "
+    + _COLUMNS
+    + """ FROM sessions WHERE workspace = :workspace AND (:dreams = 1 OR type <> 'dream')
+ORDER BY created_at DESC, id DESC LIMIT :limit"""
 )
 _LOGS = """
 SELECT id, session_id, seq, content, created_at FROM exchanges
@@ -129,17 +133,6 @@ WHERE workspace = :workspace AND session_id = :id AND resource >= '' AND ended_a
   AND (expires_at IS NULL OR expires_at > :now)
 RETURNING token
 """
-_COUNT_SESSIONS = """
-SELECT status, COUNT(*), SUM(CASE WHEN status = 'active' AND heartbeat_at < :since THEN 1 ELSE 0 END)
-FROM sessions WHERE workspace = :workspace GROUP BY status
-"""
-_COUNT_REST = """
-SELECT
-  (SELECT COUNT(*) FROM exchanges WHERE workspace = :workspace AND role = 'log'),
-  (SELECT COUNT(*) FROM leases
-   WHERE workspace = :workspace AND ended_at IS NULL AND (expires_at IS NULL OR expires_at > :now)),
-  (SELECT COUNT(*) FROM blocks WHERE workspace = :workspace)
-"""
 
 
 class SessionRow(NamedTuple):
@@ -161,18 +154,11 @@ class SessionRow(NamedTuple):
     outcome: str
 
 
-class _Counted(NamedTuple):
-    """How many sessions have one status, and how many of those are active and silent."""
-
-    status: str
-    sessions: int
-    silent: int
-
-
 class Sessions:
     def __init__(self, view: StoreView, forget: Callable[[str], Receipt] | None = None) -> None:
         #: Forgets a session. It is given from above, because forgetting builds on this tier.
         self._forget = forget
+        self._view = view
         self._engine = view.engine
         self._workspace = view.workspace
         self._config = view.config
@@ -329,18 +315,36 @@ class Sessions:
             row = tx.one(_FIND, workspace=self._workspace, external_id=external_id, type=session_type)
             return self._record(SessionRow(*row), tx.now()) if row else None
 
-    def active(self) -> list[Session]:
-        """Sessions at work, the latest heartbeat first; stale ones too."""
-        with self._engine.read() as tx:
-            now = tx.now()
-            return [self._record(SessionRow(*row), now) for row in tx.all(_ACTIVE, workspace=self._workspace)]
+    def resolve(self, text: str) -> str:
+        """The id of the session that the text names: an id, the beginning or end of one, or a session's name.
 
-    def recent(self, hours: float = 24) -> list[Session]:
-        """Sessions completed within the last hours, the latest first."""
-        window = checks.seconds(hours, "hours") * 3_600
+        An exact id always wins. A text that fits several sessions is SessionAmbiguous.
+        """
+        # Imported here: a hook knows whole ids.
+        from .session_lookup import resolve
+
+        with self._engine.read() as tx:
+            id = resolve(tx, self._workspace, text)
+        if id is None:
+            raise unknown(self._workspace, text)
+        return id
+
+    def active(self, *, dreams: bool = False) -> list[Session]:
+        """Sessions at work, the latest heartbeat first; stale ones too, and with `dreams` a pass that is running."""
+        shown = int(checks.flag(dreams, "dreams"))
         with self._engine.read() as tx:
             now = tx.now()
-            rows = tx.all(_COMPLETED, workspace=self._workspace, since=later(now, -window), limit=checks.MAX_WHOLE)
+            rows = tx.all(_ACTIVE, workspace=self._workspace, dreams=shown)
+            return [self._record(SessionRow(*row), now) for row in rows]
+
+    def recent(self, hours: float = 24, *, dreams: bool = False) -> list[Session]:
+        """Sessions completed within the last hours, the latest first; with `dreams` passes of dreaming, too."""
+        window = checks.seconds(hours, "hours") * 3_600
+        shown = int(checks.flag(dreams, "dreams"))
+        with self._engine.read() as tx:
+            now = tx.now()
+            since = later(now, -window)
+            rows = tx.all(_COMPLETED, workspace=self._workspace, since=since, limit=checks.MAX_WHOLE, dreams=shown)
             return [self._record(SessionRow(*row), now) for row in rows]
 
     def logs(self, id: str, limit: int = 20) -> list[LogEntry]:
@@ -351,25 +355,12 @@ class Sessions:
             rows = tx.all(_LOGS, workspace=self._workspace, id=id, limit=limit or checks.MAX_WHOLE)
         return [LogEntry(*row) for row in rows]
 
-    def stats(self) -> Stats:
-        with self._engine.read() as tx:
-            now = tx.now()
-            since = later(now, -self._config.stale_after)
-            rows = tx.all(_COUNT_SESSIONS, workspace=self._workspace, since=since)
-            logs, leases, blocks = tx.all(_COUNT_REST, workspace=self._workspace, now=now)[0]
-        none = _Counted("", 0, 0)
-        counts = {counted.status: counted for counted in (_Counted(*row) for row in rows)}
-        active = counts.get("active", none)
-        return Stats(
-            sessions=sum(counted.sessions for counted in counts.values()),
-            active=active.sessions,
-            stale=int(active.silent),
-            completed=counts.get("completed", none).sessions,
-            abandoned=counts.get("abandoned", none).sessions,
-            logs=logs,
-            leases=leases,
-            blocks=blocks,
-        )
+    def stats(self, *, dreams: bool = False) -> Stats:
+        """How much is in the workspace; passes of dreaming count as sessions only with `dreams`."""
+        # Imported here: a hook counts nothing.
+        from .counts import stats
+
+        return stats(self._view, dreams=checks.flag(dreams, "dreams"))
 
     def sweep(self) -> int:
         """Abandon the sessions that have been silent for too long and free their leases; how many there were.
@@ -410,12 +401,13 @@ class Sessions:
         return record(row, stale_before=later(now, -self._config.stale_after))
 
     # Last, because its name hides the type from annotations that follow it.
-    def list(self, limit: int = 0) -> list[Session]:
-        """Sessions of any status, the newest first; 0: all."""
+    def list(self, limit: int = 0, *, dreams: bool = False) -> list[Session]:
+        """Sessions of any status, the newest first; limit 0: all. With `dreams` passes of dreaming, too."""
         checks.whole(limit, "limit", least=0)
+        shown = int(checks.flag(dreams, "dreams"))
         with self._engine.read() as tx:
             now = tx.now()
-            rows = tx.all(_NEWEST, workspace=self._workspace, limit=limit or checks.MAX_WHOLE)
+            rows = tx.all(_NEWEST, workspace=self._workspace, limit=limit or checks.MAX_WHOLE, dreams=shown)
             return [self._record(SessionRow(*row), now) for row in rows]
 
 

@@ -184,6 +184,10 @@ class Engine(ABC):
         """Copies of the store, made before that time, which still have what was deleted since."""
 
     @abstractmethod
+    def size(self) -> int:
+        """How many bytes the store takes on the disk, as far as can be seen from here."""
+
+    @abstractmethod
     def close(self) -> None:
         """Close every connection; later use is an error. Closing twice is fine."""
 

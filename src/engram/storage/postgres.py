@@ -79,6 +79,11 @@ SELECT pg_backend_pid(), (SELECT number FROM {migrations} WHERE works_with > {ne
 
 _NOW = """SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
 _BACKUPS = "SELECT nspname FROM pg_namespace WHERE starts_with(nspname, :start)"
+_SIZE = """
+SELECT COALESCE(SUM(pg_total_relation_size(c.oid)), 0)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = :schema AND c.relkind = 'r'
+"""
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
 _INSERT_CHANGES = """
 INSERT INTO changes (workspace, what, id)
@@ -198,6 +203,10 @@ class PostgresEngine(Engine):
         with self.read() as transaction:
             names = transaction.all(_BACKUPS, start=backup.prefix(self._schema))
         return backup.older((name for (name,) in names), before)
+
+    def size(self) -> int:
+        with self.read() as transaction:
+            return int(transaction.all(_SIZE, schema=self._schema)[0][0])
 
     def index_vectors(self, workspace: str, models: Sequence[str]) -> None:
         if self._vectors is not None:

@@ -15,7 +15,7 @@ import click
 from ..._version import VERSION
 from ...errors import EngramError
 from . import output
-from .common import COMMON_OPTIONS, json_wanted
+from .common import COMMON_OPTIONS, Group, explained, json_wanted
 from .screen import hanging, one_line, print_json, say, style
 
 #: Where each command lives.
@@ -28,6 +28,7 @@ _MODULES = {
     "dream": "dream",
     "embed": "memory",
     "forget": "forget",
+    "help": "help",
     "history": "memory",
     "init": "setup",
     "install": "install",
@@ -38,21 +39,22 @@ _MODULES = {
     "recall": "memory",
     "receipts": "forget",
     "reindex": "reindex",
-    "restore": "store",
     "remember": "memory",
+    "restore": "store",
     "say": "memory",
     "session": "sessions",
     "sitrep": "report",
     "stats": "report",
     "timeline": "memory",
+    "uninstall": "install",
     "upgrade": "store",
     "usage": "dream",
-    "uninstall": "install",
+    "workspace": "workspaces",
     "world": "blocks",
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_MODULES)
 
@@ -67,10 +69,10 @@ class LazyGroup(click.Group):
 @click.command("engram", cls=LazyGroup, params=COMMON_OPTIONS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="engram")
 def cli() -> None:
-    """One memory for all of a person's agents.
+    """One memory for all your AI agents.
 
-    Agents see who is working on what, keep out of each other's way, and share a world state. Begin with
-    `engram sitrep`, or watch `engram demo`.
+    Agents see who is working on what, avoid each other's files, and remember what was said and learnt. Start with
+    `engram sitrep`, or watch `engram demo`. `engram help COMMAND` explains a command.
     """
 
 
@@ -94,10 +96,11 @@ def _run(arguments: list[str]) -> int:
         _report(arguments, error.code, str(error), error.details())
         return error.exit_code
     except click.UsageError as error:
+        message = explained(error)
         if not json_wanted(arguments):
-            say(_usage(error), err=True)
+            say(_usage(error, message), err=True)
         else:
-            _report(arguments, "usage", error.format_message(), {})
+            _report(arguments, "usage", message, {})
         return 2
     except click.ClickException as error:
         _report(arguments, "failed", error.format_message(), {})
@@ -107,15 +110,17 @@ def _run(arguments: list[str]) -> int:
         return 1
 
 
-def _usage(error: click.UsageError) -> str:
-    """What click says about wrong use, as text."""
+def _usage(error: click.UsageError, message: str) -> str:
+    """What click says about wrong use, as text, with the message."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return message  # the whole help
     from io import StringIO
 
     told = StringIO()
     error.show(told)
     # The message may quote an argument, and it is all that follows.
     usage = told.getvalue().partition("Error: ")[0]
-    return f"{usage}Error: {one_line(error.format_message(), 2_000)}"
+    return f"{usage}Error: {one_line(message, 2_000)}"
 
 
 def _report(arguments: list[str], code: str, message: str, details: dict[str, object]) -> None:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import Group, as_json, complete_block, edited, open_store, result, text_from
+from .common import SESSION, Group, as_json, complete_block, edited, open_store, result, text_from, utc_option
 from .counting import counted
-from .screen import coloured_diff, fields, one_line, print_json, print_stored, say, table
+from .screen import coloured_diff, fields, one_line, print_json, print_stored, say, table, when
 
 if TYPE_CHECKING:
     from ...client import Engram
@@ -25,7 +25,9 @@ WORLD = "world"
 _NAME = click.argument("name", shell_complete=complete_block)
 _TEXT = click.argument("text", required=False)
 _REASON = click.option("--reason", default="", help="Reason; kept in the history.")
-_ACTOR = click.option("--session", "actor", envvar="ENGRAM_SESSION", metavar="ID", help="Session that edits.")
+_ACTOR = click.option(
+    "--session", "actor", type=SESSION, envvar="ENGRAM_SESSION", metavar="ID", help="Session that edits."
+)
 _EXPECT = click.option(
     "--expect", type=click.IntRange(min=0), metavar="VERSION", help="Fail unless it is at this version; 0: unset."
 )
@@ -86,8 +88,7 @@ def list_blocks(ctx: click.Context) -> None:
 
     blocks = open_store(ctx).blocks.list()
     rows = [
-        (each.name, str(each.version), f"{estimate(each.content)}/{each.max_tokens}", one_line(each.content))
-        for each in blocks
+        (each.name, str(each.version), f"{estimate(each.content)}/{each.max_tokens}", each.content) for each in blocks
     ]
     result(ctx, blocks, lambda: table(("name", "version", "tokens", "content"), rows) if rows else "No blocks yet.")
 
@@ -178,6 +179,7 @@ def replace(
 
 @_both("history")
 @_LIMIT
+@utc_option
 def history(ctx: click.Context, name: str, limit: int) -> None:
     """List the versions, newest first."""
     edits = open_store(ctx).blocks.versions(name, limit)
@@ -260,7 +262,7 @@ def _history(edits: list[BlockEdit]) -> str:
     return "\n".join(
         fields(
             {
-                f"version {each.version}": each.created_at[:19].replace("T", " "),
+                f"version {each.version}": when(each.created_at),
                 "by": each.actor,
                 "reason": one_line(each.reason, 200) or None,
                 "forgotten": f"receipt {each.receipt}" if each.receipt else None,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from .reading import only_reads, open_to_read
-from .screen import one_line, print_json, say, style
+from ...errors import InvalidInput
+from .reading import only_reads, open_to_read, path
+from .screen import META, one_line, print_json, say, style
 
 if TYPE_CHECKING:
     from ...client import Engram
@@ -19,13 +21,41 @@ if TYPE_CHECKING:
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_META = "engram"
+_OPENED = f"{META}.opened"
+
+#: Other words for a command, by group: the library's nouns and verbs. Help does not list them.
+ALIASES: dict[str, dict[str, str]] = {
+    "": {
+        "blocks": "block",
+        "dreams": "dream",
+        "lease": "lock",
+        "leases": "lock",
+        "memories": "memory",
+        "messages": "message",
+        "sessions": "session",
+        "workspaces": "workspace",
+    },
+    "block": {"get": "show", "view": "show", "update": "set", "archive_overflow": "archive"},
+    "lock": {"break_lease": "break"},
+    "memory": {"get": "show", "update": "edit"},
+    "session": {"register": "start", "heartbeat": "beat", "complete": "done", "get": "show"},
+    "world": {"get": "show"},
+}
+
+
+class SessionType(click.types.StringParamType):
+    """A session: its id, the beginning or end of its id, or its name. `Command` puts the whole id in its place."""
+
+    name = "session"
+
+
+SESSION = SessionType()
 
 
 def _remember(ctx: click.Context, parameter: click.Parameter, value: object) -> None:
     # Given before or after the command's name, it means the same; the one nearest to the command wins.
     if value is not None and value is not False:
-        ctx.meta[f"{_META}.{parameter.name}"] = value
+        ctx.meta[f"{META}.{parameter.name}"] = value
 
 
 def _common_options() -> list[click.Parameter]:
@@ -33,7 +63,11 @@ def _common_options() -> list[click.Parameter]:
         click.Option(["--json"], is_flag=True, expose_value=False, callback=_remember, help="Print JSON."),
         click.Option(["--workspace"], metavar="NAME", expose_value=False, callback=_remember, help="Workspace to use."),
         click.Option(
-            ["--store"], metavar="URL", expose_value=False, callback=_remember, help="A path or postgresql://…"
+            ["--store"],
+            metavar="URL",
+            expose_value=False,
+            callback=_remember,
+            help="Store to use: a path, or postgresql://…",
         ),
     ]
 
@@ -42,15 +76,54 @@ COMMON_OPTIONS = _common_options()
 
 
 class Command(click.Command):
-    """A command with the common options after its own."""
+    """A command with the common options after its own, and with whole session ids in place of their short forms."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.params.extend(_common_options())
 
+    def invoke(self, ctx: click.Context) -> Any:
+        # Not while the options are parsed: --workspace and --store may come after --session.
+        for parameter in self.params:
+            text = ctx.params.get(parameter.name or "")
+            if isinstance(parameter.type, SessionType) and text is not None:
+                with _naming([(parameter, "session id")]):
+                    ctx.params[parameter.name or ""] = _whole_id(ctx, text)
+        names = [(each, each.name) for each in self.params if each.name]
+        with _naming([*names, *((each, name.replace("_", " ")) for each, name in names)]):
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _naming(names: Sequence[tuple[click.Parameter, str]]) -> Iterator[None]:
+    """The library's message about a value, with the option's name in place of the library's name for it."""
+    try:
+        yield
+    except InvalidInput as error:
+        message = str(error)
+        for parameter, name in names:
+            if isinstance(parameter, click.Option) and message.startswith(f"{name} "):
+                error.args = (f"{parameter.opts[0]}{message.removeprefix(name)}",)
+                break
+        raise
+
 
 class Group(click.Group):
+    """A group that knows other words for its commands, and what a mistyped one was meant to be."""
+
     command_class = Command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = ALIASES.get(path(ctx), {}).get(args[0], args[0])
+        if not name.startswith("-") and not ctx.resilient_parsing and self.get_command(ctx, name) is None:
+            from difflib import get_close_matches
+
+            close = get_close_matches(name, self.list_commands(ctx), n=1)
+            hint = f"Did you mean {close[0]!r}?" if close else f"`{ctx.command_path} --help` lists the commands."
+            raise click.UsageError(f"No such command {args[0]!r}. {hint}", ctx)
+        return super().resolve_command(ctx, [name, *args[1:]])
 
 
 def command(name: str | None = None) -> Callable[[Callable[..., Any]], Command]:
@@ -63,32 +136,69 @@ def session_option(*, required: bool = True) -> Callable[[_Function], _Function]
     return click.option(
         "--session",
         "session_id",
+        type=SESSION,
         envvar="ENGRAM_SESSION",
         metavar="ID",
         required=required,
         shell_complete=complete_session,
-        help="The session that acts.",
+        help="Session that acts: its id, a unique beginning or end of it, or its name.  [env: ENGRAM_SESSION]",
     )
 
 
-def open_store(ctx: click.Context, *, warn: bool = True) -> Engram:
-    """The store the options, the environment and the settings name; closed when the command ends.
+def utc_option(function: _Function) -> _Function:
+    """`--utc`, for commands that print times."""
+    # Eager: a time that is given as an option is read in the same time zone.
+    return click.option(
+        "--utc", is_flag=True, is_eager=True, expose_value=False, callback=_remember, help="Show times in UTC."
+    )(function)
 
-    A command that only reads does not make it: see `reading`.
+
+def explained(error: click.UsageError) -> str:
+    """What was wrong with the arguments, and what to do about it."""
+    if isinstance(error, click.MissingParameter) and error.param and isinstance(error.param.type, SessionType):
+        return (
+            f"{error.format_message()} Set ENGRAM_SESSION, or begin a session: "
+            "`engram session start TYPE SUMMARY` prints its id."
+        )
+    if isinstance(error, click.NoSuchOption) and error.possibilities:
+        return f"{error.message} Did you mean {error.possibilities[0]!r}?"
+    return error.format_message()
+
+
+def open_store(ctx: click.Context, *, warn: bool = True) -> Engram:
+    """The store the options, the environment and the settings name; opened once, and closed when the command ends.
+
+    A command that only reads does not make it: see `reading`. Nor does it accept a workspace that does not exist: it
+    would show nothing, and hide a mistyped name.
     """
     from ...client import Engram
 
-    settings = load_settings(ctx, warn=warn)
-    eng = open_to_read(ctx, settings) if only_reads(ctx) else Engram(settings=settings)
-    ctx.call_on_close(eng.close)
+    eng: Engram | None = ctx.meta.get(_OPENED)
+    if eng is None:
+        settings = load_settings(ctx, warn=warn)
+        reads = only_reads(ctx)
+        eng = ctx.meta[_OPENED] = open_to_read(ctx, settings) if reads else Engram(settings=settings)
+        ctx.call_on_close(eng.close)
+        if reads and settings.origins["workspace"] in ("argument", "environment"):
+            eng.require_workspace()
     return eng
+
+
+def _whole_id(ctx: click.Context, text: str) -> str:
+    """The id of the session that a text names. An unknown one is left as it is: the command says what that means."""
+    from ...errors import SessionNotFound
+
+    try:
+        return open_store(ctx).sessions.resolve(text)
+    except SessionNotFound:
+        return text
 
 
 def load_settings(ctx: click.Context, *, warn: bool = True) -> Config:
     """The settings, with the common options as arguments; what was ignored is told on standard error."""
     from ...config import load
 
-    found = load(url=ctx.meta.get(f"{_META}.store"), workspace=ctx.meta.get(f"{_META}.workspace"))
+    found = load(url=ctx.meta.get(f"{META}.store"), workspace=ctx.meta.get(f"{META}.workspace"))
     if warn:
         for notice in found.notices:
             say(f"{style('Warning:', fg='yellow')} {notice}", err=True)
@@ -102,7 +212,7 @@ def json_wanted(arguments: Sequence[str]) -> bool:
 
 
 def as_json(ctx: click.Context) -> bool:
-    return bool(ctx.meta.get(f"{_META}.json"))
+    return bool(ctx.meta.get(f"{META}.json"))
 
 
 def result(ctx: click.Context, value: object, text: str | Callable[[], str]) -> None:
@@ -147,13 +257,25 @@ def duration_type(ctx: click.Context, parameter: click.Parameter, value: str | N
 
 
 def moment_type(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """A time as it is given, or, from 30s, 15m, 2h or 7d, the time so long ago."""
-    if value is None or not re.fullmatch(r"[\d.]+[smhd]", value.lower()):
-        return value
+    """A time; from 30s, 15m, 2h or 7d, the time so long ago. Without a zone it is local, or, with --utc, in UTC."""
+    if value is None:
+        return None
+    if not re.fullmatch(r"[\d.]+[smhd]", value.lower()):
+        return value if ctx.meta.get(f"{META}.utc") else _with_zone(value)
     from ...clock import Clock, later
     from ...config import duration
 
     return later(Clock().now(), -duration(value, parameter.opts[0]))
+
+
+def _with_zone(value: str) -> str:
+    from datetime import datetime
+
+    try:
+        moment = datetime.fromisoformat(value)
+        return value if moment.tzinfo else moment.astimezone().isoformat()
+    except (ValueError, OverflowError, OSError):
+        return value  # the library says what is wrong with it
 
 
 def complete_session(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .common import (
+    SESSION,
     Group,
     as_json,
     command,
@@ -21,10 +22,11 @@ from .common import (
     result,
     session_option,
     text_from,
+    utc_option,
 )
 from .counting import counted
 from .review import review
-from .screen import fields, one_line, print_json, say, table
+from .screen import fields, one_line, print_json, say, table, when
 
 if TYPE_CHECKING:
     from ...records import DreamBacklog, DreamReport, Drives, UndoReport, WorkItem
@@ -49,7 +51,7 @@ class _Default(Group):
     """A group whose first command is meant when none is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or (args[0] not in self.commands and args[0] not in ("-h", "--help")):
+        if not args or (args[0].startswith("-") and args[0] not in ("-h", "--help")):
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
@@ -116,6 +118,7 @@ def loop(ctx: click.Context, every: float, now: bool, all_workspaces: bool) -> N
 
 
 @dream.command()
+@utc_option
 @click.pass_context
 def status(ctx: click.Context) -> None:
     """Show what is pending, how urgent it is, and how the last pass went."""
@@ -136,6 +139,7 @@ def status(ctx: click.Context) -> None:
 
 @dream.command("list")
 @click.option("-n", "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="0: all.")
+@utc_option
 @click.pass_context
 def list_dreams(ctx: click.Context, limit: int) -> None:
     """List earlier passes, newest first."""
@@ -145,6 +149,7 @@ def list_dreams(ctx: click.Context, limit: int) -> None:
 
 @dream.command()
 @click.argument("id", type=click.IntRange(min=1))
+@utc_option
 @click.pass_context
 def show(ctx: click.Context, id: int) -> None:
     """Show the report of one run: a pass, an undo, or a proposal that was applied by hand."""
@@ -177,6 +182,7 @@ def work() -> None:
 
 @work.command("next")
 @session_option(required=False)
+@utc_option
 @click.pass_context
 def next_item(ctx: click.Context, session_id: str | None) -> None:
     """Take the next work item: its prompt, the schema of the answer, and its deadline."""
@@ -200,6 +206,7 @@ def submit(ctx: click.Context, id: int, answer: str | None, session_id: str | No
 @click.option(
     "--session",
     "session_id",
+    type=SESSION,
     metavar="ID",
     shell_complete=complete_session,
     help="Session whose latest turns are included.",
@@ -307,7 +314,7 @@ def _shown(report: DreamReport) -> str:
 
 def _undone(report: UndoReport) -> str:
     values: dict[str, object] = {
-        "undo": f"{report.id}  {report.started_at[:19].replace('T', ' ')}  {report.workspace}: run {report.run} undone",
+        "undo": f"{report.id}  {when(report.started_at)}  {report.workspace}: {report.run} undone",
         "restored": ", ".join(report.restored) or None,
         "removed": ", ".join(report.removed) or None,
         "left as it is": f"{', '.join(report.left)} (partly forgotten since)" if report.left else None,
@@ -325,7 +332,7 @@ def _line(report: DreamReport) -> str:
     undone = f", undone by run {report.undone_by}" if report.undone_by else ""
     problem = f"; {one_line(report.errors[0], 500)}" if report.errors else ""
     problem += f"; ALARM: {one_line(report.alarms[0], 500)}" if report.alarms else ""
-    return f"{number}  {report.started_at[:19].replace('T', ' ')}  {report.workspace}: {done}{undone}{problem}"
+    return f"{number}  {when(report.started_at)}  {report.workspace}: {done}{undone}{problem}"
 
 
 def _consolidated(report: DreamReport) -> str | None:
@@ -357,5 +364,5 @@ def _item(item: WorkItem) -> str:
 
     form = f"\n\nAnswer with JSON that matches this schema:\n{json.dumps(item.form)}" if item.form else ""
     what = one_line(f"{item.stage}: {item.subject}", 200)
-    head = f"Work item {item.id} ({what}), by {item.deadline[:19].replace('T', ' ')} UTC"
+    head = f"Work item {item.id} ({what}), by {when(item.deadline)}"
     return f"{head}\n\n{item.prompt}{form}"

@@ -6,9 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import as_json, command, complete_block, complete_session, moment_type, open_store, result
+from .common import (
+    SESSION,
+    as_json,
+    command,
+    complete_block,
+    complete_session,
+    moment_type,
+    open_store,
+    result,
+    utc_option,
+)
 from .counting import counted
-from .screen import say, table
+from .screen import say, table, when
 
 if TYPE_CHECKING:
     from ...records import Receipt
@@ -33,7 +43,9 @@ _ONE = {
     "--exchange", type=click.IntRange(min=1), metavar="ID", help="One exchange; `engram history` shows the ids."
 )
 @click.option("--memory", type=click.IntRange(min=1), metavar="ID", help="One memory with its history.")
-@click.option("--session", metavar="ID", shell_complete=complete_session, help="One session with everything in it.")
+@click.option(
+    "--session", type=SESSION, metavar="ID", shell_complete=complete_session, help="One session with everything in it."
+)
 @click.option("--block", metavar="NAME", shell_complete=complete_block, help="One block with its history.")
 @click.option(
     "--before",
@@ -65,11 +77,12 @@ def forget(ctx: click.Context, /, dry_run: bool, yes: bool, **chosen: Any) -> No
 
 @command()
 @click.option("-n", "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="0: all.")
+@utc_option
 @click.pass_context
 def receipts(ctx: click.Context, limit: int) -> None:
     """List what was forgotten, newest first: counts and ids, without any text."""
     found = open_store(ctx).receipts(limit)
-    rows = [(str(each.id), each.created_at[:19].replace("T", " "), each.asked, _counts(each)) for each in found]
+    rows = [(str(each.id), when(each.created_at), each.asked, _counts(each)) for each in found]
     result(
         ctx,
         found,

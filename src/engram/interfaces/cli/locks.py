@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import Group, duration_type, open_store, result, session_option
-from .screen import one_line, style, table
+from .common import Group, duration_type, open_store, result, session_option, utc_option
+from .screen import ago, one_line, short_ids, style, table, until, when
 
 if TYPE_CHECKING:
     from ...records import Holder, Lease
@@ -25,11 +25,18 @@ def lock() -> None:
 @lock.command()
 @click.argument("resource")
 @click.option("--note", help="What you are going to do with it.")
-@click.option("--exclusive", is_flag=True, help="Only if nobody else holds it; keeps others from claiming it so.")
-@click.option("--ttl", metavar="TIME", callback=duration_type, help="Ends by itself after 90, 30s, 15m, 2h, …")
+@click.option("--exclusive", is_flag=True, help="Fail if another session holds it. No other session can claim it then.")
 @click.option(
-    "--wait", metavar="TIME", default="0", callback=duration_type, help="Maximum time to wait for an exclusive claim."
+    "--ttl", metavar="TIME", callback=duration_type, help="Time after which the claim ends: 90 (seconds), 30s, 15m, 2h."
 )
+@click.option(
+    "--wait",
+    metavar="TIME",
+    default="0",
+    callback=duration_type,
+    help="Maximum time to wait for an exclusive claim.",
+)
+@utc_option
 @session_option()
 @click.pass_context
 def claim(
@@ -41,7 +48,7 @@ def claim(
     wait: float,
     session_id: str,
 ) -> None:
-    """Claim a resource."""
+    """Claim a resource, and see who else claims it."""
     if wait and not exclusive:
         raise click.UsageError("--wait needs --exclusive: an advisory claim never waits.")
     lease = open_store(ctx).leases.claim(session_id, resource, note, exclusive=exclusive, ttl=ttl, wait=wait)
@@ -50,11 +57,11 @@ def claim(
 
 @lock.command()
 @click.argument("resource", required=False)
-@click.option("--all", "everything", is_flag=True, help="Everything the session holds.")
+@click.option("--all", "everything", is_flag=True, help="Release everything the session holds.")
 @session_option()
 @click.pass_context
 def release(ctx: click.Context, resource: str | None, everything: bool, session_id: str) -> None:
-    """Give a claim back, or all of them."""
+    """Release a claim, or all of them."""
     if everything == (resource is not None):
         raise click.UsageError("Give a RESOURCE, or --all.")
     leases = open_store(ctx).leases
@@ -68,19 +75,21 @@ def release(ctx: click.Context, resource: str | None, everything: bool, session_
 
 @lock.command()
 @click.argument("resource")
+@utc_option
 @click.pass_context
 def check(ctx: click.Context, resource: str) -> None:
-    """Who holds a resource, or something that overlaps it."""
+    """Show who holds a resource, or something that overlaps it."""
     holders = open_store(ctx).leases.check(resource)
     result(ctx, holders, lambda: _holders(holders) if holders else "Nobody holds it.")
 
 
 @lock.command("list")
-@click.option("--mine", is_flag=True, help="Only those of --session.")
+@click.option("--mine", is_flag=True, help="Only the claims of --session.")
+@utc_option
 @session_option(required=False)
 @click.pass_context
 def list_leases(ctx: click.Context, mine: bool, session_id: str | None) -> None:
-    """Live claims, oldest first."""
+    """List the claims, oldest first."""
     if mine and session_id is None:
         raise click.UsageError("--mine needs --session or ENGRAM_SESSION.")
     leases = open_store(ctx).leases.list(session_id if mine else None)
@@ -89,36 +98,37 @@ def list_leases(ctx: click.Context, mine: bool, session_id: str | None) -> None:
 
 @lock.command("break")
 @click.argument("resource")
-@click.option("--reason", required=True, help="Why; both sides find it in their logs.")
+@click.option("--reason", required=True, help="Reason; it goes into the logs of both sessions.")
 @session_option()
 @click.pass_context
 def break_lease(ctx: click.Context, resource: str, reason: str, session_id: str) -> None:
-    """Take a resource away from whoever else holds it."""
+    """Take a resource away from the sessions that hold it."""
     broken = open_store(ctx).leases.break_lease(resource, session_id, reason)
     result(ctx, broken, "\n".join(f"Took {one_line(lease.resource, 200)} from {lease.session_id}." for lease in broken))
 
 
 def _claimed(lease: Lease) -> str:
     kind = "exclusively" if lease.exclusive else "as advisory"
-    until = f" until {lease.expires_at[:19].replace('T', ' ')}" if lease.expires_at else ""
+    until = f" until {when(lease.expires_at)}" if lease.expires_at else ""
     text = f"Claimed {one_line(lease.resource, 200)} {kind}{until}; token {lease.token}."
     if lease.conflicts:
-        warning = style("Others claim it too:", fg="yellow")
+        warning = style("Other sessions claim it too:", fg="yellow")
         text += f"\n{warning}\n{_holders(list(lease.conflicts))}"
     return text
 
 
 def _holders(holders: list[Holder]) -> str:
+    short = short_ids(each.session_id for each in holders)
     return table(
         ("resource", "kind", "session", "type", "since", "note"),
         [
             (
                 each.resource,
-                "exclusive" if each.exclusive else "advisory",
-                each.session_id + (" (stale)" if each.stale else ""),
+                _kind(each),
+                short(each.session_id) + (" (stale)" if each.stale else ""),
                 each.session_type,
-                each.claimed_at[:19].replace("T", " "),
-                one_line(each.note),
+                ago(each.claimed_at, short=True),
+                each.note or "",
             )
             for each in holders
         ],
@@ -126,17 +136,23 @@ def _holders(holders: list[Holder]) -> str:
 
 
 def _leases(leases: list[Lease]) -> str:
+    short = short_ids(each.session_id for each in leases)
     return table(
-        ("token", "resource", "kind", "session", "expires", "note"),
+        ("resource", "kind", "session", "since", "expires", "token", "note"),
         [
             (
-                str(each.token),
                 each.resource,
-                "exclusive" if each.exclusive else "advisory",
-                each.session_id,
-                (each.expires_at or "")[:19].replace("T", " "),
-                one_line(each.note),
+                _kind(each),
+                short(each.session_id),
+                ago(each.claimed_at, short=True),
+                until(each.expires_at, short=True),
+                str(each.token),
+                each.note or "",
             )
             for each in leases
         ],
     )
+
+
+def _kind(claim: Holder | Lease) -> str:
+    return "exclusive" if claim.exclusive else "advisory"

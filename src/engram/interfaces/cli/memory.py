@@ -7,9 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import Group, command, complete_session, edited, moment_type, open_store, result, session_option, text_from
+from .common import (
+    SESSION,
+    Group,
+    command,
+    complete_session,
+    edited,
+    moment_type,
+    open_store,
+    result,
+    session_option,
+    text_from,
+    utc_option,
+)
 from .counting import counted
-from .screen import fields, hanging, highlighted, one_line, style, table
+from .screen import day, fields, hanging, highlighted, one_line, style, table, when, with_times
 
 if TYPE_CHECKING:
     from ...records import Exchange, Hit, Memory, MemoryEdit
@@ -70,7 +82,14 @@ def remember(
 @command()
 @click.argument("query")
 @click.option("-k", type=click.IntRange(1, 1000), default=5, show_default=True, help="Maximum number of results.")
-@click.option("--session", "session_id", metavar="ID", shell_complete=complete_session, help="Only from this session.")
+@click.option(
+    "--session",
+    "session_id",
+    type=SESSION,
+    metavar="ID",
+    shell_complete=complete_session,
+    help="Only from this session.",
+)
 @click.option("--kind", "kinds", multiple=True, help="Only memories of this kind; may be repeated.")
 @click.option("--role", "roles", multiple=True, help="Only turns with this role; log for log entries.")
 @click.option("--tag", "tags", multiple=True, help="Only memories with this tag; may be repeated.")
@@ -88,6 +107,7 @@ def remember(
 )
 @click.option("--budget", type=click.IntRange(min=1), help="Maximum number of tokens of all results together.")
 @click.option("--explain", is_flag=True, help="Show how each score was made.")
+@utc_option
 @click.pass_context
 def recall(ctx: click.Context, /, query: str, k: int, explain: bool, **options: Any) -> None:
     """Search everything said, done and learnt, by words and by meaning."""
@@ -100,10 +120,10 @@ def recall(ctx: click.Context, /, query: str, k: int, explain: bool, **options: 
 
 
 @command()
-@click.argument("session_id", metavar="SESSION", shell_complete=complete_session)
+@click.argument("session_id", type=SESSION, metavar="SESSION", shell_complete=complete_session)
 @click.argument("role", type=click.Choice(["user", "assistant", "system", "tool", "log"]))
 @click.argument("text", required=False)
-@click.option("--at", "created_at", metavar="TIME", help="When it was said.  [default: now]")
+@click.option("--at", "created_at", metavar="TIME", callback=moment_type, help="When it was said.  [default: now]")
 @_NO_EMBED
 @click.pass_context
 def say(
@@ -116,7 +136,10 @@ def say(
 
 
 @command()
-@click.argument("session_id", metavar="[SESSION]", envvar="ENGRAM_SESSION", shell_complete=complete_session)
+@click.argument(
+    "session_id", type=SESSION, metavar="[SESSION]", envvar="ENGRAM_SESSION", shell_complete=complete_session
+)
+@utc_option
 @click.pass_context
 def history(ctx: click.Context, session_id: str) -> None:
     """Show everything said in a session, oldest first.
@@ -137,6 +160,7 @@ def history(ctx: click.Context, session_id: str) -> None:
 @click.option(
     "-n", "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Maximum number of turns."
 )
+@utc_option
 @click.pass_context
 def timeline(ctx: click.Context, since: str | None, limit: int) -> None:
     """Show what was said lately in all sessions, newest first.
@@ -178,19 +202,18 @@ def memory() -> None:
 @_UNTIL
 @click.option("--pinned", is_flag=True, help="Only pinned memories.")
 @click.option("-n", "--limit", type=click.IntRange(min=0), default=50, show_default=True, help="0: all.")
+@utc_option
 @click.pass_context
 def list_memories(ctx: click.Context, /, **filters: Any) -> None:
     """List memories, newest first."""
     found = open_store(ctx).memories.list(**filters)
-    rows = [
-        (str(each.id), each.kind, ",".join(each.tags), each.created_at[:10], one_line(each.content, 80))
-        for each in found
-    ]
+    rows = [(str(each.id), each.kind, ",".join(each.tags), day(each.created_at), each.content) for each in found]
     result(ctx, found, lambda: table(("id", "kind", "tags", "date", "content"), rows) if rows else "No memories.")
 
 
 @memory.command()
 @_ID
+@utc_option
 @click.pass_context
 def show(ctx: click.Context, id: int) -> None:
     """Show everything about one memory, with its links and versions."""
@@ -263,7 +286,7 @@ def pin(ctx: click.Context, id: int, undo: bool) -> None:
 
 def _hit(hit: Hit, explain: bool) -> str:
     where = f"memory {hit.memory_id}" if hit.memory_id else f"exchange {hit.exchange_id}"
-    head = f"{hit.score:.2f}  {where}, {hit.label}, {hit.created_at[:10]}"
+    head = f"{hit.score:.2f}  {where}, {hit.label}, {day(hit.created_at)}"
     head += f", {hit.session_id}" if hit.session_id else ""
     matched = hit.why["matched"]
     assert isinstance(matched, list)
@@ -280,7 +303,7 @@ def _highlighted(text: str, matched: list[str]) -> str:
 
 
 def _turn(turn: Exchange, session: bool = False) -> str:
-    head = f"{_time(turn.created_at)}  exchange {turn.id}" + (f"  {one_line(turn.session_id)}" if session else "")
+    head = f"{when(turn.created_at)}  exchange {turn.id}" + (f"  {one_line(turn.session_id)}" if session else "")
     return f"{style(head, dim=True)}  {style(turn.role, bold=True)}: {hanging(turn.content)}"
 
 
@@ -291,7 +314,7 @@ def _whole(
     versions: list[MemoryEdit],
 ) -> str:
     values: dict[str, object] = {
-        **memory._asdict(),
+        **with_times(memory._asdict()),
         "tags": ", ".join(memory.tags) or None,
         "superseded_by": memory.superseded_by and f"memory {memory.superseded_by}",
         "sources": ", ".join(f"{kind} {id}" for kind, id in sources) or None,
@@ -308,13 +331,9 @@ def _link(own: int, begin: int, end: int, relation: str) -> str:
 
 def _version(version: MemoryEdit) -> str:
     parts = (
-        f"{version.version}  {_time(version.created_at)}",
+        f"{version.version}  {when(version.created_at)}",
         f"by {one_line(version.actor)}" if version.actor else "",
         one_line(version.reason, 200),
         f"text forgotten (receipt {version.receipt})" if version.receipt else one_line(version.content),
     )
     return "  ".join(filter(None, parts))
-
-
-def _time(stamp: str) -> str:
-    return stamp[:19].replace("T", " ")

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import Group, complete_session, open_store, result, session_option, text_from
-from .screen import hanging, one_line, style
+from .common import Group, complete_session, open_store, result, session_option, text_from, utc_option
+from .screen import ago, hanging, one_line, short_ids, style
 
 if TYPE_CHECKING:
+    from ...client import Engram
     from ...records import Message
 
 
@@ -25,20 +26,22 @@ def message() -> None:
 @session_option(required=False)
 @click.pass_context
 def send(ctx: click.Context, to: str, text: str | None, session_id: str | None) -> None:
-    """Send TEXT to a session, to the holders of a resource, or to everybody at work ('*').
+    """Send TEXT to a session, to the sessions that hold a resource, or to every session at work ('*').
 
-    Without --session it is from a person.
+    TO is a resource, or a session's id, a unique beginning or end of it, or its name. Without --session the message is
+    from a person.
     """
-    sent = open_store(ctx).messages.send(session_id, to, text_from(text))
+    sent = _sent(open_store(ctx), session_id, to, text_from(text))
     result(ctx, sent, f"Sent to {', '.join(sent.recipients)}.")
 
 
 @message.command()
-@click.option("--peek", is_flag=True, help="Leave them unread.")
+@click.option("--peek", is_flag=True, help="Leave the messages unread.")
+@utc_option
 @session_option()
 @click.pass_context
 def inbox(ctx: click.Context, peek: bool, session_id: str) -> None:
-    """Unread messages of the session, oldest first. They are read once they are printed."""
+    """Print the session's unread messages, oldest first. Printing marks them as read."""
     messages = open_store(ctx).messages
     if peek:
         _print(ctx, messages.inbox(session_id, peek=True))
@@ -49,10 +52,27 @@ def inbox(ctx: click.Context, peek: bool, session_id: str) -> None:
         _print(ctx, unread)
 
 
+def _sent(eng: Engram, sender: str | None, to: str, text: str) -> Message:
+    """The message, sent. A whole id, `*` or a held resource comes before the short form of an id."""
+    from ...errors import EngramError, NoRecipient, SessionAmbiguous
+
+    try:
+        return eng.messages.send(sender, to, text)
+    except NoRecipient as nobody:
+        try:
+            session = eng.sessions.resolve(to)
+        except SessionAmbiguous:
+            raise
+        except EngramError:
+            raise nobody from None
+        return eng.messages.send(sender, session, text)
+
+
 def _print(ctx: click.Context, unread: list[Message]) -> None:
+    short = short_ids(each.from_session for each in unread if each.from_session)
     lines = [
-        f"{style(one_line(each.from_session) or 'a person', bold=True)}, {each.created_at[:19].replace('T', ' ')}"
-        f"{', shown again' if each.again else ''}\n  {hanging(each.text)}"
+        f"{style(one_line(short(each.from_session)) if each.from_session else 'a person', bold=True)}, "
+        f"{ago(each.created_at)}{', shown again' if each.again else ''}\n  {hanging(each.text)}"
         for each in unread
     ]
     result(ctx, unread, "\n\n".join(lines) or "No unread messages.")

@@ -21,7 +21,7 @@ READING = frozenset(
         *("dream list", "dream review", "dream show", "dream status"),
         *("lock check", "lock list"),
         *("memory list", "memory show"),
-        *("session list", "session logs", "session show"),
+        *("session list", "session logs", "session show", "workspace list"),
     }
 )
 #: Commands that only read when this option is given.
@@ -38,7 +38,8 @@ def path(ctx: click.Context) -> str:
     """The command as it is typed, without `engram` and options: `session list`."""
     names: list[str] = []
     while ctx.parent is not None:
-        names.insert(0, ctx.info_name or "")
+        # The command's own name, whichever alias was typed.
+        names.insert(0, ctx.command.name or "")
         ctx = ctx.parent
     return " ".join(names)
 

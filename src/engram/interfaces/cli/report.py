@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from .common import as_json, command, open_store, result, session_option
-from .screen import fields, print_json, say
+from .screen import byte_size, fields, print_json, say
+from .setup import shown_url
+
+if TYPE_CHECKING:
+    from ...records import Stats
 
 
 @command()
-@click.option("--budget", type=click.IntRange(min=1), default=1000, show_default=True, help="At most so many tokens.")
-@click.option("--full", is_flag=True, help="Cut nothing.")
+@click.option("--budget", type=click.IntRange(min=1), default=1000, show_default=True, help="Maximum number of tokens.")
+@click.option("--full", is_flag=True, help="No limit.")
 @click.option("--project", metavar="NAME", help="List this project first.  [default: the session's or folder's]")
 @session_option(required=False)
 @click.pass_context
 def sitrep(ctx: click.Context, budget: int, full: bool, project: str | None, session_id: str | None) -> None:
-    """Who is working on what, and what everybody should know."""
+    """Print the situation report: who is at work on what, and what every agent should know."""
     report = open_store(ctx).sitrep(None if full else budget, session_id, project)
     if as_json(ctx):
         from ...tokens import estimate
@@ -26,8 +32,42 @@ def sitrep(ctx: click.Context, budget: int, full: bool, project: str | None, ses
 
 
 @command()
+@click.option("--dreams", is_flag=True, help="Count passes of dreaming as sessions, too.")
 @click.pass_context
-def stats(ctx: click.Context) -> None:
-    """How much is in the workspace."""
-    counts = open_store(ctx).sessions.stats()
-    result(ctx, counts, lambda: fields(counts._asdict()))
+def stats(ctx: click.Context, dreams: bool) -> None:
+    """Count what is in the workspace."""
+    eng = open_store(ctx)
+    counts = eng.sessions.stats(dreams=dreams)
+    result(ctx, counts, lambda: _shown(counts, eng.workspace_name, shown_url(eng.settings)))
+
+
+def _shown(counts: Stats, workspace: str, store: str) -> str:
+    stale = f" ({counts.stale:,} stale)" if counts.stale else ""
+    by_status = {
+        f"active{stale}": counts.active,
+        "idle": counts.idle,
+        "completed": counts.completed,
+        "abandoned": counts.abandoned,
+    }
+    made_by = f", vectors made by {counts.model}" if counts.model else ", no vectors yet"
+    return fields(
+        {
+            "workspace": workspace,
+            "sessions": _parts(counts.sessions, by_status),
+            "turns": f"{counts.turns:,}",
+            "log entries": f"{counts.logs:,}",
+            "memories": _parts(sum(counts.memories.values()), counts.memories),
+            "gists": f"{counts.gists:,}",
+            "blocks": f"{counts.blocks:,}",
+            "leases": f"{counts.leases:,}",
+            "embedder": f"{counts.embedder}{made_by}",
+            "embedding queue": f"{counts.embedding_queue:,}",
+            "store": f"{store}, {byte_size(counts.store_bytes)}",
+        }
+    )
+
+
+def _parts(total: int, counts: dict[str, int]) -> str:
+    """`12: 2 active, 10 completed`; parts that are zero are left out."""
+    parts = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+    return f"{total:,}: {parts}" if parts else f"{total:,}"

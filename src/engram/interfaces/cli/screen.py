@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import click
 
@@ -23,6 +24,10 @@ _BEGIN, _END = f"\ufdd0{_KEY}:", f"\ufdd1{_KEY}:"
 _MARK = re.compile(f"{_BEGIN}([0-9;]*)m|{_END}")
 #: Longer than any cell that is worth reading.
 _CELL = 1_000
+#: A column of a table is not made narrower than this.
+_NARROW = 8
+#: Begins the keys under which a command's context keeps the common options.
+META = "engram"
 
 
 def say(text: str, *, err: bool = False) -> None:
@@ -57,11 +62,18 @@ def one_line(text: str | None, longest: int = 60) -> str:
     return _cut(text or "", longest)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Columns under a bold head."""
-    cells = [list(head), *([one_line(cell, _CELL) for cell in row] for row in rows)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
-    shown = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, whole: Collection[str] = ()) -> str:
+    """Columns under a bold head, without the columns that are empty in every row.
+
+    On a terminal the lines fit its width: the widest columns are shortened, but neither the first one, which names the
+    row, nor those named in `whole`. Elsewhere nothing is cut, so that a pipe gets everything.
+    """
+    cells = [[one_line(cell, _CELL) for cell in row] for row in rows]
+    used = [column for column in range(len(head)) if any(row[column] for row in cells)] or list(range(len(head)))
+    lines = [[row[column] for column in used] for row in (list(head), *cells)]
+    widths = [max(_width(line[column]) for line in lines) for column in range(len(used))]
+    widths = _fitted(widths, [place for place, name in enumerate(lines[0]) if place and name not in whole])
+    shown = ["  ".join(map(_padded, line, widths)).rstrip() for line in lines]
     return "\n".join([style(shown[0], bold=True), *shown[1:]])
 
 
@@ -91,7 +103,152 @@ def highlighted(text: str, is_wanted: Callable[[str], bool]) -> str:
     return re.sub(r"\w+", lambda word: style(word[0], bold=True) if is_wanted(word[0]) else word[0], lines(text))
 
 
+def when(stamp: str | None) -> str:
+    """A time of the store as a person reads it: in the local time zone, or, with --utc, in UTC."""
+    if not stamp:
+        return ""
+    return f"{stamp[:19].replace('T', ' ')} UTC" if _utc_wanted() else _local(stamp)
+
+
+def day(stamp: str) -> str:
+    """The day of a time, in the same time zone as `when`."""
+    return stamp[:10] if _utc_wanted() else _local(stamp)[:10]
+
+
+def ago(stamp: str | None, *, short: bool = False) -> str:
+    """How long ago: `5 minutes ago`, in a table `5m ago`; a date after a week. With --utc: the time."""
+    if not stamp or _utc_wanted():
+        return when(stamp)
+    seconds = -_seconds_until(stamp)
+    if seconds >= _LONG_AGO:
+        return day(stamp)
+    # A server's clock may be a little ahead of this one.
+    return f"{_length(seconds, short)} ago" if seconds >= 60 else "just now"
+
+
+def until(stamp: str | None, *, short: bool = False) -> str:
+    """In how long: `in 2 hours`, in a table `in 2h`. With --utc: the time."""
+    if not stamp or _utc_wanted():
+        return when(stamp)
+    # To the nearest minute: what was just given 15 minutes has 15 minutes.
+    seconds = _seconds_until(stamp) + 30
+    return f"in {_length(seconds, short)}" if seconds >= 60 else "now" if seconds < 30 else "in less than a minute"
+
+
+def with_times(values: Mapping[str, object]) -> dict[str, object]:
+    """A record's parts for `fields`, with names and times as a person reads them."""
+    return {
+        name.replace("_", " "): when(value) if name.endswith("_at") and isinstance(value, str) else value
+        for name, value in values.items()
+    }
+
+
+def plural(number: int, one: str, many: str = "") -> str:
+    """`1 session`, `2 sessions`, `1,000 memories`."""
+    regular = f"{one[:-1]}ies" if re.search("[^aeiou]y$", one) else f"{one}s"
+    return f"{number:,} {one if number == 1 else many or regular}"
+
+
+def byte_size(number: int) -> str:
+    """`512 bytes`, `3.2 MB`."""
+    if number < 1_000:
+        return plural(number, "byte")
+    size, unit = next((each for each in _SIZES if number >= each[0]), _SIZES[-1])
+    return f"{number / size:.1f} {unit}"
+
+
+def short_ids(ids: Iterable[str]) -> Callable[[str], str]:
+    """A short form for the ids of a listing: the last part of an id that Engram made, if no other id has it."""
+    known = set(ids)
+    ends = Counter(id[-_PART:] for id in known)
+    starts = {id[:_PART] for id in known}
+
+    def short(id: str) -> str:
+        part = id[-_PART:]
+        return part if _MADE.fullmatch(id) and ends[part] == 1 and part not in starts else id
+
+    return short
+
+
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
+#: Seconds after which a date says more than a number of days.
+_LONG_AGO = 7 * 86_400
+_SIZES = ((10**9, "GB"), (10**6, "MB"), (10**3, "KB"))
+#: An id that Engram made, and the length of its random part.
+_MADE = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")
+_PART = 8
+
+
+def _utc_wanted() -> bool:
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(f"{META}.utc"))
+
+
+def _seconds_until(stamp: str) -> float:
+    from ...clock import Clock, between
+
+    return between(Clock().now(), stamp)
+
+
+def _length(seconds: float, short: bool) -> str:
+    size, unit = next(each for each in _UNITS if seconds >= each[0])
+    number = int(seconds // size)
+    return f"{number}{unit[0]}" if short else plural(number, unit)
+
+
+def _local(stamp: str) -> str:
+    from datetime import UTC, datetime
+
+    try:
+        moment = datetime.fromisoformat(stamp[:-1]).replace(tzinfo=UTC).astimezone()
+    except (ValueError, OverflowError, OSError):  # a year that the system's time zones do not know
+        return f"{stamp[:19].replace('T', ' ')} UTC"
+    return moment.isoformat(" ", "seconds")[:19]
+
+
+def _fitted(widths: list[int], may_shrink: Sequence[int]) -> list[int]:
+    """The widths of a table's columns, so that its lines fit the terminal, if there is one."""
+    if not sys.stdout.isatty() or not may_shrink:
+        return widths
+    from shutil import get_terminal_size
+
+    gaps = 2 * (len(widths) - 1)
+    room = get_terminal_size().columns - gaps
+    fitted = list(widths)
+    while sum(fitted) > room:
+        widest = max(may_shrink, key=lambda column: fitted[column])
+        if fitted[widest] <= _NARROW:
+            break  # the lines wrap: a table of stumps says nothing
+        fitted[widest] -= 1
+    return fitted
+
+
+def _width(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def _columns(char: str) -> int:
+    """Two for the wide characters of East Asia, none for what is drawn onto the character before it."""
+    if char.isascii():
+        return 1
+    from unicodedata import category, east_asian_width
+
+    if category(char) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if east_asian_width(char) in ("W", "F") else 1
+
+
+def _padded(text: str, width: int) -> str:
+    """A cell in exactly that width; what does not fit is cut, and an ellipsis says so."""
+    if _width(text) <= width:
+        return text + " " * (width - _width(text))
+    kept, taken = 0, 1
+    while taken + _columns(text[kept]) <= width:
+        taken += _columns(text[kept])
+        kept += 1
+    return f"{text[:kept]}…{' ' * (width - taken)}"
 
 
 def _sequence(mark: re.Match[str]) -> str:

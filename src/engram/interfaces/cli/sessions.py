@@ -6,21 +6,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import Group, complete_session, open_store, result, session_option, text_from
-from .screen import fields, hanging, one_line, style, table
+from .common import SESSION, Group, complete_session, open_store, result, session_option, text_from, utc_option
+from .screen import ago, fields, hanging, short_ids, style, table, when, with_times
 
 if TYPE_CHECKING:
     from ...records import Session
 
-_ID = click.argument("session_id", metavar="[ID]", envvar="ENGRAM_SESSION", shell_complete=complete_session)
+_ID = click.argument(
+    "session_id", type=SESSION, metavar="[ID]", envvar="ENGRAM_SESSION", shell_complete=complete_session
+)
 
 
 @click.group(cls=Group)
 def session() -> None:
-    """Agents at work.
+    """Sessions: agents at work.
 
-    `export ENGRAM_SESSION=$(engram session start claude-code "Porting the router")` makes the later commands act as
-    that session.
+    ID is a session's id, a unique beginning or end of it, or its name. ENGRAM_SESSION stands in for it. So, after
+    `export ENGRAM_SESSION=$(engram session start claude-code "Porting the router")`, the commands act as that session.
     """
 
 
@@ -28,10 +30,17 @@ def session() -> None:
 @click.argument("type")
 @click.argument("summary")
 @click.option("--name", help="A name for people.")
-@click.option("--project", help="What it works in.  [default: the git remote's or folder's name]")
-@click.option("--external-id", metavar="ID", help="The harness's own id; a known one is resumed.")
-@click.option("--parent", "parent_id", metavar="ID", shell_complete=complete_session, help="Who started it.")
-@click.option("--meta", multiple=True, metavar="KEY=VALUE", help="Something to keep about it; may be repeated.")
+@click.option("--project", help="Project it works on.  [default: the git remote's or folder's name]")
+@click.option("--external-id", metavar="ID", help="The harness's own id. A session with that id is resumed.")
+@click.option(
+    "--parent",
+    "parent_id",
+    type=SESSION,
+    metavar="ID",
+    shell_complete=complete_session,
+    help="Session that started it.",
+)
+@click.option("--meta", multiple=True, metavar="KEY=VALUE", help="Metadata; can be repeated.")
 @click.pass_context
 def start(
     ctx: click.Context,
@@ -43,7 +52,10 @@ def start(
     parent_id: str | None,
     meta: tuple[str, ...],
 ) -> None:
-    """Begin a session and print its id."""
+    """Start a session and print its id.
+
+    TYPE is the kind of agent, such as claude-code. SUMMARY says what it is going to do.
+    """
     id = open_store(ctx).sessions.register(
         type,
         text_from(summary),
@@ -61,7 +73,7 @@ def start(
 @session_option()
 @click.pass_context
 def beat(ctx: click.Context, summary: str | None, session_id: str) -> None:
-    """Say that the session is still at work, and perhaps on what."""
+    """Send a heartbeat: the session is still at work. SUMMARY replaces what it is working on."""
     text = None if summary is None else text_from(summary)
     found = open_store(ctx).sessions.heartbeat(session_id, text)
     result(ctx, found, f"{found.id} is active.")
@@ -72,9 +84,9 @@ def beat(ctx: click.Context, summary: str | None, session_id: str) -> None:
 @session_option()
 @click.pass_context
 def log(ctx: click.Context, text: str | None, session_id: str) -> None:
-    """Note something done."""
+    """Add an entry to the session's log."""
     entry = open_store(ctx).sessions.log(session_id, text_from(text))
-    result(ctx, entry, f"Noted as entry {entry.seq} of {entry.session_id}.")
+    result(ctx, entry, f"Logged as entry {entry.seq} of {entry.session_id}.")
 
 
 @session.command()
@@ -89,23 +101,27 @@ def done(ctx: click.Context, outcome: str | None, session_id: str) -> None:
 
 
 @session.command("list")
-@click.option("--all", "everything", is_flag=True, help="Also those that have ended.")
+@click.option("--all", "everything", is_flag=True, help="Include sessions that have ended, newest first.")
+@click.option("--dreams", is_flag=True, help="Include passes of dreaming.")
 @click.option(
-    "-n", "--limit", type=click.IntRange(min=0), default=50, show_default=True, help="With --all; 0: no limit."
+    "-n", "--limit", type=click.IntRange(min=0), default=50, show_default=True, help="Limit for --all; 0 for no limit."
 )
+@utc_option
 @click.pass_context
-def list_sessions(ctx: click.Context, everything: bool, limit: int) -> None:
-    """Sessions at work, the latest heartbeat first; with --all every session, the newest first."""
+def list_sessions(ctx: click.Context, everything: bool, dreams: bool, limit: int) -> None:
+    """List sessions at work, the latest heartbeat first."""
     sessions = open_store(ctx).sessions
-    found = sessions.list(limit) if everything else sessions.active()
-    result(ctx, found, lambda: _table(found) if found else "No session is at work.")
+    found = sessions.list(limit, dreams=dreams) if everything else sessions.active(dreams=dreams)
+    nobody = "There are no sessions yet." if everything else "No session is at work. --all lists those that have ended."
+    result(ctx, found, lambda: _table(found) if found else nobody)
 
 
 @session.command()
 @_ID
+@utc_option
 @click.pass_context
 def show(ctx: click.Context, session_id: str) -> None:
-    """Everything about one session."""
+    """Show one session with everything about it."""
     eng = open_store(ctx)
     found = eng.sessions.get(session_id)
     leases = eng.leases.list(session_id)
@@ -114,10 +130,10 @@ def show(ctx: click.Context, session_id: str) -> None:
         {**found._asdict(), "leases": [lease._asdict() for lease in leases]},
         lambda: fields(
             {
-                **_with_outcome_after_summary(found),
+                **with_times(_with_outcome_after_summary(found)),
                 "status": _status(found),
                 "stale": None,
-                "metadata": found.metadata or None,
+                "metadata": ", ".join(f"{key}={value}" for key, value in found.metadata.items()) or None,
                 "leases": ", ".join(lease.resource for lease in leases) or None,
             }
         ),
@@ -126,32 +142,33 @@ def show(ctx: click.Context, session_id: str) -> None:
 
 @session.command()
 @_ID
-@click.option("-n", "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="0: all.")
+@click.option("-n", "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="0 for no limit.")
+@utc_option
 @click.pass_context
 def logs(ctx: click.Context, session_id: str, limit: int) -> None:
-    """What the session noted, the latest first."""
+    """Show the session's log, newest entry first."""
     entries = open_store(ctx).sessions.logs(session_id, limit)
-    lines = [f"{style(_time(entry.created_at), dim=True)}  {hanging(entry.content)}" for entry in entries]
-    result(ctx, entries, "\n".join(lines) or "Nothing was noted yet.")
+    lines = [f"{style(when(entry.created_at), dim=True)}  {hanging(entry.content)}" for entry in entries]
+    result(ctx, entries, "\n".join(lines) or "The log is empty.")
 
 
 def _table(sessions: list[Session]) -> str:
     # The outcome of a session that was resumed is in `show`; here it would read as what the session is doing.
-    outcomes = [one_line(each.outcome) if each.status == "completed" else "" for each in sessions]
-    headings = ("id", "name", "type", "status", "heartbeat", "turns", "project", "summary")
+    outcomes = [each.outcome if each.status == "completed" else "" for each in sessions]
+    short = short_ids(each.id for each in sessions)
     return table(
-        (*headings, "outcome") if any(outcomes) else headings,
+        ("id", "name", "type", "status", "seen", "turns", "project", "summary", "outcome"),
         [
             (
-                each.id,
-                one_line(each.name, 30),
+                short(each.id),
+                each.name or "",
                 each.type,
                 _status(each),
-                _time(each.heartbeat_at),
-                str(each.turns),
+                ago(each.heartbeat_at, short=True),
+                f"{each.turns:,}",
                 each.project or "",
-                one_line(each.summary),
-                *([outcome] if any(outcomes) else []),
+                each.summary,
+                outcome,
             )
             for each, outcome in zip(sessions, outcomes, strict=True)
         ],
@@ -170,11 +187,7 @@ def _with_outcome_after_summary(session: Session) -> dict[str, object]:
 
 
 def _status(session: Session) -> str:
-    return "active, stale" if session.stale else session.status
-
-
-def _time(stamp: str) -> str:
-    return stamp[:19].replace("T", " ")
+    return "stale" if session.stale else session.status
 
 
 def _metadata(pairs: tuple[str, ...]) -> dict[str, object]:

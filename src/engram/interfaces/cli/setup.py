@@ -61,7 +61,7 @@ def show(ctx: click.Context) -> None:
         (each.name, each.shown(values[each.name]), found.origins[each.name], each.project_file) for each in declared
     ]
     head = ("setting", "value", "from", "may a project's file set it?")
-    result(ctx, rows, lambda: "\n".join([table(head, cells), *found.notices]))
+    result(ctx, rows, lambda: "\n".join([table(head, cells, whole=("value", "from")), *found.notices]))
 
 
 @config.command()

@@ -1,0 +1,67 @@
+"""Finding a session by what a person types: its id, the beginning or end of its id, or its name.
+
+The exact id is one look into the index and always wins. The beginning of an id is a range of the same index. The end of
+an id is compared with every id of the workspace, which are read from the index alone; a name is compared with every
+session of the workspace. For 100,000 sessions that takes some hundredths of a second, and only a person's short form
+costs it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import checks
+from ..errors import SessionAmbiguous
+from ..safe_text import name, quoted
+
+if TYPE_CHECKING:
+    from ..storage.engine import Transaction
+
+#: How many candidates an error lists.
+SHOWN = 10
+#: Sorts after every id that begins with the text before it.
+_LAST = "\U0010ffff"
+
+_EXACT = "SELECT id FROM sessions WHERE workspace = :workspace AND id = :text"
+_BEGINS = """
+SELECT id FROM sessions WHERE workspace = :workspace AND id >= :text AND id < :end ORDER BY id LIMIT :limit
+"""
+_ENDS = """
+SELECT id FROM sessions
+WHERE workspace = :workspace AND LENGTH(id) > :length AND SUBSTR(id, LENGTH(id) - :length + 1) = :text
+ORDER BY id LIMIT :limit
+"""
+_NAMED = "SELECT id FROM sessions WHERE workspace = :workspace AND name = :text ORDER BY id LIMIT :limit"
+_DESCRIBE = "SELECT type, SUBSTR(summary, 1, 400) FROM sessions WHERE workspace = :workspace AND id = :id"
+
+
+def resolve(tx: Transaction, workspace: str, text: str) -> str | None:
+    """The id of the one session that the text names; None when there is none, SessionAmbiguous when it fits several."""
+    checks.name(text, "session id")
+    if tx.one(_EXACT, workspace=workspace, text=text):
+        return text
+    found = _candidates(tx, workspace, text)
+    if len(found) > 1:
+        raise _ambiguous(tx, workspace, text, found)
+    return found[0] if found else None
+
+
+def _candidates(tx: Transaction, workspace: str, text: str) -> list[str]:
+    """The sessions that the text may name, one more than an error lists at most."""
+    given = {"workspace": workspace, "text": text, "limit": SHOWN + 1}
+    rows = [
+        *tx.all(_BEGINS, end=text + _LAST, **given),
+        *tx.all(_ENDS, length=len(text), **given),
+        *tx.all(_NAMED, **given),
+    ]
+    return sorted({id for (id,) in rows})[: SHOWN + 1]
+
+
+def _ambiguous(tx: Transaction, workspace: str, text: str, found: list[str]) -> SessionAmbiguous:
+    lines = [f"{text!r} fits more than one session. Write more of the id:"]
+    for id in found[:SHOWN]:
+        type, summary = tx.all(_DESCRIBE, workspace=workspace, id=id)[0]
+        lines.append(f"{name(id, checks.MAX_NAME)}  {name(type)}  {quoted(summary, 60)}")
+    if len(found) > SHOWN:
+        lines.append("…")
+    return SessionAmbiguous("\n".join(lines), text, found[:SHOWN])
