@@ -226,7 +226,7 @@ def test_a_number_out_of_range_is_refused_before_anything_is_written(eng: Engram
         for each in operation.inputs:
             # A version that a block is not at is a conflict, whichever it is.
             error = VersionConflict if each.name == "expected_version" else InvalidInput
-            called = CALLED.get((name, each.name), each.name)
+            called = "expected" if error is VersionConflict else CALLED.get((name, each.name), each.name)
             for wrong in WRONG_NUMBERS.get(each.kind, []):
                 with pytest.raises(error, match=rf"\b{called}\b") as refused:
                     run(eng, operation, {**cases[name], each.name: wrong})

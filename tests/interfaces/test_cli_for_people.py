@@ -16,7 +16,8 @@ from engram import Engram as Library
 from engram.clock import stamp
 from engram.interfaces.cli import cli
 from engram.interfaces.cli.common import ALIASES
-from engram.interfaces.cli.screen import ago, byte_size, plural, short_ids, table, until
+from engram.interfaces.cli.counting import counted
+from engram.interfaces.cli.screen import ago, byte_size, short_ids, table, until
 
 from .conftest import Engram, in_terminal
 
@@ -131,7 +132,7 @@ def test_times_are_shown_in_the_persons_time_zone_and_with_utc_or_json_in_utc(
     engram: Engram, me: str, open_store: OpenStore, kolkata: None
 ) -> None:
     engram("say", me, "user", "hello", "--at", "2026-03-01T20:00:00Z", "--no-embed")
-    assert "2026-03-02 01:30:00  user" in engram("history", me).out
+    assert "2026-03-02 01:30:00  exchange 1  user" in engram("history", me).out
     assert "2026-03-01 20:00:00 UTC  user" in engram("history", me, "--utc").out
     assert engram("history", me, "--json").json[0]["created_at"] == "2026-03-01T20:00:00.000000Z"
     session = open_store().sessions.get(me)
@@ -385,5 +386,5 @@ def test_every_other_name_leads_to_a_command_and_hides_none() -> None:
     [(1, "session", "1 session"), (0, "turn", "0 turns"), (1_200, "memory", "1,200 memories")],
 )
 def test_numbers_have_the_right_form_of_their_noun(number: int, word: str, shown: str) -> None:
-    assert plural(number, word) == shown
+    assert counted(number, word) == shown
     assert [byte_size(each) for each in (1, 999, 3_200_000)] == ["1 byte", "999 bytes", "3.2 MB"]

@@ -267,7 +267,7 @@ def test_a_person_who_types_the_command_is_told_what_it_waits_for(sqlite_url: st
     out, errors = process.communicate(timeout=DEADLINE)
     os.close(master)
     assert (process.returncode, out) == (0, b"")
-    assert b"a harness starts this" in errors
+    assert b"Harnesses start this command" in errors
 
 
 NOISY = """

@@ -84,7 +84,7 @@ class Blocks:
     ) -> Block:
         """Make a block at version 1. BlockExists when there is one of that name."""
         content = _check_new(name, content, actor)
-        checks.whole(max_tokens, "token budget", least=1, most=10_000_000)
+        checks.whole(max_tokens, "max_tokens", least=1, most=10_000_000)
         with self._engine.write() as tx:
             self._lock(tx, name)
             if self._find(tx, name):

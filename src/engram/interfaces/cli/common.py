@@ -179,7 +179,8 @@ def open_store(ctx: click.Context, *, warn: bool = True) -> Engram:
         reads = only_reads(ctx)
         eng = ctx.meta[_OPENED] = open_to_read(ctx, settings) if reads else Engram(settings=settings)
         ctx.call_on_close(eng.close)
-        if reads and settings.origins["workspace"] in ("argument", "environment"):
+        # A list of the workspaces helps most when the name is wrong.
+        if reads and path(ctx) != "workspace list" and settings.origins["workspace"] in ("argument", "environment"):
             eng.require_workspace()
     return eng
 

@@ -314,7 +314,7 @@ def _shown(report: DreamReport) -> str:
 
 def _undone(report: UndoReport) -> str:
     values: dict[str, object] = {
-        "undo": f"{report.id}  {when(report.started_at)}  {report.workspace}: {report.run} undone",
+        "undo": f"{report.id}  {when(report.started_at)}  {report.workspace}: undoes {report.run}",
         "restored": ", ".join(report.restored) or None,
         "removed": ", ".join(report.removed) or None,
         "left as it is": f"{', '.join(report.left)} (partly forgotten since)" if report.left else None,

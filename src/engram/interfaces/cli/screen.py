@@ -17,6 +17,7 @@ import click
 
 from ...safe_text import lines, visible
 from ...safe_text import one_line as _cut
+from .counting import counted
 
 _KEY = os.urandom(8).hex()
 # Characters that Unicode reserves for a program's own use, and no text has a reason to contain.
@@ -143,16 +144,10 @@ def with_times(values: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def plural(number: int, one: str, many: str = "") -> str:
-    """`1 session`, `2 sessions`, `1,000 memories`."""
-    regular = f"{one[:-1]}ies" if re.search("[^aeiou]y$", one) else f"{one}s"
-    return f"{number:,} {one if number == 1 else many or regular}"
-
-
 def byte_size(number: int) -> str:
     """`512 bytes`, `3.2 MB`."""
     if number < 1_000:
-        return plural(number, "byte")
+        return counted(number, "byte")
     size, unit = next((each for each in _SIZES if number >= each[0]), _SIZES[-1])
     return f"{number / size:.1f} {unit}"
 
@@ -194,7 +189,7 @@ def _seconds_until(stamp: str) -> float:
 def _length(seconds: float, short: bool) -> str:
     size, unit = next(each for each in _UNITS if seconds >= each[0])
     number = int(seconds // size)
-    return f"{number}{unit[0]}" if short else plural(number, unit)
+    return f"{number}{unit[0]}" if short else counted(number, unit)
 
 
 def _local(stamp: str) -> str:
