@@ -133,7 +133,7 @@ def test_times_are_shown_in_the_persons_time_zone_and_with_utc_or_json_in_utc(
 ) -> None:
     engram("say", me, "user", "hello", "--at", "2026-03-01T20:00:00Z", "--no-embed")
     assert "2026-03-02 01:30:00  exchange 1  user" in engram("history", me).out
-    assert "2026-03-01 20:00:00 UTC  user" in engram("history", me, "--utc").out
+    assert "2026-03-01 20:00:00 UTC  exchange 1  user" in engram("history", me, "--utc").out
     assert engram("history", me, "--json").json[0]["created_at"] == "2026-03-01T20:00:00.000000Z"
     session = open_store().sessions.get(me)
     created = session.created_at[:19].replace("T", " ")
