@@ -83,8 +83,8 @@ def tier_sql() -> dict[str, str]:
     tiers = ("coordination", "memory", "dreaming", "forgetting")
     modules = {"storage.changes"}
     for tier in tiers:
-        for module in pkgutil.walk_packages([f"{engram.__path__[0]}/{tier}"], f"{tier}."):
-            modules.add(module.name)
+        for module in pkgutil.walk_packages([f"{engram.__path__[0]}/{tier}"], f"engram.{tier}."):
+            modules.add(module.name.removeprefix("engram."))
     for module_name in sorted(modules):
         for name, value in vars(import_module(f"engram.{module_name}")).items():
             if isinstance(value, str) and re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b", value):

@@ -200,7 +200,7 @@ def put_quoted(eng: Engram) -> tuple[dict[str, Any], Needles]:
     return {"exchange": said}, {("sessions", "summary"): "qrouterq"}
 
 
-def put_anything(eng: Engram) -> tuple[dict[str, Any], Needles]:
+def put_agent_work(eng: Engram) -> tuple[dict[str, Any], Needles]:
     eng.work.leave("gists", "s", "1", "qpromptq", None)
     item = eng.work.next()
     assert item is not None
@@ -208,7 +208,7 @@ def put_anything(eng: Engram) -> tuple[dict[str, Any], Needles]:
     return {"memory": eng.remember("whatever").id}, {("work", "prompt"): "qpromptq", ("work", "answer"): "qanswerq"}
 
 
-def put_things(eng: Engram) -> tuple[dict[str, Any], Needles]:
+def put_snapshots(eng: Engram) -> tuple[dict[str, Any], Needles]:
     sid = eng.sessions.register("codex", "work")
     said = eng.exchanges.add(sid, "user", "I never deploy on qfridayq evenings.")
     eng.dream(force=True)
@@ -222,7 +222,7 @@ def put_proposals(eng: Engram) -> tuple[dict[str, Any], Needles]:
     said = eng.exchanges.add(sid, "tool", "whatever")
     plan = Plan("remember", "qwhyq", 0.5, "qcontentq", (), (("exchange", said),), {"kind": "qdataq"})
     with eng._view.engine.write() as tx:
-        eng.proposals.make(tx, plan, 1)
+        eng.proposals.add(tx, plan, 1)
     with eng._view.engine.read() as tx:
         ((hash,),) = tx.all("SELECT hash FROM proposals WHERE workspace = :workspace", workspace="default")
     return {"exchange": said}, {
@@ -240,9 +240,9 @@ FILLED: dict[str, Callable[[Engram], tuple[dict[str, Any], Needles]]] = {
     "block": put_block,
     "session": put_session,
     "quoted": put_quoted,
-    "anything": put_anything,
-    "things": put_things,
-    "proposals": put_proposals,
+    "delete_agent_work": put_agent_work,
+    "erase_snapshots": put_snapshots,
+    "delete_proposals": put_proposals,
 }
 #: Filled only while somebody waits; the last test looks at it.
 WAITERS = ("lease_waiters", "resource")
@@ -298,7 +298,7 @@ def merge(eng: Engram, *ids: int) -> Memory:
     """Make one of several memories, as dreaming does."""
     plan = plans.merge([eng.memories.get(id) for id in ids], 0.9, 1.0)
     with eng._view.engine.write() as tx:
-        eng.proposals.make(tx, plan, 1)
+        eng.proposals.add(tx, plan, 1)
     result = eng.proposals.apply(eng.proposals.list()[0].id).result
     assert result is not None
     return eng.memories.get(result)

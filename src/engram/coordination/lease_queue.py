@@ -44,27 +44,27 @@ ORDER BY id
 
 
 class Queue:
-    """Claims that wait, in order of arrival."""
+    """Claims that wait for a lease, in order of arrival."""
 
     def __init__(self, view: StoreView) -> None:
         self.engine = view.engine
         self._workspace = view.workspace
 
     def join(self, session: str, resource: str) -> int:
-        """Stand at the end; the place there."""
+        """Wait at the end of the queue; returns the position."""
         with self.engine.write() as tx:
             tx.lock(mutexes.leases(self._workspace))
             now = tx.now()
-            # It may have been forgotten since it was refused.
+            # The session may have been forgotten since its claim was refused.
             sessions.require(tx, self._workspace, session)
             tx.run(_CLEAR, workspace=self._workspace, now=now)
             alive_until = later(now, LIFE)
-            made = tx.all(_JOIN, workspace=self._workspace, session=session, resource=resource, alive_until=alive_until)
-            position: int = made[0][0]
+            waiter = {"session": session, "resource": resource, "alive_until": alive_until}
+            position: int = tx.value(_JOIN, workspace=self._workspace, **waiter)
             return position
 
     def stay(self, position: int) -> None:
-        """Give a sign of life."""
+        """Record that this claim is still waiting."""
         with self.engine.write() as tx:
             tx.run(_STAY, workspace=self._workspace, id=position, alive_until=later(tx.now(), LIFE))
 
@@ -72,7 +72,7 @@ class Queue:
         tx.run(_LEAVE, workspace=self._workspace, id=position)
 
     def ahead(self, tx: Transaction, session: str, resource: str, position: int | None, now: str) -> list[str]:
-        """Other sessions that wait for something overlapping and came before this place, or at all if there is none."""
+        """Other sessions that wait for an overlapping resource before this position; all of them without a position."""
         queue = tx.all(_QUEUE, workspace=self._workspace, session=session, now=now)
         return [
             waiting

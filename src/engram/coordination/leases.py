@@ -246,10 +246,10 @@ class Leases:
         ttl: float | None = None,
         wait: float = 0,
     ) -> Iterator[Lease]:
-        """Hold a resource for the length of the block, renewed in the background, released at its end.
+        """Hold a resource during the block. It is renewed in the background and released at the end.
 
-        LeaseLost at the end of the block when the lease was lost in the meantime, so that nobody believes to have
-        been alone who was not. Use its token with `write(fence=…)` to have every single write checked.
+        LeaseLost at the end of the block when the lease was lost meanwhile, so that the holder knows that it was not
+        alone. Use its token with `write(fence=…)` to have every single write checked.
         """
         if self._engine.joined:
             raise InvalidInput("hold cannot be used inside a transaction: its renewals could not be seen.")
@@ -282,7 +282,7 @@ class Leases:
         self._require_live(tx, token, tx.now())
 
     def _try(self, claim: _Claim, position: int | None = None) -> Lease:
-        """Claim now or raise LeaseHeld; `place` is the caller's number in the queue."""
+        """Claim now or raise LeaseHeld. `position` is the caller's number in the queue."""
         with self._engine.write() as tx:
             tx.lock(mutexes.leases(self._workspace))
             tx.run(_TAKE_OWN, workspace=self._workspace, session=claim.session_id, resource=claim.resource)
@@ -293,7 +293,7 @@ class Leases:
             held = self._overlapping(tx, claim.resource, now)
             others = [holder for holder in held if holder.session_id != claim.session_id]
             row = self._own(tx, claim.session_id, claim.resource, now)
-            # Whoever has it exclusively keeps it, also when others noted their interest or wait for it.
+            # An exclusive holder keeps its lease, even when others have advisory leases or wait for it.
             if claim.exclusive and not (row and _lease(row).exclusive):
                 waiting = self._queue.ahead(tx, claim.session_id, claim.resource, position, now)
                 if others or waiting:
@@ -314,7 +314,7 @@ class Leases:
             token = mine.token
             tx.run(_CLAIM_AGAIN, workspace=self._workspace, token=token, **values)
         else:
-            made = tx.all(
+            token = tx.value(
                 _INSERT,
                 workspace=self._workspace,
                 session=claim.session_id,
@@ -322,7 +322,6 @@ class Leases:
                 now=now,
                 **values,
             )
-            token = made[0][0]
         tx.note(self._workspace, "lease", token)
         return Lease(
             token=token,
@@ -336,7 +335,7 @@ class Leases:
         )
 
     def _in_the_way(self, claim: _Claim, position: int) -> tuple[int, int]:
-        """How many claims of others overlap one in the queue, and how many wait before it; by a read alone."""
+        """How many leases of others overlap a waiting claim, and how many claims wait before it. Only reads."""
         with self._engine.read() as tx:
             now = tx.now()
             _require_at_work(sessions.require(tx, self._workspace, claim.session_id))
@@ -344,7 +343,8 @@ class Leases:
             return len(held), len(self._queue.ahead(tx, claim.session_id, claim.resource, position, now))
 
     def _overlapping(self, tx: Transaction, resource: str, now: str) -> list[Holder]:
-        rows = [row for row in tx.all(LIVE, workspace=self._workspace, now=now) if resources.overlap(row[5], resource)]
+        live = tx.all(LIVE, workspace=self._workspace, now=now)
+        rows = [row for row in live if resources.overlap(_resource_of(row), resource)]
         stale_before = later(now, -self._config.stale_after) if rows else ""
         return [holder(row, stale_before, now) for row in rows]
 
@@ -359,20 +359,21 @@ class Leases:
         row = tx.one(_BY_TOKEN, workspace=self._workspace, token=token)
         if row is None:
             raise LeaseNotFound(f"There is no lease with token {token} in workspace {self._workspace!r}.")
-        lease, ended_at, because = _lease(row[:-2]), row[-2], row[-1]
+        *columns, ended_at, because = row
+        lease = _lease(tuple(columns))
         if ended_at is None and lease.expires_at is not None and lease.expires_at <= now:
             ended_at, because = lease.expires_at, "expired"
         if ended_at is not None:
             raise LeaseLost(
                 f"Lease {token} on {lease.resource!r} is no longer held: it was {because} {age(ended_at, now)}. "
-                "Claim the resource anew, and read again what may have changed.",
+                "Claim the resource again, and read what may have changed.",
                 token,
                 because,
             )
         return lease
 
     def _keep(self, lease: Lease, done: threading.Event) -> None:
-        """Renew until told to stop. A store that is briefly unavailable is tried again while the lease lives."""
+        """Renew until told to stop. While the lease lives, a store that is briefly unavailable is tried again."""
         assert lease.ttl is not None
         while not self._engine.clock.wait(done, lease.ttl / 3):
             try:
@@ -383,7 +384,7 @@ class Leases:
                 return
 
     def _let_go(self, lease: Lease, done: threading.Event, renewer: threading.Thread) -> bool:
-        """Stop renewing and release; False when the lease was no longer ours to release."""
+        """Stop renewing and release. False when another session had ended the lease already."""
         done.set()
         if renewer.is_alive():
             renewer.join()
@@ -395,9 +396,9 @@ class Leases:
                 tx.note(self._workspace, "lease", lease.token)
             return bool(ended)
 
-    # Last, because its name hides the type from annotations that follow it.
+    # Defined last, because the name `list` hides the type in annotations after it.
     def list(self, session_id: str | None = None) -> list[Lease]:
-        """Live claims, oldest first; of one session when it is named."""
+        """Live leases, oldest first; of one session if given."""
         with self._engine.read() as tx:
             now = tx.now()
             if session_id is None:
@@ -409,7 +410,7 @@ class Leases:
 
 
 class _Claim:
-    """What was asked for, checked."""
+    """A checked claim."""
 
     __slots__ = ("exclusive", "note", "resource", "session_id", "ttl")
 
@@ -422,10 +423,10 @@ class _Claim:
 
 
 def _claim(session_id: str, resource: str, note: str | None, exclusive: bool, ttl: float | None) -> _Claim:
-    """A claim from what a caller gave; InvalidInput if something is wrong with it."""
+    """A claim from a caller's arguments. InvalidInput when one is wrong."""
     checks.name(session_id, "session id")
     stored = resources.normalise(resource)
-    # What is stored has lost the signs that set a secret off from what stands before it: backslashes, doubled slashes.
+    # Normalising removes backslashes and doubled slashes, which may be what separates a secret from the text before it.
     if stored != resource:
         checks.without_secrets(resource, "resource")
     resource = checks.without_secrets(stored, "resource")
@@ -436,10 +437,16 @@ def _claim(session_id: str, resource: str, note: str | None, exclusive: bool, tt
 
 
 def _require_at_work(session: Row) -> None:
-    """A late hook must not leave a claim behind that nobody will ever release."""
-    id, status = session[0], session[4]
+    """SessionEnded for a session that has ended, because a late hook must not leave a lease that nobody releases."""
+    id, _, _, _, status, *_ = session
     if status in ("completed", "abandoned"):
-        raise SessionEnded(f"Session {id} is {status} and cannot claim; a heartbeat brings it back first.")
+        raise SessionEnded(f"Session {id} is {status} and cannot claim; send a heartbeat to reactivate it first.")
+
+
+def _resource_of(row: Row) -> str:
+    """The resource in a row of `LIVE`."""
+    _, _, _, _, _, resource, *_ = row
+    return str(resource)
 
 
 def holder(row: Row, stale_before: str, now: str) -> Holder:
@@ -482,7 +489,7 @@ def _held(resource: str, holders: list[Holder], waiting: list[str], now: str) ->
     ]
     if waiting:
         parts.append(f"waiting before you: {', '.join(waiting)}")
-    ask = holders[0].session_id if holders else waiting[0]
+    ask, *_ = [each.session_id for each in holders] or waiting
     return LeaseHeld(
         f"{resource!r} is taken. {'; '.join(parts)}. Ask with `engram message send {ask} …`, wait with --wait, or "
         "work on something else.",
