@@ -1,10 +1,10 @@
 """Leases: a session's claim on a resource, and the fencing tokens that keep a late writer out.
 
-A lease is a row, and its number is its fencing token: claiming anew makes a new, higher number, so tokens only rise.
-A row is never revived once it has ended. Claims of a workspace are decided one at a time (SQLite has a single writer;
-PostgreSQL is asked for a lock), by the engine's clock. Before a claim is decided, what has expired is marked as ended:
-on PostgreSQL that waits for a fenced write in progress on such a lease, which holds its row, so nobody is ever granted
-a resource while the previous holder's last write is still on its way.
+A lease is a row, and its number is its fencing token. Claiming again after a lease has ended makes a new, higher
+number, so tokens only rise. A row that has ended is never revived. Claims of a workspace are decided one at a time, by
+the engine's clock: SQLite has a single writer, and on PostgreSQL a lock does it. Before a claim is decided, expired
+leases are marked as ended. On PostgreSQL this waits for a fenced write in progress on such a lease, because that write
+holds the row. So no session is granted a resource while the previous holder's last write is still in progress.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from .. import checks, mutexes
-from ..clock import age, between, later
+from ..clock import age, between, duration, later
 from ..errors import InvalidInput, LeaseHeld, LeaseLost, LeaseNotFound, SessionEnded, StoreBusy, StoreError
 from ..records import Holder, Lease
 from ..safe_text import one_line, visible
@@ -102,7 +102,7 @@ class Leases:
         self._config = view.config
         self._queue = Queue(view)
 
-    #: A file's name as a resource, whatever characters it has; for callers that know they have one.
+    #: A file's name as a resource, with special characters escaped. For callers that have a file name, not a pattern.
     escape = staticmethod(resources.escape)
 
     def claim(
@@ -117,9 +117,9 @@ class Leases:
     ) -> Lease:
         """Claim a resource.
 
-        An advisory claim always succeeds and names who else is there. An exclusive one raises LeaseHeld when another
-        session holds a live overlapping claim, or asked before and is still waiting; with `wait` it waits its turn
-        for that many seconds first. Claiming what one holds renews it and keeps the token; an exclusive lease stays
+        An advisory claim always succeeds and lists the other holders. An exclusive claim raises LeaseHeld when another
+        session holds an overlapping lease, or asked earlier and is still waiting. With `wait`, it first waits its turn
+        for that many seconds. Claiming a resource again renews the lease and keeps the token. An exclusive lease stays
         exclusive until it is released.
         """
         checks.flag(exclusive, "exclusive")
@@ -138,13 +138,15 @@ class Leases:
     def line_up(
         self, session_id: str, resource: str, note: str | None = None, *, ttl: float | None = None, wait: float
     ) -> Waiter:
-        """An exclusive claim that waits its turn without blocking: the caller looks again and again.
+        """An exclusive claim that waits its turn without blocking: the caller calls `look` repeatedly.
 
-        For callers that have something else to do meanwhile, such as a server. `claim` with `wait` is made of it.
+        For callers that do other work meanwhile, such as a server. `claim` with `wait` uses it.
         """
         checks.seconds(wait, "wait")
         if self._engine.joined:
-            raise InvalidInput("wait cannot be used inside a transaction: nobody could free the lease meanwhile.")
+            raise InvalidInput(
+                "wait cannot be used inside a transaction: no session could release the lease meanwhile."
+            )
         claim = _claim(session_id, resource, note, True, ttl)
         return Waiter(
             self._queue,
@@ -156,7 +158,7 @@ class Leases:
         )
 
     def release(self, session_id: str, resource: str) -> Lease:
-        """Give a claim back; LeaseNotFound when the session does not hold it (any more)."""
+        """Release a lease. LeaseNotFound when the session does not hold it."""
         checks.name(session_id, "session id")
         resource = resources.normalise(resource)
         with self._engine.write() as tx:
@@ -171,7 +173,7 @@ class Leases:
         return lease
 
     def release_all(self, session_id: str) -> list[Lease]:
-        """Give back everything the session holds."""
+        """Release everything that the session holds."""
         checks.name(session_id, "session id")
         with self._engine.write() as tx:
             tx.lock(mutexes.leases(self._workspace))
@@ -182,7 +184,7 @@ class Leases:
         return [lease for lease in map(_lease, held) if lease.token in ended]
 
     def renew(self, token: int, ttl: float | None = None) -> Lease:
-        """Begin the lease's time to live anew; LeaseLost when it has ended."""
+        """Restart the lease's time to live. LeaseLost when it has ended."""
         checks.whole(token, "token", least=1)
         if ttl is not None:
             checks.seconds(ttl, "ttl", least=0.001)
@@ -198,19 +200,19 @@ class Leases:
             return lease._replace(ttl=ttl, expires_at=expires)
 
     def verify(self, token: int) -> Lease:
-        """The lease, while its token is good; LeaseLost once it has expired or was released, broken or superseded."""
+        """The lease, if its token is valid. LeaseLost once it has expired or was released, broken or superseded."""
         checks.whole(token, "token", least=1)
         with self._engine.read() as tx:
             return self._require_live(tx, token, tx.now())
 
     def check(self, resource: str) -> list[Holder]:
-        """Who holds the resource or something that overlaps it, oldest claim first."""
+        """The holders of the resource and of anything that overlaps it, oldest lease first."""
         resource = resources.normalise(resource)
         with self._engine.read() as tx:
             return self._overlapping(tx, resource, tx.now())
 
     def break_lease(self, resource: str, by: str, reason: str) -> list[Lease]:
-        """Take the resource away from whoever else holds it, and tell both sides in their logs."""
+        """End the leases that other sessions hold on the resource, and log it for both sides."""
         # Imported here: no hook breaks a lease.
         from . import break_log
 
@@ -297,7 +299,7 @@ class Leases:
             if claim.exclusive and not (row and _lease(row).exclusive):
                 waiting = self._queue.ahead(tx, claim.session_id, claim.resource, position, now)
                 if others or waiting:
-                    raise _held(claim.resource, others, waiting, now)
+                    raise _held(claim.resource, others, waiting)
             if position is not None:
                 self._queue.leave(tx, position)
             return self._grant(tx, claim, row, now)._replace(conflicts=tuple(others))
@@ -480,10 +482,10 @@ def _lease(row: Row) -> Lease:
     )
 
 
-def _held(resource: str, holders: list[Holder], waiting: list[str], now: str) -> LeaseHeld:
+def _held(resource: str, holders: list[Holder], waiting: list[str]) -> LeaseHeld:
     parts = [
-        f"{visible(each.session_id)} ({visible(each.session_type)}{', stale' if each.stale else ''}) holds "
-        f"{each.resource!r} {'exclusively' if each.exclusive else 'as advisory'} since {age(each.claimed_at, now)}"
+        f"{visible(each.session_id)} ({visible(each.session_type)}{', stale' if each.stale else ''}) has held "
+        f"{each.resource!r} {'exclusively' if each.exclusive else 'as advisory'} for {duration(each.age)}"
         + (f", with the note {one_line(each.note, 200)!r}" if each.note else "")
         for each in holders
     ]
