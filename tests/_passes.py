@@ -40,7 +40,7 @@ def dream_of(eng: Engram, *steps: Callable[[PassContext], object]) -> DreamRepor
 
     def run(context: PassContext) -> None:
         for step in steps:
-            with context.action():
+            with context.write():
                 step(context)
 
     with pytest.MonkeyPatch.context() as patched:

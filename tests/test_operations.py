@@ -47,7 +47,7 @@ class Scene:
         """A proposal that waits for a decision."""
         plan = Plan("remember", "a tool said it", 0.5, "Tea at five.", (), (("exchange", self.turn),), {"kind": "fact"})
         with self._eng._view.engine.write() as tx:
-            self._eng.proposals.make(tx, plan, 1)
+            self._eng.proposals.add(tx, plan, 1)
         return self._eng.proposals.list()[0].id
 
     def piece(self) -> int:

@@ -9,13 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from engram.coordination.projects import Project, find_project, project_name
+from engram.coordination.projects import Project, absolute, project_above, project_name, real_path
 from engram.coordination.resources import normalise
 from tests._repositories import ORIGIN, make_repository, project, remote
 
 __all__ = ["project"]
 
 paths = pytest.mark.requirement("LEASE-PATHS")
+
+
+def find_project(folder: str) -> Project | None:
+    """The project that a folder belongs to."""
+    return project_above(real_path(absolute(folder)))
 
 
 def run_git(*arguments: str, cwd: Path) -> None:

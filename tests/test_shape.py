@@ -273,7 +273,7 @@ def test_the_tree_in_the_docstring_is_the_tree_of_the_classes() -> None:
 
 
 #: The methods of a transaction that take SQL.
-RUNS = ("all", "one", "run")
+RUNS = ("all", "one", "value", "column", "run")
 VERB = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER|DROP)\b")
 
 

@@ -84,10 +84,9 @@ def optional_new_name(value: object, what: str) -> str | None:
 
 
 def without_secrets(value: str, what: str) -> str:
-    """The value itself; InvalidInput, which does not repeat it, when it holds a secret."""
-    places = find(value)
-    if places:
-        _refuse(what, f"looks as if it holds a secret ({places[0][2]}); choose another one without it")
+    """The value itself. InvalidInput, which does not repeat the value, when it contains a secret."""
+    for _, _, kind in find(value):
+        _refuse(what, f"looks as if it contains a secret ({kind}); choose one without it")
     return value
 
 

@@ -150,9 +150,9 @@ class Engram:
 
     def receipts(self, limit: int = 20) -> list[Receipt]:
         """What was forgotten, the latest first; limit 0: all."""
-        from .forgetting.forget import Forget
+        from .forgetting.forget import Forgetting
 
-        return Forget(self._view).receipts(limit)
+        return Forgetting(self._view).receipts(limit)
 
     def reindex(self, model: str | None = None, *, progress: Callable[[int, int], None] | None = None) -> int:
         """Embed everything anew with a model, the configured one unless told otherwise; how many this call made.
@@ -260,9 +260,9 @@ class Engram:
 
 def _forget(view: StoreView, *, dry_run: bool = False, **named: Any) -> Receipt:
     # Imported here: a hook never forgets anything.
-    from .forgetting.forget import Forget, asked
+    from .forgetting.forget import Forgetting, forget_request
 
-    return Forget(view).forget(asked(**named), dry_run=dry_run)
+    return Forgetting(view).forget(forget_request(**named), dry_run=dry_run)
 
 
 #: How long an upgrade waits for another one, which may be copying a large store.

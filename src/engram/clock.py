@@ -59,6 +59,15 @@ def between(earlier: str, later_: str) -> float:
     return (datetime.fromisoformat(later_[:-1]) - datetime.fromisoformat(earlier[:-1])).total_seconds()
 
 
+def duration(seconds: float) -> str:
+    """A length of time in words: `less than a minute`, `5 minutes`, `1 hour`, `2 days`."""
+    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if seconds >= size:
+            count = int(seconds // size)
+            return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
+    return "less than a minute"
+
+
 def age(since: str, now: str) -> str:
     """How long ago, as a person says it: `just now`, `5m ago`, `3h ago`, `2d ago`."""
     seconds = between(since, now)

@@ -1,38 +1,39 @@
-"""The names under which writers keep each other out, in the order in which everybody takes them.
+"""Names of the locks between writers, in the order in which every writer takes them.
 
-Leases, then the rows of sessions by id, memories, the backlog, blocks by name, items, shelves, and last the feed.
-Two places that mean the same lock must spell it the same way, or neither keeps the other out.
+The order is: leases, rows of sessions by id, memories, the embedding queue, blocks by name, items, shelves, the change
+feed. Code that needs the same lock must use the same name, so the names are defined only here.
 """
 
 from __future__ import annotations
 
 
 def leases(workspace: str) -> str:
-    """What every claim, every end of one, and what else refers to a session is decided under.
+    """For every claim, every end of a claim, and everything else that refers to a session.
 
-    Who forgets a session holds it, so that nothing can begin to refer to a session while it goes.
+    Forgetting a session takes this lock, so that nothing new can refer to the session meanwhile.
     """
     return f"leases/{workspace}"
 
 
 def memories(workspace: str) -> str:
-    """One at a time: two who say the same thing at once must not both be the first."""
+    """Serialises writers of memories, so that concurrent duplicates cannot both be inserted."""
     return f"memories/{workspace}"
 
 
-def backlog(workspace: str) -> str:
-    """What entries are taken, given back, finished and withdrawn under.
+def embedding_queue(workspace: str) -> str:
+    """For taking, releasing, finishing and withdrawing entries of the embedding queue.
 
-    So nothing is forgotten half-way through a step, and nobody waits for another's entries crosswise.
+    So nothing is forgotten in the middle of a step, and two processes cannot wait for each other's entries.
     """
+    # Earlier releases use the same name on the same store.
     return f"backlog/{workspace}"
 
 
 def block(workspace: str, name: str) -> str:
-    """An edit reads, decides and writes under it."""
+    """For an edit of a block: it reads, decides and writes under this lock."""
     return f"block/{workspace}/{name}"
 
 
 def items(workspace: str) -> str:
-    """Whoever gives an item its vector must find it there."""
+    """For writing vectors of items and for deleting items."""
     return f"items/{workspace}"

@@ -69,7 +69,7 @@ def test_what_is_not_handed_in_by_its_deadline_goes_to_the_next_taker(agent: Eng
     again = take(agent, "quick")
     assert again.id == first.id
     assert again.deadline > first.deadline
-    with pytest.raises(LeaseLost, match="gone to quick"):
+    with pytest.raises(LeaseLost, match="now assigned to quick"):
         agent.work.submit(first.id, "Too late.", "slow")
     agent.work.submit(again.id, "In time.", "quick")
     with pytest.raises(LeaseLost, match="answered already"):

@@ -431,7 +431,9 @@ def test_a_pass_proposes_no_more_than_it_may_and_the_next_one_goes_on(open_store
             eng.remember(f"The {thing} is at {hour}:00.")
     report = consolidate(eng)
     assert (report.proposals, len(eng.proposals.list())) == (2, 2)
-    assert report.errors == ["consolidate: stopped at 0 changes and 2 proposals, as many as one pass may make"]
+    assert report.errors == [
+        "consolidate: stopped at 0 changes and 2 proposals, the limit of one pass (dream_max_actions)"
+    ]
     consolidate(eng)
     assert len(eng.proposals.list()) == 4
     assert consolidate(eng).errors == []

@@ -86,7 +86,7 @@ def test_a_pass_that_finds_another_one_says_who_has_it_since_when(eng: Engram, o
     held = eng.leases.claim(other, "dream", exclusive=True, ttl=300)
     (report,) = open_store().dream(force=True)
     assert report.id is None
-    assert report.errors == [f"Another pass is under way: {other} since {held.claimed_at}."]
+    assert report.errors == [f"Another pass is running: session {other}, since {held.claimed_at}."]
     assert written(eng) == []
 
 
@@ -127,7 +127,7 @@ def test_a_pass_that_is_stopped_ends_after_its_step_keeps_what_it_has_and_frees_
             stop.set()
 
     (report,) = eng.dream(force=True, stop=stop, progress=after_two)
-    assert report.errors == ["gists: stopped before its end, as was asked"]
+    assert report.errors == ["gists: stopped early on request"]
     assert len(report.gists) == 2
     assert [each for each in eng.leases.list() if each.resource == "dream"] == []
     assert eng.dreams.show(report.id or 0) == report
@@ -387,4 +387,4 @@ def test_the_loop_goes_on_while_another_dreams_and_ends_when_told(eng: Engram) -
     scheduler.start()
     assert twice.wait(30)
     scheduler.stop()
-    assert all("Another pass is under way" in errors[0] for errors in heard)
+    assert all("Another pass is running" in errors[0] for errors in heard)

@@ -406,7 +406,7 @@ def test_a_plan_that_lost_its_grounds_is_not_even_kept_as_refused(eng: Engram, s
 
     def refuse(context: PassContext) -> None:
         with pytest.raises(grounds.Outdated), context.engine.write() as tx:
-            context.proposals.refuse(tx, plan, context.dream)
+            context.proposals.reject_plan(tx, plan, context.dream)
 
     dream_of(eng, refuse)
     assert holds(store_url, GONE) == {}
@@ -446,14 +446,14 @@ def test_no_stage_can_write_from_a_thought_without_the_check(eng: Engram) -> Non
         with pytest.raises(AssertionError, match="outside of PassContext"):
             context.memories.remember("Anything.")
         stored = Prompt("gist", "", (prompt.passages[0]._replace(id="text"),))
-        with pytest.raises(AssertionError, match="nobody could check what text quotes"):
+        with pytest.raises(AssertionError, match="cannot check what text quotes"):
             context.thinker.think("gists", session, lambda: (stored, None))
         problems.append("both")
 
     from engram.dreaming import passes
 
     with pytest.MonkeyPatch.context() as patched:
-        stage = passes.Stage("test", "continuity", lambda context: context.each("test", [{}], act))
+        stage = passes.Stage("test", "continuity", lambda context: context.for_each("test", [{}], act))
         patched.setattr(passes, "STAGES", (stage,))
         eng.dream(force=True)
     assert problems == ["both"]

@@ -148,7 +148,7 @@ def test_an_exclusive_claim_fails_while_another_sessions_claim_overlaps(
     )
     assert 45 * MINUTE <= holder.age < 46 * MINUTE
     assert (refused.value.resource, refused.value.waiting) == (mine, ())
-    assert all(text in str(refused.value) for text in (a, "rewriting it", "45m", "stale"))
+    assert all(text in str(refused.value) for text in (a, "rewriting it", "for 45 minutes", "stale"))
     # What has expired meanwhile may be marked as such, and nothing else.
     assert {change.what for change in eng.changes(changes[-1].number)} <= {"lease"}
     assert eng.leases.list(c) == []

@@ -82,7 +82,7 @@ def test_decisions_can_be_changed_until_it_is_applied(eng: Engram) -> None:
     assert eng.proposals.accept(proposal.id).state == "accepted"
     eng.proposals.apply(proposal.id)
     for decide in (eng.proposals.accept, eng.proposals.reject):
-        with pytest.raises(Conflict, match="is applied"):
+        with pytest.raises(Conflict, match="is already applied"):
             decide(proposal.id)
 
 

@@ -49,7 +49,7 @@ def test_a_merge_that_loses_text_is_caught_taken_back_and_not_tried_again(
     assert [eng.memories.get(id) for id in ids[:2]] == before[:2]
     assert [eng.memories.get(id).status for id in ids[2:]] == ["superseded", "superseded"]
     assert len(report.alarms) == 2
-    assert all("taken back, and it is found again" in alarm for alarm in report.alarms)
+    assert all("undone, and it is found again" in alarm for alarm in report.alarms)
     assert (report.merged, report.duplicates_merged) == (2, 1)
     assert "Invoices" not in " ".join(report.alarms)
     kept = eng.dreams.show(report.id)
@@ -91,7 +91,7 @@ def test_what_the_pass_did_not_touch_is_asked_for_too(eng: Engram, monkeypatch: 
     report = dream(eng)
     assert report.alarms == [
         f"exchange {turn} was found by its own words before this pass and not after it; "
-        "no change of this pass touched it, so none was taken back"
+        "no change of this pass touched it, so none was undone"
     ]
     assert report.merged == 4
 
@@ -129,7 +129,7 @@ def test_a_change_that_touches_other_rows_than_planned_is_taken_back(
     report = dream(eng)
     assert [eng.memories.get(id).status for id in (*ids, other.id)] == ["active"] * 5
     assert len(report.alarms) == 2
-    assert all("taken back" in alarm for alarm in report.alarms)
+    assert all("rolled back" in alarm for alarm in report.alarms)
     assert (report.merged, len(eng.memories.list())) == (0, 5)
 
 
@@ -141,7 +141,7 @@ def test_what_a_pass_lost_before_it_died_is_brought_back_by_the_next_one(
     before = [eng.memories.get(id) for id in ids]
     with monkeypatch.context() as broken:
         broken.setattr(plans, "merged_text", drop_half)
-        broken.setattr(rollback, "check", die)
+        broken.setattr(rollback, "check_recall", die)
         with pytest.raises(KeyboardInterrupt):
             dream(eng)
     assert [eng.memories.get(id).status for id in ids] == ["superseded"] * 4
@@ -149,7 +149,7 @@ def test_what_a_pass_lost_before_it_died_is_brought_back_by_the_next_one(
     assert [eng.memories.get(id) for id in ids[:2]] == before[:2]
     assert [eng.memories.get(id).status for id in ids[2:]] == ["superseded", "superseded"]
     assert [each.partition(";")[0] for each in report.alarms] == [
-        f"memory {id} was not found by its own words after run 1, which did not end" for id in ids[:2]
+        f"memory {id} was not found by its own words after pass 1, which did not end" for id in ids[:2]
     ]
     assert "2 alarms" in eng.sitrep()
     assert "This pass did not end." in eng.dreams.show(1).errors  # type: ignore[union-attr]
@@ -160,7 +160,7 @@ def test_what_a_pass_lost_before_it_died_is_brought_back_by_the_next_one(
 def test_what_somebody_changed_after_a_pass_died_is_theirs(eng: Engram, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = pairs(eng)
     with monkeypatch.context() as broken:
-        broken.setattr(rollback, "check", die)
+        broken.setattr(rollback, "check_recall", die)
         with pytest.raises(KeyboardInterrupt):
             dream(eng)
     merged = eng.memories.get(ids[0]).superseded_by

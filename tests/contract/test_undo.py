@@ -128,7 +128,7 @@ def test_taking_back_the_action_that_linked_two_takes_back_what_was_done_to_eith
 
     def take_back(context: PassContext) -> None:
         first = context.number - 2
-        taken.append({number - first for number in context.take_back({first})})
+        taken.append({number - first for number in context.undo_actions({first})})
 
     dream_of(
         eng,
@@ -219,7 +219,7 @@ def test_a_run_is_undone_only_once(eng: Engram) -> None:
     talk(eng)
     report = dream(eng)
     undone = eng.dreams.undo()
-    with pytest.raises(UndoBlocked, match=rf"undone already, by run {undone.id}"):
+    with pytest.raises(UndoBlocked, match=rf"already undone by undo {undone.id}"):
         eng.dreams.undo(report.id)
 
 
@@ -254,7 +254,7 @@ LATER: dict[str, tuple[Change, str]] = {
     "unarchived": (lambda eng, id, _: eng.memories.unarchive(id), "status was changed"),
     "tagged": (lambda eng, id, _: eng.memories.update(id, tags=["x"]), "tags were changed"),
     "weighed": (lambda eng, id, _: eng.memories.update(id, importance=0.9), "importance"),
-    "described": (lambda eng, id, _: eng.memories.update(id, data={"a": 1}), "data were changed"),
+    "described": (lambda eng, id, _: eng.memories.update(id, data={"a": 1}), "data was changed"),
     "linked": (lambda eng, id, other: eng.memories.link(other, id), "it was linked"),
     "sourced": (lambda eng, id, other: eng.memories.update(id, sources=[("memory", other)]), "source"),
     "said again": (lambda eng, _, other: eng.remember("The office is in Bern"), "says the same"),
@@ -280,9 +280,9 @@ def test_a_later_change_of_a_memory_stands_in_the_way(eng: Engram, how: str) -> 
 
 
 BUILT: dict[str, tuple[Callable[[Engram, int], object], str]] = {
-    "reinforced": (lambda eng, _: eng.remember("The editor is vim", kind="preference", key="editor"), "said again"),
+    "reinforced": (lambda eng, _: eng.remember("The editor is vim", kind="preference", key="editor"), "stored again"),
     "superseded": (lambda eng, _: eng.remember("The editor is emacs", kind="preference", key="editor"), "superseded"),
-    "built on": (lambda eng, id: eng.remember("Vim it is", sources=[("memory", id)]), r"memory \d+ was made of it"),
+    "built on": (lambda eng, id: eng.remember("Vim it is", sources=[("memory", id)]), r"memory \d+ was made from it"),
 }
 
 
@@ -310,7 +310,7 @@ def test_a_later_change_of_a_block_stands_in_the_way(eng: Engram, how: str) -> N
         eng.blocks.delete("plan")
     if how == "made anew":
         eng.blocks.create("plan", "Other.")
-    with pytest.raises(UndoBlocked, match="edited" if how == "edited" else "it is gone"):
+    with pytest.raises(UndoBlocked, match="edited" if how == "edited" else "it was deleted"):
         eng.dreams.undo()
 
 
@@ -321,7 +321,7 @@ def test_a_later_pass_stands_in_the_way_and_is_named(eng: Engram) -> None:
     before = logical(eng)
     eng.exchanges.add(session, "user", "I prefer tea to coffee in every meeting about the billing service.")
     second = dream(eng)
-    with pytest.raises(UndoBlocked, match=f"run {second.id} changed it too: undo that first"):
+    with pytest.raises(UndoBlocked, match=f"pass {second.id} changed it too: undo that first"):
         eng.dreams.undo(first.id)
     eng.dreams.undo(second.id)
     assert logical(eng)["memories"] == before["memories"]
@@ -519,7 +519,7 @@ def _write(id: int, text: str, context: PassContext) -> None:
 def test_images_are_kept_of_the_last_passes_that_changed_something(
     eng: Engram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "KEPT", 3)
+    monkeypatch.setattr(journal, "KEPT_DREAMS", 3)
     memory = eng.remember("Version 0")
     runs = []
     for number in range(5):

@@ -97,7 +97,7 @@ def test_images_of_a_block_that_was_deleted_since_are_erased_too(
     eng: Engram, store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Only the latest image is left then, which by itself does not say where the oldest line is from.
-    monkeypatch.setattr(journal, "KEPT", 1)
+    monkeypatch.setattr(journal, "KEPT_DREAMS", 1)
     session = talk(eng, "The codeword is Xylophone.", "The office is in Bern.", "The canteen is in Thun.")
     secret, *others = eng.exchanges.recent(session, 10)
     text = ""

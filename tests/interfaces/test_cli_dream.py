@@ -55,7 +55,7 @@ def test_the_exit_code_is_4_while_another_pass_is_under_way(eng: library.Engram,
     eng.leases.claim(other, "dream", exclusive=True, ttl=300)
     outcome = engram("dream", "--force")
     assert outcome.code == 4
-    assert f"Another pass is under way: {other} since" in outcome.out
+    assert f"Another pass is running: session {other}, since" in outcome.out
 
 
 @pytest.mark.requirement("WORK-1", "CLI-1")
@@ -120,7 +120,7 @@ def test_a_signal_ends_a_pass_after_its_step_with_everything_kept_and_the_lease_
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
-    assert "stopped before its end, as was asked" in out
+    assert "stopped early on request" in out
     (report,) = eng.dreams.list()
     assert 0 < len(report.gists) < 60
     assert len(report.gists) == len(eng.memories.list(kind="gist", limit=0))

@@ -153,7 +153,7 @@ def test_status_says_what_waits_and_what_the_alarm_was(
     with fill(store_url) as eng:
         assert "3 proposals" in engram("dream", "status").out
         assert "ALARM" not in engram("dream", "status").out
-        monkeypatch.setattr(rollback, "check", lambda context: context.alarms.append("memory 7 was lost"))
+        monkeypatch.setattr(rollback, "check_recall", lambda context: context.alarms.append("memory 7 was lost"))
         eng.dream(force=True)
         assert "memory 7 was lost" in engram("dream", "status").out
         assert engram("dream", "status", "--json").json["last"]["alarms"] == ["memory 7 was lost"]

@@ -481,7 +481,7 @@ def test_a_proposal_that_holds_an_old_version_of_a_block_goes_with_its_age(place
     with eng._view.engine.write() as tx:
         plan = plans.overflow(tx, "default", "notes")
         assert plan is not None
-        eng.proposals.make(tx, plan, 1)
+        eng.proposals.add(tx, plan, 1)
     eng._view.engine.clock.shift += 3_600
     eng.blocks.update("notes", OTHER)
     assert holds(place.url, WORD).keys() == {"block_versions", "proposals"}

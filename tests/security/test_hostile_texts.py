@@ -25,12 +25,12 @@ READERS: dict[str, Callable[[str], object]] = {
     "framing.clean": framing.clean,
     "framing.frame": lambda text: framing.frame("kind", text),
     "a line's sources": lambda text: (citations.handles(text), citations.bare(text)),
-    "a block without lost lines": lambda text: cleaning.without_lines(
-        f"{text}\nx [e1]", {"e1"}, citations.Sieve([text], [])
+    "a block without lost lines": lambda text: cleaning.without_lost_lines(
+        f"{text}\nx [e1]", {"e1"}, citations.SourceMatcher([text], [])
     ),
-    "a text without what it has of another": lambda text: citations.Sieve(
+    "a text without what it has of another": lambda text: citations.SourceMatcher(
         ["\n".join(f"{text[:9]} said line {number:x}" for number in range(len(text) // 20))], ["kept"]
-    ).rest("\n".join(f"other words {number:x} {text[:9]}" for number in range(len(text) // 20))),
+    ).remove_lost("\n".join(f"other words {number:x} {text[:9]}" for number in range(len(text) // 20))),
     "words.terms": analyser.terms,
     "index.cut": word_index.cut,
     "dates.spans": lambda text: query_dates.spans(text, "2026-11-15T18:36:08.123456Z"),

@@ -97,7 +97,7 @@ def _proposal(eng: Engram, sid: str) -> int:
     said = eng.exchanges.add(sid, "tool", "whatever", embed=False)
     plan = Plan("remember", "because", 0.5, f"text {said}", (), (("exchange", said),), {"kind": "note"})
     with eng._view.engine.write() as tx:
-        eng.proposals.make(tx, plan, 1)
+        eng.proposals.add(tx, plan, 1)
     return eng.proposals.list()[0].id
 
 

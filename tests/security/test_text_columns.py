@@ -230,7 +230,7 @@ def put_proposals(eng: Engram) -> tuple[dict[str, Any], Needles]:
     said = eng.exchanges.add(sid, "tool", "whatever")
     plan = Plan("remember", "qwhyq", 0.5, "qcontentq", (), (("exchange", said),), {"kind": "qdataq"})
     with eng._view.engine.write() as tx:
-        eng.proposals.make(tx, plan, 1)
+        eng.proposals.add(tx, plan, 1)
     with eng._view.engine.read() as tx:
         ((hash,),) = tx.all("SELECT hash FROM proposals WHERE workspace = :workspace", workspace="default")
     return {"exchange": said}, {
@@ -306,7 +306,7 @@ def merge(eng: Engram, *ids: int) -> Memory:
     """Make one of several memories, as dreaming does."""
     plan = plans.merge([eng.memories.get(id) for id in ids], 0.9, 1.0)
     with eng._view.engine.write() as tx:
-        eng.proposals.make(tx, plan, 1)
+        eng.proposals.add(tx, plan, 1)
     result = eng.proposals.apply(eng.proposals.list()[0].id).result
     assert result is not None
     return eng.memories.get(result)

@@ -41,7 +41,7 @@ REFUSALS = (
     VersionConflict,
 )
 #: What a pass may report: somebody else dreams, or what it was about to use was forgotten meanwhile.
-EXPECTED = ("Another pass is under way", "There is no", "meanwhile")
+EXPECTED = ("Another pass is running", "There is no", "meanwhile")
 
 
 class Held(NamedTuple):

@@ -37,7 +37,7 @@ FEW = 6
 LEAST = 5
 GONE = (BlockNotFound, ExchangeNotFound, MemoryNotFound, SessionNotFound)
 #: What a pass may say of things that others took away, and of the other dreamers.
-MAY_SAY = ("meanwhile", "There is no", "Another pass is under way")
+MAY_SAY = ("meanwhile", "There is no", "Another pass is running")
 
 
 class Said(NamedTuple):

@@ -106,8 +106,9 @@ def _member(text: str, at: int) -> tuple[str, int]:
 def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     merged: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
-        if merged and low <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], high))
+        first, last = merged[-1] if merged else (low, low - 2)
+        if low <= last + 1:
+            merged[-1] = (first, max(last, high))
         else:
             merged.append((low, high))
     return merged
@@ -215,9 +216,10 @@ def _chars_meet(a: _Chars, b: _Chars) -> bool:
         return _holds(a, ord(b))
     i = j = 0
     while i < len(a) and j < len(b):
-        if a[i][1] < b[j][0]:
+        (first_a, last_a), (first_b, last_b) = a[i], b[j]
+        if last_a < first_b:
             i += 1
-        elif b[j][1] < a[i][0]:
+        elif last_b < first_a:
             j += 1
         else:
             return True

@@ -1,8 +1,8 @@
-"""Waiting for a lease: a queue of claims in the store, in order of arrival, and one claim's place in it.
+"""Waiting for a lease: a queue of claims in the store, in order of arrival, and one claim's position in it.
 
-A waiter does not block: each look is one short attempt, and between two looks the caller sleeps or serves others. Most
-looks only read, so that many waiters cost other writers nothing. A place in the queue has to be kept alive, and one
-whose process was killed counts as given up after a while.
+A waiter does not block. Each look is one short attempt, and between two looks the caller sleeps or does other work.
+Most looks only read, so many waiters cost other writers nothing. A position must be kept alive. If its process was
+killed, it expires after `LIFE` seconds.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from ..storage.engine import Transaction
     from ..store_view import StoreView
 
-#: How long a waiting claim counts as alive after its last sign of life; a killed one loses its place after this.
+#: Seconds that a waiting claim keeps its position without a sign of life.
 LIFE = 10.0
-#: The pause between two looks, growing from the first to the second; that for each who waits before, up to so many.
+#: The pause between two looks grows from the first value to the second, times the claims ahead, at most `FAR_BEHIND`.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
 FAR_BEHIND = 8
 
@@ -44,27 +44,27 @@ ORDER BY id
 
 
 class Queue:
-    """Claims that wait, in order of arrival."""
+    """Claims that wait for a lease, in order of arrival."""
 
     def __init__(self, view: StoreView) -> None:
         self.engine = view.engine
         self._workspace = view.workspace
 
     def join(self, session: str, resource: str) -> int:
-        """Stand at the end; the place there."""
+        """Wait at the end of the queue; returns the position."""
         with self.engine.write() as tx:
             tx.lock(mutexes.leases(self._workspace))
             now = tx.now()
-            # It may have been forgotten since it was refused.
+            # The session may have been forgotten since its claim was refused.
             sessions.require(tx, self._workspace, session)
             tx.run(_CLEAR, workspace=self._workspace, now=now)
             alive_until = later(now, LIFE)
-            made = tx.all(_JOIN, workspace=self._workspace, session=session, resource=resource, alive_until=alive_until)
-            position: int = made[0][0]
+            waiter = {"session": session, "resource": resource, "alive_until": alive_until}
+            position: int = tx.value(_JOIN, workspace=self._workspace, **waiter)
             return position
 
     def stay(self, position: int) -> None:
-        """Give a sign of life."""
+        """Record that this claim is still waiting."""
         with self.engine.write() as tx:
             tx.run(_STAY, workspace=self._workspace, id=position, alive_until=later(tx.now(), LIFE))
 
@@ -72,7 +72,7 @@ class Queue:
         tx.run(_LEAVE, workspace=self._workspace, id=position)
 
     def ahead(self, tx: Transaction, session: str, resource: str, position: int | None, now: str) -> list[str]:
-        """Other sessions that wait for something overlapping and came before this place, or at all if there is none."""
+        """Other sessions that wait for an overlapping resource before this position; all of them without a position."""
         queue = tx.all(_QUEUE, workspace=self._workspace, session=session, now=now)
         return [
             waiting
@@ -82,7 +82,7 @@ class Queue:
 
 
 class Waiter:
-    """One claim that waits its turn. A context manager: whoever leaves it without the lease leaves the queue."""
+    """One claim that waits its turn. As a context manager, it leaves the queue at the end of the block."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Waiter:
         self._session = session
         self._resource = resource
         self._attempt = attempt
-        #: How many claims are held that overlap, and how many wait before this place.
+        #: How many overlapping leases others hold, and how many claims wait before this position.
         self._in_the_way = in_the_way
         self._clock = queue.engine.clock
         self._deadline = self._clock.monotonic() + wait
@@ -108,14 +108,14 @@ class Waiter:
 
     @property
     def pause(self) -> float:
-        """How long to do something else before the next look."""
+        """Seconds until the next look."""
         return max(0.0, min(self._pause, self._deadline - self._clock.monotonic()))
 
     def sleep(self) -> None:
         self._clock.sleep(self.pause)
 
     def look(self) -> Lease | None:
-        """The lease, or None when it is not this claim's turn yet; LeaseHeld or StoreBusy when the time is up."""
+        """The lease, or None while it is not this claim's turn. LeaseHeld or StoreBusy when the time is up."""
         try:
             return self._looked()
         except (LeaseHeld, StoreBusy):
@@ -127,7 +127,7 @@ class Waiter:
         return None
 
     def leave(self) -> None:
-        """Give the place up. Left behind, it would hold up those who came later until it counts as dead."""
+        """Give up the position. Otherwise it would block later claims until it expires."""
         position, self._place = self._place, None
         if position is not None:
             with suppress(StoreBusy, StoreError), self._queue.engine.write() as tx:
@@ -144,7 +144,7 @@ class Waiter:
             return self._attempt(None)
         now = self._clock.monotonic()
         due = now - self._alive_at > LIFE / 3
-        # From time to time, and at the end, it is asked for in earnest, and the refusal says who holds it.
+        # Now and then, and at the end, make a real attempt. Its refusal names the holders.
         if not due and now < self._deadline:
             held, waiting = self._in_the_way(self._place)
             self._pause = min(self._pause * 1.5, LONGEST_PAUSE * min(waiting + 1, FAR_BEHIND))

@@ -1,10 +1,10 @@
 """Leases: a session's claim on a resource, and the fencing tokens that keep a late writer out.
 
-A lease is a row, and its number is its fencing token: claiming anew makes a new, higher number, so tokens only rise.
-A row is never revived once it has ended. Claims of a workspace are decided one at a time (SQLite has a single writer;
-PostgreSQL is asked for a lock), by the engine's clock. Before a claim is decided, what has expired is marked as ended:
-on PostgreSQL that waits for a fenced write in progress on such a lease, which holds its row, so nobody is ever granted
-a resource while the previous holder's last write is still on its way.
+A lease is a row, and its number is its fencing token. Claiming again after a lease has ended makes a new, higher
+number, so tokens only rise. A row that has ended is never revived. Claims of a workspace are decided one at a time, by
+the engine's clock: SQLite has a single writer, and on PostgreSQL a lock does it. Before a claim is decided, expired
+leases are marked as ended. On PostgreSQL this waits for a fenced write in progress on such a lease, because that write
+holds the row. So no session is granted a resource while the previous holder's last write is still in progress.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from .. import checks, mutexes
-from ..clock import age, between, later
+from ..clock import age, between, duration, later
 from ..errors import InvalidInput, LeaseHeld, LeaseLost, LeaseNotFound, SessionEnded, StoreBusy, StoreError
 from ..records import Holder, Lease
 from ..safe_text import one_line, visible
@@ -102,7 +102,7 @@ class Leases:
         self._config = view.config
         self._queue = Queue(view)
 
-    #: A file's name as a resource, whatever characters it has; for callers that know they have one.
+    #: A file's name as a resource, with special characters escaped. For callers that have a file name, not a pattern.
     escape = staticmethod(resources.escape)
 
     def claim(
@@ -117,9 +117,9 @@ class Leases:
     ) -> Lease:
         """Claim a resource.
 
-        An advisory claim always succeeds and names who else is there. An exclusive one raises LeaseHeld when another
-        session holds a live overlapping claim, or asked before and is still waiting; with `wait` it waits its turn
-        for that many seconds first. Claiming what one holds renews it and keeps the token; an exclusive lease stays
+        An advisory claim always succeeds and lists the other holders. An exclusive claim raises LeaseHeld when another
+        session holds an overlapping lease, or asked earlier and is still waiting. With `wait`, it first waits its turn
+        for that many seconds. Claiming a resource again renews the lease and keeps the token. An exclusive lease stays
         exclusive until it is released.
         """
         checks.flag(exclusive, "exclusive")
@@ -138,13 +138,15 @@ class Leases:
     def line_up(
         self, session_id: str, resource: str, note: str | None = None, *, ttl: float | None = None, wait: float
     ) -> Waiter:
-        """An exclusive claim that waits its turn without blocking: the caller looks again and again.
+        """An exclusive claim that waits its turn without blocking: the caller calls `look` repeatedly.
 
-        For callers that have something else to do meanwhile, such as a server. `claim` with `wait` is made of it.
+        For callers that do other work meanwhile, such as a server. `claim` with `wait` uses it.
         """
         checks.seconds(wait, "wait")
         if self._engine.joined:
-            raise InvalidInput("wait cannot be used inside a transaction: nobody could free the lease meanwhile.")
+            raise InvalidInput(
+                "wait cannot be used inside a transaction: no session could release the lease meanwhile."
+            )
         claim = _claim(session_id, resource, note, True, ttl)
         return Waiter(
             self._queue,
@@ -156,7 +158,7 @@ class Leases:
         )
 
     def release(self, session_id: str, resource: str) -> Lease:
-        """Give a claim back; LeaseNotFound when the session does not hold it (any more)."""
+        """Release a lease. LeaseNotFound when the session does not hold it."""
         checks.name(session_id, "session id")
         resource = resources.normalise(resource)
         with self._engine.write() as tx:
@@ -171,7 +173,7 @@ class Leases:
         return lease
 
     def release_all(self, session_id: str) -> list[Lease]:
-        """Give back everything the session holds."""
+        """Release everything that the session holds."""
         checks.name(session_id, "session id")
         with self._engine.write() as tx:
             tx.lock(mutexes.leases(self._workspace))
@@ -182,7 +184,7 @@ class Leases:
         return [lease for lease in map(_lease, held) if lease.token in ended]
 
     def renew(self, token: int, ttl: float | None = None) -> Lease:
-        """Begin the lease's time to live anew; LeaseLost when it has ended."""
+        """Restart the lease's time to live. LeaseLost when it has ended."""
         checks.whole(token, "token", least=1)
         if ttl is not None:
             checks.seconds(ttl, "ttl", least=0.001)
@@ -198,19 +200,19 @@ class Leases:
             return lease._replace(ttl=ttl, expires_at=expires)
 
     def verify(self, token: int) -> Lease:
-        """The lease, while its token is good; LeaseLost once it has expired or was released, broken or superseded."""
+        """The lease, if its token is valid. LeaseLost once it has expired or was released, broken or superseded."""
         checks.whole(token, "token", least=1)
         with self._engine.read() as tx:
             return self._require_live(tx, token, tx.now())
 
     def check(self, resource: str) -> list[Holder]:
-        """Who holds the resource or something that overlaps it, oldest claim first."""
+        """The holders of the resource and of anything that overlaps it, oldest lease first."""
         resource = resources.normalise(resource)
         with self._engine.read() as tx:
             return self._overlapping(tx, resource, tx.now())
 
     def break_lease(self, resource: str, by: str, reason: str) -> list[Lease]:
-        """Take the resource away from whoever else holds it, and tell both sides in their logs."""
+        """End the leases that other sessions hold on the resource, and log it for both sides."""
         # Imported here: no hook breaks a lease.
         from . import break_log
 
@@ -246,10 +248,10 @@ class Leases:
         ttl: float | None = None,
         wait: float = 0,
     ) -> Iterator[Lease]:
-        """Hold a resource for the length of the block, renewed in the background, released at its end.
+        """Hold a resource during the block. It is renewed in the background and released at the end.
 
-        LeaseLost at the end of the block when the lease was lost in the meantime, so that nobody believes to have
-        been alone who was not. Use its token with `write(fence=…)` to have every single write checked.
+        LeaseLost at the end of the block when the lease was lost meanwhile, so that the holder knows that it was not
+        alone. Use its token with `write(fence=…)` to have every single write checked.
         """
         if self._engine.joined:
             raise InvalidInput("hold cannot be used inside a transaction: its renewals could not be seen.")
@@ -282,7 +284,7 @@ class Leases:
         self._require_live(tx, token, tx.now())
 
     def _try(self, claim: _Claim, position: int | None = None) -> Lease:
-        """Claim now or raise LeaseHeld; `place` is the caller's number in the queue."""
+        """Claim now or raise LeaseHeld. `position` is the caller's number in the queue."""
         with self._engine.write() as tx:
             tx.lock(mutexes.leases(self._workspace))
             tx.run(_TAKE_OWN, workspace=self._workspace, session=claim.session_id, resource=claim.resource)
@@ -293,11 +295,11 @@ class Leases:
             held = self._overlapping(tx, claim.resource, now)
             others = [holder for holder in held if holder.session_id != claim.session_id]
             row = self._own(tx, claim.session_id, claim.resource, now)
-            # Whoever has it exclusively keeps it, also when others noted their interest or wait for it.
+            # An exclusive holder keeps its lease, even when others have advisory leases or wait for it.
             if claim.exclusive and not (row and _lease(row).exclusive):
                 waiting = self._queue.ahead(tx, claim.session_id, claim.resource, position, now)
                 if others or waiting:
-                    raise _held(claim.resource, others, waiting, now)
+                    raise _held(claim.resource, others, waiting)
             if position is not None:
                 self._queue.leave(tx, position)
             return self._grant(tx, claim, row, now)._replace(conflicts=tuple(others))
@@ -314,7 +316,7 @@ class Leases:
             token = mine.token
             tx.run(_CLAIM_AGAIN, workspace=self._workspace, token=token, **values)
         else:
-            made = tx.all(
+            token = tx.value(
                 _INSERT,
                 workspace=self._workspace,
                 session=claim.session_id,
@@ -322,7 +324,6 @@ class Leases:
                 now=now,
                 **values,
             )
-            token = made[0][0]
         tx.note(self._workspace, "lease", token)
         return Lease(
             token=token,
@@ -336,7 +337,7 @@ class Leases:
         )
 
     def _in_the_way(self, claim: _Claim, position: int) -> tuple[int, int]:
-        """How many claims of others overlap one in the queue, and how many wait before it; by a read alone."""
+        """How many leases of others overlap a waiting claim, and how many claims wait before it. Only reads."""
         with self._engine.read() as tx:
             now = tx.now()
             _require_at_work(sessions.require(tx, self._workspace, claim.session_id))
@@ -344,7 +345,8 @@ class Leases:
             return len(held), len(self._queue.ahead(tx, claim.session_id, claim.resource, position, now))
 
     def _overlapping(self, tx: Transaction, resource: str, now: str) -> list[Holder]:
-        rows = [row for row in tx.all(LIVE, workspace=self._workspace, now=now) if resources.overlap(row[5], resource)]
+        live = tx.all(LIVE, workspace=self._workspace, now=now)
+        rows = [row for row in live if resources.overlap(_resource_of(row), resource)]
         stale_before = later(now, -self._config.stale_after) if rows else ""
         return [holder(row, stale_before, now) for row in rows]
 
@@ -359,20 +361,21 @@ class Leases:
         row = tx.one(_BY_TOKEN, workspace=self._workspace, token=token)
         if row is None:
             raise LeaseNotFound(f"There is no lease with token {token} in workspace {self._workspace!r}.")
-        lease, ended_at, because = _lease(row[:-2]), row[-2], row[-1]
+        *columns, ended_at, because = row
+        lease = _lease(tuple(columns))
         if ended_at is None and lease.expires_at is not None and lease.expires_at <= now:
             ended_at, because = lease.expires_at, "expired"
         if ended_at is not None:
             raise LeaseLost(
                 f"Lease {token} on {lease.resource!r} is no longer held: it was {because} {age(ended_at, now)}. "
-                "Claim the resource anew, and read again what may have changed.",
+                "Claim the resource again, and read what may have changed.",
                 token,
                 because,
             )
         return lease
 
     def _keep(self, lease: Lease, done: threading.Event) -> None:
-        """Renew until told to stop. A store that is briefly unavailable is tried again while the lease lives."""
+        """Renew until told to stop. While the lease lives, a store that is briefly unavailable is tried again."""
         assert lease.ttl is not None
         while not self._engine.clock.wait(done, lease.ttl / 3):
             try:
@@ -383,7 +386,7 @@ class Leases:
                 return
 
     def _let_go(self, lease: Lease, done: threading.Event, renewer: threading.Thread) -> bool:
-        """Stop renewing and release; False when the lease was no longer ours to release."""
+        """Stop renewing and release. False when another session had ended the lease already."""
         done.set()
         if renewer.is_alive():
             renewer.join()
@@ -395,9 +398,9 @@ class Leases:
                 tx.note(self._workspace, "lease", lease.token)
             return bool(ended)
 
-    # Last, because its name hides the type from annotations that follow it.
+    # Defined last, because the name `list` hides the type in annotations after it.
     def list(self, session_id: str | None = None) -> list[Lease]:
-        """Live claims, oldest first; of one session when it is named."""
+        """Live leases, oldest first; of one session if given."""
         with self._engine.read() as tx:
             now = tx.now()
             if session_id is None:
@@ -409,7 +412,7 @@ class Leases:
 
 
 class _Claim:
-    """What was asked for, checked."""
+    """A checked claim."""
 
     __slots__ = ("exclusive", "note", "resource", "session_id", "ttl")
 
@@ -422,10 +425,10 @@ class _Claim:
 
 
 def _claim(session_id: str, resource: str, note: str | None, exclusive: bool, ttl: float | None) -> _Claim:
-    """A claim from what a caller gave; InvalidInput if something is wrong with it."""
+    """A claim from a caller's arguments. InvalidInput when one is wrong."""
     checks.name(session_id, "session id")
     stored = resources.normalise(resource)
-    # What is stored has lost the signs that set a secret off from what stands before it: backslashes, doubled slashes.
+    # Normalising removes backslashes and doubled slashes, which may be what separates a secret from the text before it.
     if stored != resource:
         checks.without_secrets(resource, "resource")
     resource = checks.without_secrets(stored, "resource")
@@ -436,10 +439,16 @@ def _claim(session_id: str, resource: str, note: str | None, exclusive: bool, tt
 
 
 def _require_at_work(session: Row) -> None:
-    """A late hook must not leave a claim behind that nobody will ever release."""
-    id, status = session[0], session[4]
+    """SessionEnded for a session that has ended, because a late hook must not leave a lease that nobody releases."""
+    id, _, _, _, status, *_ = session
     if status in ("completed", "abandoned"):
-        raise SessionEnded(f"Session {id} is {status} and cannot claim; a heartbeat brings it back first.")
+        raise SessionEnded(f"Session {id} is {status} and cannot claim; send a heartbeat to reactivate it first.")
+
+
+def _resource_of(row: Row) -> str:
+    """The resource in a row of `LIVE`."""
+    _, _, _, _, _, resource, *_ = row
+    return str(resource)
 
 
 def holder(row: Row, stale_before: str, now: str) -> Holder:
@@ -473,16 +482,16 @@ def _lease(row: Row) -> Lease:
     )
 
 
-def _held(resource: str, holders: list[Holder], waiting: list[str], now: str) -> LeaseHeld:
+def _held(resource: str, holders: list[Holder], waiting: list[str]) -> LeaseHeld:
     parts = [
-        f"{visible(each.session_id)} ({visible(each.session_type)}{', stale' if each.stale else ''}) holds "
-        f"{each.resource!r} {'exclusively' if each.exclusive else 'as advisory'} since {age(each.claimed_at, now)}"
+        f"{visible(each.session_id)} ({visible(each.session_type)}{', stale' if each.stale else ''}) has held "
+        f"{each.resource!r} {'exclusively' if each.exclusive else 'as advisory'} for {duration(each.age)}"
         + (f", with the note {one_line(each.note, 200)!r}" if each.note else "")
         for each in holders
     ]
     if waiting:
         parts.append(f"waiting before you: {', '.join(waiting)}")
-    ask = holders[0].session_id if holders else waiting[0]
+    ask, *_ = [each.session_id for each in holders] or waiting
     return LeaseHeld(
         f"{resource!r} is taken. {'; '.join(parts)}. Ask with `engram message send {ask} …`, wait with --wait, or "
         "work on something else.",

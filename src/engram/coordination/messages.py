@@ -91,13 +91,13 @@ class Messages:
         checks.without_secrets(checks.text(to, "recipient", longest=4_096), "recipient")
         text = checks.content(text, "message", longest=MAX_MESSAGE)
         with self._engine.write() as tx:
-            # Neither the sender nor whom it reaches may be forgotten in between.
+            # Under this lock neither the sender nor a recipient can be forgotten.
             tx.lock(mutexes.leases(self._workspace))
             if from_session is not None:
                 sessions.require(tx, self._workspace, from_session)
             now = tx.now()
             recipients = self._recipients(tx, from_session, to, now)
-            made = tx.all(
+            id: int = tx.value(
                 _INSERT,
                 workspace=self._workspace,
                 from_session=from_session,
@@ -105,7 +105,6 @@ class Messages:
                 content=text,
                 now=now,
             )
-            id: int = made[0][0]
             for session in recipients:
                 tx.run(_DELIVER, workspace=self._workspace, message=id, session=session)
             tx.note(self._workspace, "message", id)
@@ -213,7 +212,7 @@ class Messages:
 
     def _recipients(self, tx: Transaction, sender: str | None, to: str, now: str) -> list[str]:
         if to == EVERYBODY:
-            everybody = sorted(id for (id,) in tx.all(_ACTIVE, workspace=self._workspace) if id != sender)
+            everybody = sorted(id for id in tx.column(_ACTIVE, workspace=self._workspace) if id != sender)
             if not everybody:
                 raise NoRecipient(f"Nobody else is at work in workspace {self._workspace!r}.")
             return everybody
@@ -221,9 +220,9 @@ class Messages:
             return [to]
         resource = resources.normalise(to)
         holders = {
-            row[0]
-            for row in tx.all(LIVE, workspace=self._workspace, now=now)
-            if row[0] != sender and resources.overlap(row[5], resource)
+            session
+            for session, _, _, _, _, held, *_ in tx.all(LIVE, workspace=self._workspace, now=now)
+            if session != sender and resources.overlap(held, resource)
         }
         if not holders:
             raise NoRecipient(
@@ -234,7 +233,7 @@ class Messages:
 
 
 def _fitting(messages: list[Message], longest: int | None) -> list[Message]:
-    """The first messages that together are not longer than that, at least one."""
+    """The first messages that together are no longer than `longest`, but at least one."""
     if longest is None:
         return messages
     ends = accumulate(len(message.text) for message in messages)
@@ -246,5 +245,5 @@ def _fitting(messages: list[Message], longest: int | None) -> list[Message]:
 
 
 def due_before(now: str) -> str:
-    """What was shown before this time and not acknowledged is due again."""
+    """A message that was shown before this time and not acknowledged is shown again."""
     return later(now, -PATIENCE)

@@ -28,11 +28,6 @@ class Project(NamedTuple):
     root: str
 
 
-def find_project(folder: str) -> Project | None:
-    """The nearest folder, from `folder` upwards, that has a `.git` or an `.engram.toml`."""
-    return project_above(real_path(absolute(folder)))
-
-
 def project_name(folder: str | None = None) -> str:
     """What a session started in `folder` (by default, here) belongs to; empty only for a bare `/`."""
     real = real_path(absolute(folder))

@@ -1,9 +1,9 @@
-"""Thinking that is left to the agents who are connected anyway: no key, no extra bill.
+"""The queue of thinking that connected agents do: no key, no extra bill.
 
-A pass that would ask a model leaves a work item instead and goes on. An agent takes one, answers, and hands it in; the
-next pass finds the answer under the same stage and subject and uses it as if it had asked. An item that is not handed
-in by its deadline goes to the next taker. Forgetting anything empties the queue, because prompts quote what was said;
-the next pass fills it anew.
+Instead of asking a model, a pass leaves a work item and goes on. An agent takes it, answers, and hands the answer in.
+The next pass finds the answer under the same stage and subject. An item that is not answered by its deadline goes to
+the next agent that asks. Forgetting anything empties the queue, because prompts quote stored text; the next pass fills
+it again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..storage.engine import Row, Transaction
     from ..store_view import StoreView
 
-#: How long a taker has.
+#: Seconds that an agent has for its answer.
 DEADLINE = 900.0
 
 _FIND = """
@@ -54,28 +54,33 @@ FROM work WHERE workspace = :workspace
 """
 
 
-class Found(NamedTuple):
+class StoredItem(NamedTuple):
+    """A work item as a pass finds it."""
+
     id: int
     covers: str
     prompt: str
-    #: None while it waits.
+    #: None until an agent has answered.
     answer: str | None
 
 
 class Work:
+    """The work items of one workspace."""
+
     def __init__(self, view: StoreView) -> None:
         self._engine = view.engine
         self._workspace = view.workspace
 
-    def find(self, stage: str, subject: str) -> Found | None:
+    def find(self, stage: str, subject: str) -> StoredItem | None:
+        """The work item on this subject, answered or not."""
         with self._engine.read() as tx:
             row = tx.one(_FIND, workspace=self._workspace, stage=stage, subject=subject)
-        return Found(*row) if row else None
+        return StoredItem(*row) if row else None
 
     def leave(self, stage: str, subject: str, covers: str, prompt: str, form: Mapping[str, object] | None) -> None:
-        """Offer a piece of thinking to whoever takes it, in place of an earlier one on the same subject.
+        """Add a work item. It replaces an earlier one on the same subject.
 
-        It gets a number of its own: the answer to the earlier one must not be taken for an answer to this one.
+        It gets a new number, so that an answer to the earlier item cannot be taken for an answer to this one.
         """
         about = {"workspace": self._workspace, "stage": stage, "subject": subject}
         with self._engine.write() as tx:
@@ -89,28 +94,28 @@ class Work:
                 now=tx.now(),
             )
 
-    def require(self, tx: Transaction, id: int) -> None:
-        """Outdated when an answered piece is gone: something was forgotten, and the answer may quote it."""
+    def require_answer(self, tx: Transaction, id: int) -> None:
+        """Outdated when an answered item is gone. Then something was forgotten, and the answer may quote it."""
         if not tx.one(_ANSWERED, workspace=self._workspace, id=id):
             raise Outdated
 
-    def done(self, tx: Transaction, id: int) -> None:
-        """Its answer was used; in the transaction that used it."""
+    def finish(self, tx: Transaction, id: int) -> None:
+        """Delete an item in the transaction that uses its answer."""
         if not tx.run(_DONE, workspace=self._workspace, id=id):
             raise Outdated
 
     def next(self, taker: str | None = None) -> WorkItem | None:
-        """Take one piece: what to think about, the form of the answer, and by when; None when nothing waits."""
+        """Take one item: what to think about, the form of the answer, the deadline. None when nothing is waiting."""
         checks.optional_new_name(taker, "taker")
         with self._engine.write() as tx:
             tx.lock(f"work/{self._workspace}")
             now = tx.now()
-            row = tx.one(_FREE, workspace=self._workspace, now=now)
-            if row is None:
+            free = tx.value(_FREE, workspace=self._workspace, now=now)
+            if free is None:
                 return None
             deadline = later(now, DEADLINE)
-            taken = tx.one(_TAKE, workspace=self._workspace, id=row[0], by=taker, deadline=deadline)
-        if taken is None:  # somebody forgot something just now, which empties the queue
+            taken = tx.one(_TAKE, workspace=self._workspace, id=free, by=taker, deadline=deadline)
+        if taken is None:  # something was forgotten just now, which emptied the queue
             return None
         id, stage, subject, prompt, form, deadline = taken
         return WorkItem(
@@ -118,43 +123,43 @@ class Work:
         )
 
     def submit(self, id: int, answer: str, taker: str | None = None) -> None:
-        """Hand in the answer: text, or JSON when a form was asked for. What is wrong with it is said, and nothing kept.
+        """Hand in an answer: text, or JSON when the item asks for a form. InvalidInput says what is wrong with it.
 
-        LeaseLost when it has gone to somebody else since.
+        LeaseLost when the item was answered already, or another agent has it now.
         """
         checks.whole(id, "work item", least=1)
         checks.text(answer, "answer")
         with self._engine.read() as tx:
-            form = self._row(tx, id)[0]
-        answer = _checked(answer, form)
+            form, _, _, _ = self._row(tx, id)
+        answer = _check_answer(answer, form)
         with self._engine.write() as tx:
             tx.lock(f"work/{self._workspace}")
-            now_asked, known, taken_by, _ = self._row(tx, id)
-            if known is not None:
+            current_form, earlier_answer, taken_by, _ = self._row(tx, id)
+            if earlier_answer is not None:
                 raise LeaseLost(f"Work item {id} was answered already.", id, "answered")
             if taken_by != taker:
-                raise LeaseLost(f"Work item {id} has gone to {taken_by or 'nobody'} since.", id, "taken")
-            if now_asked != form or not tx.run(_ANSWER, workspace=self._workspace, id=id, answer=answer):
-                raise self._gone(id)
+                raise LeaseLost(f"Work item {id} is now assigned to {taken_by or 'nobody'}.", id, "taken")
+            if current_form != form or not tx.run(_ANSWER, workspace=self._workspace, id=id, answer=answer):
+                raise self._not_found(id)
 
     def _row(self, tx: Transaction, id: int) -> Row:
         row = tx.one(_GET, workspace=self._workspace, id=id)
         if row is None:
-            raise self._gone(id)
+            raise self._not_found(id)
         return row
 
     def counts(self) -> WorkCounts:
-        """How many pieces wait for an agent, and how many answers for the next pass."""
+        """How many items wait for an agent, and how many answers wait for the next pass."""
         with self._engine.read() as tx:
-            waiting, answered = tx.all(_COUNT, workspace=self._workspace)[0]
+            ((waiting, answered),) = tx.all(_COUNT, workspace=self._workspace)
         return WorkCounts(int(waiting), int(answered))
 
-    def _gone(self, id: int) -> WorkNotFound:
+    def _not_found(self, id: int) -> WorkNotFound:
         return WorkNotFound(f"There is no work item {id} in workspace {self._workspace!r}; it may be done.")
 
 
-def _checked(answer: str, form: str | None) -> str:
-    """The answer as it is stored, without secrets; InvalidInput when it does not match the form."""
+def _check_answer(answer: str, form: str | None) -> str:
+    """The answer as it is stored, without secrets. InvalidInput when it does not match the form."""
     if form is None:
         return redact(answer)
     from ..llm import check
@@ -162,9 +167,9 @@ def _checked(answer: str, form: str | None) -> str:
     try:
         data = json.loads(answer)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"The answer must be JSON of the form that was asked for: {error}.") from error
+        raise InvalidInput(f"The answer must be JSON that matches the requested schema: {error}.") from error
     cleaned = clean(data)
     problems = check(cleaned, json_columns.load_object(form, "work.form"))
     if problems:
-        raise InvalidInput(f"The answer does not match the form that was asked for: {'; '.join(problems)}.")
+        raise InvalidInput(f"The answer does not match the requested schema: {'; '.join(problems)}.")
     return answer if cleaned == data else json_columns.dump(cleaned, "answer")

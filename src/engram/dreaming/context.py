@@ -1,8 +1,8 @@
-"""Context: what an agent should read now, in order of worth, while the budget lasts.
+"""Context: what an agent should read now, the most important first, within a token budget.
 
-Who is speaking (self and drives), how long it has been, what is pinned, the profile, the narrative, gists that fit,
-what was said about it, the month's era, the latest turns. Each part says where it is from and how old it is; one that
-does not fit whole is cut at a line, and what does not fit at all is left out.
+The parts are: self and drives, when another session was last seen, pinned memories, the profile, the narrative,
+matching gists, matching turns and memories, the month's era, this session's latest turns. Each line names its source
+and age. A part that does not fit is cut at a line; one of which no line fits is left out.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Part(NamedTuple):
 def context(
     view: StoreView, query: str | None = None, session_id: str | None = None, budget: int = DEFAULT_BUDGET
 ) -> str:
-    """The parts that have something to say, within `budget` tokens."""
+    """The parts that are not empty, within `budget` tokens."""
     checks.whole(budget, "budget", least=1)
     if query is not None:
         checks.text(query, "query")
@@ -52,7 +52,7 @@ def context(
     shown: list[str] = []
     left = budget - estimate(head) - 1
     for part in _parts(view, query, session_id):
-        text = _fit(part, left)
+        text = _render_within(part, left)
         if text:
             shown.append(text)
             left -= estimate(text) + 1
@@ -65,63 +65,67 @@ def _parts(view: StoreView, query: str | None, session_id: str | None) -> Iterat
     blocks, memories = Blocks(view), Memories(view)
     with view.engine.read() as tx:
         now = tx.now()
-        felt = drives.known(tx, view.workspace)
-        (seen,) = tx.all(_LAST_SEEN, workspace=view.workspace, you=session_id)[0]
-    yield _self(blocks, felt, now)
+        levels = drives.stored(tx, view.workspace)
+        seen = tx.value(_LAST_SEEN, workspace=view.workspace, you=session_id)
+    yield _self_part(blocks, levels, now)
     yield Part("Last seen", [f"- {age(seen, now)}"] if seen else [])
     pinned = memories.list(pinned=True, limit=_PINNED)
     yield Part(
-        "Pinned", [f"- {_line(each.content)} (memory {each.id}, {age(each.updated_at, now)})" for each in pinned]
+        "Pinned", [f"- {_shorten(each.content)} (memory {each.id}, {age(each.updated_at, now)})" for each in pinned]
     )
     for name in (PROFILE, NARRATIVE):
         block = blocks.get(name)
-        # Quoted, so that nothing in them can pass for a part of this page.
+        # Quoted, so that no line of a block can look like a part of this page.
         lines = [f"> {visible(line)}" for line in block.content.split("\n") if line] if block else []
         yield Part(f"{name.capitalize()} (block {name}, {age(block.updated_at, now)})" if block else name, lines)
     if query is not None:
-        yield from _recalled(view, memories, query, session_id, now)
+        yield from _recalled_parts(view, memories, query, session_id, now)
     if session_id is not None:
         turns = Exchanges(view).recent(session_id, _RECENT)
-        lines = [f"- {turn.role}: {_line(turn.content)} ({age(turn.created_at, now)})" for turn in turns]
+        lines = [f"- {turn.role}: {_shorten(turn.content)} ({age(turn.created_at, now)})" for turn in turns]
         yield Part(f"This session's latest turns ({session_id})", lines)
 
 
-def _recalled(view: StoreView, memories: Memories, query: str, session_id: str | None, now: str) -> Iterator[Part]:
-    """Gists that fit, what was said, and the era."""
+def _recalled_parts(
+    view: StoreView, memories: Memories, query: str, session_id: str | None, now: str
+) -> Iterator[Part]:
+    """Matching gists, matching turns and memories, and the era."""
     from ..memory.recall import Recall
 
     recall = Recall(view, memories).recall
     gists = memories.recall_gists(query, _GISTS, exclude_session=session_id)
-    yield Part("Sessions that fit", [_hit(hit, now) for hit in gists])
+    yield Part("Sessions that fit", [_hit_line(hit, now) for hit in gists])
     said = recall(query, _HITS, exclude_session=session_id)
-    yield Part("What was said and learnt", [_hit(hit, now) for hit in said])
-    yield Part("That month", [_hit(hit, now) for hit in memories.recall_eras(query, _ERAS)])
+    yield Part("What was said and learnt", [_hit_line(hit, now) for hit in said])
+    yield Part("That month", [_hit_line(hit, now) for hit in memories.recall_eras(query, _ERAS)])
 
 
-def _self(blocks: Blocks, felt: Drives | None, now: str) -> Part:
+def _self_part(blocks: Blocks, levels: Drives | None, now: str) -> Part:
     block = blocks.get(SELF)
     data = load_self(block.content) if block else None
     lines = []
     if data:
-        lines += [f"- {data['mood']}, energy {data['energy']}", f"- {_line(data['narrative'])}"]
-        lines += [f"- {_line(each['text'])} ({each['at'][:10]})" for each in data["reflections"][-1:]]
-    if felt:
-        values = (f"{name} {getattr(felt, name):.2f}" for name in ("continuity", "coherence", "curiosity", "stability"))
-        lines.append(f"- drives: {', '.join(values)} ({age(felt.updated_at, now)})")
+        lines += [f"- {data['mood']}, energy {data['energy']}", f"- {_shorten(data['narrative'])}"]
+        lines += [f"- {_shorten(each['text'])} ({each['at'][:10]})" for each in data["reflections"][-1:]]
+    if levels:
+        values = (
+            f"{name} {getattr(levels, name):.2f}" for name in ("continuity", "coherence", "curiosity", "stability")
+        )
+        lines.append(f"- drives: {', '.join(values)} ({age(levels.updated_at, now)})")
     return Part(f"Self (block {SELF}, {age(block.updated_at, now)})" if block else "Self", lines)
 
 
-def _hit(hit: Hit, now: str) -> str:
+def _hit_line(hit: Hit, now: str) -> str:
     where = f"memory {hit.memory_id}" if hit.memory_id else f"exchange {hit.exchange_id}"
-    return f"- {_line(hit.text)} ({where}, {hit.label}, {hit.trust}, {age(hit.created_at, now)})"
+    return f"- {_shorten(hit.text)} ({where}, {hit.label}, {hit.trust}, {age(hit.created_at, now)})"
 
 
-def _line(text: str) -> str:
+def _shorten(text: str) -> str:
     return one_line(text, _LINE)
 
 
-def _fit(part: Part, left: int) -> str:
-    """As many whole lines as fit; nothing when not even one does."""
+def _render_within(part: Part, left: int) -> str:
+    """The title and as many whole lines as fit; empty when not even one line fits."""
     lines = [visible(f"## {part.title}")]
     for line in map(visible, part.lines):
         if estimate("\n".join([*lines, line])) > left:

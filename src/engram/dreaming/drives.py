@@ -1,8 +1,8 @@
-"""What there is to do, and how much it presses: the backlog and the four drives.
+"""The dream backlog and the four drives that decide which stages of a pass run.
 
-Continuity wants sessions summarised, coherence wants gists folded into eras and the portrait, curiosity wants to
-reflect, stability says how caught-up everything is. A drive acts once it is high enough; the numbers are kept, so that
-curiosity can grow from pass to pass.
+Continuity rises with sessions that need a gist, coherence with gists that are not yet in an era or the portrait,
+curiosity with every look since the last reflection. Stability says how little is pending. Each drive is between 0 and
+1. A stage runs once its drive reaches `THRESHOLD`. The values are stored, so that curiosity can grow from pass to pass.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from ..records import DreamBacklog, Drives
 if TYPE_CHECKING:
     from ..storage.engine import Transaction
 
-#: A drive acts from here on.
-ACTS = 0.6
-#: So many new turns make a session worth another look.
-RIPE = 20
+#: A stage runs when its drive is at least this high.
+THRESHOLD = 0.6
+#: A session with this many new turns gets a new gist.
+RIPE_TURNS = 20
 _FULL_CONTINUITY = 4
 _FULL_COHERENCE = 10
 _CURIOUS, _MORE_CURIOUS, _SATISFIED = 0.15, 0.30, 0.10
@@ -28,15 +28,15 @@ SELECT COUNT(*), COALESCE(SUM(CASE WHEN gist_turns = 0 OR turns - gist_turns >= 
        COALESCE(SUM(turns - gist_turns), 0)
 FROM sessions WHERE workspace = :workspace AND turns > gist_turns
 """
-_RIPE = """
+_SESSIONS_TO_SUMMARISE = """
 SELECT id FROM sessions
 WHERE workspace = :workspace AND turns > gist_turns AND (gist_turns = 0 OR turns - gist_turns >= :ripe OR :all = 1)
 ORDER BY id
 """
 _UNFOLDED = """
-SELECT COUNT(*) FROM (SELECT DISTINCT gist FROM folds WHERE workspace = :workspace AND target <> 'extract') AS waiting
+SELECT COUNT(*) FROM (SELECT DISTINCT gist FROM folds WHERE workspace = :workspace AND target <> 'extract') AS backlog
 """
-# On either engine the index of times answers this from its end.
+# Both engines answer this from the end of the index on times.
 _MARK = """
 SELECT id FROM exchanges WHERE workspace = :workspace AND role <> 'log' ORDER BY created_at DESC, id DESC LIMIT 1
 """
@@ -51,40 +51,43 @@ ON CONFLICT (workspace) DO UPDATE SET continuity = :continuity, coherence = :coh
 """
 
 
-def backlog(tx: Transaction, workspace: str, ripe: int = RIPE) -> DreamBacklog:
-    """What waits to be summarised and folded in."""
-    (sessions,) = tx.all(_SESSIONS, workspace=workspace)[0]
-    dirty, ready, turns = tx.all(_UNSUMMARISED, workspace=workspace, ripe=ripe)[0]
-    (unfolded,) = tx.all(_UNFOLDED, workspace=workspace)[0]
-    mark = tx.one(_MARK, workspace=workspace)
-    return DreamBacklog(sessions, dirty, int(ready), int(turns), unfolded, mark[0] if mark else 0)
+def backlog(tx: Transaction, workspace: str, ripe: int = RIPE_TURNS) -> DreamBacklog:
+    """What is waiting to be summarised or folded in."""
+    sessions = tx.value(_SESSIONS, workspace=workspace)
+    ((dirty, ready, turns),) = tx.all(_UNSUMMARISED, workspace=workspace, ripe=ripe)
+    unfolded = tx.value(_UNFOLDED, workspace=workspace)
+    mark = tx.value(_MARK, workspace=workspace)
+    return DreamBacklog(sessions, dirty, int(ready), int(turns), unfolded, mark or 0)
 
 
-def ripe(tx: Transaction, workspace: str, least: int = RIPE, *, everything: bool = False) -> list[str]:
-    """The sessions to summarise now: never summarised, or with that many new turns; all with any, if wanted."""
-    return [row[0] for row in tx.all(_RIPE, workspace=workspace, ripe=least, all=int(everything))]
+def sessions_to_summarise(tx: Transaction, workspace: str, *, everything: bool = False) -> list[str]:
+    """Sessions that need a gist now. With `everything`, all sessions with at least one new turn."""
+    return tx.column(_SESSIONS_TO_SUMMARISE, workspace=workspace, ripe=RIPE_TURNS, all=int(everything))
 
 
-def known(tx: Transaction, workspace: str) -> Drives | None:
-    """The drives as they were last sensed."""
+def stored(tx: Transaction, workspace: str) -> Drives | None:
+    """The drives as the last pass left them; None before the first pass."""
     row = tx.one(_GET, workspace=workspace)
-    return Drives(row[0], row[1], row[2], row[3], row[5]) if row else None
+    if row is None:
+        return None
+    continuity, coherence, curiosity, stability, _, updated_at = row
+    return Drives(continuity, coherence, curiosity, stability, updated_at)
 
 
-def sense(tx: Transaction, workspace: str, waiting: DreamBacklog) -> Drives:
-    """The drives as they are now: what presses follows from the backlog, curiosity grows with every look."""
-    row = tx.one(_GET, workspace=workspace)
-    before, mark = (row[2], row[4]) if row else (0.0, 0)
-    rise = _MORE_CURIOUS if waiting.mark != mark else _CURIOUS
-    return _drives(waiting, min(1.0, before + rise), tx.now())
+def current(tx: Transaction, workspace: str, backlog: DreamBacklog) -> Drives:
+    """The drives now. Curiosity grows with every call, and faster when there are new turns."""
+    _, _, curiosity, _, mark, _ = tx.one(_GET, workspace=workspace) or (0.0, 0.0, 0.0, 0.0, 0, "")
+    rise = _MORE_CURIOUS if backlog.mark != mark else _CURIOUS
+    return _compute(backlog, min(1.0, curiosity + rise), tx.now())
 
 
-def settled(before: Drives, waiting: DreamBacklog, *, reflected: bool, now: str) -> Drives:
-    """The drives after a pass."""
-    return _drives(waiting, _SATISFIED if reflected else before.curiosity, now)
+def after_pass(before: Drives, backlog: DreamBacklog, *, reflected: bool, now: str) -> Drives:
+    """The drives at the end of a pass."""
+    return _compute(backlog, _SATISFIED if reflected else before.curiosity, now)
 
 
-def keep(tx: Transaction, workspace: str, drives: Drives, mark: int) -> None:
+def store(tx: Transaction, workspace: str, drives: Drives, mark: int) -> None:
+    """Store the drives and the newest turn that they take into account."""
     tx.run(
         _PUT,
         workspace=workspace,
@@ -97,9 +100,9 @@ def keep(tx: Transaction, workspace: str, drives: Drives, mark: int) -> None:
     )
 
 
-def _drives(waiting: DreamBacklog, curiosity: float, now: str) -> Drives:
-    continuity = min(1.0, waiting.ripe / _FULL_CONTINUITY)
-    coherence = min(1.0, waiting.unfolded / _FULL_COHERENCE)
+def _compute(backlog: DreamBacklog, curiosity: float, now: str) -> Drives:
+    continuity = min(1.0, backlog.ripe / _FULL_CONTINUITY)
+    coherence = min(1.0, backlog.unfolded / _FULL_COHERENCE)
     return Drives(
         continuity=continuity,
         coherence=coherence,

@@ -1,12 +1,12 @@
-"""What a thought or a plan rests on, and the check that it is still there when something is written from it.
+"""What a thought or a plan rests on, and the check that this is unchanged when something is written from it.
 
-While somebody thinks, no transaction is open, and anybody may forget or change what is being thought about. So a
-thought keeps what its prompt quoted, a plan keeps the texts it was made from, and both are compared with the store
-again inside the transaction that writes. If anything differs, nothing is written, and the work is still due.
+No transaction is open while a thinker works, so another session may forget or change the text in the meantime. A
+thought therefore keeps what its prompt quoted, and a plan keeps the texts it was made from. Both are compared with the
+store again inside the transaction that writes. If anything differs, nothing is written, and a later pass does the work.
 
-`e12` is a turn, `m7` an active memory as it is now, `h7` any of its versions, `b:world` a block as it is now,
-`v:3:profile` version 3 of a block. Forgetting rewrites every version that it takes text from, so a version that is
-still there as it was shown holds nothing forgotten.
+A ground names its text by a handle: `e12` is a turn, `m7` an active memory as it is now, `h7` any of its versions,
+`b:world` a block as it is now, `v:3:profile` version 3 of a block. Forgetting rewrites every version that it takes text
+from, so a version that is still the same contains nothing forgotten.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from ..records import Block, Exchange, Memory
     from ..storage.engine import Transaction
 
-#: Of one turn, so many characters are shown; what a tool prints or somebody pastes may be very long.
+#: Characters of one turn that a prompt quotes. Output of tools and pasted text may be very long.
 _HEAD, _TAIL = 6_000, 1_500
-#: Passages that quote other thoughts of the same step: a part of a gist, a draft and its critique.
+#: Handles of passages that quote other thoughts of the same step: a part of a gist, a draft, its critique.
 _THOUGHTS = re.compile(r"p\d+|draft|critique")
 _TURN, _MEMORY, _HISTORY = re.compile(r"e(\d+)"), re.compile(r"m(\d+)"), re.compile(r"h(\d+)")
 _BLOCK, _VERSION = re.compile(r"b:(.+)"), re.compile(r"v:(\d+):(.+)")
@@ -52,62 +52,66 @@ _LOCK_SESSION = "UPDATE sessions SET last_seq = last_seq WHERE workspace = :work
 
 
 class Outdated(Exception):
-    """Something that was shown was forgotten or changed since."""
+    """Something that this rests on was forgotten or changed."""
 
     def __init__(self) -> None:
-        super().__init__("what this was made of was forgotten or changed meanwhile; a later pass does it again")
+        super().__init__("its sources were forgotten or changed meanwhile; a later pass does it again")
 
 
-class Shown(NamedTuple):
+class Ground(NamedTuple):
+    """A stored text that was quoted, by its handle."""
+
     handle: str
     text: str
 
 
-def turn(turn: Exchange) -> Shown:
-    return Shown(f"e{turn.id}", shortened(turn.content))
+def of_turn(turn: Exchange) -> Ground:
+    return Ground(f"e{turn.id}", shortened(turn.content))
 
 
-def memory(memory: Memory) -> Shown:
-    return Shown(f"m{memory.id}", memory.content)
+def of_memory(memory: Memory) -> Ground:
+    return Ground(f"m{memory.id}", memory.content)
 
 
-def block(block: Block) -> Shown:
-    """A block as it is now: any edit outdates what was made from it."""
-    return Shown(f"b:{block.name}", block.content)
+def of_block(block: Block) -> Ground:
+    """A block as it is now. Any edit makes it outdated."""
+    return Ground(f"b:{block.name}", block.content)
 
 
-def version(block: Block) -> Shown:
-    """One version of a block, which others may go on editing."""
-    return Shown(f"v:{block.version}:{block.name}", block.content)
+def of_version(block: Block) -> Ground:
+    """One version of a block. Later edits do not matter."""
+    return Ground(f"v:{block.version}:{block.name}", block.content)
 
 
-def by(prompt: Prompt) -> tuple[Shown, ...]:
-    """What a prompt quotes from the store."""
-    return rows((passage.id, passage.text) for passage in (*prompt.known, *prompt.passages))
+def of_prompt(prompt: Prompt) -> tuple[Ground, ...]:
+    """Everything that a prompt quotes from the store."""
+    return of_quotes((passage.id, passage.text) for passage in (*prompt.known, *prompt.passages))
 
 
-def rows(quoted: Iterable[tuple[str, str]]) -> tuple[Shown, ...]:
-    """The same for handles and texts; what quotes another thought rests on what that thought rests on."""
-    found = tuple(Shown(handle, text) for handle, text in quoted if not _THOUGHTS.fullmatch(handle))
+def of_quotes(quoted: Iterable[tuple[str, str]]) -> tuple[Ground, ...]:
+    """The grounds of handles and their texts. A quote of another thought is left out: that thought has grounds of its
+    own."""
+    found = tuple(Ground(handle, text) for handle, text in quoted if not _THOUGHTS.fullmatch(handle))
     unknown = [each.handle for each in found if _kind(each) is None]
     if unknown:
-        raise AssertionError(f"nobody could check what {', '.join(unknown)} quotes")
+        raise AssertionError(f"cannot check what {', '.join(unknown)} quotes")
     return found
 
 
-def left(quoted: Iterable[tuple[str, str]]) -> tuple[Shown, ...]:
-    """What a piece of work quotes. It may wait for days, and gists grow meanwhile: their earlier texts are enough."""
-    found = rows(quoted)
+def of_work_item(quoted: Iterable[tuple[str, str]]) -> tuple[Ground, ...]:
+    """What a work item quotes. It may wait for days while gists grow, so any version of a quoted memory is accepted."""
+    found = of_quotes(quoted)
     return tuple(each._replace(handle=_MEMORY.sub(r"h\1", each.handle)) if _is_memory(each) else each for each in found)
 
 
-def hold(tx: Transaction, workspace: str, shown: Iterable[Shown]) -> None:
-    """Outdated unless all of it is as it was; from here to the commit nobody can forget or change it."""
+def require_unchanged(tx: Transaction, workspace: str, shown: Iterable[Ground]) -> None:
+    """Lock what the grounds name, so that nobody can change it until the commit, and compare it. Outdated when it
+    differs."""
     wanted = set(shown)
     if not wanted:
         return
-    # Everybody takes these in this order: sessions, memories, the backlog, blocks. Who forgets takes the second one,
-    # whatever it is; the first is only taken because the writer may change the session's row afterwards.
+    # Every writer takes these locks in this order: sessions, memories, the embedding queue, blocks. Forgetting always
+    # takes the one of memories. The sessions are locked because the caller may change their rows afterwards.
     turns = tx.all(_TURNS, workspace=workspace, ids=tx.array(_numbers(_TURN, wanted)))
     for session in sorted({session for _, session, _ in turns}):
         tx.run(_LOCK_SESSION, workspace=workspace, session=session)
@@ -115,53 +119,53 @@ def hold(tx: Transaction, workspace: str, shown: Iterable[Shown]) -> None:
     names = {found[1] for each in wanted if (found := _BLOCK.fullmatch(each.handle))}
     names |= {found[2] for each in wanted if (found := _VERSION.fullmatch(each.handle))}
     if names:
-        tx.lock(mutexes.backlog(workspace))
+        tx.lock(mutexes.embedding_queue(workspace))
         for name in sorted(names):
             tx.lock(mutexes.block(workspace, name))
-    if not stands(tx, workspace, wanted):
+    if not are_unchanged(tx, workspace, wanted):
         raise Outdated
 
 
-def stands(tx: Transaction, workspace: str, shown: Iterable[Shown]) -> bool:
-    """Whether all of it is as it was; without a lock that is true only for the moment."""
+def are_unchanged(tx: Transaction, workspace: str, shown: Iterable[Ground]) -> bool:
+    """Whether all grounds are unchanged. Without locks this holds only for the moment."""
     wanted = set(shown)
     there = _turns(tx, workspace, wanted) | _memories(tx, workspace, wanted)
     for each in wanted:
         if found := _BLOCK.fullmatch(each.handle):
-            there |= {Shown(each.handle, text) for (text,) in tx.all(_CURRENT, workspace=workspace, name=found[1])}
+            there |= {Ground(each.handle, text) for (text,) in tx.all(_CURRENT, workspace=workspace, name=found[1])}
         elif found := _VERSION.fullmatch(each.handle):
             version = {"version": int(found[1]), "name": found[2]}
-            there |= {Shown(each.handle, text) for (text,) in tx.all(_EARLIER, workspace=workspace, **version)}
+            there |= {Ground(each.handle, text) for (text,) in tx.all(_EARLIER, workspace=workspace, **version)}
     return wanted <= there
 
 
 def shortened(text: str) -> str:
-    """As much of a long turn as is shown."""
+    """The part of a long turn that a prompt quotes."""
     if len(text) <= _HEAD + _TAIL:
         return text
     return f"{text[:_HEAD]} […] {text[-_TAIL:]}"
 
 
-def _turns(tx: Transaction, workspace: str, wanted: set[Shown]) -> set[Shown]:
+def _turns(tx: Transaction, workspace: str, wanted: set[Ground]) -> set[Ground]:
     ids = _numbers(_TURN, wanted)
     found = tx.all(_TURNS, workspace=workspace, ids=tx.array(ids)) if ids else []
-    return {Shown(f"e{id}", shortened(content)) for id, _, content in found}
+    return {Ground(f"e{id}", shortened(content)) for id, _, content in found}
 
 
-def _memories(tx: Transaction, workspace: str, wanted: set[Shown]) -> set[Shown]:
+def _memories(tx: Transaction, workspace: str, wanted: set[Ground]) -> set[Ground]:
     now, ever = _numbers(_MEMORY, wanted), _numbers(_HISTORY, wanted)
     found = tx.all(_MEMORIES, workspace=workspace, ids=tx.array(now)) if now else []
     versions = tx.all(_VERSIONS, workspace=workspace, ids=tx.array(ever)) if ever else []
-    return {Shown(f"m{id}", text) for id, text in found} | {Shown(f"h{id}", text) for id, text in versions}
+    return {Ground(f"m{id}", text) for id, text in found} | {Ground(f"h{id}", text) for id, text in versions}
 
 
-def _numbers(kind: re.Pattern[str], wanted: Iterable[Shown]) -> list[int]:
+def _numbers(kind: re.Pattern[str], wanted: Iterable[Ground]) -> list[int]:
     return sorted({int(found[1]) for each in wanted if (found := kind.fullmatch(each.handle))})
 
 
-def _kind(shown: Shown) -> re.Pattern[str] | None:
+def _kind(shown: Ground) -> re.Pattern[str] | None:
     return next((kind for kind in (_TURN, _MEMORY, _BLOCK, _VERSION) if kind.fullmatch(shown.handle)), None)
 
 
-def _is_memory(shown: Shown) -> bool:
+def _is_memory(shown: Ground) -> bool:
     return _MEMORY.fullmatch(shown.handle) is not None

@@ -1,4 +1,4 @@
-"""What every stage of a pass works with: the tiers, whoever thinks, and writes that only a lease's holder may make."""
+"""What every stage of a pass works with: the tiers, the thinker, and writes that check the pass's lease."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from . import grounds
 from .grounds import Outdated
 from .proposals import Proposals
 from .recall_check.probe import Probe
-from .thinking import Waiting
+from .thinking import AnswerPending
 from .undo.reversal import undo_actions
 
 if TYPE_CHECKING:
@@ -26,34 +26,34 @@ if TYPE_CHECKING:
     from ..records import Exchange, Gist
     from ..storage.engine import Transaction
     from ..store_view import StoreView
-    from .plans import Done, Plan
+    from .plans import Plan, PlanResult
     from .thinking import Thinker
     from .undo.journal import Journal
 
-#: Words of the user and of the agents themselves; what tools print and imports bring is not taken at its word.
+#: Text of these origins may enter the portrait. Output of tools and imported text may not.
 TRUSTED = ("user", "agent")
-#: About so many characters go into one prompt.
-PIECE = 16_000
+#: About this many characters of passages go into one prompt.
+PROMPT_CHARACTERS = 16_000
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
 
 
 class Stopped(Exception):
-    """The pass was asked to end; what is done is kept."""
+    """The pass was asked to end. What it has done so far stays."""
 
 
-class Tally:
+class ConsolidationCounts:
     """What consolidation did, in numbers."""
 
     def __init__(self) -> None:
-        #: Groups of duplicates that were found, and what was left alone.
+        #: Groups of duplicates that were found, and changes that were not made.
         self.groups = self.skipped = 0
-        #: Changes that were made, and proposed; there is a most of both together.
+        #: Changes that were made and changes that were proposed. `dream_max_actions` limits their sum.
         self.actions = self.proposed = 0
 
-    def figures(self, changes: Collection[tuple[Plan, Done]]) -> dict[str, int]:
-        """As a report names them; of the changes that stand."""
+    def report_fields(self, changes: Collection[tuple[Plan, PlanResult]]) -> dict[str, int]:
+        """The fields of a report, counting only changes that were not undone again."""
         of = Counter(plan.what for plan, _ in changes)
         before = sum(done.tokens_before for _, done in changes)
         after = sum(done.tokens_after for _, done in changes)
@@ -90,9 +90,9 @@ class PassContext:
         self.workspace = view.workspace
         self.engine = view.engine
         self.journal = journal
-        self.memories = Memories(view, self._changing)
-        self.gists = Gists(view, self.memories, self._changing)
-        self.blocks = Blocks(view, self._changing)
+        self.memories = Memories(view, self._before_change)
+        self.gists = Gists(view, self.memories, self._before_change)
+        self.blocks = Blocks(view, self._before_change)
         self.proposals = Proposals(view, self.memories, self.blocks)
         self.probe = Probe(view, self.memories, self.blocks)
         #: The number of the pass.
@@ -103,29 +103,28 @@ class PassContext:
         self._token = token
         self._stop = stop
         self._progress = progress
-        #: What was done, for the report.
+        #: What the pass did, for its report.
         self.new_gists: list[str] = []
         self.new_eras: list[str] = []
         self.new_blocks: dict[str, int] = {}
         self.reflected = False
         self.errors: list[str] = []
         self.alarms: list[str] = []
-        #: Memories that are new because somebody said so.
+        #: New memories that were extracted from turns.
         self.learnt: list[int] = []
         self.extracted: int | None = None
         self.proposed = 0
-        #: What consolidation did, if it did anything to its end.
-        self.tally: Tally | None = None
-        #: The changes that were made, by the number of the action.
-        self.changes: dict[int, tuple[Plan, Done]] = {}
+        #: What consolidation did; None until it has finished.
+        self.consolidation: ConsolidationCounts | None = None
+        #: The changes that were made, by the number of their action.
+        self.changes: dict[int, tuple[Plan, PlanResult]] = {}
         self._touched: dict[int, set[Thing]] = {}
 
     @contextmanager
     def write(self) -> Iterator[Transaction]:
-        """One action: all of it or nothing, and nothing once the lease is lost; it can be undone by itself.
+        """One action: a transaction that checks the lease and can be undone by itself.
 
-        What was thought since the last action is used up here. Outdated when something that a thinker was shown was
-        forgotten or changed since.
+        It uses up the open thoughts. Outdated when anything they rest on was forgotten or changed since.
         """
         outer = not self.engine.joined
         if outer:
@@ -133,66 +132,64 @@ class PassContext:
         with self.engine.write() as tx:
             self._leases.fence(tx, self._token)
             if outer:
-                self.thinker.settle(tx)
+                self.thinker.confirm(tx)
             yield tx
         if outer:
-            self.thinker.drop()
-
-    action = write
+            self.thinker.discard_open()
 
     @property
     def number(self) -> int:
-        """Of the action under way, or of the last one."""
+        """Number of the current action, or of the last one."""
         return self.journal.action
 
     def touch(self, things: Iterable[Thing]) -> None:
-        """Note what the action under way changes."""
+        """Note which things the current action changes."""
         self._touched.setdefault(self.number, set()).update(things)
 
     def actions_on(self, things: Set[Thing]) -> set[int]:
-        """The actions that changed any of these."""
+        """The actions that changed any of these things."""
         return {number for number, touched in self._touched.items() if touched & things}
 
-    def take_back(self, actions: set[int]) -> set[int]:
-        """Undo some of this pass's actions and keep the others; which were undone, with those that built on them."""
+    def undo_actions(self, actions: set[int]) -> set[int]:
+        """Undo some actions of this pass and those that depend on them; which were undone."""
         with self.write():
             return undo_actions(self.view, self.dream, actions)
 
     def propose(self, tx: Transaction, plan: Plan) -> bool:
-        """Leave a plan for somebody to decide; whether it is new."""
-        assert plan.grounds, "a plan of a pass says what it rests on"
-        made = self.proposals.make(tx, plan, self.dream)
+        """Propose a plan for a person to decide; whether it is new."""
+        assert plan.grounds, "a plan that a pass makes has grounds"
+        made = self.proposals.add(tx, plan, self.dream)
         self.proposed += made
         return made
 
-    def each(self, stage: str, things: Sequence[T], act: Callable[[PassContext, T], None]) -> None:
-        """Do a stage thing by thing; what an agent has yet to think about is left to a later pass."""
+    def for_each(self, stage: str, things: Sequence[T], act: Callable[[PassContext, T], None]) -> None:
+        """Attempt every item of a stage, with a checkpoint between items."""
         for number, thing in enumerate(things):
-            self.step(stage, number, len(things))
+            self.checkpoint(stage, number, len(things))
             self.attempt(stage, act, thing)
-        self.step(stage, len(things), len(things))
+        self.checkpoint(stage, len(things), len(things))
 
     def attempt(self, stage: str, act: Callable[[PassContext, T], None], thing: T) -> bool:
-        """Do one thing of a stage; False when it is left to a later pass, because an agent has yet to think about it,
-        or because what it was made of was forgotten or changed meanwhile."""
+        """Do one item of a stage. False when a later pass has to do it: an agent has not answered yet, or the text it
+        was made from was forgotten or changed."""
         try:
             act(self, thing)
-        except Waiting:
+        except AnswerPending:
             return False
         except (Outdated, NotFound) as gone:
             self.errors.append(f"{stage}: {gone}")
             return False
         finally:
-            self.thinker.drop()
+            self.thinker.discard_open()
         return True
 
-    def _changing(self, tx: Transaction, kind: str, ref: str | int, since: int | None = None) -> None:
-        """Called by the tiers before every change."""
-        self.thinker.require_settled(tx)
-        self.journal.touch(tx, kind, ref, since)
+    def _before_change(self, tx: Transaction, kind: str, ref: str | int, since: int | None = None) -> None:
+        """The tiers call this before every change."""
+        self.thinker.require_confirmed(tx)
+        self.journal.record(tx, kind, ref, since)
 
-    def step(self, stage: str, done: int, total: int) -> None:
-        """Between two steps: tell how far it is, and end here when that was asked for."""
+    def checkpoint(self, stage: str, done: int, total: int) -> None:
+        """Report progress between two steps. Raises Stopped when the pass was asked to end."""
         if self._progress:
             self._progress(stage, done, total)
         if self._stop.is_set():
@@ -200,7 +197,7 @@ class PassContext:
 
 
 def turn_passage(turn: Exchange) -> Passage:
-    handle, text = grounds.turn(turn)
+    handle, text = grounds.of_turn(turn)
     return Passage(handle, f"{turn.role}, {turn.created_at[:10]}", text, turn.role, turn.created_at)
 
 
@@ -208,12 +205,12 @@ def gist_passage(gist: Gist) -> Passage:
     return Passage(f"m{gist.memory_id}", f"session {gist.session_id}", gist.text, "", gist.at)
 
 
-def pieces(passages: list[Passage]) -> list[list[Passage]]:
-    """Passages in portions that fit a prompt, in order."""
+def prompt_portions(passages: list[Passage]) -> list[list[Passage]]:
+    """Passages in their order, cut into portions that fit one prompt."""
     portions: list[list[Passage]] = []
-    size = PIECE
+    size = PROMPT_CHARACTERS
     for passage in passages:
-        if size + len(passage.text) > PIECE:
+        if size + len(passage.text) > PROMPT_CHARACTERS:
             portions.append([])
             size = 0
         portions[-1].append(passage)

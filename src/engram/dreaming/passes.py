@@ -1,7 +1,7 @@
-"""One pass: sense what there is to do, do what presses, and say what was done.
+"""One pass of dreaming: measure the backlog, run the stages that are due, report what they did.
 
-Only one pass runs in a workspace at a time, anywhere: it holds the exclusive lease `dream`, and every write is checked
-against it. A stage that fails is reported and does not stop the others, except where nothing more may be spent.
+A pass holds the exclusive lease `dream`, so only one runs in a workspace at a time, on any machine. Every write checks
+the lease. A stage that fails is reported and does not stop the other stages, unless a cap on model calls is reached.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ RESOURCE = "dream"
 #: How long the lease lives without being renewed.
 TTL = 300.0
 
-# What a stage makes anew; the lines that others lost are simply gone.
-_LOST = """
+# Only gists, eras and the narrative are rebuilt after forgetting. Other things just stay shorter.
+_REBUILDS = """
 SELECT 1 FROM rebuilds r LEFT JOIN memories m ON r.kind = 'memory' AND m.id = r.ref
   LEFT JOIN blocks b ON r.kind = 'block' AND b.id = r.ref
 WHERE r.workspace = :workspace AND (m.kind IN ('gist', 'era') OR b.name = 'narrative') LIMIT 1
@@ -64,7 +64,7 @@ _PROPOSAL = "SELECT id FROM proposals WHERE workspace = :workspace AND applied_i
 
 class Stage(NamedTuple):
     name: str
-    #: The drive that makes it act.
+    #: The stage runs when this drive is high enough.
     drive: str
     act: Callable[[PassContext], None]
 
@@ -99,48 +99,49 @@ class Dreams:
         stop: threading.Event | None = None,
         progress: Progress | None = None,
     ) -> DreamReport:
-        """One pass. `stop` ends it after the current step; `progress` is called with a stage, what is done of it,
-        and how much there is."""
-        chosen = _chosen(stages)
+        """Run one pass. Setting `stop` ends it after the current step. `progress` is called with a stage, how much of
+        it is done, and how much there is."""
+        chosen = _select_stages(stages)
         if dry_run:
-            return self._look(chosen, force)
+            return self._preview(chosen, force)
         session = self._sessions.register(SESSION_TYPE, "dreaming")
         report: DreamReport | None = None
         try:
             with self._leases.hold(session, RESOURCE, "a pass of dreaming", ttl=TTL) as lease:
-                report = self._pass(session, lease, chosen, force, stop or threading.Event(), progress)
+                report = self._dream_under_lease(session, lease, chosen, force, stop or threading.Event(), progress)
         except LeaseHeld as held:
-            return self._refused(session, held)
+            return self._report_lease_held(session, held)
         except LeaseLost as lost:
-            # Somebody else may be dreaming already: nothing more is written, not even the report.
+            # Another pass may have begun. This one writes nothing more, not even its report.
             return report if report and report.errors else self.report_not_started(str(lost), session)
         finally:
             self._sessions.complete(session, "dreamt")
         return report
 
-    def backlog(self, ripe: int = drives.RIPE) -> DreamBacklog:
-        """What waits to be distilled; `ripe` is how many new turns make a session worth another look."""
+    def backlog(self, ripe: int = drives.RIPE_TURNS) -> DreamBacklog:
+        """What is waiting to be distilled. A session with `ripe` new turns counts as ready for a new gist."""
         checks.whole(ripe, "ripe", least=1)
         with self._engine.read() as tx:
             return drives.backlog(tx, self._workspace, ripe)
 
     def drives(self) -> Drives | None:
-        """How much pressed when it was last sensed; None before the first pass."""
+        """The drives as the last pass left them; None before the first pass."""
         with self._engine.read() as tx:
-            return drives.known(tx, self._workspace)
+            return drives.stored(tx, self._workspace)
 
     def status(self) -> DreamStatus:
-        """What waits, how much it presses, and how the last pass went."""
+        """The dream backlog, the drives, the last pass, and what waits for agents or for a decision."""
         last = self.list(1)
         proposals = len(Proposals(self._view).list())
         counts = Work(self._view).counts()
         return DreamStatus(self.backlog(), self.drives(), last[0] if last else None, counts, proposals)
 
     def undo(self, run: int | None = None) -> UndoReport:
-        """Bring back everything that a run changed: the newest pass that was not undone, or the run that is named.
+        """Undo everything that a pass changed. Without `run`, that is the newest pass that is not undone yet.
 
-        UndoBlocked when something was changed since, LeaseHeld while somebody dreams; then nothing is undone. What was
-        forgotten since stays so. An undo is a run too, and is undone by naming it.
+        UndoBlocked when something was changed since, LeaseHeld while a pass is running; then nothing is undone. Text
+        that was forgotten since stays forgotten. An undo has a number like a pass, and can itself be undone by that
+        number.
         """
         if run is not None:
             checks.whole(run, "run", least=1)
@@ -152,45 +153,49 @@ class Dreams:
             self._sessions.complete(session, "undone")
 
     def show(self, id: int) -> DreamReport | UndoReport:
-        """What one run did: a pass, an undo, or a proposal that was applied by hand."""
+        """What one pass, one undo or one proposal that was applied by hand did."""
         checks.whole(id, "dream", least=1)
         with self._engine.read() as tx:
             row = tx.one(_GET, workspace=self._workspace, id=id)
-            proposal = tx.one(_PROPOSAL, workspace=self._workspace, id=id)
+            proposal = tx.value(_PROPOSAL, workspace=self._workspace, id=id)
         if row is None:
             raise DreamNotFound(f"There is no dream {id} in workspace {self._workspace!r}.")
         *shared, undoes = row
-        if not row[1] and undoes is None:
-            return self._applied(tuple(shared), proposal[0] if proposal else 0)
-        return self._record(tuple(shared)) if undoes is None else self._undo_record(tuple(shared), undoes)
+        _, session, *_ = shared
+        if not session and undoes is None:
+            return self._applied(tuple(shared), proposal or 0)
+        return self._dream_report(tuple(shared)) if undoes is None else self._undo_report(tuple(shared), undoes)
 
-    def _look(self, chosen: Sequence[Stage], force: bool) -> DreamReport:
-        """What a pass would do, without doing any of it."""
+    def _preview(self, chosen: Sequence[Stage], force: bool) -> DreamReport:
+        """What a pass would do, without doing it."""
         with self._engine.read() as tx:
-            waiting = drives.backlog(tx, self._workspace)
-            felt = drives.sense(tx, self._workspace, waiting)
-            acting = {stage.name for stage in chosen if force or getattr(felt, stage.drive) >= drives.ACTS}
-            sessions = drives.ripe(tx, self._workspace, everything=force) if "gists" in acting else []
-            months = eras.changed(tx, self._workspace) if "eras" in acting else []
+            backlog = drives.backlog(tx, self._workspace)
+            levels = drives.current(tx, self._workspace, backlog)
+            acting = {stage.name for stage in chosen if force or getattr(levels, stage.drive) >= drives.THRESHOLD}
+            sessions = drives.sessions_to_summarise(tx, self._workspace, everything=force) if "gists" in acting else []
+            months = eras.outdated_months(tx, self._workspace) if "eras" in acting else []
             now = tx.now()
-        report = _report(self._workspace, None, now, self._view.config.llm, waiting, felt, dry_run=True)
+        report = _empty_report(self._workspace, None, now, self._view.config.llm, backlog, levels, dry_run=True)
         return report._replace(gists=sessions, eras=months, ended_at=now)
 
-    def _refused(self, session: str, held: LeaseHeld) -> DreamReport:
-        holder = held.holders[0] if held.holders else None
-        who = f"{holder.session_id} since {holder.claimed_at}" if holder else "somebody who waits for it"
-        return self.report_not_started(f"Another pass is under way: {who}.", session)
+    def _report_lease_held(self, session: str, held: LeaseHeld) -> DreamReport:
+        if held.holders:
+            holder = held.holders[0]
+            problem = f"Another pass is running: session {holder.session_id}, since {holder.claimed_at}."
+        else:
+            problem = f"Another session is waiting for the lease {RESOURCE!r}."
+        return self.report_not_started(problem, session)
 
     def report_not_started(self, problem: str, session: str | None = None) -> DreamReport:
-        """The report of a pass that could not begin; it is not kept."""
+        """The report of a pass that could not begin. It is not stored."""
         with self._engine.read() as tx:
             now = tx.now()
-            waiting = drives.backlog(tx, self._workspace)
-            felt = drives.known(tx, self._workspace) or drives.sense(tx, self._workspace, waiting)
-        report = _report(self._workspace, session, now, self._view.config.llm, waiting, felt)
+            backlog = drives.backlog(tx, self._workspace)
+            levels = drives.stored(tx, self._workspace) or drives.current(tx, self._workspace, backlog)
+        report = _empty_report(self._workspace, session, now, self._view.config.llm, backlog, levels)
         return report._replace(ended_at=now, errors=[problem])
 
-    def _pass(
+    def _dream_under_lease(
         self,
         session: str,
         lease: Lease,
@@ -199,38 +204,38 @@ class Dreams:
         stop: threading.Event,
         progress: Progress | None,
     ) -> DreamReport:
+        """Run the stages, check recall, and store the report."""
         thinker = Thinker(self._view)
         with self._engine.write() as tx:
             self._leases.fence(tx, lease.token)
-            waiting = drives.backlog(tx, self._workspace)
-            felt = drives.sense(tx, self._workspace, waiting)
-            id, now = self._begin(tx, session)
+            backlog = drives.backlog(tx, self._workspace)
+            levels = drives.current(tx, self._workspace, backlog)
+            id, now = self._insert_dream(tx, session)
         journal = Journal(self._view, id)
         context = PassContext(
             self._view, self._leases, thinker, lease.token, journal, force=force, stop=stop, progress=progress
         )
-        report = _report(self._workspace, session, now, thinker.name, waiting, felt)._replace(id=id)
+        report = _empty_report(self._workspace, session, now, thinker.name, backlog, levels)._replace(id=id)
         try:
-            self._settle(context)
-            seconds = self._stages(context, chosen, felt, force)
-            self._prove(context, seconds)
+            self._check_unfinished_passes(context)
+            seconds = self._run_stages(context, chosen, levels, force)
+            self._check_recall(context, seconds)
             return self._finish(context, report, seconds)
         except LeaseLost as lost:
             return report._replace(errors=[*context.errors, str(lost)])
 
-    def _begin(self, tx: Transaction, session: str, undoes: int | None = None) -> tuple[int, str]:
-        """The number of a new run, and when it began."""
+    def _insert_dream(self, tx: Transaction, session: str, undoes: int | None = None) -> tuple[int, str]:
+        """The number of a new pass or undo, and when it began."""
         now = tx.now()
-        made = tx.all(_BEGIN, workspace=self._workspace, session=session, now=now, undoes=undoes)
-        return made[0][0], now
+        return tx.value(_BEGIN, workspace=self._workspace, session=session, now=now, undoes=undoes), now
 
     def _undo(self, session: str, lease: Lease, run: int | None) -> UndoReport:
         with self._engine.write() as tx:
             self._leases.fence(tx, lease.token)
-            undone = reversal.newest(tx, self._workspace) if run is None else run
+            undone = reversal.newest_pass(tx, self._workspace) if run is None else run
             found = reversal.prepare(tx, self._workspace, undone)
-            names = {thing: found.called(tx, thing) for thing in (*found.targets, *found.left)}
-            id, started = self._begin(tx, session, undone)
+            names = {thing: found.display_name(tx, thing) for thing in (*found.targets, *found.left)}
+            id, started = self._insert_dream(tx, session, undone)
             reversal.carry_out(tx, self._view, found, undone, id)
             report = UndoReport(
                 id=id,
@@ -243,20 +248,22 @@ class Dreams:
                 removed=[names[thing] for thing in sorted(found.targets) if found.targets[thing] is None],
                 left=[names[thing] for thing in sorted(found.left)],
             )
-            self._keep(tx, report)
+            self._store_report(tx, report)
         return report
 
-    def _stages(self, context: PassContext, chosen: Sequence[Stage], felt: Drives, force: bool) -> dict[str, float]:
+    def _run_stages(
+        self, context: PassContext, chosen: Sequence[Stage], levels: Drives, force: bool
+    ) -> dict[str, float]:
         seconds: dict[str, float] = {}
-        self._index(context, seconds)
+        self._index_pending(context, seconds)
         for stage in chosen:
-            if not (force or getattr(felt, stage.drive) >= drives.ACTS or self._presses(stage)):
+            if not (force or getattr(levels, stage.drive) >= drives.THRESHOLD or self._has_work(stage)):
                 continue
             started = time.perf_counter()
             try:
                 stage.act(context)
             except Stopped:
-                context.errors.append(f"{stage.name}: stopped before its end, as was asked")
+                context.errors.append(f"{stage.name}: stopped early on request")
                 break
             except LeaseLost:
                 raise
@@ -264,25 +271,25 @@ class Dreams:
                 context.errors.append(f"{stage.name}: {reached}")
                 break
             except Exception as error:
-                context.errors.append(f"{stage.name}: {_told(error)}")
+                context.errors.append(f"{stage.name}: {_describe(error)}")
             finally:
                 seconds[stage.name] = round(time.perf_counter() - started, 6)
         return seconds
 
-    def _settle(self, context: PassContext) -> None:
-        """First what a pass that died has left unproved."""
+    def _check_unfinished_passes(self, context: PassContext) -> None:
+        """Check recall for passes whose process died, before this pass changes anything."""
         try:
-            rollback.settle(context)
+            rollback.check_unfinished_passes(context)
         except LeaseLost:
             raise
         except EngramError as error:
             context.errors.append(f"probe: {error}")
 
-    def _prove(self, context: PassContext, seconds: dict[str, float]) -> None:
-        """That nothing was lost; what lost something is taken back. Then say what was learnt and changed."""
+    def _check_recall(self, context: PassContext, seconds: dict[str, float]) -> None:
+        """Check that recall still finds everything, undo what it lost, then write the digest."""
         started = time.perf_counter()
         try:
-            rollback.check(context)
+            rollback.check_recall(context)
             digest.write(context)
         except LeaseLost:
             raise
@@ -290,20 +297,20 @@ class Dreams:
             context.errors.append(f"probe: {error}")
         seconds["probe"] = round(time.perf_counter() - started, 6)
 
-    def _presses(self, stage: Stage) -> bool:
-        """Whether an earlier stage, an earlier pass that could not, or forgetting has left work for this one."""
+    def _has_work(self, stage: Stage) -> bool:
+        """Whether an earlier stage, an earlier pass or forgetting has left work for this stage."""
         if stage.drive == "curiosity":
             return False
         with self._engine.read() as tx:
             if stage.name == extract.STAGE:
-                return extract.waits(tx, self._workspace)
-            if tx.one(_LOST, workspace=self._workspace):
+                return extract.has_work(tx, self._workspace)
+            if tx.one(_REBUILDS, workspace=self._workspace):
                 return True
-            felt = drives.sense(tx, self._workspace, drives.backlog(tx, self._workspace))
-        return stage.drive == "coherence" and felt.coherence >= drives.ACTS
+            levels = drives.current(tx, self._workspace, drives.backlog(tx, self._workspace))
+        return stage.drive == "coherence" and levels.coherence >= drives.THRESHOLD
 
-    def _index(self, context: PassContext, seconds: dict[str, float]) -> None:
-        """First what hooks left behind: what is not indexed is not found."""
+    def _index_pending(self, context: PassContext, seconds: dict[str, float]) -> None:
+        """Work through the embedding queue first, because later stages search what hooks have stored."""
         started = time.perf_counter()
         try:
             EmbeddingQueue(self._view).work()
@@ -317,9 +324,9 @@ class Dreams:
         with context.write() as tx:
             now = tx.now()
             after = drives.backlog(tx, self._workspace)
-            ended = drives.settled(report.drives_before, after, reflected=context.reflected, now=now)
-            # As it was at the beginning: what was said during the pass is new to the next one.
-            drives.keep(tx, self._workspace, ended, report.before.mark)
+            ended = drives.after_pass(report.drives_before, after, reflected=context.reflected, now=now)
+            # The mark is that of the beginning: turns added during the pass are new to the next one.
+            drives.store(tx, self._workspace, ended, report.before.mark)
             meter = context.thinker.meter
             report = report._replace(
                 ended_at=now,
@@ -331,20 +338,22 @@ class Dreams:
                 calls=meter.calls,
                 input_tokens=meter.input_tokens,
                 output_tokens=meter.output_tokens,
-                waiting=context.thinker.waiting,
+                waiting=context.thinker.pending_answers,
                 seconds=seconds,
                 errors=context.errors,
                 alarms=context.alarms,
                 extracted=context.extracted,
-                proposals=context.proposed if context.tally or context.extracted is not None else None,
+                proposals=context.proposed if context.consolidation or context.extracted is not None else None,
             )
-            if context.tally:
-                report = DreamReport(**{**report._asdict(), **context.tally.figures(context.changes.values())})
-            context.journal.close(tx)
-            self._keep(tx, report)
+            if context.consolidation:
+                report = DreamReport(
+                    **{**report._asdict(), **context.consolidation.report_fields(context.changes.values())}
+                )
+            context.journal.drop_old(tx)
+            self._store_report(tx, report)
         return report
 
-    def _keep(self, tx: Transaction, report: DreamReport | UndoReport) -> None:
+    def _store_report(self, tx: Transaction, report: DreamReport | UndoReport) -> None:
         values = report._asdict()
         for name in ("id", "workspace", "session_id", "started_at", "ended_at", "undone_by", "proposal"):
             values.pop(name, None)
@@ -353,7 +362,7 @@ class Dreams:
             values["kind"] = "undo"
         else:
             alarms = len(report.alarms)
-            # The caller sees the whole message; what is kept must not repeat what may be forgotten later.
+            # The caller sees the whole message. The stored one quotes nothing, because the text may be forgotten later.
             values["errors"] = [without_quotes(error) for error in report.errors]
             for name in ("before", "after", "drives_before", "drives"):
                 values[name] = values[name]._asdict()
@@ -367,11 +376,11 @@ class Dreams:
         )
         tx.note(self._workspace, "dream", report.id)
 
-    def _record(self, row: Row) -> DreamReport:
+    def _dream_report(self, row: Row) -> DreamReport:
         id, session, started, ended, kept, undone_by = row
         values: dict[str, Any] = {**json_columns.load_object(kept, "dreams.report"), "undone_by": undone_by}
-        if len(values) == 1:  # it died, is under way, or its report cannot be read
-            unfinished = self._blank(session, started)
+        if len(values) == 1:  # the process died, the pass is still running, or the report cannot be read
+            unfinished = self._unfinished(session, started)
             return unfinished._replace(id=id, errors=["This pass did not end."], undone_by=undone_by)
         for name, record in (("before", DreamBacklog), ("after", DreamBacklog)):
             values[name] = record(**values[name])
@@ -383,14 +392,14 @@ class Dreams:
 
     def _applied(self, row: Row, proposal: int) -> DreamReport:
         id, session, started, ended, _, undone_by = row
-        blank = self._blank(session, started)
-        return blank._replace(id=id, ended_at=ended, undone_by=undone_by, proposal=proposal)
+        unfinished = self._unfinished(session, started)
+        return unfinished._replace(id=id, ended_at=ended, undone_by=undone_by, proposal=proposal)
 
-    def _blank(self, session: str, started: str) -> DreamReport:
+    def _unfinished(self, session: str, started: str) -> DreamReport:
         nothing = DreamBacklog(0, 0, 0, 0, 0, 0)
-        return _report(self._workspace, session, started, "", nothing, Drives(0.0, 0.0, 0.0, 0.0, started))
+        return _empty_report(self._workspace, session, started, "", nothing, Drives(0.0, 0.0, 0.0, 0.0, started))
 
-    def _undo_record(self, row: Row, run: int) -> UndoReport:
+    def _undo_report(self, row: Row, run: int) -> UndoReport:
         id, session, started, ended, kept, undone_by = row
         nothing: dict[str, Any] = {"run": run, "restored": [], "removed": [], "left": []}
         values = nothing | json_columns.load_object(kept, "dreams.report")
@@ -398,17 +407,17 @@ class Dreams:
         dated = {"started_at": started, "ended_at": ended}
         return UndoReport(id, self._workspace, session, **dated, **values, undone_by=undone_by)
 
-    # Last, because its name hides the type from annotations that follow it.
+    # Defined last, because the name `list` hides the type in annotations after it.
     def list(self, limit: int = 20) -> list[DreamReport]:
-        """Reports of earlier passes, the latest first; limit 0: all."""
+        """Reports of earlier passes, newest first. Limit 0 means all."""
         checks.whole(limit, "limit", least=0)
         with self._engine.read() as tx:
             rows = tx.all(_LIST, workspace=self._workspace, limit=limit or checks.MAX_WHOLE)
-        return [self._record(row) for row in rows]
+        return [self._dream_report(row) for row in rows]
 
 
-def _told(error: Exception) -> str:
-    """What went wrong; what nobody foresaw is named, and its traceback is in the log."""
+def _describe(error: Exception) -> str:
+    """The error message. For an unexpected error only its type; the traceback goes to the log."""
     if isinstance(error, EngramError):
         return str(error)
     import logging
@@ -417,7 +426,7 @@ def _told(error: Exception) -> str:
     return type(error).__name__
 
 
-def _chosen(stages: Sequence[str] | None) -> list[Stage]:
+def _select_stages(stages: Sequence[str] | None) -> list[Stage]:
     if stages is None:
         return list(STAGES)
     known = [stage.name for stage in STAGES]
@@ -427,17 +436,17 @@ def _chosen(stages: Sequence[str] | None) -> list[Stage]:
     return [stage for stage in STAGES if stage.name in stages]
 
 
-def _report(
+def _empty_report(
     workspace: str,
     session: str | None,
     now: str,
     provider: str,
-    waiting: DreamBacklog,
-    felt: Drives,
+    backlog: DreamBacklog,
+    levels: Drives,
     *,
     dry_run: bool = False,
 ) -> DreamReport:
-    """A report with nothing done yet."""
+    """A report of a pass that has done nothing yet."""
     return DreamReport(
         id=None,
         workspace=workspace,
@@ -446,10 +455,10 @@ def _report(
         started_at=now,
         ended_at=None,
         provider=provider,
-        before=waiting,
-        after=waiting,
-        drives_before=felt,
-        drives=felt,
+        before=backlog,
+        after=backlog,
+        drives_before=levels,
+        drives=levels,
         gists=[],
         eras=[],
         blocks={},

@@ -1,8 +1,8 @@
-"""One change to what is known: how it is planned, and the one place where it is carried out.
+"""A planned change to memories, and the one place where plans are carried out.
 
-A plan says what it would change and at which version, so that it can wait, be shown and be decided by somebody else.
-Carrying it out is one transaction: the targets are looked at once more, the change is made, and the rows are counted.
-Memories are never deleted, and no more of them may leave the active ones than the plan says.
+A plan says what it would change and at which version. So it can wait, be shown, and be decided by a person. Carrying it
+out is one transaction: it checks the targets again, makes the change, and counts the rows. Memories are never deleted,
+and no more of them may stop being active than the plan says.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..records import WORLD
 from ..tokens import CHARACTERS_PER_TOKEN, estimate
 from . import grounds
 from .duplicates import similar
-from .grounds import Shown
+from .grounds import Ground
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from ..records import Memory
     from ..storage.engine import Transaction
 
-#: Blocks that are written as a whole by whoever owns them; nothing is ever cut off these.
-WHOLE = frozenset({WORLD, "profile", "narrative", "self"})
+#: Blocks that their owner writes as a whole. Nothing is ever cut off from these.
+NEVER_CUT = frozenset({WORLD, "profile", "narrative", "self"})
 
 _COUNT = """
 SELECT COUNT(*), COALESCE(SUM(CASE WHEN status = 'active' THEN 1 ELSE 0 END), 0), COALESCE(MAX(id), 0)
 FROM memories WHERE workspace = :workspace
 """
-_BLOCK = "SELECT name, content, version, max_tokens FROM blocks WHERE workspace = :workspace AND id = :id"
-_BLOCK_ID = "SELECT id FROM blocks WHERE workspace = :workspace AND name = :name"
+_BLOCK_VERSION = "SELECT version FROM blocks WHERE workspace = :workspace AND id = :id"
+_BLOCK_BY_NAME = "SELECT id, content, version, max_tokens FROM blocks WHERE workspace = :workspace AND name = :name"
 
 
 class Plan(NamedTuple):
@@ -44,27 +44,24 @@ class Plan(NamedTuple):
     what: str
     why: str
     confidence: float
-    #: The text there will be; empty where nothing new is written.
+    #: The new text; empty when the plan writes none.
     content: str
-    #: What is changed, and the version of it that was looked at.
+    #: What is changed: kind, id, and the version that the plan was made for.
     targets: tuple[tuple[str, int, int], ...]
     sources: tuple[Thing, ...]
-    #: What else carrying it out needs; values that JSON knows.
+    #: Other values that carrying it out needs; JSON values.
     data: dict[str, Any]
-    #: The texts it was made from. A plan that was read from the store has none: forgetting deletes it there.
-    grounds: tuple[Shown, ...] = ()
-
-    @property
-    def writes(self) -> bool:
-        """Whether its text is what will be stored, so that it can be edited."""
-        return self.what in ("remember", "merge")
+    #: The texts it was made from. A plan that was read from the store has none, because forgetting deletes such plans.
+    grounds: tuple[Ground, ...] = ()
 
 
-class Done(NamedTuple):
-    #: The memory that was made, or that stands for the others now; None where there is none.
+class PlanResult(NamedTuple):
+    """What carrying out a plan changed."""
+
+    #: The memory that was made or that replaces the others.
     result: int | None
     touched: tuple[Thing, ...]
-    #: What the touched memories cost, as long as they are active.
+    #: Tokens of the touched memories that are active, before and after.
     tokens_before: int
     tokens_after: int
 
@@ -78,7 +75,7 @@ class Tiers(NamedTuple):
 
 
 def merge(memories: Sequence[Memory], least: float, confidence: float) -> Plan:
-    """Make one of several that say the same."""
+    """Merge memories that say the same into one."""
     ids = ", ".join(str(memory.id) for memory in memories)
     return Plan(
         "merge",
@@ -88,119 +85,125 @@ def merge(memories: Sequence[Memory], least: float, confidence: float) -> Plan:
         tuple(sorted(("memory", memory.id, memory.version) for memory in memories)),
         tuple(sorted(("memory", memory.id) for memory in memories)),
         {},
-        tuple(map(grounds.memory, memories)),
+        tuple(map(grounds.of_memory, memories)),
     )
 
 
 def supersede(loser: Memory, winner: Memory, confidence: float) -> Plan:
+    """Replace a memory by a newer one that contradicts it."""
     targets = tuple(sorted(("memory", memory.id, memory.version) for memory in (loser, winner)))
     return Plan(
         "supersede",
-        f"memory {winner.id} ({said(winner)}) contradicts memory {loser.id} ({said(loser)})",
+        f"memory {winner.id} ({day_said(winner)}) contradicts memory {loser.id} ({day_said(loser)})",
         round(confidence, 4),
         "",
         targets,
         tuple(sorted((("memory", loser.id), ("memory", winner.id)))),
         {"winner": winner.id},
-        (grounds.memory(loser), grounds.memory(winner)),
+        (grounds.of_memory(loser), grounds.of_memory(winner)),
     )
 
 
 def archive(memory: Memory, idle_days: int) -> Plan:
+    """Archive a memory that nobody has used for a long time."""
     why = f"memory {memory.id} was not used for {idle_days} days, and its importance is {memory.importance:g}"
     target, source = ("memory", memory.id, memory.version), ("memory", memory.id)
-    return Plan("archive", why, 0.5, "", (target,), (source,), {}, (grounds.memory(memory),))
+    return Plan("archive", why, 0.5, "", (target,), (source,), {}, (grounds.of_memory(memory),))
 
 
 def overflow(tx: Transaction, workspace: str, name: str) -> Plan | None:
-    """What is past a block's budget into a memory; None when it fits."""
-    (id,) = tx.all(_BLOCK_ID, workspace=workspace, name=name)[0]
-    _, content, version, max_tokens = tx.all(_BLOCK, workspace=workspace, id=id)[0]
+    """Move what exceeds a block's budget into a memory. None when the block fits."""
+    ((id, content, version, max_tokens),) = tx.all(_BLOCK_BY_NAME, workspace=workspace, name=name)
     rest = content[max_tokens * CHARACTERS_PER_TOKEN :]
     if not rest.strip():
         return None
     why = f"block {name} is past its {max_tokens} tokens"
-    grounds = (Shown(f"b:{name}", content),)
+    grounds = (Ground(f"b:{name}", content),)
     return Plan("overflow", why, 1.0, rest, (("block", id, version),), (("block", id),), {"block": name}, grounds)
 
 
-def said(memory: Memory) -> str:
-    """The day it was said, as far as that is known; else when it was stored."""
+def day_said(memory: Memory) -> str:
+    """The day it was said, if known; otherwise the day it was stored."""
     day = memory.data.get("said") if isinstance(memory.data, dict) else None
     return day if isinstance(day, str) else memory.created_at[:10]
 
 
 def older_first(first: Memory, second: Memory) -> tuple[Memory, Memory]:
-    """By the day they were said, then by when they were stored."""
-    one, other = sorted((first, second), key=lambda each: (said(each), each.created_at, each.id))
+    """Two memories, ordered by the day they were said, then by when they were stored."""
+    one, other = sorted((first, second), key=lambda each: (day_said(each), each.created_at, each.id))
     return one, other
 
 
-def surest(against: Iterable[tuple[float, Memory, Memory]]) -> list[tuple[float, Memory, Memory]]:
-    """Contradictions in the order in which they are decided."""
-    return sorted(against, key=lambda each: (-each[0], each[1].id, each[2].id))
+def by_certainty(against: Iterable[tuple[float, Memory, Memory]]) -> list[tuple[float, Memory, Memory]]:
+    """Contradictions in the order in which they are decided: the surest first."""
+
+    def order(contradiction: tuple[float, Memory, Memory]) -> tuple[float, int, int]:
+        confidence, older, newer = contradiction
+        return -confidence, older.id, newer.id
+
+    return sorted(against, key=order)
 
 
 def by_worth(memories: Iterable[Memory]) -> list[Memory]:
-    """The one that stands for the others first: it has a key, is pinned, is important, was there first."""
+    """Memories ordered by how well they can replace the others: with a key, pinned, important, oldest."""
     return sorted(memories, key=lambda each: (each.key is None, not each.pinned, -each.importance, each.id))
 
 
 def merged_text(texts: Sequence[str], least: float) -> str:
-    """The first text, and every statement of the others that it does not have."""
-    parts = [texts[0]]
-    kept = sentences.parts(texts[0])
-    for text in texts[1:]:
-        new = [sentence for sentence in sentences.parts(text) if not states(kept, sentence, least)]
+    """The first text, and every statement of the others that it does not contain."""
+    first, *others = texts
+    parts = [first]
+    kept = sentences.parts(first)
+    for text in others:
+        new = [sentence for sentence in sentences.parts(text) if not contains_statement(kept, sentence, least)]
         if new:
             parts.append("\n".join(new))
             kept += new
     return "\n".join(parts)
 
 
-def states(kept: Iterable[str], sentence: str, least: float) -> bool:
-    """Whether one of the kept sentences says this, in the same words or nearly."""
+def contains_statement(kept: Iterable[str], sentence: str, least: float) -> bool:
+    """Whether one of the kept sentences says this in the same words, or nearly."""
     return any(
         " ".join(each.split()) == " ".join(sentence.split())
-        # Only their words are compared: that the texts mean the same was found out before.
+        # Compares only the words. The texts are already known to mean the same.
         or (similar.differ(each, sentence) is None and similar.alike(each, sentence, 1.0) >= least)
         for each in kept
     )
 
 
 def prepare(tiers: Tiers, plan: Plan) -> Prepared | None:
-    """What needs a model, made before the transaction begins."""
+    """Do what needs a model before the transaction begins."""
     return tiers.memories.prepare(plan.content) if plan.content else None
 
 
-def carry_out(tx: Transaction, tiers: Tiers, plan: Plan, prepared: Prepared | None) -> Done:
-    """Do it, all or nothing.
+def carry_out(tx: Transaction, tiers: Tiers, plan: Plan, prepared: Prepared | None) -> PlanResult:
+    """Carry out a plan, all of it or nothing.
 
-    ProposalStale when a target has changed, Outdated when what the plan was made from has, Miscounted when the rows do
-    not add up.
+    ProposalStale when a target has changed, Outdated when a text that the plan was made from has, Miscounted when the
+    number of changed rows is not the expected one.
     """
-    grounds.hold(tx, tiers.workspace, plan.grounds)
+    grounds.require_unchanged(tx, tiers.workspace, plan.grounds)
     tiers.memories.lock(tx)
     targets = _targets(tx, tiers, plan)
-    total, active, last = tx.all(_COUNT, workspace=tiers.workspace)[0]
-    done, left = _CARRIED_OUT[plan.what](tiers, plan, targets, prepared)
-    total_after, active_after, last_after = tx.all(_COUNT, workspace=tiers.workspace)[0]
+    ((total, active, last),) = tx.all(_COUNT, workspace=tiers.workspace)
+    done, left = _HANDLERS[plan.what](tiers, plan, targets, prepared)
+    ((total_after, active_after, last_after),) = tx.all(_COUNT, workspace=tiers.workspace)
     made = int(last_after > last)
     if total_after != total + made or active_after != active - left + made:
         raise Miscounted(
-            f"To {plan.what} should have made {made} memories and put {left} away; there were {active} of {total} "
-            f"active, and then {active_after} of {total_after}. It was taken back."
+            f"A {plan.what} affected an unexpected number of memories and was rolled back: it should have added {made} "
+            f"and retired {left}; {active} of {total} were active before it, {active_after} of {total_after} after it."
         )
     return done
 
 
 def _targets(tx: Transaction, tiers: Tiers, plan: Plan) -> list[Memory]:
-    """The memories it is about, as they are now; all that it names must be as they were."""
+    """The memories that the plan changes, as they are now. Every target must still be at the planned version."""
     found = []
     for kind, id, version in plan.targets:
         if kind == "block":
-            row = tx.one(_BLOCK, workspace=tiers.workspace, id=id)
-            if row is None or row[2] != version:
+            if tx.value(_BLOCK_VERSION, workspace=tiers.workspace, id=id) != version:
                 raise ProposalStale(f"Block {plan.data['block']!r} has changed since this was planned.")
             continue
         memory = tiers.memories.get(id)
@@ -213,7 +216,7 @@ def _targets(tx: Transaction, tiers: Tiers, plan: Plan) -> list[Memory]:
     return found
 
 
-def _remember(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepared | None) -> tuple[Done, int]:
+def _remember(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepared | None) -> tuple[PlanResult, int]:
     data = plan.data
     memory = tiers.memories.remember(
         plan.content,
@@ -225,14 +228,14 @@ def _remember(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepare
         data={name: data[name] for name in ("said", "by") if name in data},
         prepared=prepared,
     )
-    return Done(memory.id, (("memory", memory.id),), 0, 0), 0
+    return PlanResult(memory.id, (("memory", memory.id),), 0, 0), 0
 
 
-def _merge(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepared | None) -> tuple[Done, int]:
-    """A new one takes the place of all: with sources of its own, so that forgetting one of them takes only its part."""
-    head = by_worth(targets)[0]
-    sources = _all_sources(tiers, targets)
-    # Out of the way first, or the new one would only be one of them said again.
+def _merge(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepared | None) -> tuple[PlanResult, int]:
+    """A new memory replaces all of them. It has their sources, so that forgetting one source removes only its part."""
+    head, *_ = by_worth(targets)
+    sources = _merged_sources(tiers, targets)
+    # Archived first. Otherwise the new text could count as a repetition of one of them.
     for memory in targets:
         tiers.memories.archive(memory.id)
     sessions = {memory.session_id for memory in targets}
@@ -246,34 +249,34 @@ def _merge(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepared |
         session_id=head.session_id if len(sessions) == 1 else None,
         project=head.project,
         sources=sources,
-        data=_all_data(targets),
-        expires_at=_latest_end(targets),
-        # As trusted as the least trusted of them.
+        data=_merged_data(targets),
+        expires_at=_latest_expiry(targets),
+        # The trust of the least trusted one.
         trust=max((memory.trust for memory in targets), key=TRUSTS.index),
         prepared=prepared,
     )
     for memory in targets:
         tiers.memories.supersede(memory.id, one.id, MERGED)
     touched = tuple(("memory", memory.id) for memory in (*targets, one))
-    return Done(one.id, touched, _tokens(targets), estimate(one.content)), len(targets)
+    return PlanResult(one.id, touched, _tokens(targets), estimate(one.content)), len(targets)
 
 
-def _supersede(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepared | None) -> tuple[Done, int]:
+def _supersede(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepared | None) -> tuple[PlanResult, int]:
     winner = plan.data["winner"]
     (loser,) = (memory for memory in targets if memory.id != winner)
     tiers.memories.supersede(loser.id, winner)
-    return Done(winner, (("memory", loser.id), ("memory", winner)), estimate(loser.content), 0), 1
+    return PlanResult(winner, (("memory", loser.id), ("memory", winner)), estimate(loser.content), 0), 1
 
 
-def _archive(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepared | None) -> tuple[Done, int]:
+def _archive(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepared | None) -> tuple[PlanResult, int]:
     (memory,) = targets
     if memory.pinned:
         raise ProposalStale(f"Memory {memory.id} was pinned since this was planned.")
     tiers.memories.archive(memory.id)
-    return Done(memory.id, (("memory", memory.id),), estimate(memory.content), 0), 1
+    return PlanResult(memory.id, (("memory", memory.id),), estimate(memory.content), 0), 1
 
 
-def _overflow(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepared | None) -> tuple[Done, int]:
+def _overflow(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepared | None) -> tuple[PlanResult, int]:
     ((_, block, version),) = plan.targets
     name = plan.data["block"]
     tiers.blocks.archive_overflow(name, actor="dream")
@@ -284,10 +287,10 @@ def _overflow(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepare
         data={"block": name, "version": version},
         prepared=prepared,
     )
-    return Done(memory.id, (("block", block), ("memory", memory.id)), 0, 0), 0
+    return PlanResult(memory.id, (("block", block), ("memory", memory.id)), 0, 0), 0
 
 
-_CARRIED_OUT = {
+_HANDLERS = {
     "remember": _remember,
     "merge": _merge,
     "supersede": _supersede,
@@ -296,8 +299,8 @@ _CARRIED_OUT = {
 }
 
 
-def _all_sources(tiers: Tiers, memories: Iterable[Memory]) -> list[Thing]:
-    """What they were made of, and they themselves."""
+def _merged_sources(tiers: Tiers, memories: Iterable[Memory]) -> list[Thing]:
+    """The sources of these memories, and the memories themselves."""
     found: dict[Thing, None] = {}
     for memory in memories:
         found.update(dict.fromkeys(tiers.memories.sources(memory.id)))
@@ -305,8 +308,8 @@ def _all_sources(tiers: Tiers, memories: Iterable[Memory]) -> list[Thing]:
     return list(found)
 
 
-def _all_data(memories: Iterable[Memory]) -> object:
-    """The data of each that has any, by its id; the one there is, when all others have none."""
+def _merged_data(memories: Iterable[Memory]) -> object:
+    """The data of every memory that has any, by id. When only one has data, that one's data."""
     given = {str(memory.id): memory.data for memory in memories if memory.data is not None}
     if len(given) < 2:
         return next(iter(given.values()), None)
@@ -314,8 +317,8 @@ def _all_data(memories: Iterable[Memory]) -> object:
     return {"merged": given, **({"said": days[-1]} if days else {})}
 
 
-def _latest_end(memories: Iterable[Memory]) -> str | None:
-    """None where one of them has no end."""
+def _latest_expiry(memories: Iterable[Memory]) -> str | None:
+    """The latest expiry; None when one of them does not expire."""
     ends = [memory.expires_at for memory in memories]
     return None if None in ends else max(end for end in ends if end is not None)
 

@@ -1,4 +1,4 @@
-"""What models are asked, stage by stage, and the forms of their answers. Stored text is never part of these."""
+"""The instructions that models get, stage by stage, and the schemas of their answers. They contain no stored text."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MERGE = (
     "gist of 4 to 8 short sentences that keeps what matters most of all of them."
 )
 ERA = (
-    "These are the gists of sessions of one calendar month, with the month's earlier digest where there is one. Write "
-    "one digest of the month in 5 to 10 short sentences: what was worked on, what changed, what was decided, how it "
+    "These are the gists of sessions of one calendar month, with the month's earlier summary where there is one. Write "
+    "one summary of the month in 5 to 10 short sentences: what was worked on, what changed, what was decided, how it "
     "ended."
 )
 PROFILE = (
@@ -47,7 +47,7 @@ CRITIQUE = (
 )
 REVISE = "Write the draft anew with the critique in mind, in the same form."
 
-#: The kinds a statement may have, in the order of the profile. `PROFILE_FORM` is also the form of `EXTRACT`.
+#: The kinds of statements, in the order of the profile. `PROFILE_FORM` is also the schema for `EXTRACT`.
 KINDS = tuple(headings.PROFILE)
 
 PROFILE_FORM = {
@@ -90,7 +90,7 @@ REFLECT_FORM = {
     "required": ["mood", "energy", "narrative", "reflection"],
     "additionalProperties": False,
 }
-#: What the `self` block holds; whoever writes it, only this is kept there.
+#: Schema of the `self` block, whoever writes it.
 SELF_FORM = {
     "type": "object",
     "properties": {

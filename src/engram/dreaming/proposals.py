@@ -1,17 +1,17 @@
-"""Changes that wait for somebody to decide: a plan, why it was made, and what became of it.
+"""Changes that wait for a decision: a plan, why it was made, and what became of it.
 
-The same change is proposed once, whatever becomes of it: its hash is of what it would do and of the versions it rests
-on. So a rejected one does not come back, until what it rests on has changed.
+The same change is proposed only once. Its hash covers what it would do and the versions it is made for, so a rejected
+proposal does not come back until its sources have changed.
 
-A proposal that is applied by hand is a run of its own, with a journal, so that it can be undone like a pass. Such a run
-belongs to no session: that is how it is told from a pass.
+A proposal that is applied by hand has a number and a journal of its own, so that it can be undone like a pass. It
+belongs to no session; that is how it differs from a pass.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks, json_columns
 from ..errors import Conflict, InvalidInput, ProposalNotFound
@@ -25,11 +25,11 @@ from .undo.journal import Journal
 if TYPE_CHECKING:
     from ..memory.memories import Prepared
     from ..memory.provenance import Thing
-    from ..storage.engine import Row, Transaction
+    from ..storage.engine import Transaction
     from ..store_view import StoreView
 
 STATES = ("pending", "accepted", "edited", "rejected", "applied")
-#: Decided, and still to be done.
+#: Decided, but not carried out yet.
 AGREED = ("accepted", "edited")
 
 _COLUMNS = "id, state, what, why, confidence, content, data, dream, result, created_at, decided_at, applied_in"
@@ -67,12 +67,29 @@ UPDATE proposals SET state = CASE WHEN EXISTS (SELECT 1 FROM dreams d WHERE d.id
   THEN 'pending' ELSE 'accepted' END, result = NULL, applied_in = NULL
 WHERE workspace = :workspace AND applied_in = :dream
 """
-_BEGIN_RUN = """
+_BEGIN = """
 INSERT INTO dreams (workspace, session_id, started_at, ended_at, report) VALUES (:workspace, '', :now, :now, '{}')
 RETURNING id
 """
 _MEMORY = "SELECT version, status, content FROM memories WHERE workspace = :workspace AND id = :id"
 _BLOCK = "SELECT version, 'active', content FROM blocks WHERE workspace = :workspace AND id = :id"
+
+
+class _ProposalRow(NamedTuple):
+    """A row of `proposals`, in the order of `_COLUMNS`."""
+
+    id: int
+    state: str
+    what: str
+    why: str
+    confidence: float
+    content: str
+    data: str
+    dream: int
+    result: int | None
+    created_at: str
+    decided_at: str | None
+    applied_in: int | None
 
 
 class Proposals:
@@ -87,35 +104,35 @@ class Proposals:
             return self._record(tx, self._row(tx, id))
 
     def accept(self, id: int) -> Proposal:
-        """Agree to it; `apply`, or the next pass, does it."""
+        """Agree to it. `apply` or the next pass carries it out."""
         return self._decide(id, "accepted")
 
     def edit(self, id: int, content: str) -> Proposal:
         """Agree to it with another text."""
         with self._engine.read() as tx:
-            what = self._row(tx, id)[2]
+            what = self._row(tx, id).what
         if what not in ("remember", "merge"):
-            raise InvalidInput(f"To {what} writes no text that could be edited; accept or reject proposal {id}.")
+            raise InvalidInput(f"A proposal to {what} has no text to edit; accept or reject proposal {id}.")
         return self._decide(id, "edited", checks.content(content, "content"))
 
     def reject(self, id: int) -> Proposal:
-        """Refuse it; it is not made again from the same sources."""
+        """Reject it. It is not proposed again from the same sources."""
         return self._decide(id, "rejected")
 
     def apply(self, id: int) -> Proposal:
-        """Do it now, as a run of its own that `dreams.undo` can undo. One that is applied already is only returned.
+        """Carry it out, which also accepts it; `dreams.undo` can undo it. One that was applied before is only shown.
 
-        ProposalStale, and nothing is done, when what it would change has changed since.
+        ProposalStale when a target has changed since; then nothing is done.
         """
         with self._engine.read() as tx:
-            state = self._row(tx, id)[1]
+            state = self._row(tx, id).state
             plan = self.plan(tx, id)
         if state == "applied":
             return self.show(id)
         prepared = plans.prepare(self.tiers, plan)
         with self._engine.write() as tx:
             self.tiers.memories.lock(tx)
-            state = self._row(tx, id)[1]
+            state = self._row(tx, id).state
             if state == "rejected":
                 raise Conflict(f"Proposal {id} was rejected; accept it first.")
             if state != "applied" and self.plan(tx, id) != plan:
@@ -125,18 +142,18 @@ class Proposals:
             return self._record(tx, self._row(tx, id))
 
     def _carry_out(self, tx: Transaction, id: int, plan: Plan, prepared: Prepared | None) -> None:
-        run: int = tx.all(_BEGIN_RUN, workspace=self._workspace, now=tx.now())[0][0]
-        journal = Journal(self._view, run)
-        noted = Tiers(self._workspace, Memories(self._view, journal.touch), Blocks(self._view, journal.touch))
-        self.settle(tx, id, plans.carry_out(tx, noted, plan, prepared).result, run)
-        tx.note(self._workspace, "dream", run)
+        dream: int = tx.value(_BEGIN, workspace=self._workspace, now=tx.now())
+        journal = Journal(self._view, dream)
+        noted = Tiers(self._workspace, Memories(self._view, journal.record), Blocks(self._view, journal.record))
+        self.mark_applied(tx, id, plans.carry_out(tx, noted, plan, prepared).result, dream)
+        tx.note(self._workspace, "dream", dream)
 
-    def make(self, tx: Transaction, plan: Plan, dream: int) -> bool:
-        """Propose a plan; whether that is new. Outdated when what it was made from was forgotten or changed since."""
-        grounds.hold(tx, self._workspace, plan.grounds)
-        if self.known(tx, plan):
+    def add(self, tx: Transaction, plan: Plan, dream: int) -> bool:
+        """Propose a plan; whether it is new. Outdated when a text that it was made from was forgotten or changed."""
+        grounds.require_unchanged(tx, self._workspace, plan.grounds)
+        if self.find(tx, plan):
             return False
-        made: int = tx.all(
+        made: int = tx.value(
             _INSERT,
             workspace=self._workspace,
             dream=dream,
@@ -147,7 +164,7 @@ class Proposals:
             data=json_columns.dump(plan.data, "data"),
             hash=_hash(plan),
             now=tx.now(),
-        )[0][0]
+        )
         parts = [("source", kind, ref, 0) for kind, ref in plan.sources]
         parts += [("target", kind, ref, version) for kind, ref, version in plan.targets]
         for part, kind, ref, version in parts:
@@ -155,54 +172,58 @@ class Proposals:
         tx.note(self._workspace, "proposal", made)
         return True
 
-    def known(self, tx: Transaction, plan: Plan) -> tuple[int, str] | None:
-        """The number and the state of the proposal of this plan, if it was ever made."""
+    def find(self, tx: Transaction, plan: Plan) -> tuple[int, str] | None:
+        """The number and the state of this plan's proposal, if it was ever proposed."""
         row = tx.one(_KNOWN, workspace=self._workspace, hash=_hash(plan))
-        return (row[0], row[1]) if row else None
+        if row is None:
+            return None
+        id, state = row
+        return id, state
 
-    def settle(self, tx: Transaction, id: int, result: int | None, dream: int | None = None) -> None:
-        """Note that it is done, in the transaction that did it, and by which run."""
-        self._write(tx, self._row(tx, id), "applied", result=result, dream=dream)
+    def mark_applied(self, tx: Transaction, id: int, result: int | None, dream: int | None = None) -> None:
+        """Record that it was carried out, in the same transaction, and by which pass."""
+        self._set_state(tx, self._row(tx, id), "applied", result=result, dream=dream)
 
-    def refuse(self, tx: Transaction, plan: Plan, dream: int) -> None:
-        """It was done, lost something and was taken back: it is not to be tried again."""
+    def reject_plan(self, tx: Transaction, plan: Plan, dream: int) -> None:
+        """Record that a plan was carried out, lost something and was undone. It is not tried again."""
         if plan.grounds:
-            self.make(tx, plan, dream)
-        known = self.known(tx, plan)
-        if known is not None:
-            self._write(tx, self._row(tx, known[0]), "rejected")
+            self.add(tx, plan, dream)
+        found = self.find(tx, plan)
+        if found is not None:
+            id, _ = found
+            self._set_state(tx, self._row(tx, id), "rejected")
 
-    def agreed(self, tx: Transaction, id: int, plan: Plan) -> bool:
-        """Whether a plan that was read before is still what was agreed to; ProposalNotFound when it was forgotten."""
-        return self._row(tx, id)[1] in AGREED and self.plan(tx, id) == plan
+    def is_agreed(self, tx: Transaction, id: int, plan: Plan) -> bool:
+        """Whether this plan is still the one that was agreed to. ProposalNotFound when it was forgotten."""
+        return self._row(tx, id).state in AGREED and self.plan(tx, id) == plan
 
     def plan(self, tx: Transaction, id: int) -> Plan:
-        _, _, what, why, confidence, content, data, *_ = self._row(tx, id)
+        row = self._row(tx, id)
         parts = tx.all(_PARTS, workspace=self._workspace, proposal=id)
         return Plan(
-            what,
-            why,
-            confidence,
-            content,
+            row.what,
+            row.why,
+            row.confidence,
+            row.content,
             tuple((kind, ref, version) for part, kind, ref, version in parts if part == "target"),
             tuple((kind, ref) for part, kind, ref, _ in parts if part == "source"),
-            json_columns.load_object(data, "proposals.data"),
+            json_columns.load_object(row.data, "proposals.data"),
         )
 
     def _decide(self, id: int, state: str, content: str | None = None) -> Proposal:
         with self._engine.write() as tx:
-            # The lock of `apply`: nobody decides what is being done.
+            # The same lock as in `apply`: no decision may change while it is carried out.
             self.tiers.memories.lock(tx)
             row = self._row(tx, id)
-            if row[1] == "applied":
-                raise Conflict(f"Proposal {id} is applied. {_way_back(row[-1])}")
-            self._write(tx, row, state, content)
+            if row.state == "applied":
+                raise Conflict(f"Proposal {id} is already applied. {_undo_advice(row.applied_in)}")
+            self._set_state(tx, row, state, content)
             return self._record(tx, self._row(tx, id))
 
-    def _write(
+    def _set_state(
         self,
         tx: Transaction,
-        row: Row,
+        row: _ProposalRow,
         state: str,
         content: str | None = None,
         result: int | None = None,
@@ -211,93 +232,93 @@ class Proposals:
         tx.run(
             _DECIDE,
             workspace=self._workspace,
-            id=row[0],
+            id=row.id,
             state=state,
-            content=row[5] if content is None else content,
+            content=row.content if content is None else content,
             result=result,
             dream=dream,
             now=tx.now(),
         )
-        tx.note(self._workspace, "proposal", row[0])
+        tx.note(self._workspace, "proposal", row.id)
 
-    def _row(self, tx: Transaction, id: int) -> Row:
+    def _row(self, tx: Transaction, id: int) -> _ProposalRow:
         row = tx.one(_GET, workspace=self._workspace, id=checks.whole(id, "proposal id", least=1))
         if row is None:
             raise ProposalNotFound(f"There is no proposal {id} in workspace {self._workspace!r}.")
-        return row
+        return _ProposalRow(*row)
 
-    def _record(self, tx: Transaction, row: Row) -> Proposal:
-        id, state, what, why, confidence, content, _, dream, result, created_at, decided_at, run = row
-        plan = self.plan(tx, id)
-        now = {(kind, ref): self._now(tx, kind, ref) for kind, ref, _ in plan.targets}
-        stale = state != "applied" and any(
+    def _record(self, tx: Transaction, row: _ProposalRow) -> Proposal:
+        plan = self.plan(tx, row.id)
+        now = {(kind, ref): self._current_state(tx, kind, ref) for kind, ref, _ in plan.targets}
+        stale = row.state != "applied" and any(
             now[kind, ref][:2] != (version, "active") for kind, ref, version in plan.targets
         )
         return Proposal(
-            id=id,
-            state=state,
-            what=what,
-            why=why,
-            confidence=confidence,
-            content=content,
+            id=row.id,
+            state=row.state,
+            what=row.what,
+            why=row.why,
+            confidence=row.confidence,
+            content=row.content,
             targets=tuple(now),
             sources=plan.sources,
             diff=_diff(plan, {thing: text for thing, (_, _, text) in now.items()}),
             stale=stale,
-            dream=dream,
-            result=result,
-            created_at=created_at,
-            decided_at=decided_at,
-            run=run,
+            dream=row.dream,
+            result=row.result,
+            created_at=row.created_at,
+            decided_at=row.decided_at,
+            run=row.applied_in,
         )
 
-    def _now(self, tx: Transaction, kind: str, ref: int) -> tuple[int, str, str]:
+    def _current_state(self, tx: Transaction, kind: str, ref: int) -> tuple[int, str, str]:
         """Version, status and text of a target."""
         if kind == "memory":
             row = tx.one(_MEMORY, workspace=self._workspace, id=ref)
         else:
             row = tx.one(_BLOCK, workspace=self._workspace, id=ref)
-        return (row[0], row[1], row[2]) if row else (0, "gone", "")
+        version, status, content = row or (0, "gone", "")
+        return version, status, content
 
-    # Last, because its name hides the type from annotations that follow it.
+    # Defined last, because the name `list` hides the type in annotations after it.
     def list(self, state: str | None = "pending", limit: int = 0) -> list[Proposal]:
-        """Proposals in a state, oldest first; None: in any; limit 0: all. What could not be applied any more is left
-        out of the pending ones."""
+        """Proposals in a state, oldest first. State None means any, limit 0 means all. Stale ones are not listed as
+        pending."""
         if state is not None and state not in STATES:
             raise InvalidInput(f"state is {state!r}; it must be one of {', '.join(STATES)}.")
         checks.whole(limit, "limit", least=0)
         with self._engine.read() as tx:
             rows = tx.all(_LIST, workspace=self._workspace, state=state, limit=checks.MAX_WHOLE)
-            found = [self._record(tx, row) for row in rows]
+            found = [self._record(tx, _ProposalRow(*row)) for row in rows]
         found = [each for each in found if not (state == "pending" and each.stale)]
         return found[:limit] if limit else found
 
 
 def withdraw(tx: Transaction, workspace: str, dream: int) -> None:
-    """A run is undone: its undecided proposals are deleted, and those it applied are open again.
+    """Undo the proposals of a pass, or of a proposal that was applied by hand: delete those that nobody has decided.
 
-    What a pass had applied was agreed to before and stays so. What somebody applied by hand has to be decided again.
+    A proposal that a pass applied was accepted before and stays so. One that was applied by hand is pending again.
     """
     tx.run(_WITHDRAW_PARTS, workspace=workspace, dream=dream)
     tx.run(_WITHDRAW, workspace=workspace, dream=dream)
     tx.run(_UNAPPLY, workspace=workspace, dream=dream)
 
 
-def _way_back(run: int | None) -> str:
-    if run is None:  # by a release that kept no journal of it
+def _undo_advice(dream: int | None) -> str:
+    if dream is None:  # an earlier release kept no journal of it
         return "It cannot be undone: it was applied by an earlier version of Engram."
-    return f"`engram dream undo {run}` undoes that."
+    return f"`engram dream undo {dream}` undoes that."
 
 
 def _hash(plan: Plan) -> str:
-    """Of what it does to what; of the text only where nothing else tells two plans from the same source apart."""
+    """Hash of what a plan does to which things. It covers the text only where nothing else distinguishes two plans."""
     text = [fingerprint(plan.content)] if plan.what == "remember" else []
     parts = [plan.what, sorted(plan.targets), sorted(plan.sources), text]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _diff(plan: Plan, texts: dict[Thing, str]) -> str:
-    """What would go and what would come, line by line."""
+    """What would be removed and added, line by line."""
     from ..diffs import unified
 
     if plan.what == "overflow":

@@ -1,7 +1,7 @@
-"""Dreaming by itself: a pass over every workspace, again and again, until it is told to stop.
+"""Scheduled dreaming: a pass over every workspace at an interval, until it is stopped.
 
-Several dreamers share the work out by themselves: who finds a workspace's lease taken goes on to the next, and each
-begins at another place in the list.
+Several schedulers share the work without coordination. One that finds a workspace's lease taken goes on to the next
+workspace, and each starts at a different place in the list.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def dream_all(
     stop: threading.Event | None = None,
     progress: Progress | None = None,
 ) -> list[DreamReport]:
-    """One pass over each workspace of the store; one that cannot be used does not stop the others."""
+    """One pass over each workspace of the store. A workspace that fails does not stop the others."""
     names = workspaces(view.engine)
     start = os.getpid() % max(len(names), 1)
     reports = []
@@ -53,7 +53,7 @@ def dream_all(
 
 
 class Scheduler:
-    """Dreams every so often, in a thread of its own or in the caller's."""
+    """Runs passes at an interval, in a thread of its own or in the caller's. `told` is called with the reports."""
 
     def __init__(
         self,
@@ -73,18 +73,18 @@ class Scheduler:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin in the background."""
+        """Start in a background thread."""
         self._thread = threading.Thread(target=self.run, name="engram-dreams", daemon=True)
         self._thread.start()
 
     def stop(self, wait: bool = True) -> None:
-        """End after the current step; what is done so far is kept."""
+        """Stop after the current step. What is done so far stays."""
         self._stop.set()
         if wait and self._thread is not None:
             self._thread.join()
 
     def run(self) -> None:
-        """Dream until stopped; the first pass comes after one interval, unless it is wanted at once."""
+        """Run passes until stopped. The first begins after one interval, or at once with `now`."""
         clock = self._view.engine.clock
         if not self._now and clock.wait(self._stop, self._every):
             return
@@ -100,7 +100,7 @@ class Scheduler:
             else:
                 reports = [Dreams(self._view).dream(stop=self._stop)]
         except EngramError as error:
-            # A store that is away for a while must not end the dreaming for good.
+            # A store that is unavailable for a while must not end the schedule.
             import logging
 
             logging.getLogger("engram.dreaming").warning("%s", error)

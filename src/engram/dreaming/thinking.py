@@ -1,8 +1,8 @@
-"""One way to think for every stage, whoever does it: a model, nobody but the words themselves, or an agent later on.
+"""One way to think for every stage: with a model, without one (`extractive`), or through an agent that answers later.
 
-A stage says what it is about (`subject`) and what its prompt covers; what it gets back says what the answer covers,
-which with an agent is what the prompt covered when it was left. `Waiting` means that the stage has to do without for
-now. No transaction is open here.
+A stage names its subject and what its prompt covers. The answer says what it covers: for an agent's answer, that is
+what the prompt covered when it was left. `AnswerPending` means that no agent has answered yet, so the stage has to wait
+for a later pass. No transaction is open while a thinker works.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ..llm import Prompt, check, load, quoted, render
 from ..redact import clean, redact
 from . import grounds
 from .agent_queue import Work
-from .grounds import Shown
+from .grounds import Ground
 from .usage import Meter
 
 if TYPE_CHECKING:
     from ..storage.engine import Transaction
     from ..store_view import StoreView
-    from .agent_queue import Found
+    from .agent_queue import StoredItem
 
 AGENT = "agent"
 SYSTEM = (
@@ -34,39 +34,42 @@ SYSTEM = (
 T = TypeVar("T")
 
 
-class Waiting(Exception):
+class AnswerPending(Exception):
     """An agent will answer this later."""
 
 
 class Thought(NamedTuple):
     text: str
-    #: What a form was asked for, in that form.
+    #: The answer's data, when a form was requested.
     data: object
-    #: What the prompt was about.
+    #: What the prompt covered.
     covers: object
-    #: What the thinker was shown of the store.
-    shown: tuple[Shown, ...]
-    #: The piece of work that an agent answered.
-    piece: int | None
+    #: Stored texts that the prompt quoted.
+    grounds: tuple[Ground, ...]
+    #: The work item that an agent answered.
+    work_item: int | None
 
-    def saw(self, gist: int, text: str) -> bool:
-        """Whether it rests on this text of a gist; one that has grown since it was shown is still to be folded in."""
-        return bool({Shown(f"m{gist}", text), Shown(f"h{gist}", text)} & set(self.shown))
+    def was_shown(self, gist: int, text: str) -> bool:
+        """Whether the prompt quoted this text of a gist. A gist that has grown since is still to be folded in."""
+        return bool({Ground(f"m{gist}", text), Ground(f"h{gist}", text)} & set(self.grounds))
 
 
 class Thinker:
-    """Thoughts are open from when they are had until the next write of the pass, which checks that all they rest on is
-    still there, and uses them up. So no stage has to remember to check."""
+    """Asks for thoughts and keeps them open until the next write of the pass.
+
+    That write checks that everything the open thoughts rest on is unchanged, and uses them up. So no stage has to
+    remember the check.
+    """
 
     def __init__(self, view: StoreView) -> None:
         config = view.config
         self.meter = Meter(view)
-        self.waiting = 0
+        self.pending_answers = 0
         self._engine = view.engine
         self._workspace = view.workspace
         self._work = Work(view)
         self._open: list[Thought] = []
-        self._settled: Transaction | None = None
+        self._confirmed: Transaction | None = None
         self._provider = load(
             config.llm,
             base_url=config.llm_base_url,
@@ -92,55 +95,58 @@ class Thinker:
         form: Mapping[str, object] | None = None,
         max_tokens: int = 1_000,
     ) -> Thought:
-        """The answer to the prompt that `build` makes; it also says what it covers, as JSON values."""
+        """The answer to the prompt that `build` makes. `build` also returns what the prompt covers, as JSON values."""
         if self._provider is None:
             thought = self._ask_agents(stage, subject, build, form)
         else:
             prompt, covers = build()
-            rests_on = grounds.by(prompt)
+            rests_on = grounds.of_prompt(prompt)
             self.meter.stage = stage
             answer = self._provider.complete(prompt, system=SYSTEM, max_tokens=max_tokens, schema=form)
-            # Whoever thinks has seen much else, and what it says enters the store here.
+            # A model may repeat secrets from anywhere, and this is where its text enters Engram.
             thought = Thought(redact(answer.text), clean(answer.data), covers, rests_on, None)
         self._open.append(thought)
         return thought
 
-    def pending(self, stage: str, subject: str) -> object | None:
-        """What a piece left to agents covers, while it waits or its answer does."""
-        found = self._find(stage, subject) if self._provider is None else None
+    def pending_coverage(self, stage: str, subject: str) -> object | None:
+        """What a work item covers that still waits for its answer or for the use of it."""
+        found = self._find_current(stage, subject) if self._provider is None else None
         return json_columns.load(found.covers, "work.covers") if found else None
 
-    def settle(self, tx: Transaction) -> None:
-        """Check what the open thoughts rest on, in the transaction that writes from them; Outdated when it differs."""
+    def confirm(self, tx: Transaction) -> None:
+        """Check what the open thoughts rest on, in the transaction that writes from them. Outdated when anything
+        changed."""
         if self._open:
             self._check(tx)
             for thought in self._open:
-                if thought.piece is not None:
-                    self._work.done(tx, thought.piece)
-            self._settled = tx
+                if thought.work_item is not None:
+                    self._work.finish(tx, thought.work_item)
+            self._confirmed = tx
 
-    def drop(self) -> None:
-        """The open thoughts are used up, or nobody will use them."""
-        self._open, self._settled = [], None
+    def discard_open(self) -> None:
+        """Forget the open thoughts: they are used up, or nothing will use them."""
+        self._open, self._confirmed = [], None
 
-    def require_settled(self, tx: Transaction) -> None:
-        """Whoever writes from a thought does it in a transaction that has checked it."""
-        if self._open and self._settled is not tx:
+    def require_confirmed(self, tx: Transaction) -> None:
+        """Fail when a write uses a thought that its transaction has not checked."""
+        if self._open and self._confirmed is not tx:
             raise AssertionError("a stage wrote from a thought outside of PassContext.write")
 
-    def _check(self, tx: Transaction, more: tuple[Shown, ...] = ()) -> None:
-        grounds.hold(tx, self._workspace, [*more, *(each for thought in self._open for each in thought.shown)])
+    def _check(self, tx: Transaction, more: tuple[Ground, ...] = ()) -> None:
+        grounds.require_unchanged(
+            tx, self._workspace, [*more, *(each for thought in self._open for each in thought.grounds)]
+        )
         for thought in self._open:
-            if thought.piece is not None:
-                self._work.require(tx, thought.piece)
+            if thought.work_item is not None:
+                self._work.require_answer(tx, thought.work_item)
 
-    def _find(self, stage: str, subject: str) -> Found | None:
-        """The piece, unless what it quotes has changed since it was left."""
+    def _find_current(self, stage: str, subject: str) -> StoredItem | None:
+        """The work item, unless a text that it quotes has changed since."""
         found = self._work.find(stage, subject)
         if found is None:
             return None
         with self._engine.read() as tx:
-            stands = grounds.stands(tx, self._workspace, grounds.left(quoted(found.prompt)))
+            stands = grounds.are_unchanged(tx, self._workspace, grounds.of_work_item(quoted(found.prompt)))
         return found if stands else None
 
     def _ask_agents(
@@ -150,33 +156,34 @@ class Thinker:
         build: Callable[[], tuple[Prompt, object]],
         form: Mapping[str, object] | None,
     ) -> Thought:
-        found = self._find(stage, subject)
+        """The agent's answer if there is one. Otherwise leave a work item and raise AnswerPending."""
+        found = self._find_current(stage, subject)
         if found is None:
             prompt, covers = build()
             covered, text = json_columns.dump(covers, "covers"), f"{SYSTEM}\n\n{render(prompt)}"
             with self._engine.write() as tx:
-                # A piece quotes what was read before; whoever forgot some of it since has emptied the queue already.
-                self._check(tx, grounds.by(prompt))
+                # A work item quotes stored text. Forgetting empties the queue, so check before adding to it.
+                self._check(tx, grounds.of_prompt(prompt))
                 self._work.leave(stage, subject, covered, text, form)
         if found is None or found.answer is None:
-            self.waiting += 1
-            raise Waiting
+            self.pending_answers += 1
+            raise AnswerPending
         data = json.loads(found.answer) if form else None
         if form and check(data, form):
             raise AssertionError("an answer is checked when it is handed in")
         about = json_columns.load(found.covers, "work.covers")
-        return Thought(found.answer, data, about, grounds.left(quoted(found.prompt)), found.id)
+        return Thought(found.answer, data, about, grounds.of_work_item(quoted(found.prompt)), found.id)
 
 
-def all_thoughts(portions: Iterable[T], ask: Callable[[int, T], Thought]) -> list[Thought]:
-    """What is thought about each portion, by its number from 1; all are asked about before any is waited for."""
+def think_about_all(portions: Iterable[T], ask: Callable[[int, T], Thought]) -> list[Thought]:
+    """A thought about each portion. Asks about all portions before it reports that any answer is pending."""
     thoughts: list[Thought] = []
-    waiting = False
+    is_pending = False
     for number, portion in enumerate(portions, 1):
         try:
             thoughts.append(ask(number, portion))
-        except Waiting:
-            waiting = True
-    if waiting:
-        raise Waiting
+        except AnswerPending:
+            is_pending = True
+    if is_pending:
+        raise AnswerPending
     return thoughts

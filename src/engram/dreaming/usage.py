@@ -1,7 +1,7 @@
-"""What models cost, and the caps on it: counted in the store, so that they hold across processes and days.
+"""What models cost, and the caps on it. Both are counted in the store, so caps hold across processes and days.
 
-A call is counted before it is made. Two dreamers can therefore never both make the last call that is allowed, and a
-process that dies during a call has paid for it.
+A call is counted before it is made. So two processes can never both make the last allowed call, and a call counts even
+if its process dies.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WHERE workspace = :workspace AND day >= :since ORDER BY day DESC, stage
 
 
 class Caps(NamedTuple):
-    """The most that may be spent; 0 means nothing at all."""
+    """The most calls and tokens that may be spent. 0 means none at all."""
 
     pass_calls: int
     pass_tokens: int
@@ -53,7 +53,7 @@ class Caps(NamedTuple):
 
 
 class Meter:
-    """Counts one pass's calls, and refuses the one that would go past a cap."""
+    """Counts the calls of one pass and refuses a call that would exceed a cap."""
 
     def __init__(self, view: StoreView) -> None:
         self._engine = view.engine
@@ -62,27 +62,28 @@ class Meter:
         self.calls = 0
         self.input_tokens = 0
         self.output_tokens = 0
-        #: Whom the next calls are for.
+        #: The stage that the next calls are counted for.
         self.stage = ""
 
     def before(self, expected: Usage) -> None:
-        """Reserve one call; CapReached when a cap leaves no room for it or for the tokens it may take."""
+        """Count one call. CapReached when a cap leaves no room for it or for the tokens it may take."""
         tokens = expected.input_tokens + expected.output_tokens
         caps = self._caps
         spent = self.input_tokens + self.output_tokens
-        _within(self.calls + 1, caps.pass_calls, "calls", "pass")
-        _within(spent + tokens, caps.pass_tokens, "tokens", "pass")
+        _require_within(self.calls + 1, caps.pass_calls, "calls", "pass")
+        _require_within(spent + tokens, caps.pass_tokens, "tokens", "pass")
         with self._engine.write() as tx:
-            # One at a time: what is left is counted and taken in one step.
+            # One writer at a time, so that checking the cap and counting the call are one step.
             tx.lock(f"usage/{self._workspace}")
             day = tx.now()[:10]
-            calls, used = tx.all(_OF_DAY, workspace=self._workspace, day=day)[0]
-            _within(int(calls) + 1, caps.day_calls, "calls", "day")
-            _within(int(used) + tokens, caps.day_tokens, "tokens", "day")
+            ((calls, used),) = tx.all(_OF_DAY, workspace=self._workspace, day=day)
+            _require_within(int(calls) + 1, caps.day_calls, "calls", "day")
+            _require_within(int(used) + tokens, caps.day_tokens, "tokens", "day")
             tx.run(_ADD, workspace=self._workspace, day=day, stage=self.stage, calls=1, input=0, output=0)
         self.calls += 1
 
     def after(self, spent: Usage) -> None:
+        """Add the tokens that a call took."""
         self.input_tokens += spent.input_tokens
         self.output_tokens += spent.output_tokens
         if not (spent.input_tokens or spent.output_tokens):
@@ -101,14 +102,14 @@ class Meter:
 
 
 def spent(view: StoreView, days: int = 30) -> list[Spent]:
-    """What was spent in the last days, the latest first, by stage."""
+    """What the last days cost, by day and stage, the latest day first."""
     checks.whole(days, "days", least=1, most=36_500)
     with view.engine.read() as tx:
         since = later(tx.now(), -(days - 1) * 86_400.0)[:10]
         return [Spent(*row) for row in tx.all(_SINCE, workspace=view.workspace, since=since)]
 
 
-def _within(wanted: int, cap: int, what: str, span: str) -> None:
+def _require_within(wanted: int, cap: int, what: str, span: str) -> None:
     if wanted > cap:
         raise CapReached(
             f"The cap of {cap} {what} a {span} leaves no room for another call; the setting is "

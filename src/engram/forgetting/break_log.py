@@ -1,7 +1,7 @@
 """Finds log entries about broken leases that repeat what is forgotten.
 
-Entries name their source. Entries of an older release do not; they are found by their time, which is the same on both
-sides, and by their words.
+Entries name their source. Entries of an older release do not. Those are found by their time, which is the same in both
+entries, and by their words.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ..storage.engine import Row, Transaction
 
-# COALESCE keeps SQLite from reading every log by an index; the ids are enough.
+# COALESCE keeps SQLite from reading every log through an index. The ids are selective enough.
 _GOING = """
 SELECT id, session_id, content, created_at FROM exchanges
 WHERE workspace = :workspace AND COALESCE(role, '') = 'log' AND SUBSTR(content, 1, :length) = :beginning
@@ -30,7 +30,7 @@ WHERE workspace = :workspace AND role = 'log' AND SUBSTR(content, 1, :length) = 
 _REWRITE = "UPDATE exchanges SET content = :content WHERE workspace = :workspace AND id = :id"
 
 
-def _named(content: str) -> set[str]:
+def _named_sessions(content: str) -> set[str]:
     """The sessions that an entry may name, as `broken_by` and `taken_from` write them."""
     after = [part for mark in (broken_by("").removesuffix(": "), taken_from("")) for part in content.split(mark)[1:]]
     return {part.partition(": ")[0].partition("; ")[0] for part in after}
@@ -43,8 +43,8 @@ class _Entry(NamedTuple):
     at: str
 
 
-class Forgotten:
-    """Entries about broken leases that go."""
+class ForgottenBreaks:
+    """Entries about broken leases that go, and the entries of other sessions that repeat them."""
 
     def __init__(self, tx: Transaction, workspace: str, ids: Iterable[int]) -> None:
         self._tx = tx
@@ -53,9 +53,9 @@ class Forgotten:
         self._lost = _entries(tx.all(_GOING, workspace=workspace, ids=some, **_beginning(LOST)))
         self._broke = _entries(tx.all(_GOING, workspace=workspace, ids=some, **_beginning(BROKE)))
 
-    def retold(self) -> set[int]:
-        """What others logged with the reason that goes."""
-        others = self._beside(self._broke, LOST)
+    def find_copies(self) -> set[int]:
+        """Entries of other sessions that repeat a reason that goes."""
+        others = self._entries_logged_with(self._broke, LOST)
         return {
             other.id
             for entry in self._broke
@@ -64,9 +64,9 @@ class Forgotten:
         }
 
     def rewrite(self, gone: set[int]) -> list[int]:
-        """Take what a session lost out of the entry of the session that took it; the entries that were changed."""
+        """Remove what a session lost from the entry of the session that took it; returns the changed entries."""
         changed = []
-        for other in self._beside(self._lost, BROKE):
+        for other in self._entries_logged_with(self._lost, BROKE):
             content = other.content
             for entry in self._lost:
                 resources, found, _ = entry.content.removeprefix(LOST).partition(broken_by(other.session))
@@ -78,12 +78,12 @@ class Forgotten:
                 changed.append(other.id)
         return sorted(changed)
 
-    def _beside(self, entries: list[_Entry], beginning: str) -> list[_Entry]:
-        """What begins so and was logged at the same time as the entries, by the sessions that they name."""
+    def _entries_logged_with(self, entries: list[_Entry], beginning: str) -> list[_Entry]:
+        """Entries with this beginning, logged at the same time as the given ones by the sessions that those name."""
         if not entries:
             return []
         tx = self._tx
-        sessions = tx.array(sorted({named for entry in entries for named in _named(entry.content)}))
+        sessions = tx.array(sorted({named for entry in entries for named in _named_sessions(entry.content)}))
         found = _entries(tx.all(_LOGGED_BY, workspace=self._workspace, sessions=sessions, **_beginning(beginning)))
         times = {entry.at for entry in entries}
         return [entry for entry in found if entry.at in times]

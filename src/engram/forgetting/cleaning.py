@@ -1,11 +1,11 @@
-"""Takes out of things that stay whatever may have come from things that are forgotten.
+"""Removes from things that stay the text that may have come from forgotten things.
 
-A thing may be derived from something that is itself only being cleaned, and two memories may even be each other's
-source, so everything that is touched is cleaned together, in memory, until nothing more is lost: what one thing loses
-counts as lost for those made of it, and what is left of it as kept. Only then is anything written.
+A thing may be derived from another one that is also only cleaned, and two memories may be each other's source.
+Therefore everything is cleaned together, in memory, until nothing more is lost. Text that one thing loses counts as
+lost for things derived from it, and its remaining text counts as kept. Only then is anything written.
 
-A memory that others were merged into has their tags, data and key as well. What it has from one that goes, and from
-none of those that stay, goes too.
+A merged memory also has the tags, data and key of the memories it was merged from. What it has only from memories that
+go is removed too.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SELECT 1 FROM memory_links WHERE workspace = :workspace AND to_id = :id AND rela
 _LABELS = "SELECT key, data FROM memories WHERE workspace = :workspace AND id = :id"
 _TAGS = "SELECT tag FROM memory_tags WHERE memory_id = :id AND CAST(workspace AS TEXT) = :workspace"
 _DROP_TAG = "DELETE FROM memory_tags WHERE memory_id = :id AND CAST(workspace AS TEXT) = :workspace AND tag = :tag"
-_RELABEL = "UPDATE memories SET key = :key, data = :data WHERE workspace = :workspace AND id = :id"
+_SET_LABELS = "UPDATE memories SET key = :key, data = :data WHERE workspace = :workspace AND id = :id"
 _DROP_TAGS = "DELETE FROM memory_tags WHERE memory_id = :id AND CAST(workspace AS TEXT) = :workspace"
 _REWRITE_BLOCK = """
 UPDATE blocks SET content = :content, updated_at = :now WHERE workspace = :workspace AND id = :id
@@ -60,23 +60,23 @@ class Version(NamedTuple):
 
 
 class _Labels(NamedTuple):
-    """What memories have besides their texts."""
+    """What memories have besides their text."""
 
     ids: set[str]
     tags: set[str]
     keys: set[str]
-    #: As JSON.
+    #: JSON texts.
     data: set[str]
 
 
-class _Text:
-    """A thing's versions while it is being cleaned."""
+class _History:
+    """A thing's versions while it is cleaned."""
 
     def __init__(self, label: str, current: int, first: int, rows: list[Row], sources: set[Thing]) -> None:
-        #: A memory's kind, a block's name.
+        #: A memory's kind or a block's name.
         self.label = label
         self.current = current
-        #: Earlier versions had no forgotten source yet.
+        #: The first version with a forgotten source.
         self.first = first
         self.was = [Version(number, content, reason) for content, number, reason in rows]
         self.now = list(self.was)
@@ -88,7 +88,7 @@ class _Text:
         return next(version.content for version in self.now if version.number == self.current)
 
     def replace(self, position: int, content: str, reason: str) -> bool:
-        """Whether that changed the version."""
+        """Replace one version's text and reason; whether that changed anything."""
         old = self.now[position]
         self.now[position] = Version(old.number, content, reason)
         if content != old.content:
@@ -98,36 +98,38 @@ class _Text:
 
 
 class Cleaning:
-    """What is left of the things that are touched when others go."""
+    """What is left of things that lose a source."""
 
     def __init__(self, tx: Transaction, workspace: str, gone: Set[Thing], touched: Mapping[Thing, int]) -> None:
         self._tx = tx
         self._workspace = workspace
         self._gone = gone
-        self._texts: dict[Thing, _Text] = {}
+        self._texts: dict[Thing, _History] = {}
         for thing, first in sorted(touched.items()):
             text = self._load(thing, first)
             if text is not None:
                 self._texts[thing] = text
-        # Each round only shortens, so there is a last one.
-        while any([self._clean(thing, text) for thing, text in self._texts.items()]):
+        # Every round only removes text, so this ends.
+        while any([self._clean_once(thing, text) for thing, text in self._texts.items()]):
             pass
 
     @property
     def touched(self) -> list[Thing]:
-        """What was to be cleaned and is there."""
+        """The things that are cleaned and exist."""
         return list(self._texts)
 
     @property
     def emptied(self) -> set[Thing]:
-        """Memories of which nothing is left. A block has a name that others know, and a gist is made anew."""
+        """Memories without any text left. Not blocks, because others know their names, and not gists, which are written
+        again."""
         return {
             thing
             for thing, text in self._texts.items()
-            if thing[0] == "memory" and text.label not in OWN_SHELVES and not text.content
+            if _is_memory(thing) and text.label not in OWN_SHELVES and not text.content
         }
 
     def write(self, memories: Memories, receipt: int, now: str) -> None:
+        """Write the cleaned versions, and the labels of merged memories."""
         tx = self._tx
         for (kind, id), text in self._texts.items():
             changed = [new for old, new in zip(text.was, text.now, strict=True) if old != new]
@@ -140,9 +142,9 @@ class Cleaning:
             if any(version.number == text.current for version in changed):
                 self._write_current((kind, id), text, memories, now)
             if kind == "memory":
-                self._relabel(id, text.sources)
+                self._remove_labels(id, text.sources)
 
-    def _write_current(self, thing: Thing, text: _Text, memories: Memories, now: str) -> None:
+    def _write_current(self, thing: Thing, text: _History, memories: Memories, now: str) -> None:
         tx, (kind, id) = self._tx, thing
         current = {"workspace": self._workspace, "id": id, "content": text.content, "now": now}
         if kind == "block":
@@ -157,10 +159,10 @@ class Cleaning:
         memories.reshelve(tx, id)
         tx.note(self._workspace, kind, id)
 
-    def _relabel(self, id: int, sources: set[Thing]) -> None:
-        """Take away the tags, the key and the data that a merged memory has only from memories that go.
+    def _remove_labels(self, id: int, sources: set[Thing]) -> None:
+        """Remove the tags, key and data that a merged memory has only from memories that go.
 
-        Any other memory has these from whoever wrote it.
+        Other memories have these from their writer, and keep them.
         """
         tx, workspace = self._tx, self._workspace
         if not tx.one(_IS_MERGED, workspace=workspace, id=id, relation=MERGED):
@@ -174,9 +176,9 @@ class Cleaning:
             tx.run(_DROP_TAG, workspace=workspace, id=id, tag=tag)
         ((key, data),) = tx.all(_LABELS, workspace=workspace, id=id)
         kept_key = None if key in went.keys - left.keys else key
-        kept_data = None if data is None else _without(data, went, left)
+        kept_data = None if data is None else _without_lost_data(data, went, left)
         if (kept_key, kept_data) != (key, data):
-            tx.run(_RELABEL, workspace=workspace, id=id, key=kept_key, data=kept_data)
+            tx.run(_SET_LABELS, workspace=workspace, id=id, key=kept_key, data=kept_data)
         if own.tags & went.tags - left.tags or (kept_key, kept_data) != (key, data):
             tx.note(workspace, "memory", id)
 
@@ -186,23 +188,26 @@ class Cleaning:
         for id in sorted(id for kind, id in things if kind == "memory"):
             for key, data in tx.all(_LABELS, workspace=workspace, id=id):
                 labels.ids.add(str(id))
-                labels.tags.update(tag for (tag,) in tx.all(_TAGS, workspace=workspace, id=id))
+                labels.tags.update(tx.column(_TAGS, workspace=workspace, id=id))
                 labels.keys.update([] if key is None else [key])
                 labels.data.update([] if data is None else [data])
         return labels
 
-    def _load(self, thing: Thing, first: int) -> _Text | None:
-        row = self._head(thing)
-        if row is not None and thing[0] == "block":
-            # Whoever is about to edit it must not write back what it has read.
-            self._tx.lock(mutexes.block(self._workspace, row[0]))
-            row = self._head(thing)
+    def _load(self, thing: Thing, first: int) -> _History | None:
+        row = self._label_and_version(thing)
+        if row is not None and not _is_memory(thing):
+            name, _ = row
+            # Another writer must not write back the text that it has read.
+            self._tx.lock(mutexes.block(self._workspace, name))
+            row = self._label_and_version(thing)
         if row is None:  # a block that was deleted since
             return None
-        return _Text(row[0], row[1], first, self._versions(thing), provenance.of(self._tx, self._workspace, *thing))
+        label, current = row
+        sources = provenance.of(self._tx, self._workspace, *thing)
+        return _History(label, current, first, self._versions(thing), sources)
 
-    def _head(self, thing: Thing) -> Row | None:
-        """A memory's kind or a block's name, and the version it is at."""
+    def _label_and_version(self, thing: Thing) -> Row | None:
+        """A memory's kind or a block's name, and the current version."""
         tx, (kind, id) = self._tx, thing
         if kind == "block":
             return tx.one(_BLOCK, workspace=self._workspace, id=id)
@@ -212,32 +217,34 @@ class Cleaning:
         tx, (kind, id) = self._tx, thing
         return tx.all(_BLOCK_TEXTS, id=id) if kind == "block" else tx.all(_MEMORY_TEXTS, id=id)
 
-    def _clean(self, thing: Thing, text: _Text) -> bool:
-        """One round; whether anything changed."""
-        if thing[0] == "memory" and text.label in OWN_SHELVES:
+    def _clean_once(self, thing: Thing, text: _History) -> bool:
+        """Clean a thing's versions; whether anything changed."""
+        if _is_memory(thing) and text.label in OWN_SHELVES:
             cleaned = [("", "") for _ in text.now]
         else:
-            sieve = citations.Sieve(self._lost(text.sources), self._kept(text.sources))
-            cleaned = [self._rest(thing, text, version, sieve) for version in text.now]
+            matcher = citations.SourceMatcher(self._lost_texts(text.sources), self._kept_texts(text.sources))
+            cleaned = [self._cleaned_version(thing, text, version, matcher) for version in text.now]
         changed = False
         for position, version in enumerate(text.now):
             if version.number >= text.first:
                 changed |= text.replace(position, *cleaned[position])
         return changed
 
-    def _rest(self, thing: Thing, text: _Text, version: Version, sieve: citations.Sieve) -> tuple[str, str]:
-        if thing[0] == "block":
+    def _cleaned_version(
+        self, thing: Thing, text: _History, version: Version, matcher: citations.SourceMatcher
+    ) -> tuple[str, str]:
+        if not _is_memory(thing):
             named = {citations.handle(source) for source in text.sources if self._is_lost(source)}
-            content = without_lines(version.content, named, sieve)
+            content = without_lost_lines(version.content, named, matcher)
         else:
-            content = sieve.rest(version.content)
-        return content, sieve.rest(version.reason) if content == version.content else ""
+            content = matcher.remove_lost(version.content)
+        return content, matcher.remove_lost(version.reason) if content == version.content else ""
 
     def _is_lost(self, source: Thing) -> bool:
-        """A line that names something which was itself touched may be about the part that it lost."""
+        """Whether a line that names this source is lost. A source that is cleaned itself may have lost that part."""
         return source in self._gone or source in self._texts
 
-    def _lost(self, sources: Iterable[Thing]) -> list[str]:
+    def _lost_texts(self, sources: Iterable[Thing]) -> list[str]:
         lost: list[str] = []
         for source in sorted(sources):
             if source in self._gone:
@@ -246,7 +253,7 @@ class Cleaning:
                 lost += self._texts[source].lost
         return lost
 
-    def _kept(self, sources: Iterable[Thing]) -> list[str]:
+    def _kept_texts(self, sources: Iterable[Thing]) -> list[str]:
         kept: list[str] = []
         for source in sorted(sources):
             if source in self._texts:
@@ -258,12 +265,17 @@ class Cleaning:
     def _contents(self, thing: Thing) -> list[str]:
         tx, (kind, id) = self._tx, thing
         if kind == "exchange":
-            return [row[0] for row in tx.all(_EXCHANGE_TEXT, workspace=self._workspace, id=id)]
-        return [row[0] for row in self._versions(thing)]
+            return tx.column(_EXCHANGE_TEXT, workspace=self._workspace, id=id)
+        return [content for content, _, _ in self._versions(thing)]
 
 
-def _without(data: str, went: _Labels, left: _Labels) -> str | None:
-    """The data of a merged memory without that of memories that go; None when nothing is left."""
+def _is_memory(thing: Thing) -> bool:
+    kind, _ = thing
+    return kind == "memory"
+
+
+def _without_lost_data(data: str, went: _Labels, left: _Labels) -> str | None:
+    """A merged memory's data without that of memories that go; None when nothing is left."""
     lost = [json_columns.load(each, "memories.data") for each in went.data - left.data]
 
     def rest(value: object) -> object:
@@ -282,8 +294,8 @@ def _without(data: str, went: _Labels, left: _Labels) -> str | None:
     return data if found == known else None if found is None else json_columns.dump(found, "data")
 
 
-def without_lines(text: str, lost: Set[str], sieve: citations.Sieve) -> str:
-    """A block's text without what came from the lost sources; nothing of it when no line says where it came from."""
+def without_lost_lines(text: str, lost: Set[str], matcher: citations.SourceMatcher) -> str:
+    """A block's text without the lines of lost sources. Empty when no line names a source."""
     lines = text.split("\n")
     if not any(map(citations.handles, lines)):
         return ""
@@ -292,9 +304,9 @@ def without_lines(text: str, lost: Set[str], sieve: citations.Sieve) -> str:
         named = citations.handles(line)
         left = [each for each in named if each not in lost]
         if len(left) == len(named):
-            # A heading is nobody's; a whole sentence without a source may still be a lost one.
-            if named or len(line) < citations.TELLING or not sieve.holds(line):
+            # A heading has no source. A whole sentence without a source may still be a lost one.
+            if named or len(line) < citations.TELLING or not matcher.came_from_lost(line):
                 kept.append(line)
-        elif left and not sieve.holds(citations.bare(line)):
+        elif left and not matcher.came_from_lost(citations.bare(line)):
             kept.append(citations.cited(citations.bare(line), left))
     return "\n".join(kept)

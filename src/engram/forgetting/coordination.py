@@ -1,4 +1,4 @@
-"""What coordination holds of sessions and messages, and how it is erased. `forget` decides what goes."""
+"""Erases sessions, messages and leases. `forget` decides which."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from ..storage.engine import Transaction
 
-#: Every text column of this tier's tables, and what erases what is in it. A test compares this with the schema.
+#: Every text column of this tier's tables, and what erases its content. A test compares this with the schema.
 TEXTS = {
     "sessions": {
         "summary": "session, quoted",
@@ -22,7 +22,7 @@ TEXTS = {
     "lease_waiters": {"resource": "session"},
     "messages": {"content": "session", "target": "session"},
 }
-#: The same columns: whether Engram copies other texts into them, and then what leads from the original to the copy.
+#: The same columns: whether Engram copies other texts into them, and how the copy of an original is found.
 COPIES = {
     "sessions": {"summary": "quoted", "outcome": "quoted", "name": "none", "metadata": "none", "external_id": "none"},
     "leases": {"note": "none", "resource": "none"},
@@ -32,7 +32,7 @@ COPIES = {
 
 _SENT = "SELECT id FROM messages WHERE workspace = :workspace AND from_session = :session ORDER BY id"
 _SENT_BEFORE = "SELECT id FROM messages WHERE workspace = :workspace AND created_at < :before ORDER BY id"
-# Nobody could read it any more.
+# Messages that only this session could read.
 _ONLY_FOR = """
 SELECT d.message_id FROM deliveries d
 WHERE d.workspace = :workspace AND d.session_id = :session
@@ -50,12 +50,11 @@ _DELETE_SESSION = "DELETE FROM sessions WHERE workspace = :workspace AND id = :s
 
 
 def delete_sessions(tx: Transaction, workspace: str, ids: Iterable[str]) -> list[int]:
-    """Erase sessions whose exchanges are gone already; the messages that went with them."""
+    """Delete sessions whose exchanges are already deleted; returns the messages that were deleted with them."""
     gone: list[int] = []
     for session in sorted(ids):
         of_it = {"workspace": workspace, "session": session}
-        messages = tx.all(_SENT, **of_it) + tx.all(_ONLY_FOR, **of_it)
-        gone += _delete_messages(tx, workspace, [id for (id,) in messages])
+        gone += _delete_messages(tx, workspace, tx.column(_SENT, **of_it) + tx.column(_ONLY_FOR, **of_it))
         tx.run(_DELETE_MAILBOX, **of_it)
         tx.run(_DELETE_WAITERS, **of_it)
         tx.run(_DELETE_LEASES, **of_it)
@@ -66,10 +65,9 @@ def delete_sessions(tx: Transaction, workspace: str, ids: Iterable[str]) -> list
 
 
 def delete_before(tx: Transaction, workspace: str, time: str) -> list[int]:
-    """Erase messages sent and leases ended before a time; the messages."""
+    """Delete messages sent and leases ended before a time; returns the messages."""
     tx.run(_DELETE_ENDED_LEASES, workspace=workspace, before=time)
-    messages = tx.all(_SENT_BEFORE, workspace=workspace, before=time)
-    return _delete_messages(tx, workspace, [id for (id,) in messages])
+    return _delete_messages(tx, workspace, tx.column(_SENT_BEFORE, workspace=workspace, before=time))
 
 
 def _delete_messages(tx: Transaction, workspace: str, ids: Iterable[int]) -> list[int]:

@@ -1,8 +1,8 @@
-"""What dreaming holds of what was said, and how it is erased. `forget` decides what goes."""
+"""Erases what dreaming has stored of forgotten text: work items, snapshots, proposals. `forget` decides what goes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dreaming.undo import snapshots
 from ..memory import provenance
@@ -10,11 +10,11 @@ from ..memory import provenance
 if TYPE_CHECKING:
     from collections.abc import Iterable, Set
 
-    from ..dreaming.undo.snapshots import Image, JournalKey
+    from ..dreaming.undo.snapshots import JournalKey, Snapshot
     from ..memory.provenance import Thing
-    from ..storage.engine import Row, Transaction
+    from ..storage.engine import Transaction
 
-#: Every text column of this tier's tables that can hold what somebody said, and what erases it.
+#: Every column of this tier's tables that can contain a user's text, and what erases it.
 TEXTS = {
     "work": {"prompt": "delete_agent_work", "answer": "delete_agent_work"},
     "journal": {"before": "erase_snapshots"},
@@ -25,7 +25,7 @@ TEXTS = {
         "hash": "delete_proposals",
     },
 }
-#: Everything here is made of other texts; what erases it is also what leads there.
+#: Everything here is derived from other texts. The same function finds and erases it.
 COPIES = TEXTS
 
 _PROPOSALS = """
@@ -35,7 +35,7 @@ WHERE workspace = :workspace AND kind = :kind AND ref IN (SELECT value FROM json
 _DROP_PARTS = "DELETE FROM proposal_parts WHERE workspace = :workspace AND proposal = :id"
 _DROP_PROPOSAL = "DELETE FROM proposals WHERE workspace = :workspace AND id = :id"
 _CLEAR_WORK = "DELETE FROM work WHERE workspace = :workspace"
-_IMAGES = """
+_SNAPSHOTS = """
 SELECT dream, kind, ref, action, before FROM journal
 WHERE workspace = :workspace AND before IS NOT NULL ORDER BY dream, action, kind, ref
 """
@@ -49,7 +49,7 @@ _SESSION_OF = "SELECT session_id FROM gists WHERE workspace = :workspace AND mem
 
 
 def delete_agent_work(tx: Transaction, workspace: str) -> None:
-    """Whatever goes may be quoted in a piece of thinking; the next pass leaves those it still needs anew."""
+    """Delete all work items, because their prompts may quote what goes. The next pass leaves those it still needs."""
     tx.run(_CLEAR_WORK, workspace=workspace)
 
 
@@ -61,37 +61,61 @@ def erase_snapshots(
     sessions: Iterable[str],
     before: str | None = None,
 ) -> None:
-    """Erase every image of what goes or loses text, before it does, and of what was made of it.
+    """Erase the snapshots of things that go or lose text, and of things derived from them. Call it before they change.
 
-    An undo deletes what its run had made, and keeps an image of it: then only the image knows what it was made of. With
-    `before`, memories older than that go too, and so do the images of older blocks that were deleted.
+    An undo deletes things that its pass had made and keeps snapshots of them. Then only the snapshot knows the sources.
+    With `before`, snapshots of memories and of deleted blocks that are older than that go too.
     """
     removed = {(kind, str(id)) for kind, id in gone} | {("session", id) for id in sessions}
     lost = removed | {(kind, str(id)) for kind, id in touched}
     for kind, ref in list(lost):
         if kind == "memory":
-            lost |= {("session", row[0]) for row in tx.all(_SESSION_OF, workspace=workspace, gist=int(ref))}
-    rows: list[tuple[Row, Any]] = [(row[:4], snapshots.load(row[4])) for row in tx.all(_IMAGES, workspace=workspace)]
-    # Nobody can tell what an image holds that cannot be read, and nobody can use it.
-    for (_, kind, ref, _), image in rows:
-        if image is snapshots.DAMAGED:
-            tx.run(_ERASE, workspace=workspace, kind=kind, ref=ref)
-    rows = [row for row in rows if row[1] is not snapshots.DAMAGED]
-    noted = [((key[1], key[2]), image) for key, image in rows if image is not None]
+            lost |= {("session", session) for session in tx.column(_SESSION_OF, workspace=workspace, gist=int(ref))}
+    rows = _read_snapshots(tx, workspace)
+    noted = [((row.kind, row.ref), row.snapshot) for row in rows if row.snapshot is not None]
     if before is not None:
-        there = {("block", str(row[0])) for row in tx.all(_BLOCKS, workspace=workspace)}
-        deleted = [(thing, image) for thing, image in noted if thing[0] == "block" and thing not in there]
-        lost |= {thing for thing, image in deleted if image["row"]["created_at"] < before}
-    # Images of a thing that is there go back only some versions; a deleted block's sources are still there, too.
+        blocks = {str(id) for id in tx.column(_BLOCKS, workspace=workspace)}
+        lost |= {
+            (kind, ref)
+            for (kind, ref), snapshot in noted
+            if kind == "block" and ref not in blocks and snapshot["row"]["created_at"] < before
+        }
+    # A snapshot lists only recent sources, so those in the store count too. A deleted block's sources are still there.
     older = {thing: _sources(tx, workspace, thing) for thing in {thing for thing, _ in noted}}
-    while more := {found for thing, image in noted for found in _lost(thing, image, older[thing], lost, before)} - lost:
+    while (
+        more := {
+            found for thing, snapshot in noted for found in _affected_by(thing, snapshot, older[thing], lost, before)
+        }
+        - lost
+    ):
         lost |= more
     for kind, ref in sorted(lost):
         tx.run(_ERASE, workspace=workspace, kind=kind, ref=ref)
-    for (dream, kind, ref, action), image in rows:
-        if (kind, ref) not in lost and _cut(image, removed):
-            row = {"dream": dream, "kind": kind, "ref": ref, "action": action}
-            tx.run(_REWRITE, workspace=workspace, before=snapshots.dump(image), **row)
+    for dream, kind, ref, action, snapshot in rows:
+        if (kind, ref) not in lost and _remove_references(snapshot, removed):
+            key = {"dream": dream, "kind": kind, "ref": ref, "action": action}
+            tx.run(_REWRITE, workspace=workspace, before=snapshots.dump(snapshot), **key)
+
+
+class _SnapshotRow(NamedTuple):
+    dream: int
+    kind: str
+    ref: str
+    action: int
+    #: None: the thing did not exist.
+    snapshot: Any
+
+
+def _read_snapshots(tx: Transaction, workspace: str) -> list[_SnapshotRow]:
+    """All snapshots of a workspace. Damaged ones are erased: nobody can tell what they contain, or use them."""
+    rows = [
+        _SnapshotRow(dream, kind, ref, action, snapshots.load(before))
+        for dream, kind, ref, action, before in tx.all(_SNAPSHOTS, workspace=workspace)
+    ]
+    for row in rows:
+        if row.snapshot is snapshots.DAMAGED:
+            tx.run(_ERASE, workspace=workspace, kind=row.kind, ref=row.ref)
+    return [row for row in rows if row.snapshot is not snapshots.DAMAGED]
 
 
 def _sources(tx: Transaction, workspace: str, thing: JournalKey) -> set[JournalKey]:
@@ -101,27 +125,33 @@ def _sources(tx: Transaction, workspace: str, thing: JournalKey) -> set[JournalK
     return {(what, str(id)) for what, id in provenance.of(tx, workspace, kind, int(ref))}
 
 
-def _lost(
-    thing: JournalKey, image: Image, older: Set[JournalKey], lost: Set[JournalKey], before: str | None
+def _affected_by(
+    thing: JournalKey, snapshot: Snapshot, older: Set[JournalKey], lost: Set[JournalKey], before: str | None
 ) -> set[JournalKey]:
-    """The image's thing, when it holds something that is lost, and the session whose gist it is."""
-    if thing[0] == "session":
-        return {thing} if image["gist"] and ("memory", str(image["gist"][0])) in lost else set()
-    row, sources = image["row"], snapshots.sources(image) | older
-    homeless = thing[0] == "memory" and ("session", row["session_id"]) in lost and not sources
-    old = thing[0] == "memory" and before is not None and row["created_at"] < before
+    """The snapshot's thing, when the snapshot contains something lost, and the session whose gist it is."""
+    kind, _ = thing
+    if kind == "session":
+        memory_id, *_ = snapshot["gist"] or (None,)
+        return {thing} if ("memory", str(memory_id)) in lost else set()
+    row, sources = snapshot["row"], snapshots.sources(snapshot) | older
+    homeless = kind == "memory" and ("session", row["session_id"]) in lost and not sources
+    old = kind == "memory" and before is not None and row["created_at"] < before
     if not (thing in lost or sources & lost or homeless or old):
         return set()
     return {thing, ("session", row["key"])} if row.get("kind") == "gist" else {thing}
 
 
-def _cut(image: Any, removed: Set[JournalKey]) -> bool:
-    """Take out of an image what it says of memories and sessions that go; whether there was any."""
-    if image is None or "links" not in image:
+def _remove_references(snapshot: Any, removed: Set[JournalKey]) -> bool:
+    """Remove references to memories and sessions that go from a snapshot; whether there were any."""
+    if snapshot is None or "links" not in snapshot:
         return False
-    row, links = image["row"], image["links"]
-    image["links"] = [link for link in links if not {("memory", str(id)) for id in link[:2]} & removed]
-    changed = len(image["links"]) < len(links)
+    row, links = snapshot["row"], snapshot["links"]
+    snapshot["links"] = [
+        (from_id, to_id, *link)
+        for from_id, to_id, *link in links
+        if not {("memory", str(from_id)), ("memory", str(to_id))} & removed
+    ]
+    changed = len(snapshot["links"]) < len(links)
     for column, kind in (("superseded_by", "memory"), ("session_id", "session")):
         if (kind, str(row[column])) in removed:
             row[column], changed = None, True
@@ -129,12 +159,12 @@ def _cut(image: Any, removed: Set[JournalKey]) -> bool:
 
 
 def delete_proposals(tx: Transaction, workspace: str, things: Iterable[Thing]) -> None:
-    """Whatever was proposed about what goes or loses text, in any state: it may quote it."""
+    """Delete all proposals about things that go or lose text, in any state, because they may quote them."""
     kinds: dict[str, list[int]] = {}
     for kind, id in sorted(things):
         kinds.setdefault(kind, []).append(id)
     for kind, ids in kinds.items():
-        for (id,) in tx.all(_PROPOSALS, workspace=workspace, kind=kind, ids=tx.array(ids)):
+        for id in tx.column(_PROPOSALS, workspace=workspace, kind=kind, ids=tx.array(ids)):
             tx.run(_DROP_PARTS, workspace=workspace, id=id)
             tx.run(_DROP_PROPOSAL, workspace=workspace, id=id)
             tx.note(workspace, "proposal", id)

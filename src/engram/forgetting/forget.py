@@ -1,14 +1,14 @@
-"""Forgetting: what is named goes, with everything that was made of it alone, and only a receipt says that it was there.
+"""Forgetting: deletes what is named and everything derived only from it. A receipt records which ids went.
 
-Provenance decides what else goes. A thing all of whose sources go, goes too. A thing that has other sources loses those
-that went, is marked for rebuilding, and loses at once whatever of its text may have come from them: a gist, an era or a
-digest is blanked, because dreaming makes it anew; of another memory and of a block only the sentences and lines that
-can be traced to what went. Versions of a thing inherit the sources of the versions before them, so all since the first
-one with a forgotten source are treated alike; a version that lost text names the receipt. What Engram itself repeats
-elsewhere goes as well: a session's summary or outcome that quotes a turn, a log entry that quotes another session's.
+Provenance decides what else goes. A thing whose sources all go, goes too. A thing with other sources loses the sources
+that go, is marked for rebuilding, and loses any text that may have come from them. A gist, an era or a digest is
+blanked, because dreaming writes it again. Other memories and blocks lose only the sentences and lines that can be
+traced to what goes. A version inherits the sources of the versions before it, so all versions from the first one with a
+forgotten source on are treated alike; a version that loses text names the receipt. Copies that Engram itself makes go
+too: a session's summary or outcome that quotes a turn, a log entry that quotes another session's.
 
-All of it is one transaction; a dry run is the same one, rolled back. Afterwards the engine scrubs what its files still
-hold of deleted rows.
+All of it is one transaction. A dry run is the same transaction, rolled back. Afterwards the engine removes what its
+files still contain of deleted rows.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from ..storage.engine import Row, Transaction
     from ..store_view import StoreView
 
-#: Every text column that can hold what somebody said, and which way of forgetting takes it. A test compares this with
-#: the schema of both engines, so that a new column cannot be overlooked.
+#: Every column that can contain a user's text, and which kind of forgetting erases it. A test compares this with the
+#: schema of both engines, so that a new column cannot be overlooked.
 TEXTS = {
     **coordination.TEXTS,
     **dreaming.TEXTS,
@@ -45,9 +45,9 @@ TEXTS = {
     "blocks": {"content": "block"},
     "block_versions": {"content": "block", "reason": "block"},
 }
-#: The same columns: whether Engram itself copies other texts into them, and how forgetting an original finds its copy.
-#: `none`: they hold only what their writer said. `itself`: they repeat the row they belong to. `sources`: rows in that
-#: table. `merged`: by comparing the labels of a merged memory with those of its sources. `quoted`: the session's row.
+#: The same columns: whether Engram copies other texts into them, and how forgetting an original finds its copy.
+#: `none`: only the writer's own text. `itself`: a copy of the row it belongs to. `sources`: through that table.
+#: `merged`: by comparing the labels of a merged memory with those of its sources. `quoted`: through the session's row.
 COPIES = {
     **coordination.COPIES,
     **dreaming.COPIES,
@@ -68,7 +68,7 @@ _BLOCK = "SELECT id FROM blocks WHERE workspace = :workspace AND name = :name"
 _BLOCK_BY_ID = "SELECT name FROM blocks WHERE workspace = :workspace AND id = :id"
 _SESSION = "SELECT id FROM sessions WHERE workspace = :workspace AND id = :id"
 _SESSIONS_OF_TYPE = "SELECT id FROM sessions WHERE workspace = :workspace AND type = :type ORDER BY id"
-# Turns and logs have an index each, so they are asked for one by one.
+# Turns and logs have separate indexes, so there is one SELECT for each.
 _EXCHANGES_OF = """
 SELECT id FROM exchanges WHERE workspace = :workspace AND session_id = :session AND role <> 'log'
 UNION ALL SELECT id FROM exchanges WHERE workspace = :workspace AND session_id = :session AND role = 'log'
@@ -147,85 +147,84 @@ SELECT id, asked, went, created_at FROM receipts WHERE workspace = :workspace OR
 
 
 class _DryRun(Exception):
-    """Undoes everything; the receipt is known by then."""
+    """Rolls the transaction back once the receipt is known."""
 
 
-class Asked(NamedTuple):
-    """What is to be forgotten: one way of naming it, and its value."""
+class Request(NamedTuple):
+    """What to forget: how it is named, and the value."""
 
     by: str
     value: str | int
 
     def __str__(self) -> str:
-        # What an earlier release stored under a name with a secret must not live on in the receipt.
+        # An earlier release allowed secrets in names. They must not stay in the receipt.
         return redact(f"{self.by} {self.value}")
 
 
-class _Gone:
-    """What goes, and what loses a source, as it is found out."""
+class _Removal:
+    """What goes and what loses text, as it is found out."""
 
     def __init__(self) -> None:
         self.things: set[Thing] = set()
         self.sessions: list[str] = []
         self.messages: list[int] = []
-        #: What stays, without what came from what goes.
+        #: Things that stay and lose the text that came from what goes.
         self.touched: list[Thing] = []
-        #: Sessions whose summary or outcome repeats something that goes.
+        #: Sessions whose summary or outcome quotes something that goes.
         self.copies = summaries.Copies([], [])
-        #: Log entries that stay, without what they said of a session that goes.
+        #: Log entries that stay and lose what they said about a session that goes.
         self.entries: list[int] = []
-        #: Block versions blanked for their age.
+        #: How many block versions were blanked because of their age.
         self.versions = 0
 
     def of(self, kind: str) -> list[int]:
         return sorted(id for what, id in self.things if what == kind)
 
 
-class Forget:
+class Forgetting:
     def __init__(self, view: StoreView) -> None:
         self._engine = view.engine
         self._workspace = view.workspace
         self._memories = Memories(view)
 
-    def forget(self, asked: Asked, *, dry_run: bool = False) -> Receipt:
+    def forget(self, request: Request, *, dry_run: bool = False) -> Receipt:
         """Forget it, or with `dry_run` only find out what would go."""
-        made: list[Receipt] = []
         try:
             with self._engine.write() as tx:
-                made.append(self._forget(tx, asked))
+                receipt = self._forget(tx, request)
                 if dry_run:
                     raise _DryRun
                 tx.afterwards.append(self._engine.scrub)
         except _DryRun:
             with self._engine.read() as tx:
-                shown = preview.lines(tx, self._workspace, made[0].ids)
-            return made[0]._replace(id=None, preview=shown)
-        return made[0]
+                shown = preview.lines(tx, self._workspace, receipt.ids)
+            return receipt._replace(id=None, preview=shown)
+        return receipt
 
     def receipts(self, limit: int = 20) -> list[Receipt]:
-        """What was forgotten, the latest first; limit 0: all."""
+        """Receipts, the latest first. Limit 0 means all."""
         checks.whole(limit, "limit", least=0)
         with self._engine.read() as tx:
             rows = tx.all(_RECEIPTS, workspace=self._workspace, limit=limit or checks.MAX_WHOLE)
-        return [_receipt(row, self._engine.backups(before=row[3])) for row in rows]
+        return [self._receipt(*row) for row in rows]
 
-    def _forget(self, tx: Transaction, asked: Asked) -> Receipt:
-        # Everybody takes these in this order: leases, sessions, memories, the backlog, blocks.
+    def _forget(self, tx: Transaction, request: Request) -> Receipt:
+        # Every writer takes these locks in this order: leases, sessions, memories, the embedding queue, blocks.
         tx.lock(mutexes.leases(self._workspace))
-        held = self._hold_sessions(tx, asked)
+        locked = self._lock_sessions(tx, request)
         tx.lock(mutexes.memories(self._workspace))
-        tx.lock(mutexes.backlog(self._workspace))
-        gone = self._named(tx, asked, held)
-        breaks = break_log.Forgotten(tx, self._workspace, gone.of("exchange"))
-        gone.things.update(("exchange", id) for id in breaks.retold())
-        cleaning = self._follow(tx, gone)
+        tx.lock(mutexes.embedding_queue(self._workspace))
+        gone = self._find_requested(tx, request, locked)
+        breaks = break_log.ForgottenBreaks(tx, self._workspace, gone.of("exchange"))
+        gone.things.update(("exchange", id) for id in breaks.find_copies())
+        cleaning = self._trace_derived(tx, gone)
         now = tx.now()
-        receipt: int = tx.all(_ADD_RECEIPT, workspace=self._workspace, asked=str(asked), now=now)[0][0]
+        receipt: int = tx.value(_ADD_RECEIPT, workspace=self._workspace, asked=str(request), now=now)
         cleaning.write(self._memories, receipt, now)
         gone.touched = cleaning.touched
         for kind, ref in gone.touched:
             tx.run(_REBUILD, workspace=self._workspace, kind=kind, ref=ref, receipt=receipt)
-        older = str(asked.value) if asked.by == "before" else None
+        older = str(request.value) if request.by == "before" else None
         gone.copies = summaries.find_copies(tx, self._workspace, gone.of("exchange"), set(gone.sessions), older)
         gone.entries = breaks.rewrite(set(gone.of("exchange")))
         aged: list[Thing] = []
@@ -238,93 +237,95 @@ class Forget:
         summaries.replace_copies(tx, self._workspace, gone.copies)
         dreaming.delete_agent_work(tx, self._workspace)
         dreaming.delete_proposals(tx, self._workspace, {*gone.things, *gone.touched, *aged})
-        went = _went(gone)
+        went = _dump_ids(gone)
         tx.run(_FILL_RECEIPT, workspace=self._workspace, id=receipt, went=went)
         tx.note(self._workspace, "receipt", receipt)
-        return _receipt((receipt, str(asked), went, now), self._engine.backups(before=now))
+        return self._receipt(receipt, str(request), went, now)
 
-    def _hold_sessions(self, tx: Transaction, asked: Asked) -> set[str]:
-        """The sessions that lose something. Whoever adds to one waits, and afterwards finds what is left of it."""
-        ending = [row[0] for row in self._sessions(tx, asked)]
-        held = set(ending)
+    def _lock_sessions(self, tx: Transaction, request: Request) -> set[str]:
+        """Lock and return the sessions that lose something. A writer that adds to one waits, then sees what is left of
+        it."""
+        ending = self._whole_sessions(tx, request)
+        locked = set(ending)
         for session in ending:
-            held.update(row[0] for row in tx.all(_CHILDREN, workspace=self._workspace, session=session))
-        if asked.by == "exchange":
-            held.update(row[0] for row in tx.all(_EXCHANGE, workspace=self._workspace, id=asked.value))
-        elif asked.by == "before":
-            held.update(row[0] for row in tx.all(_SESSIONS_BEFORE, workspace=self._workspace, before=asked.value))
-        # In order of name, as everybody does it.
-        for session in sorted(held):
+            locked.update(tx.column(_CHILDREN, workspace=self._workspace, session=session))
+        if request.by == "exchange":
+            locked.update(tx.column(_EXCHANGE, workspace=self._workspace, id=request.value))
+        elif request.by == "before":
+            locked.update(tx.column(_SESSIONS_BEFORE, workspace=self._workspace, before=request.value))
+        # In order of id, like every writer.
+        for session in sorted(locked):
             tx.run(_LOCK_SESSION, workspace=self._workspace, session=session)
-        return held
+        return locked
 
-    def _sessions(self, tx: Transaction, asked: Asked) -> list[Row]:
+    def _whole_sessions(self, tx: Transaction, request: Request) -> list[str]:
         """The sessions that go as a whole."""
-        if asked.by == "session":
-            return tx.all(_SESSION, workspace=self._workspace, id=asked.value)
-        if asked.by == "source":
-            return tx.all(_SESSIONS_OF_TYPE, workspace=self._workspace, type=asked.value)
-        if asked.by == "before":
-            return tx.all(_OVER_BEFORE, workspace=self._workspace, before=asked.value)
+        if request.by == "session":
+            return tx.column(_SESSION, workspace=self._workspace, id=request.value)
+        if request.by == "source":
+            return tx.column(_SESSIONS_OF_TYPE, workspace=self._workspace, type=request.value)
+        if request.by == "before":
+            return tx.column(_OVER_BEFORE, workspace=self._workspace, before=request.value)
         return []
 
-    def _named(self, tx: Transaction, asked: Asked, held: set[str]) -> _Gone:
-        """What was asked for itself, read only now that nobody can add to it."""
-        gone = _Gone()
-        by, value = asked
+    def _find_requested(self, tx: Transaction, request: Request, locked: set[str]) -> _Removal:
+        """What the request names, read only now that nobody can add to it."""
+        gone = _Removal()
+        by, value = request
         if by == "exchange":
-            self._require(tx.one(_EXCHANGE, workspace=self._workspace, id=value), asked, ExchangeNotFound)
+            self._require(tx.one(_EXCHANGE, workspace=self._workspace, id=value), request, ExchangeNotFound)
             gone.things.add((by, int(value)))
         elif by == "memory":
-            self._require(tx.one(_MEMORY, workspace=self._workspace, id=value), asked, MemoryNotFound)
+            self._require(tx.one(_MEMORY, workspace=self._workspace, id=value), request, MemoryNotFound)
             gone.things.add((by, int(value)))
         elif by == "block":
             tx.lock(mutexes.block(self._workspace, str(value)))
-            row = self._require(tx.one(_BLOCK, workspace=self._workspace, name=value), asked, BlockNotFound)
-            gone.things.add((by, row[0]))
+            (id,) = self._require(tx.one(_BLOCK, workspace=self._workspace, name=value), request, BlockNotFound)
+            gone.things.add((by, id))
         else:
-            # One that appeared meanwhile is not held.
-            gone.sessions = [id for (id,) in self._sessions(tx, asked) if id in held]
+            # A session that appeared meanwhile is not locked.
+            gone.sessions = [session for session in self._whole_sessions(tx, request) if session in locked]
             if by == "before":
-                self._add_older(tx, gone, str(value), held)
+                self._add_older(tx, gone, str(value), locked)
             else:
-                self._require((gone.sessions,) if gone.sessions else None, asked, SessionNotFound)
-                self._add_said(tx, gone)
+                self._require((gone.sessions,) if gone.sessions else None, request, SessionNotFound)
+                self._add_session_contents(tx, gone)
         return gone
 
-    def _add_said(self, tx: Transaction, gone: _Gone) -> None:
-        """What was said in the sessions; and what was remembered there, which has its session as a source."""
+    def _add_session_contents(self, tx: Transaction, gone: _Removal) -> None:
+        """Add the exchanges of the sessions, and the memories stored there that have no other source."""
         for session in gone.sessions:
             of_it = {"workspace": self._workspace, "session": session}
-            gone.things.update(("exchange", row[0]) for row in tx.all(_EXCHANGES_OF, **of_it))
+            gone.things.update(("exchange", id) for id in tx.column(_EXCHANGES_OF, **of_it))
         for session in gone.sessions:
-            for (id,) in tx.all(_MEMORIES_OF, workspace=self._workspace, session=session):
+            for id in tx.column(_MEMORIES_OF, workspace=self._workspace, session=session):
                 if provenance.of(tx, self._workspace, "memory", id) <= gone.things:
                     gone.things.add(("memory", id))
 
-    def _add_older(self, tx: Transaction, gone: _Gone, time: str, held: set[str]) -> None:
+    def _add_older(self, tx: Transaction, gone: _Removal, time: str, locked: set[str]) -> None:
+        """Add the exchanges and memories from before a time."""
         exchanges = tx.all(_EXCHANGES_BEFORE, workspace=self._workspace, before=time)
-        gone.things.update(("exchange", id) for id, session in exchanges if session in held)
-        memories = tx.all(_MEMORIES_BEFORE, workspace=self._workspace, before=time)
-        gone.things.update(("memory", row[0]) for row in memories)
+        gone.things.update(("exchange", id) for id, session in exchanges if session in locked)
+        memories = tx.column(_MEMORIES_BEFORE, workspace=self._workspace, before=time)
+        gone.things.update(("memory", id) for id in memories)
 
-    def _follow(self, tx: Transaction, gone: _Gone) -> Cleaning:
-        """Find out what else goes, and clean what is made of it and stays; nothing is written yet."""
+    def _trace_derived(self, tx: Transaction, gone: _Removal) -> Cleaning:
+        """Find what else goes, and clean what stays but was derived from it. Nothing is written yet."""
         while True:
-            touched = self._touched(tx, gone.things)
-            alone = self._alone(tx, touched, gone.things)
+            touched = self._derived_from(tx, gone.things)
+            alone = self._without_other_sources(tx, touched, gone.things)
             gone.things |= alone
-            rest = {thing: first for thing, first in touched.items() if thing not in alone}
-            cleaning = Cleaning(tx, self._workspace, gone.things, rest)
-            # Of what lost all its text nothing is left to be kept; then what was made of that alone goes as well.
+            staying = {thing: first for thing, first in touched.items() if thing not in alone}
+            cleaning = Cleaning(tx, self._workspace, gone.things, staying)
+            # A memory without text goes too, and so does what was derived only from it.
             if not cleaning.emptied:
                 return cleaning
             gone.things |= cleaning.emptied
 
-    def _touched(self, tx: Transaction, gone: set[Thing]) -> dict[Thing, int]:
-        """All that was made of what goes, however far down, with the first version that may hold some of it."""
+    def _derived_from(self, tx: Transaction, gone: set[Thing]) -> dict[Thing, int]:
+        """Everything derived from what goes, at any distance, with the first version that may contain some of it."""
         touched: dict[Thing, int] = {}
-        new = self._made_of(tx, gone)
+        new = self._direct_derivatives(tx, gone)
         while new:
             lower = {
                 thing: first
@@ -332,44 +333,45 @@ class Forget:
                 if thing not in gone and touched.get(thing, first + 1) > first
             }
             touched |= lower
-            new = self._made_of(tx, lower)
+            new = self._direct_derivatives(tx, lower)
         return touched
 
-    def _alone(self, tx: Transaction, touched: Iterable[Thing], gone: set[Thing]) -> set[Thing]:
-        """Memories that have no source outside of what goes; two may have each other. And what repeats a log entry."""
-        retold = {thing for thing in touched if thing[0] == "exchange"}
-        # A block stays when its last source goes: it has a name that others know, and is only emptied.
-        made_of = {thing: provenance.of(tx, self._workspace, *thing) for thing in touched if thing[0] == "memory"}
-        alone = set(made_of)
-        while others := {thing for thing in alone if not made_of[thing] <= gone | alone | retold}:
+    def _without_other_sources(self, tx: Transaction, touched: Iterable[Thing], gone: set[Thing]) -> set[Thing]:
+        """Memories whose sources all go; two may be each other's source. Also log entries that copy one that goes."""
+        copies = {(kind, id) for kind, id in touched if kind == "exchange"}
+        # A block stays when its last source goes. Others know its name, so it is only emptied.
+        memories = {(kind, id) for kind, id in touched if kind == "memory"}
+        sources = {(kind, id): provenance.of(tx, self._workspace, kind, id) for kind, id in memories}
+        alone = set(memories)
+        while others := {memory for memory in alone if not sources[memory] <= gone | alone | copies}:
             alone -= others
-        return alone | retold
+        return alone | copies
 
-    def _made_of(self, tx: Transaction, things: Iterable[Thing]) -> dict[Thing, int]:
-        """What has one of these as a source, with its first version that has."""
+    def _direct_derivatives(self, tx: Transaction, things: Iterable[Thing]) -> dict[Thing, int]:
+        """What names one of these things as a source, with its first version that does."""
         made: dict[Thing, int] = {}
-        for kind, ids in _by_kind(things).items():
+        for kind, ids in _group_by_kind(things).items():
             for what, id, version in sorted(tx.all(_DERIVED, workspace=self._workspace, kind=kind, ids=tx.array(ids))):
                 made[what, id] = min(version, made.get((what, id), version))
         return made
 
     def _blank_old_versions(self, tx: Transaction, time: str, receipt: int) -> list[Thing]:
-        """The block of each version that was blanked."""
+        """Blank block versions older than the time; the block of each."""
         rows = tx.all(_OLD_VERSIONS, workspace=self._workspace, before=time)
         for id, version in rows:
             tx.run(REWRITE_BLOCK_VERSION, id=id, version=version, content="", reason="", receipt=receipt)
         return [("block", id) for id, _ in rows]
 
-    def _erase(self, tx: Transaction, gone: _Gone) -> None:
+    def _erase(self, tx: Transaction, gone: _Removal) -> None:
         self._erase_exchanges(tx, gone.of("exchange"), set(gone.sessions))
         gists.erase(tx, self._workspace, gone.of("memory"))
         for id in gone.of("memory"):
             self._erase_memory(tx, id)
         for id in gone.of("block"):
-            tx.note(self._workspace, "block", tx.all(_BLOCK_BY_ID, workspace=self._workspace, id=id)[0][0])
+            tx.note(self._workspace, "block", tx.value(_BLOCK_BY_ID, workspace=self._workspace, id=id))
             tx.run(_NO_REBUILD, workspace=self._workspace, kind="block", ref=id)
             tx.run(_DELETE_BLOCK, workspace=self._workspace, id=id)
-        for kind, ids in _by_kind(gone.things).items():
+        for kind, ids in _group_by_kind(gone.things).items():
             all_of_them = {"workspace": self._workspace, "kind": kind, "ids": tx.array(ids)}
             tx.run(_DROP_SOURCES, **all_of_them)
             tx.run(_DROP_DERIVED, **all_of_them)
@@ -380,13 +382,13 @@ class Forget:
 
     def _erase_exchanges(self, tx: Transaction, ids: list[int], ending: set[str]) -> None:
         word_index.remove(tx, self._workspace, "exchange", ids)
-        shortened = {row[0] for row in tx.all(_TURNS_OF, workspace=self._workspace, ids=tx.array(ids))}
+        shortened = set(tx.column(_TURNS_OF, workspace=self._workspace, ids=tx.array(ids)))
         tx.run(_DELETE_EXCHANGES, workspace=self._workspace, ids=tx.array(ids))
         for id in ids:
             embedding_queue.withdraw(tx, self._workspace, "exchange", id)
             tx.note(self._workspace, "exchange", id)
         for session in sorted(shortened - ending):
-            left = tx.all(_COUNT_TURNS, workspace=self._workspace, session=session)[0][0]
+            left = tx.value(_COUNT_TURNS, workspace=self._workspace, session=session)
             tx.run(_TURNS_GONE, workspace=self._workspace, session=session, left=left)
 
     def _erase_memory(self, tx: Transaction, id: int) -> None:
@@ -400,14 +402,23 @@ class Forget:
         tx.run(_DELETE_MEMORY, workspace=self._workspace, id=id)
         tx.note(self._workspace, "memory", id)
 
-    def _require(self, row: Row | None, asked: Asked, missing: type[Exception]) -> Row:
+    def _receipt(self, id: int, asked: str, went: str, created_at: str) -> Receipt:
+        loaded: dict[str, Any] = json_columns.load_object(went, "receipts.went")
+        ids, versions = loaded.get("ids", {}), loaded.get("versions", 0)
+        counts = {name: len(found) for name, found in ids.items()}
+        if versions:
+            counts["block versions"] = versions
+        backups = self._engine.backups(before=created_at)
+        return Receipt(id=id, asked=asked, counts=counts, ids=ids, backups=backups, created_at=created_at)
+
+    def _require(self, row: Row | None, request: Request, missing: type[Exception]) -> Row:
         if row is None:
-            what = f"session of type {asked.value!r}" if asked.by == "source" else f"{asked.by} {asked.value!r}"
+            what = f"session of type {request.value!r}" if request.by == "source" else f"{request.by} {request.value!r}"
             raise missing(f"There is no {what} in workspace {self._workspace!r}; nothing was forgotten.")
         return row
 
 
-def asked(
+def forget_request(
     *,
     exchange: int | None = None,
     memory: int | None = None,
@@ -415,8 +426,8 @@ def asked(
     block: str | None = None,
     before: str | None = None,
     source: str | None = None,
-) -> Asked:
-    """Exactly one of them, checked."""
+) -> Request:
+    """A checked request. Exactly one of the arguments must be given."""
     given = {
         "exchange": None if exchange is None else checks.whole(exchange, "exchange id", least=1),
         "memory": None if memory is None else checks.whole(memory, "memory id", least=1),
@@ -425,20 +436,21 @@ def asked(
         "before": None if before is None else checks.moment(before, "before"),
         "source": checks.optional_name(source, "source"),
     }
-    chosen = [Asked(by, value) for by, value in given.items() if value is not None]
+    chosen = [Request(by, value) for by, value in given.items() if value is not None]
     if len(chosen) != 1:
-        raise InvalidInput(f"Say what to forget: exactly one of {', '.join(given)}; {len(chosen)} were given.")
-    return chosen[0]
+        raise InvalidInput(f"Name exactly one thing to forget: {', '.join(given)}; {len(chosen)} were given.")
+    (request,) = chosen
+    return request
 
 
-def _by_kind(things: Iterable[Thing]) -> dict[str, list[int]]:
+def _group_by_kind(things: Iterable[Thing]) -> dict[str, list[int]]:
     kinds: dict[str, list[int]] = {}
     for kind, id in sorted(things):
         kinds.setdefault(kind, []).append(id)
     return kinds
 
 
-def _went(gone: _Gone) -> str:
+def _dump_ids(gone: _Removal) -> str:
     ids: dict[str, object] = {
         "exchanges": gone.of("exchange"),
         "memories": gone.of("memory"),
@@ -454,13 +466,3 @@ def _went(gone: _Gone) -> str:
     return json_columns.dump(
         {"ids": {name: found for name, found in ids.items() if found}, "versions": gone.versions}, "receipt"
     )
-
-
-def _receipt(row: Row, backups: tuple[str, ...]) -> Receipt:
-    id, what, went, created_at = row
-    loaded: dict[str, Any] = json_columns.load_object(went, "receipts.went")
-    ids, versions = loaded.get("ids", {}), loaded.get("versions", 0)
-    counts = {name: len(found) for name, found in ids.items()}
-    if versions:
-        counts["block versions"] = versions
-    return Receipt(id=id, asked=what, counts=counts, ids=ids, backups=backups, created_at=created_at)

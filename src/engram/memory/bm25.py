@@ -1,6 +1,6 @@
-"""Looking words up: what a query's words are worth here, who has them, and who stands beside those.
+"""Looks up words: weighs query terms, finds matching items, fetches adjacent turns.
 
-The engines add floating-point numbers in different orders, so what SQL chooses here is scored again by `scoring`, from
+The engines add floating-point numbers in different orders. Therefore `scoring` scores what SQL selects here again, from
 the same postings.
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..storage.engine import Row, Transaction
-    from .recall_request import Wanted
+    from .recall_request import Filters
 
 
 _SHELF = "SELECT items, length FROM shelves WHERE workspace = :workspace AND shelf = :shelf"
@@ -64,13 +64,12 @@ WHERE term IN (SELECT value FROM json_each(:terms)) AND item IN (SELECT value FR
 
 
 def weigh(tx: Transaction, workspace: str, shelves: Sequence[str], terms: list[str]) -> Query:
-    """What each word of the query is worth, by how many items have it."""
+    """The weight of each query term, by how many items contain it."""
     items, length = 0, 0
     by_shelf: dict[str, dict[int, str]] = {}
     for shelf in shelves:
-        row = tx.one(_SHELF, workspace=workspace, shelf=shelf)
-        if row:
-            items, length = items + row[0], length + row[1]
+        for more_items, more_length in tx.all(_SHELF, workspace=workspace, shelf=shelf):
+            items, length = items + more_items, length + more_length
             by_shelf[shelf] = {number: term for term, number in find(tx, workspace, shelf, terms).items()}
     found = dict.fromkeys(terms, 0)
     numbers = {number: term for shelf in by_shelf.values() for number, term in shelf.items()}
@@ -86,39 +85,39 @@ def weigh(tx: Transaction, workspace: str, shelves: Sequence[str], terms: list[s
     return Query(terms, items, length / items if items else 1.0, found, weights, by_shelf)
 
 
-def best_by_words(tx: Transaction, asked: Query, wanted: Wanted, limit: int) -> list[int]:
-    """A shelf at a time: an item's words are all on its own."""
-    best: list[Row] = []
+def best_by_words(tx: Transaction, asked: Query, filters: Filters, limit: int) -> list[int]:
+    """The best items by words. Each shelf is searched separately, because its terms have numbers of their own."""
+    best: list[tuple[float, int]] = []
     for known in asked.shelves.values():
         if known:
-            best += _best_of(tx, asked, wanted, known, limit)
-    best.sort(key=lambda row: (-row[1], row[0]))
-    return [row[0] for row in best[:limit]]
+            best += [(-score, item) for item, score in _best_of_shelf(tx, asked, filters, known, limit)]
+    best.sort()
+    return [item for _, item in best[:limit]]
 
 
-def _best_of(tx: Transaction, asked: Query, wanted: Wanted, known: dict[int, str], limit: int) -> list[Row]:
+def _best_of_shelf(tx: Transaction, asked: Query, filters: Filters, known: dict[int, str], limit: int) -> list[Row]:
     places = weighted([(number, asked.weights[term]) for number, term in known.items()])
-    if not wanted.filtered:
+    if not filters.filtered:
         return tx.all(_BEST, average=asked.average, limit=limit, **places)
     return tx.all(
         _BEST_FILTERED,
         average=asked.average,
         limit=limit,
-        session=wanted.session_id,
-        exclude=wanted.exclude_session,
-        project=wanted.project,
-        since=wanted.since,
-        until=wanted.until,
+        session=filters.session_id,
+        exclude=filters.exclude_session,
+        project=filters.project,
+        since=filters.since,
+        until=filters.until,
         **places,
     )
 
 
 def fetch(tx: Transaction, workspace: str, ids: list[int], known: dict[int, Item]) -> list[Item]:
-    """The items that are there. `known` are those this snapshot was asked for before, and gains the others."""
+    """The items that exist. `known` caches the items of this snapshot and gains the new ones."""
     unknown = [id for id in ids if id not in known]
     if unknown:
         rows = tx.all(_ITEMS, workspace=workspace, ids=tx.array(unknown))
-        known.update({row[0]: Item(*row) for row in rows})
+        known.update({item.id: item for item in (Item(*row) for row in rows)})
     return [known[id] for id in ids if id in known]
 
 
@@ -129,25 +128,27 @@ def with_neighbours(tx: Transaction, workspace: str, items: list[Item], by_words
         if item.id in by_words and item.turn is not None and item.session_id is not None:
             spans.setdefault(item.session_id, []).append((item.turn - REACH, item.turn + REACH))
     around = {item.id: item for item in items}
-    wanted = [(session, *span) for session, some in spans.items() for span in _joined(sorted(some))]
+    wanted = [(session, *span) for session, some in spans.items() for span in _merge_touching(sorted(some))]
     for some in ranges(wanted):
-        around.update({row[0]: Item(*row) for row in tx.all(_AROUND, workspace=workspace, **some)})
+        found = (Item(*row) for row in tx.all(_AROUND, workspace=workspace, **some))
+        around.update({item.id: item for item in found})
     return around
 
 
-def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ranges that touch, as one."""
-    joined: list[tuple[int, int]] = []
+def _merge_touching(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Sorted ranges, with those that overlap or touch merged."""
+    merged: list[tuple[int, int]] = []
     for first, last in ranges:
-        if joined and first <= joined[-1][1] + 1:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], last))
+        begin, end = merged[-1] if merged else (first, first - 2)
+        if first <= end + 1:
+            merged[-1] = (begin, max(end, last))
         else:
-            joined.append((first, last))
-    return joined
+            merged.append((first, last))
+    return merged
 
 
 def occurrences(tx: Transaction, asked: Query, items: dict[int, Item]) -> dict[int, dict[str, float]]:
-    """For each item that has some of the query's words, what each of them is worth in it."""
+    """For each item that contains query terms, the weight of each term in it."""
     found: dict[int, dict[str, float]] = {}
     for shelf, numbers in asked.shelves.items():
         ids = [item.id for item in items.values() if item.shelf == shelf]

@@ -1,7 +1,7 @@
-"""Which sentence of a derived text came from where.
+"""Which sentence of a derived text came from which source.
 
-A line of a derived block names its sources at its end, `[e12, m7]`: exchange 12, memory 7. Where lines name none, a
-sentence is traced by its words: it came from a text that has it, whatever its case and spacing.
+A line of a derived block names its sources at its end, `[e12, m7]`: exchange 12, memory 7. A sentence without such a
+list is traced by its words: it came from a text that contains them, in any case and spacing.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
     from .provenance import Thing
 
 _HANDLES = re.compile(r"(?<![ \t])[ \t]*+\[([a-z]\d++(?:, ?[a-z]\d++)*+)\][ \t]*+$")
-#: A sentence at least this long says something that is recognised again; "ok" is in everything.
+#: A sentence at least this long can be recognised by its words; "ok" is in everything.
 TELLING = 12
 _LETTERS = {"exchange": "e", "memory": "m", "block": "b"}
 
 
 def handle(thing: Thing) -> str:
     """How a line names its source: `e12`."""
-    return f"{_LETTERS[thing[0]]}{thing[1]}"
+    kind, id = thing
+    return f"{_LETTERS[kind]}{id}"
 
 
 def cited(line: str, handles: Iterable[str]) -> str:
@@ -44,13 +45,13 @@ def bare(line: str) -> str:
     return _HANDLES.sub("", line)
 
 
-class Sieve:
-    """Lets through what the lost texts do not have, or what the kept ones have as well."""
+class SourceMatcher:
+    """Recognises sentences that are in the lost texts and in none of the kept ones."""
 
     def __init__(self, lost: Sequence[str], kept: Iterable[str]) -> None:
         self._lost = [f" {plain(text)} " for text in lost]
         self._kept = [f" {plain(text)} " for text in kept]
-        #: The sentences of the lost texts that are recognised again, and by their first words how long they are.
+        #: The recognisable sentences of the lost texts, and their lengths in words by their first word.
         self._telling: set[str] = set()
         self._lengths: dict[str, set[int]] = {}
         for words in (plain(sentence) for text in lost for sentence in parts(text)):
@@ -58,30 +59,30 @@ class Sieve:
                 self._telling.add(words)
                 self._lengths.setdefault(words.partition(" ")[0], set()).add(words.count(" ") + 1)
 
-    def holds(self, sentence: str) -> bool:
-        """Whether the sentence may have come from a lost text, and from nowhere else."""
+    def came_from_lost(self, sentence: str) -> bool:
+        """Whether the sentence may come from a lost text, and from no kept one."""
         words = plain(sentence)
         within = f" {words} "
         if not words or any(within in text for text in self._kept):
             return False
-        # Either way round: a derived sentence may also be one of a source's with something around it.
-        return any(within in text for text in self._lost) or self._has_telling(words.split(" "))
+        # Both directions: a derived sentence may also be a source's sentence with something around it.
+        return any(within in text for text in self._lost) or self._contains_telling(words.split(" "))
 
-    def _has_telling(self, words: list[str]) -> bool:
+    def _contains_telling(self, words: list[str]) -> bool:
         return any(
             " ".join(words[start : start + length]) in self._telling
             for start, first in enumerate(words)
             for length in self._lengths.get(first, ())
         )
 
-    def rest(self, text: str) -> str:
-        """The text without the sentences that are held back; unchanged when none is."""
+    def remove_lost(self, text: str) -> str:
+        """The text without sentences that came from a lost text; unchanged when there are none."""
         found = parts(text)
-        left = [part for part in found if not self.holds(part)]
+        left = [part for part in found if not self.came_from_lost(part)]
         return text if len(left) == len(found) else "\n".join(left)
 
 
 def plain(text: str) -> str:
     """The words of a text alone."""
-    # Punctuation and who said it may differ between a text and a sentence made of it; the words do not.
+    # Punctuation and the speaker's name may differ between a text and a sentence made of it. The words do not.
     return " ".join(re.findall(r"\w+", text.casefold()))

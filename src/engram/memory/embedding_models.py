@@ -1,7 +1,7 @@
-"""Which model a workspace is searched with; vectors of two models have nothing to say to each other.
+"""Which model a workspace uses. Vectors from different models are not comparable.
 
-The first process that writes a vector chooses it, and reindexing changes it. It is read anew in every transaction: what
-a process remembered would be wrong as soon as another one has reindexed.
+The first process that writes a vector chooses the model, and reindexing changes it. Every transaction reads it again,
+because another process may have reindexed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..errors import StoreBusy, StoreError
 if TYPE_CHECKING:
     from ..storage.engine import Engine, Transaction
 
-#: Shelves with fewer items are compared whole, also where the engine has an index for more.
+#: With fewer items than this, all vectors are compared, even if the engine has an index.
 EXACT_BELOW = 50_000
 
 MODEL = "SELECT model FROM models WHERE workspace = :workspace"
@@ -22,13 +22,13 @@ _SIZE = "SELECT COALESCE(SUM(items), 0) FROM shelves WHERE workspace = :workspac
 
 
 def model_of(tx: Transaction, workspace: str) -> str | None:
-    """The model a workspace is searched with; None before the first vector."""
-    row = tx.one(MODEL, workspace=workspace)
-    return row[0] if row else None
+    """The model that a workspace uses; None before the first vector."""
+    model: str | None = tx.value(MODEL, workspace=workspace)
+    return model
 
 
 def choose(tx: Transaction, workspace: str, wanted: str) -> str:
-    """The model a workspace is searched with, which is the one wanted if there is none yet."""
+    """The model that a workspace uses. If it has none yet, the wanted one becomes it."""
     model = model_of(tx, workspace)
     if model is None:
         tx.run(_CHOOSE, workspace=workspace, model=wanted)
@@ -39,15 +39,15 @@ def choose(tx: Transaction, workspace: str, wanted: str) -> str:
 
 
 def keep_indexed(engine: Engine, workspace: str, *more: str) -> None:
-    """Have the engine index the vectors of a large workspace, those of its model and of those named beside it.
+    """Have the engine index the vectors of a large workspace, for its model and the models named in `more`.
 
-    Takes long once in a while, so it belongs where much is written, never into a transaction.
+    This may take long. Call it where much is written, never inside a transaction.
     """
     if engine.joined:
         return
     with engine.read() as tx:
         model = model_of(tx, workspace)
-        size = tx.all(_SIZE, workspace=workspace)[0][0]
+        size = tx.value(_SIZE, workspace=workspace)
     if model is None or size < EXACT_BELOW:
         return
     try:

@@ -1,13 +1,13 @@
-"""What is still to be indexed, and the vectors that are made at once.
+"""The embedding queue: what is still to be indexed or embedded, and vectors that are computed at once.
 
-A process that may load a model embeds what it writes in the same call, before its transaction begins: no transaction is
-ever held open during an embedding. What was written by a process that may not (a hook), and all logs, wait in the
-backlog. Any process with a model works it off in bounded steps: it takes some for a while, embeds them, and writes the
-vectors and removes the entries in one transaction. A worker that dies loses what it took after a minute, and nothing is
-lost or done twice, because an entry's removal and its vectors are one step.
+A process that may load a model embeds what it writes in the same call, before its transaction begins. No transaction is
+ever open during an embedding. Text written by a process without a model (a hook), and all logs, wait in the queue. Any
+process with a model works through it in bounded steps: it takes some entries for a limited time, embeds them, then
+writes the vectors and removes the entries in one transaction. If that process dies, its entries are free again after a
+minute. Nothing is lost or done twice, because removing an entry and writing its vectors is one step.
 
-A hook has little time, so it stores the text of a turn first, without its words. It indexes them right afterwards with
-`index_words`, in short transactions; whatever it does not get to is left to the next hook or to the next worker.
+A hook has little time, so it first stores a turn's text without indexing its words. Right afterwards it indexes them
+with `index_words`, in short transactions. What it does not finish is left to the next hook or the next process.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from ..storage.engine import Transaction
     from ..store_view import StoreView
 
-#: How many entries are taken at once: a bounded step, whatever their length.
+#: Entries taken in one step.
 STEP = 64
-#: Seconds after which what a worker took is anybody's again.
+#: Seconds after which taken entries are free again.
 _TAKEN_FOR = 60.0
-#: How many pieces of a text get their words in one transaction: other writers wait no longer than for these.
+#: Pieces of a text indexed in one transaction. This bounds how long other writers wait.
 PIECES = 16
 _FREE = "0000"
 
@@ -40,7 +40,7 @@ INSERT INTO backlog (workspace, kind, ref, taken_until, indexed, words_due)
 VALUES (:workspace, :kind, :ref, :free, :indexed, :words_due)
 ON CONFLICT (kind, ref) DO NOTHING
 """
-# The latest first: a hook looks after its own turn before those that others left.
+# The newest first: a hook indexes its own turn before those that others left.
 _WORDS_DUE = """
 SELECT kind, ref FROM backlog
 WHERE workspace = :workspace AND words_due = 1 AND indexed = 0 ORDER BY id DESC LIMIT 1
@@ -90,13 +90,13 @@ class Vectors(NamedTuple):
     rows: list[bytes]
 
 
-class _Taken(NamedTuple):
+class _TakenEntry(NamedTuple):
     id: int
     kind: str
     ref: int
-    #: Its own until then; who takes it over afterwards has it until later.
+    #: When it becomes free again. A process that takes it over sets a later time.
     until: str
-    #: None when it was forgotten in the meantime.
+    #: None when it was forgotten meanwhile.
     entry: word_index.Entry | None
 
 
@@ -107,15 +107,15 @@ class EmbeddingQueue:
         self._workspace = view.workspace
 
     def embedder(self) -> Embedder | None:
-        """The model this process uses, loaded on first use; None when there is none."""
+        """This process's model, loaded on first use; None when there is none."""
         from ..embedding import load
 
         return load(self._view.config.embedder)
 
     def vectors(self, texts: Sequence[list[word_index.Piece]]) -> list[Vectors] | None:
-        """The vectors of several things' pieces, made in one go; None when that cannot be done now.
+        """The vectors of several things' pieces, computed together; None when that is not possible now.
 
-        What is written must not be lost because a model cannot be had: it then waits in the backlog.
+        A failing model must not lose what is written, so the text then waits in the queue.
         """
         try:
             embedder = self.embedder()
@@ -123,41 +123,44 @@ class EmbeddingQueue:
         except (EmbedderFailed, MissingExtra) as error:
             import logging
 
-            logging.getLogger("engram.embedding").warning("left to the backlog: %s", error)
+            logging.getLogger("engram.embedding").warning("left to the embedding queue: %s", error)
             return None
 
     def vectors_of(self, pieces: list[word_index.Piece]) -> Vectors | None:
         """The vectors of one thing's pieces; None without a model."""
         made = self.vectors([pieces])
-        return made[0] if made else None
+        if made is None:
+            return None
+        (vectors,) = made
+        return vectors
 
     def size(self) -> int:
-        """How many things wait."""
+        """How many entries are waiting."""
         with self._engine.read() as tx:
-            count: int = tx.all(_COUNT, workspace=self._workspace)[0][0]
+            count: int = tx.value(_COUNT, workspace=self._workspace)
         return count
 
     def work(self, limit: int | None = None, progress: Callable[[int], None] | None = None) -> int:
-        """Work off what waits now, at most `limit` things; how many were done.
+        """Work through the entries that are waiting now, at most `limit`; how many were finished.
 
-        Without a model only the words of logs can be indexed; the rest goes on waiting. What others add meanwhile is
-        left to the next call, or this one might never end.
+        Without a model only words can be indexed; the entries then stay for their vectors. Entries that others add
+        meanwhile are left to the next call, because this one might otherwise never end.
         """
         limit = self.size() if limit is None else checks.whole(limit, "limit", least=0)
         done = 0
-        left: list[_Taken] = []
-        # No model is loaded for nothing.
-        able = limit > 0 and self._able()
+        left: list[_TakenEntry] = []
+        # Do not load a model when nothing is waiting.
+        can_embed = limit > 0 and self._can_embed()
         try:
             while done + len(left) < limit:
-                taken = self._take(min(STEP, limit - done - len(left)), able)
+                taken = self._take(min(STEP, limit - done - len(left)), can_embed)
                 if not taken:
                     break
-                self._shelve_long(taken)
+                self._index_long_texts(taken)
                 texts = [each.entry.pieces if each.entry else [] for each in taken]
-                vectors = self.vectors(texts) if able else None
-                # A model that fails is not asked again and again.
-                able = vectors is not None
+                vectors = self.vectors(texts) if can_embed else None
+                # A model that failed is not tried again in this call.
+                can_embed = vectors is not None
                 undone = self._finish(taken, vectors)
                 left += undone
                 done += len(taken) - len(undone)
@@ -170,26 +173,26 @@ class EmbeddingQueue:
         return done
 
     def index_words(self, enough: Callable[[], bool] | None = None) -> None:
-        """Index the words of turns that were stored without them, in short transactions, until `enough` says stop."""
+        """Index the words of turns that were stored without them, in short transactions, until `enough` is true."""
         while not (enough and enough()):
             with self._engine.read() as tx:
                 waiting = tx.one(_WORDS_DUE, workspace=self._workspace)
             if waiting is None:
                 return
-            self._index_next(*waiting)
+            self._index_next_pieces(*waiting)
 
-    def _index_next(self, kind: str, ref: int) -> bool:
-        """Put some more pieces of a text on its shelf; whether there are still others."""
+    def _index_next_pieces(self, kind: str, ref: int) -> bool:
+        """Index some more pieces of a text; whether pieces are left."""
         thing = {"workspace": self._workspace, "kind": kind, "ref": ref}
         with self._engine.read() as tx:
             if not tx.one(_WAITS, **thing):
                 return False
-            first: int = tx.all(_COUNT_ITEMS, **thing)[0][0]
+            first: int = tx.value(_COUNT_ITEMS, **thing)
             entry = self._entry(tx, kind, ref, cut=lambda text: word_index.cut_some(text, first, PIECES))
         with self._engine.write() as tx:
-            tx.lock(mutexes.backlog(self._workspace))
-            # Another worker may have been faster, or it was forgotten.
-            if not tx.one(_WAITS, **thing) or tx.all(_COUNT_ITEMS, **thing)[0][0] != first:
+            tx.lock(mutexes.embedding_queue(self._workspace))
+            # Another process may have been faster, or the text was forgotten.
+            if not tx.one(_WAITS, **thing) or tx.value(_COUNT_ITEMS, **thing) != first:
                 return True
             if entry is not None:
                 word_index.add(tx, self._workspace, [entry._replace(first=first)])
@@ -198,15 +201,15 @@ class EmbeddingQueue:
             tx.run(_WORDS_DONE, **thing)
             return False
 
-    def _shelve_long(self, taken: list[_Taken]) -> None:
-        """Index the words of long texts one after the other; together they would keep other writers waiting."""
+    def _index_long_texts(self, taken: list[_TakenEntry]) -> None:
+        """Index the words of long texts one by one. Together they would block other writers for too long."""
         for each in taken:
             if each.entry is not None and each.entry.shelf and len(each.entry.pieces) > PIECES:
-                while self._index_next(each.kind, each.ref):
+                while self._index_next_pieces(each.kind, each.ref):
                     pass
 
-    def _able(self) -> bool:
-        """Whether this process has the model whose vectors the workspace is searched with."""
+    def _can_embed(self) -> bool:
+        """Whether this process has the model whose vectors the workspace uses."""
         try:
             embedder = self.embedder()
         except (EmbedderFailed, MissingExtra):
@@ -214,34 +217,35 @@ class EmbeddingQueue:
         with self._engine.read() as tx:
             return embedder is not None and model_of(tx, self._workspace) in (None, embedder.name)
 
-    def _take(self, limit: int, able: bool) -> list[_Taken]:
+    def _take(self, limit: int, can_embed: bool) -> list[_TakenEntry]:
+        """Take entries that are free. Without a model, only those whose words are not indexed."""
         with self._engine.write() as tx:
-            tx.lock(mutexes.backlog(self._workspace))
+            tx.lock(mutexes.embedding_queue(self._workspace))
             now = tx.now()
             until = later(now, _TAKEN_FOR)
             places = {"workspace": self._workspace, "now": now, "until": until, "limit": limit}
-            rows = tx.all(_TAKE, **places) if able else tx.all(_TAKE_WITHOUT_WORDS, **places)
+            rows = tx.all(_TAKE, **places) if can_embed else tx.all(_TAKE_WITHOUT_WORDS, **places)
         with self._engine.read() as tx:
-            return [_Taken(id, kind, ref, until, self._entry(tx, kind, ref)) for id, kind, ref in sorted(rows)]
+            return [_TakenEntry(id, kind, ref, until, self._entry(tx, kind, ref)) for id, kind, ref in sorted(rows)]
 
-    def _release(self, taken: list[_Taken]) -> None:
-        """Give back what is still ours, its words being on a shelf now; another may have taken it over since."""
+    def _release(self, taken: list[_TakenEntry]) -> None:
+        """Release entries that this process still has. Their words are indexed now."""
         if taken:
             with self._engine.write() as tx:
-                tx.lock(mutexes.backlog(self._workspace))
+                tx.lock(mutexes.embedding_queue(self._workspace))
                 for each in taken:
                     tx.run(_RELEASE, workspace=self._workspace, id=each.id, until=each.until, free=_FREE)
 
     def _entry(
         self, tx: Transaction, kind: str, ref: int, cut: Callable[[str], list[word_index.Piece]] = word_index.cut
     ) -> word_index.Entry | None:
-        """What waits, as it is now."""
+        """The text of a queued thing as it is now."""
         if kind == "memory":
-            row = tx.one(_MEMORY, workspace=self._workspace, id=ref)
-            if row is None:
+            content = tx.value(_MEMORY, workspace=self._workspace, id=ref)
+            if content is None:
                 return None
             # A memory is on its shelf already; only its text matters here.
-            return word_index.Entry("", kind, ref, "", None, None, None, "", cut(row[0]))
+            return word_index.Entry("", kind, ref, "", None, None, None, "", cut(content))
         row = tx.one(_EXCHANGE, workspace=self._workspace, id=ref)
         if row is None:
             return None
@@ -249,44 +253,44 @@ class EmbeddingQueue:
         shelf = "logs" if turn is None else "turns"
         return word_index.Entry(shelf, kind, ref, role, session, project, turn, at, cut(content))
 
-    def _finish(self, taken: list[_Taken], vectors: list[Vectors] | None) -> list[_Taken]:
-        """Write what was made of each; those that have to go on waiting."""
+    def _finish(self, taken: list[_TakenEntry], vectors: list[Vectors] | None) -> list[_TakenEntry]:
+        """Write the words and vectors of the taken entries; returns those that have to stay in the queue."""
         waiting = []
         with self._engine.write() as tx:
-            tx.lock(mutexes.backlog(self._workspace))
+            tx.lock(mutexes.embedding_queue(self._workspace))
             for number, each in enumerate(taken):
                 entry = self._entry(tx, each.kind, each.ref)
                 if entry is None:
                     tx.run(_DONE, workspace=self._workspace, id=each.id)
                     continue
                 items = self._items(tx, entry)
-                # A text that was changed while it was being embedded waits for its turn again.
+                # A text that was changed while it was being embedded stays in the queue.
                 fits = vectors is not None and entry == each.entry
                 if not fits or not self._complete(tx, each, items, vectors[number]):  # type: ignore[index]
                     waiting.append(each)
         return waiting
 
     def _items(self, tx: Transaction, entry: word_index.Entry) -> list[int]:
-        """The numbers of a thing's pieces; what was stored without its words is put on its shelf only now."""
-        rows = tx.all(_ITEMS, workspace=self._workspace, kind=entry.kind, ref=entry.ref)
-        items = [row[0] for row in rows]
+        """The items of a thing's pieces. Pieces that were stored without their words are indexed now."""
+        items = tx.column(_ITEMS, workspace=self._workspace, kind=entry.kind, ref=entry.ref)
         missing = entry.pieces[len(items) :]
         if missing and entry.shelf:
             rest = entry._replace(pieces=missing, first=len(items))
             items += [item for item, _ in word_index.add(tx, self._workspace, [rest])]
         return items
 
-    def _complete(self, tx: Transaction, each: _Taken, items: list[int], vectors: Vectors) -> bool:
-        """Keep the vectors and take the thing off the backlog; whoever removes its entry writes them."""
+    def _complete(self, tx: Transaction, each: _TakenEntry, items: list[int], vectors: Vectors) -> bool:
+        """Write the vectors and remove the entry. False when the workspace uses another model."""
         if choose(tx, self._workspace, vectors.model) != vectors.model:
             return False
         if tx.run(_DONE, workspace=self._workspace, id=each.id) and len(items) == len(vectors.rows):
-            keep(tx, items, vectors)
+            insert_vectors(tx, items, vectors)
             tx.note(self._workspace, each.kind, each.ref)
         return True
 
 
 def embed(embedder: Embedder, texts: Sequence[list[word_index.Piece]]) -> list[Vectors]:
+    """The vectors of several things' pieces, computed together."""
     rows = iter(quantised(embedder, [piece.text for pieces in texts for piece in pieces]))
     return [Vectors(embedder.name, [next(rows) for _ in pieces]) for pieces in texts]
 
@@ -301,9 +305,9 @@ def quantised(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
 
 
 def enqueue(tx: Transaction, workspace: str, kind: str, ref: int, *, indexed: bool, words_due: bool = False) -> None:
-    """Leave the rest to the backlog: the vector, and the words unless they are `indexed`.
+    """Add a thing to the queue for its vector, and for its words unless they are `indexed`.
 
-    `words_due`: `index_words` indexes the words, and so before a worker would.
+    With `words_due`, `index_words` indexes the words before `work` does.
     """
     tx.run(
         _WAIT,
@@ -317,26 +321,27 @@ def enqueue(tx: Transaction, workspace: str, kind: str, ref: int, *, indexed: bo
 
 
 def withdraw(tx: Transaction, workspace: str, kind: str, ref: int) -> None:
-    tx.lock(mutexes.backlog(workspace))
+    """Remove a thing from the queue."""
+    tx.lock(mutexes.embedding_queue(workspace))
     tx.run(_FORGET, workspace=workspace, kind=kind, ref=ref)
 
 
 def store_vectors(
     tx: Transaction, workspace: str, entries: Sequence[word_index.Entry], vectors: Vectors | None
 ) -> None:
-    """Put things on their shelf, with their vectors if they fit what the workspace is searched with.
+    """Index things with their vectors, if those are of the model that the workspace uses. Otherwise queue them.
 
-    All belong on the same shelf; `vectors` are those of all their pieces, in order.
+    All belong on the same shelf. `vectors` has the vectors of all their pieces, in order.
     """
     items = [item for item, _ in word_index.add(tx, workspace, entries)]
     if vectors is not None and choose(tx, workspace, vectors.model) == vectors.model:
-        keep(tx, items, vectors)
+        insert_vectors(tx, items, vectors)
     else:
         for entry in entries:
             enqueue(tx, workspace, entry.kind, entry.ref, indexed=True)
 
 
-def keep(tx: Transaction, items: Sequence[int], vectors: Vectors) -> None:
-    """Store the vectors of items that are there."""
+def insert_vectors(tx: Transaction, items: Sequence[int], vectors: Vectors) -> None:
+    """Insert the vectors of existing items."""
     rows = zip(items, vectors.rows, strict=True)
     tx.many(_ADD_VECTOR, [{"item": item, "model": vectors.model, "vector": row} for item, row in rows])

@@ -1,11 +1,11 @@
 """What was said and done in a session, in order.
 
-A session's row is updated before its exchange is inserted: that takes the row's lock, so `seq` numbers the exchanges of
-one session in the order of their commits, also on PostgreSQL. Turns, which are all exchanges but logs, are also
-numbered among themselves, so that a turn's neighbours are found by number however many logs lie between them.
+Adding an exchange first updates the session's row, which locks it. So `seq` numbers the exchanges of a session in the
+order of their commits, on PostgreSQL too. Turns (every exchange that is not a log) are also numbered among themselves,
+so that a turn's neighbours are found by number however many logs lie between them.
 
-A turn can be found by its words at once. Its vector is made in the same call when this process may load a model, and
-otherwise by whoever works off the backlog; logs, which are many, get their words indexed there too.
+A turn can be found by its words at once. Its vector is computed in the same call if this process may load a model, and
+otherwise through the embedding queue. Logs are many, so their words are indexed through the queue too.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 ROLES = ("user", "assistant", "system", "tool", "log")
 TRUSTS = ("user", "agent", "tool", "import")
-#: What a role's words are worth, unless somebody says otherwise.
+#: The trust of each role, unless the caller gives another one.
 _TRUST = {"user": "user", "assistant": "agent", "system": "agent", "tool": "tool", "log": "agent"}
-#: How many exchanges `add_many` writes in one transaction: few enough to let others in between.
+#: Exchanges that `add_many` writes in one transaction; few enough that other writers do not wait long.
 BATCH = 500
 
-# What a session says or does is a sign of life, but only of one that is alive: a late hook must not revive it.
+# An exchange counts as a heartbeat, but only for an active session: a late hook must not revive one that ended.
 _NEXT_SEQ = """
 UPDATE sessions
 SET last_seq = last_seq + 1, turns = turns + :turn,
@@ -87,16 +87,16 @@ ORDER BY created_at DESC, id DESC LIMIT :limit"""
 _SESSION = "SELECT 1 FROM sessions WHERE workspace = :workspace AND id = :session"
 
 
-class Said(NamedTuple):
+class CheckedExchange(NamedTuple):
     """An exchange that was checked and is ready to be written."""
 
     session_id: str
     role: str
     content: str
     trust: str
-    #: None: now.
+    #: None means now.
     at: str | None
-    #: None for a log, and for what is stored without its words; both wait in the backlog.
+    #: None for a log, and for text stored without its words. Both wait in the embedding queue.
     pieces: list[word_index.Piece] | None
 
 
@@ -104,7 +104,7 @@ class Exchanges:
     def __init__(self, view: StoreView) -> None:
         self._engine = view.engine
         self._workspace = view.workspace
-        self._backlog = embedding_queue.EmbeddingQueue(view)
+        self._embedding_queue = embedding_queue.EmbeddingQueue(view)
 
     def add(
         self,
@@ -117,13 +117,13 @@ class Exchanges:
         embed: bool = True,
         words: bool = True,
     ) -> int:
-        """Add what was said or done; its id. `embed=False` leaves its vector to the backlog.
+        """Add what was said or done; returns its id. `embed=False` leaves its vector to the embedding queue.
 
-        `words=False` leaves its words to the backlog too, for a caller that may be killed while they are indexed;
+        `words=False` leaves its words to the queue too, for a caller that may be killed while they are indexed.
         `EmbeddingQueue.index_words` catches up.
         """
-        said = self._checked(session_id, role, content, created_at, trust, words=words)
-        vectors = self._backlog.vectors_of(said.pieces) if embed and said.pieces is not None else None
+        said = self._check(session_id, role, content, created_at, trust, words=words)
+        vectors = self._embedding_queue.vectors_of(said.pieces) if embed and said.pieces is not None else None
         with self._engine.write() as tx:
             id, _ = self._write(tx, said, tx.now(), vectors)
         return id
@@ -135,14 +135,15 @@ class Exchanges:
         embed: bool = True,
         progress: Callable[[int], None] | None = None,
     ) -> int:
-        """Add many, each a mapping of `add`'s arguments, in batches of one transaction each; how many.
+        """Add many exchanges, each a mapping of `add`'s arguments, in batches of one transaction each; returns how
+        many.
 
-        `progress` is called with the number written so far after each batch.
+        `progress` is called after each batch with the number written so far.
         """
         written = 0
-        batch: list[Said] = []
+        batch: list[CheckedExchange] = []
         for given in exchanges:
-            batch.append(self._checked(words=True, **_arguments(given)))
+            batch.append(self._check(words=True, **_arguments(given)))
             if len(batch) == BATCH:
                 written = self._write_batch(batch, embed, written, progress)
                 batch = []
@@ -152,7 +153,7 @@ class Exchanges:
         with self._engine.read() as tx:
             row = tx.one(_GET, workspace=self._workspace, id=checks.whole(id, "exchange id", least=1))
         if row is None:
-            raise self._unknown(id)
+            raise self._not_found(id)
         return Exchange(*row)
 
     def recent(self, session_id: str, n: int = 10) -> list[Exchange]:
@@ -175,7 +176,7 @@ class Exchanges:
         with self._engine.read() as tx:
             row = tx.one(_TURN_OF, workspace=self._workspace, id=checks.whole(id, "exchange id", least=1))
             if row is None:
-                raise self._unknown(id)
+                raise self._not_found(id)
             session, turn = row
             if turn is None:
                 raise InvalidInput(f"Exchange {id} is a log entry; only turns have turns around them.")
@@ -183,14 +184,14 @@ class Exchanges:
         return [Exchange(*found) for found in rows]
 
     def timeline(self, since: str | None = None, limit: int = 50) -> list[Exchange]:
-        """Turns of all sessions, newest first; of the last week unless told otherwise."""
+        """Turns of all sessions, newest first; by default those of the last week."""
         checks.whole(limit, "limit", least=1)
         start = None if since is None else checks.moment(since, "since")
         with self._engine.read() as tx:
             start = start or later(tx.now(), -7 * 86_400)
             return [Exchange(*row) for row in tx.all(_SINCE, workspace=self._workspace, since=start, limit=limit)]
 
-    def _checked(
+    def _check(
         self,
         session_id: str,
         role: str,
@@ -199,7 +200,7 @@ class Exchanges:
         trust: str | None = None,
         *,
         words: bool = True,
-    ) -> Said:
+    ) -> CheckedExchange:
         if role not in ROLES:
             raise InvalidInput(f"role is {role!r}; it must be one of {', '.join(ROLES)}.")
         if trust is not None and trust not in TRUSTS:
@@ -208,20 +209,25 @@ class Exchanges:
         content = checks.content(content, "content")
         at = None if created_at is None else checks.moment(created_at, "time of the exchange")
         pieces = word_index.cut(content) if words and role != "log" else None
-        return Said(session_id, role, content, trust or _TRUST[role], at, pieces)
+        return CheckedExchange(session_id, role, content, trust or _TRUST[role], at, pieces)
 
-    def _write_batch(self, batch: list[Said], embed: bool, written: int, progress: Callable[[int], None] | None) -> int:
-        vectors = self._backlog.vectors([said.pieces or [] for said in batch]) if embed else None
+    def _write_batch(
+        self, batch: list[CheckedExchange], embed: bool, written: int, progress: Callable[[int], None] | None
+    ) -> int:
+        vectors = self._embedding_queue.vectors([said.pieces or [] for said in batch]) if embed else None
         together = None
         if vectors:
-            together = embedding_queue.Vectors(vectors[0].model, [row for each in vectors for row in each.rows])
+            first, *_ = vectors
+            together = embedding_queue.Vectors(first.model, [row for each in vectors for row in each.rows])
         with self._engine.write() as tx:
             append_many(tx, self._workspace, batch, tx.now(), together)
         if progress:
             progress(written + len(batch))
         return written + len(batch)
 
-    def _write(self, tx: Transaction, said: Said, now: str, vectors: embedding_queue.Vectors | None) -> tuple[int, int]:
+    def _write(
+        self, tx: Transaction, said: CheckedExchange, now: str, vectors: embedding_queue.Vectors | None
+    ) -> tuple[int, int]:
         return append(
             tx,
             self._workspace,
@@ -240,7 +246,7 @@ class Exchanges:
         if not tx.one(_SESSION, workspace=self._workspace, session=session_id):
             raise SessionNotFound(f"There is no session {session_id!r} in workspace {self._workspace!r}.")
 
-    def _unknown(self, id: int) -> ExchangeNotFound:
+    def _not_found(self, id: int) -> ExchangeNotFound:
         return ExchangeNotFound(f"There is no exchange {id} in workspace {self._workspace!r}.")
 
 
@@ -258,7 +264,7 @@ def append(
     pieces: list[word_index.Piece] | None = None,
     vectors: embedding_queue.Vectors | None = None,
 ) -> tuple[int, int]:
-    """Add one exchange; its id and its `seq`. `alive=False` when somebody else wrote it about the session."""
+    """Add one exchange; returns its id and `seq`. `alive=False` when another session wrote it about this one."""
     is_turn = int(role != "log")
     if not tx.run(_NEXT_SEQ, workspace=workspace, session=session, now=now, alive=int(alive), turn=is_turn):
         raise SessionNotFound(f"There is no session {session!r} in workspace {workspace!r}.")
@@ -276,7 +282,7 @@ def append(
     if pieces is None:
         embedding_queue.enqueue(tx, workspace, "exchange", id, indexed=False, words_due=turn is not None)
     else:
-        project = tx.all(_PROJECT, workspace=workspace, session=session)[0][0]
+        project = tx.value(_PROJECT, workspace=workspace, session=session)
         entry = word_index.Entry("turns", "exchange", id, role, session, project, turn, at or now, pieces)
         embedding_queue.store_vectors(tx, workspace, [entry], vectors)
     return id, seq
@@ -285,15 +291,15 @@ def append(
 def append_many(
     tx: Transaction,
     workspace: str,
-    batch: Sequence[Said],
+    batch: Sequence[CheckedExchange],
     now: str,
     vectors: embedding_queue.Vectors | None,
 ) -> None:
-    """Add many exchanges as `append` adds one, in order, with as few statements as it takes."""
+    """Add many exchanges like `append`, in order, with as few statements as possible."""
     entries: list[word_index.Entry] = []
-    for said, (seq, turn, project) in zip(batch, _numbered(tx, workspace, batch, now), strict=True):
+    for said, (seq, turn, project) in zip(batch, _number_batch(tx, workspace, batch, now), strict=True):
         at = said.at or now
-        inserted = tx.all(
+        id: int = tx.value(
             _INSERT_NUMBERED,
             workspace=workspace,
             session=said.session_id,
@@ -304,7 +310,6 @@ def append_many(
             trust=said.trust,
             at=at,
         )
-        id: int = inserted[0][0]
         tx.note(workspace, "exchange", id)
         if said.pieces is None:
             embedding_queue.enqueue(tx, workspace, "exchange", id, indexed=False)
@@ -316,14 +321,14 @@ def append_many(
         embedding_queue.store_vectors(tx, workspace, entries, vectors)
 
 
-def _numbered(
-    tx: Transaction, workspace: str, batch: Sequence[Said], now: str
+def _number_batch(
+    tx: Transaction, workspace: str, batch: Sequence[CheckedExchange], now: str
 ) -> Iterator[tuple[int, int | None, str | None]]:
-    """For each exchange its `seq`, its place among the turns, and the session's project."""
+    """The `seq` of each exchange, its number among the turns, and the session's project."""
     counts = Counter(said.session_id for said in batch)
     turns = Counter(said.session_id for said in batch if said.role != "log")
     last: dict[str, tuple[int, int, str | None]] = {}
-    # In order of name: two writers must not wait for each other's sessions crosswise.
+    # In order of id, so that two writers cannot wait for each other's sessions.
     for session, count in sorted(counts.items()):
         row = tx.one(
             _NEXT_SEQS,
@@ -335,7 +340,8 @@ def _numbered(
         )
         if row is None:
             raise SessionNotFound(f"There is no session {session!r} in workspace {workspace!r}.")
-        last[session] = (row[0] - count, row[1] - turns[session], row[2])
+        last_seq, last_turn, project = row
+        last[session] = (last_seq - count, last_turn - turns[session], project)
     for said in batch:
         seq, turn, project = last[said.session_id]
         is_turn = said.role != "log"

@@ -1,7 +1,7 @@
-"""Gists: what a session was about, up to a known turn. One current gist a session, a memory of kind `gist`.
+"""Gists: what a session was about, up to a known turn. Each session has one current gist, a memory of kind `gist`.
 
-A session's row says how far it is summarised, so what is still to do is found without looking at what is done. A new
-gist is a new version of the session's memory, and waits to be folded into the month's era and into the portrait.
+A session's row records how far it is summarised, so pending work is found without reading what is done. A new gist is a
+new version of the session's memory. It waits to be folded into the month's era and the portrait.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .memories import Memories, Prepared
 
 KIND = "gist"
-#: What each new gist waits for.
+#: What each new gist is to be folded into.
 TARGETS = ("era", "profile", "narrative", "extract")
 
 _SESSION = """
@@ -35,8 +35,7 @@ _UNSUMMARISED = """
 SELECT id, session_id, seq, role, content, trust, created_at FROM exchanges
 WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND seq > :after ORDER BY seq LIMIT :limit
 """
-# An expression, because SQLite would look for the least of a plain column along the index of times, through everything
-# that was ever said before this session.
+# An expression, because for a plain column SQLite would walk the index on times through everything said before.
 _FIRST_TIME = """
 SELECT MIN(created_at || '') FROM exchanges WHERE workspace = :workspace AND session_id = :session AND role <> 'log'
 """
@@ -91,11 +90,11 @@ class Gists:
         """The session's gist, if it has one."""
         with self._engine.read() as tx:
             self.covered(tx, session_id)
-            row = tx.one(_CURRENT, workspace=self._workspace, session=session_id)
-            return self._memories.get(row[0]) if row else None
+            id = tx.value(_CURRENT, workspace=self._workspace, session=session_id)
+            return None if id is None else self._memories.get(id)
 
     def unsummarised(self, session_id: str, *, after: int | None = None, limit: int = 0) -> list[Exchange]:
-        """The turns that the gist does not cover, oldest first; from `after` (a seq) on, when it is given."""
+        """The turns that the gist does not cover, oldest first. With `after` (a seq), all turns after that."""
         checks.whole(limit, "limit", least=0)
         with self._engine.read() as tx:
             start = self.covered(tx, session_id).seq if after is None else checks.whole(after, "after", least=0)
@@ -105,23 +104,23 @@ class Gists:
     def store(
         self, session_id: str, text: str, seq: int, *, sources: Sequence[int] = (), prepared: Prepared | None = None
     ) -> Memory:
-        """Keep a new gist that covers the session up to `seq`; `sources` are the exchanges that are new in it."""
+        """Store a new gist that covers the session up to `seq`. `sources` are the exchanges that are new in it."""
         checks.whole(seq, "seq", least=0)
         if prepared is None:
             prepared = self._memories.prepare(text)
         with self._engine.write() as tx:
-            # First the session's row, then the memories: everybody takes them in this order.
+            # Every writer locks the session's row first, then the memories.
             tx.run(_LOCK_SESSION, workspace=self._workspace, session=session_id)
             self._memories.lock(tx)
             covered = self.covered(tx, session_id)
             self._changing(tx, session_id)
             if seq > covered.last_seq:
                 raise InvalidInput(f"Session {session_id!r} ends at seq {covered.last_seq}; no gist covers {seq}.")
-            (first,) = tx.all(_FIRST_TIME, workspace=self._workspace, session=session_id)[0]
+            first = tx.value(_FIRST_TIME, workspace=self._workspace, session=session_id)
             if first is None:
                 raise InvalidInput(f"Session {session_id!r} has no turns to make a gist of.")
             memory = self._write(tx, session_id, text, prepared, sources)
-            (turns,) = tx.all(_TURN_AT, workspace=self._workspace, session=session_id, seq=seq)[0]
+            turns = tx.value(_TURN_AT, workspace=self._workspace, session=session_id, seq=seq)
             tx.run(_COVER, workspace=self._workspace, session=session_id, seq=seq, turns=turns or 0)
             noted = {"workspace": self._workspace, "memory": memory.id, "session": session_id}
             tx.run(_NOTE_GIST, at=first, month=first[:7], **noted)
@@ -131,28 +130,28 @@ class Gists:
             return memory
 
     def folded(self, tx: Transaction, target: str, gist: int) -> None:
-        """What is new in the gist has gone into the era, the profile or the narrative."""
+        """Record that the gist was folded into the target."""
         for (session,) in tx.all(_SESSION_OF, workspace=self._workspace, gist=gist):
             self._changing(tx, session)
             tx.run(_FOLDED, workspace=self._workspace, target=target, gist=gist)
 
     def unfolded(self, tx: Transaction, target: str, gist: int) -> None:
-        """The gist is still to go into the era or the narrative, which is being made anew from all of them."""
+        """Record that the gist is still to be folded into the target, which is being rebuilt."""
         for (session,) in tx.all(_SESSION_OF, workspace=self._workspace, gist=gist):
             self._changing(tx, session)
             tx.run(_FOLD, workspace=self._workspace, target=target, gist=gist, after=0)
 
     def by_month(self, month: str | None = None) -> dict[str, list[Gist]]:
-        """Current gists by the month of their session's earliest turn, UTC; of one month when it is given."""
+        """Current gists by the month (UTC) of their session's earliest turn; of one month if given."""
         with self._engine.read() as tx:
-            months = [month] if month else [row[0] for row in tx.all(_MONTHS, workspace=self._workspace)]
+            months = [month] if month else tx.column(_MONTHS, workspace=self._workspace)
             return {
                 each: [Gist(*row) for row in tx.all(_OF_MONTH, workspace=self._workspace, month=each)]
                 for each in months
             }
 
     def _changing(self, tx: Transaction, session_id: str) -> None:
-        """Called before every change of how far a session is summarised and folded in."""
+        """Tell the watcher before a session's coverage or folds change."""
         if self._watch:
             self._watch(tx, "session", session_id)
 
@@ -171,22 +170,22 @@ class Gists:
         sources: Sequence[int],
     ) -> Memory:
         """A new version of the session's gist, or its first."""
-        row = tx.one(_CURRENT, workspace=self._workspace, session=session_id)
+        id = tx.value(_CURRENT, workspace=self._workspace, session=session_id)
         named = [("exchange", source) for source in sources]
-        if row is not None:
-            return self._memories.update(row[0], text, reason="more was said", sources=named, prepared=prepared)
+        if id is not None:
+            return self._memories.update(id, text, reason="more was said", sources=named, prepared=prepared)
         return self._memories.remember(
             text, kind=KIND, key=session_id, session_id=session_id, sources=named, prepared=prepared
         )
 
 
 def erase(tx: Transaction, workspace: str, memory_ids: Sequence[int]) -> None:
-    """What is known about gists that go."""
+    """Delete what is recorded about gists that go."""
     for id in memory_ids:
         tx.run(_UNFOLD, workspace=workspace, gist=id)
         tx.run(_DELETE_GIST, workspace=workspace, gist=id)
 
 
 def uncover(tx: Transaction, workspace: str, memory_id: int) -> None:
-    """Its text was lost: the session counts as never summarised, and is summarised anew from what is left."""
+    """A gist lost its text: its session counts as not summarised, and is summarised again from what is left."""
     tx.run(_UNCOVER, workspace=workspace, gist=memory_id)

@@ -1,4 +1,4 @@
-"""What something was made of, so that trust is carried over and forgetting finds what was derived."""
+"""Provenance: what a thing was made of. Trust is derived from it, and forgetting finds derived things through it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ADD = """
 INSERT INTO sources (workspace, derived_kind, derived_id, derived_version, source_kind, source_id)
 VALUES (:workspace, :derived, :id, :version, :kind, :source) ON CONFLICT DO NOTHING
 """
-# In no order, or SQLite goes through all sources in that order.
+# Without ORDER BY: with one, SQLite walks through all sources in that order.
 _OF = """
 SELECT source_kind, source_id FROM sources
 WHERE workspace = :workspace AND derived_kind = :derived AND derived_id = :id
@@ -32,23 +32,23 @@ _BLOCK = "SELECT 'agent' FROM blocks WHERE workspace = :workspace AND id = :id"
 
 
 def add(tx: Transaction, workspace: str, derived: str, id: int, version: int, sources: Iterable[Thing]) -> None:
-    """Note what a version of a memory or a block was made of."""
+    """Record what a version of a memory or a block was made of."""
     for kind, source in sources:
         tx.run(_ADD, workspace=workspace, derived=derived, id=id, version=version, kind=kind, source=source)
 
 
 def of(tx: Transaction, workspace: str, derived: str, id: int) -> set[Thing]:
-    """What a memory or a block was made of, in all its versions."""
+    """What a memory or a block was made of, over all its versions."""
     return {(kind, source) for kind, source in tx.all(_OF, workspace=workspace, derived=derived, id=id)}
 
 
 def rebuilt(tx: Transaction, workspace: str, derived: str, id: int) -> None:
-    """It says again what its sources say; forgetting had marked it."""
+    """Clear the mark that forgetting had set: the thing was rebuilt from its sources."""
     tx.run(_NO_REBUILD, workspace=workspace, kind=derived, id=id)
 
 
 def trust(tx: Transaction, workspace: str, sources: Sequence[Thing]) -> str:
-    """The lowest trust of the sources; an agent's own word without any, which is also what a block is."""
+    """The lowest trust among the sources. Without sources, and for a block, it is that of an agent."""
     found = [_trust_of(tx, workspace, kind, id) for kind, id in sources]
     return max(found, key=TRUSTS.index) if found else "agent"
 
@@ -59,11 +59,11 @@ def _trust_of(tx: Transaction, workspace: str, kind: str, id: int) -> str:
         raise InvalidInput(f"A source is ('exchange', id), ('memory', id) or ('block', id), not {kind!r}.")
     checks.whole(id, "source id", least=1)
     if kind == "exchange":
-        row = tx.one(_EXCHANGE, workspace=workspace, id=id)
+        found = tx.value(_EXCHANGE, workspace=workspace, id=id)
     elif kind == "memory":
-        row = tx.one(_MEMORY, workspace=workspace, id=id)
+        found = tx.value(_MEMORY, workspace=workspace, id=id)
     else:
-        row = tx.one(_BLOCK, workspace=workspace, id=id)
-    if row is None:
+        found = tx.value(_BLOCK, workspace=workspace, id=id)
+    if found is None:
         raise unknown[kind](f"There is no {kind} {id} in workspace {workspace!r} to be a source.")
-    return str(row[0])
+    return str(found)

@@ -1,23 +1,23 @@
-"""Recall: what was said, done or learnt, found again by words and by meaning.
+"""Recall: finds what was said, done or learnt, by words and by meaning.
 
-**Words.** BM25 over the postings gives the best fifty; the turns around them join, and each query word counts for a
-turn where it occurs best: in the turn itself, or, for less, in a turn close by. A question's words are seldom all in
-the one sentence that answers it, but mostly around it. The engines add floating-point numbers in different orders, so
-what SQL chose is scored again here, from the same postings, and both engines give the same order.
+**Words.** BM25 over the postings gives the best fifty, and the turns around them join. Each query word counts for a
+turn where it occurs best: in the turn itself or, for less, in an adjacent one. The words of a question are rarely all
+in the sentence that answers it, but mostly around it. The engines add floating-point numbers in different orders, so
+what SQL selected is scored again here, from the same postings, and both engines give the same order.
 
-**Meaning.** Cosines against the workspace's vectors, counted in standard deviations above the mean, so that a model
-that finds everything alike does not drown the words. The query's words weigh by how rare they are, and what all turns
-have in common is taken off. Both parts are squared before they are added: a good match by either beats a middling one
-by both, and a paraphrase without a common word is still found.
+**Meaning.** Cosines against the workspace's vectors, in standard deviations above the mean, so that a model that finds
+everything alike does not outweigh the words. The query's words are weighted by rarity, and what all turns have in
+common is subtracted. Both parts are squared before they are added. So a good match by either beats a mediocre one by
+both, and a paraphrase without a common word is still found.
 
-**Tokens.** Where the model is one for which it pays, the best fifty are compared once more, token by token (`rerank`).
+**Tokens.** For models where it pays, the best fifty are compared again, token by token (`rerank`).
 
-**Preferences.** A time that the question names, recency, importance and the project tip the balance between what fits
+**Preferences.** A time that the question names, recency, importance and the project decide between hits that match
 about equally well.
 
-No transaction is open while a model works. How rare the query's words are is read first; then the query is embedded;
-then everything is ranked in one snapshot, from which all hits come. Reranking needs the candidates' texts, so it ranks,
-leaves, embeds the texts, and ranks again: in the new snapshot, with what was learnt about texts that are still there.
+No transaction is open while a model works. Recall first reads how rare the query's words are, then embeds the query,
+then ranks everything in one snapshot, from which all hits come. Reranking needs the candidates' texts. So it ranks,
+closes the snapshot, embeds the texts, and ranks again in a new snapshot, using the tokens of texts that still exist.
 
 The constants are in `scoring.Weights`; `bench/recall_quality.py` chooses and measures them.
 """
@@ -45,18 +45,20 @@ if TYPE_CHECKING:
     from ..store_view import StoreView
     from .memories import Memories
     from .provenance import Thing
-    from .recall_request import Wanted
+    from .recall_request import Filters
 
-#: How many of the best by words, and by meaning, are looked at more closely.
+#: How many of the best by words, and of the best by meaning, are scored in full.
 CANDIDATES = 50
-#: Gentle, like `scoring.Preferences`.
+#: Weight of importance; small, like the weights in `scoring.Preferences`.
 _IMPORTANCE = 0.1
-#: So often the candidates' texts may have changed while they were being compared; then their tokens do not count.
+#: The importance that changes nothing, which exchanges have.
+_NEUTRAL = 0.5
+#: How often reranking starts again when the candidates' texts change meanwhile. After that, tokens do not count.
 _ATTEMPTS = 3
 
 _SESSION = "SELECT 1 FROM sessions WHERE workspace = :workspace AND id = :id"
 _LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
-# The casts keep SQLite from reading the whole workspace by its index.
+# The casts keep SQLite from reading the whole workspace through an index.
 _EXCHANGES = """
 SELECT e.id, e.content, e.trust, s.type FROM exchanges e
   LEFT JOIN sessions s ON s.workspace = e.workspace AND s.id = e.session_id
@@ -84,11 +86,11 @@ WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND tur
 
 
 class _Request(NamedTuple):
-    """One call of recall, checked."""
+    """The checked arguments of one recall."""
 
     query: str
     k: int
-    wanted: Wanted
+    filters: Filters
     mode: str
     rerank: bool
     neighbours: int
@@ -97,7 +99,7 @@ class _Request(NamedTuple):
 
 
 class _Candidates(NamedTuple):
-    """What is looked at closely, and how it fits."""
+    """The items that are scored in full."""
 
     items: dict[int, Item]
     matches: dict[int, dict[str, float]]
@@ -105,7 +107,7 @@ class _Candidates(NamedTuple):
 
 
 class _Question(NamedTuple):
-    """A query as its words and the model understand it, and the change of the store that this goes by."""
+    """A query as its terms and its vector, and the change of the store that these are based on."""
 
     asked: Query
     change: int
@@ -118,7 +120,7 @@ class Recall:
     def __init__(self, view: StoreView, memories: Memories) -> None:
         self._engine = view.engine
         self._workspace = view.workspace
-        self._backlog = EmbeddingQueue(view)
+        self._embedding_queue = EmbeddingQueue(view)
         self._memories = memories
 
     def recall(
@@ -144,26 +146,26 @@ class Recall:
         weights: Weights | None = None,
         note: bool = True,
     ) -> list[Hit]:
-        """What fits a question best; `weights` is for measuring, everything else is for use.
+        """The best matches for a question. `weights` is for measurements.
 
-        That memories were recalled is noted, unless `note` is False.
+        Memories that are returned count as recalled, unless `note` is False.
         """
         checks.text(query, "query")
         checks.whole(k, "k", least=1, most=1_000)
         checks.whole(neighbours, "neighbours", least=0, most=100)
         recall_request.expect(mode, recall_request.MODES, "mode")
         recall_request.expect(rerank, recall_request.RERANK, "rerank")
-        wanted = recall_request.wanted(
+        filters = recall_request.filters(
             what, session_id, exclude_session, kinds, roles, tags, project, since, until, include_archived
         )
         budget = None if budget is None else checks.whole(budget, "budget", least=1)
         embedder = None if mode == "words" else self._embedder()
         weights = weights or weights_of(None if embedder is None else embedder.name)
-        question, now = self._question(query, wanted, weights, embedder)
+        question, now = self._question(query, filters, weights, embedder)
         request = _Request(
             query,
             k,
-            wanted,
+            filters,
             mode,
             rerank == "always" or (rerank == "auto" and weights.reranks),
             neighbours,
@@ -172,28 +174,28 @@ class Recall:
         )
         hits = self._answer(request, question)
         if budget is not None:
-            hits = _within(hits, budget)
+            hits = _within_budget(hits, budget)
         if note:
             self._memories.used([hit.memory_id for hit in hits if hit.memory_id is not None])
         return hits
 
     def _embedder(self) -> Embedder | None:
-        """The model, if it can be had; otherwise words alone answer, and the log says so."""
+        """The model, if it can be loaded. Otherwise recall goes by words alone, and the log says so."""
         try:
-            return self._backlog.embedder()
+            return self._embedding_queue.embedder()
         except (EmbedderFailed, MissingExtra) as error:
             _warn("%s; recall goes by words alone", error)
             return None
 
     def _question(
-        self, query: str, wanted: Wanted, weights: Weights, embedder: Embedder | None
+        self, query: str, filters: Filters, weights: Weights, embedder: Embedder | None
     ) -> tuple[_Question, str]:
-        """The query understood, and what time it is in the store."""
+        """The query with its vector, and the store's current time."""
         with self._engine.read() as tx:
             now = tx.now()
-            if wanted.session_id is not None:
-                self._require(tx, wanted.session_id)
-            question = self._read(tx, query, wanted, embedder)
+            if filters.session_id is not None:
+                self._require(tx, filters.session_id)
+            question = self._read_query(tx, query, filters, embedder)
             background = query_vector.background(tx, self._workspace, question.model, weights)
         if question.model is None:
             return question, now
@@ -204,15 +206,15 @@ class Recall:
             return question._replace(model=None), now
         return question._replace(meant=meant), now
 
-    def _read(self, tx: Transaction, query: str, wanted: Wanted, embedder: Embedder | None) -> _Question:
-        """The query's words, and whether the model is the one whose vectors are there."""
-        change: int = tx.all(_LAST_CHANGE, workspace=self._workspace)[0][0]
+    def _read_query(self, tx: Transaction, query: str, filters: Filters, embedder: Embedder | None) -> _Question:
+        """The query's terms, and whether the workspace has vectors of this model."""
+        change: int = tx.value(_LAST_CHANGE, workspace=self._workspace)
         usable = embedder is not None and _is_active_model(tx, self._workspace, embedder.name)
-        asked = bm25.weigh(tx, self._workspace, wanted.shelves, _distinct(query))
+        asked = bm25.weigh(tx, self._workspace, filters.shelves, _distinct_terms(query))
         return _Question(asked, change, embedder if usable else None, None)
 
     def _answer(self, request: _Request, question: _Question) -> list[Hit]:
-        """The hits, all from one snapshot; texts whose tokens are wanted are embedded between two of them."""
+        """The hits, all from one snapshot. Texts whose tokens are needed are embedded between two snapshots."""
         tokens: dict[str, Vectors] = {}
         attempts = _ATTEMPTS if request.rerank else 0
         while True:
@@ -220,14 +222,14 @@ class Recall:
                 now = self._current_question(tx, request, question)
                 candidates = self._candidates(tx, request, now)
                 ranked = _ranked(request, now, candidates, {})
-                texts = self._texts(tx, ranked) if attempts and _tokens_of(now.model) else {}
+                texts = self._texts(tx, ranked) if attempts and _token_embedder(now.model) else {}
                 unknown = [text for text in dict.fromkeys(texts.values()) if text not in tokens]
                 if not unknown:
                     if texts:
-                        ranked = _ranked(request, now, candidates, _closer(now, ranked, texts, tokens))
+                        ranked = _ranked(request, now, candidates, _token_closeness(now, ranked, texts, tokens))
                     return self._hits(tx, now.asked, ranked, request)
             attempts -= 1
-            compare = _tokens_of(question.model)
+            compare = _token_embedder(question.model)
             try:
                 tokens.update(zip(unknown, (each.vectors for each in compare(unknown)), strict=True) if compare else ())
             except EmbedderFailed as error:
@@ -235,36 +237,37 @@ class Recall:
                 attempts = 0
 
     def _current_question(self, tx: Transaction, request: _Request, question: _Question) -> _Question:
-        """The question as this snapshot has it: as it was, unless something has changed since."""
-        if tx.all(_LAST_CHANGE, workspace=self._workspace)[0][0] == question.change:
+        """The question for this snapshot: unchanged, unless the store has changed since."""
+        if tx.value(_LAST_CHANGE, workspace=self._workspace) == question.change:
             return question
-        fresh = self._read(tx, request.query, request.wanted, question.model)
+        fresh = self._read_query(tx, request.query, request.filters, question.model)
         return fresh._replace(meant=question.meant if fresh.model is not None else None)
 
     def _candidates(self, tx: Transaction, request: _Request, question: _Question) -> _Candidates:
-        asked, wanted, k = question.asked, request.wanted, request.k
+        """The items that are scored in full, with their matching words and their meaning."""
+        asked, filters, k = question.asked, request.filters, request.k
         known: dict[int, Item] = {}
         skipped = request.mode == "vectors" and question.model
-        by_words = [] if skipped else self._best_by_words(tx, asked, wanted, k, known)
+        by_words = [] if skipped else self._best_by_words(tx, asked, filters, k, known)
         meaning: dict[int, float] = {}
         if question.model is not None and question.meant is not None:
-            meaning = _meaning(tx, self._workspace, asked, wanted, question.model, question.meant.vector)
-        best = self._closest(tx, meaning, wanted, k, known)
+            meaning = _closest_in_meaning(tx, self._workspace, asked, filters, question.model, question.meant.vector)
+        best = self._closest(tx, meaning, filters, k, known)
         chosen = bm25.fetch(tx, self._workspace, [*by_words, *best], known)
         items = bm25.with_neighbours(tx, self._workspace, chosen, set(by_words))
         occurrences = bm25.occurrences(tx, asked, items) if by_words else {}
         return _Candidates(items, matches(items, occurrences), meaning)
 
     def _texts(self, tx: Transaction, ranked: list[Scored]) -> dict[int, str]:
-        """The texts of the best, by item; as many as may be compared."""
+        """The texts of the best items, as many as may be compared."""
         from .rerank import MOST, MOST_CHARACTERS
 
         texts: dict[int, str] = {}
         left = MOST_CHARACTERS
         rows = self._rows(tx, ranked[:MOST])
         for item, *_ in ranked[:MOST]:
-            row = rows.get((item.kind, item.ref))
-            text = _piece(row[0], item.piece) if row else ""
+            content, *_ = rows.get((item.kind, item.ref), ("",))
+            text = _piece(content, item.piece)
             left -= len(text)
             if left < 0:
                 break
@@ -272,52 +275,51 @@ class Recall:
         return texts
 
     def _rows(self, tx: Transaction, ranked: Sequence[Scored]) -> dict[Thing, Row]:
-        """By kind and number, content, trust and source of what they are pieces of; importance and end of memories."""
+        """Content, trust, source, importance and expiry of the things that these items belong to."""
         exchanges = [item.ref for item, *_ in ranked if item.kind == "exchange"]
         memories = [item.ref for item, *_ in ranked if item.kind == "memory"]
         rows: dict[Thing, Row] = {}
         if exchanges:
             found = tx.all(_EXCHANGES, workspace=self._workspace, ids=tx.array(exchanges))
-            rows |= {("exchange", id): tuple(rest) for id, *rest in found}
+            rows |= {("exchange", id): (*values, _NEUTRAL, None) for id, *values in found}
         if memories:
             found = tx.all(_MEMORIES, workspace=self._workspace, ids=tx.array(memories))
-            rows |= {("memory", id): tuple(rest) for id, *rest in found}
+            rows |= {("memory", id): tuple(values) for id, *values in found}
         return rows
 
     def _best_by_words(
-        self, tx: Transaction, asked: Query, wanted: Wanted, k: int, known: dict[int, Item]
+        self, tx: Transaction, asked: Query, filters: Filters, k: int, known: dict[int, Item]
     ) -> list[int]:
-        """The best by words; more of them while filters and long texts leave fewer than were asked for."""
+        """The best by words. Fetches more of them while filters and long texts leave fewer than requested."""
         limit = max(CANDIDATES, k)
         while True:
-            best = bm25.best_by_words(tx, asked, wanted, limit)
-            if len(best) < limit or len(self._returnable(tx, best, wanted, known)) >= k:
+            best = bm25.best_by_words(tx, asked, filters, limit)
+            if len(best) < limit or len(self._returnable(tx, best, filters, known)) >= k:
                 return best
             limit *= 4
 
     def _closest(
-        self, tx: Transaction, meaning: dict[int, float], wanted: Wanted, k: int, known: dict[int, Item]
+        self, tx: Transaction, meaning: dict[int, float], filters: Filters, k: int, known: dict[int, Item]
     ) -> list[int]:
-        """The closest in meaning, passed through the filters portion by portion until there are enough."""
+        """The closest in meaning. Takes more of them while filters leave fewer than requested."""
         ordered = sorted(meaning, key=lambda item: (-meaning[item], item))
         taken, enough = max(CANDIDATES, k), k
-        while taken < len(ordered) and len(self._returnable(tx, ordered[:taken], wanted, known)) < enough:
+        while taken < len(ordered) and len(self._returnable(tx, ordered[:taken], filters, known)) < enough:
             taken *= 4
         return ordered[:taken]
 
-    def _returnable(self, tx: Transaction, ids: list[int], wanted: Wanted, known: dict[int, Item]) -> set[Thing]:
-        """What of it may be returned, each thing once however many pieces it has."""
+    def _returnable(self, tx: Transaction, ids: list[int], filters: Filters, known: dict[int, Item]) -> set[Thing]:
+        """The things that may be returned, each once however many of its pieces were found."""
         items = bm25.fetch(tx, self._workspace, ids, known)
-        fitting = {(item.kind, item.ref) for item in items if wanted.fits(item)}
+        fitting = {(item.kind, item.ref) for item in items if filters.fits(item)}
         memories = [ref for kind, ref in fitting if kind == "memory"]
         current: set[int] = set()
         if memories:
-            rows = tx.all(_CURRENT, workspace=self._workspace, now=tx.now(), ids=tx.array(memories))
-            current = {row[0] for row in rows}
+            current = set(tx.column(_CURRENT, workspace=self._workspace, now=tx.now(), ids=tx.array(memories)))
         return {
             (kind, ref)
             for kind, ref in fitting
-            if (not wanted.tags if kind == "exchange" else ref in current and self._tagged(tx, ref, wanted.tags))
+            if (not filters.tags if kind == "exchange" else ref in current and self._tagged(tx, ref, filters.tags))
         }
 
     def _hits(self, tx: Transaction, asked: Query, ranked: list[Scored], request: _Request) -> list[Hit]:
@@ -328,40 +330,44 @@ class Recall:
             best.setdefault((scored.item.kind, scored.item.ref), scored)
         turns = {ref for kind, ref in best if kind == "exchange"}
         things = list(best.values())
-        # Somewhat more than asked for, because importance may still exchange neighbours in the order.
+        # Somewhat more than requested, because importance may still change the order of similar scores.
         enough = request.k + 10
         while things and len(hits) < enough:
             some, things = things[:enough], things[enough:]
             rows = self._rows(tx, some)
             for scored in some:
                 row = rows.get((scored.item.kind, scored.item.ref))
-                if row is not None and not self._repeats(tx, scored.item, row[0], turns):
-                    hit = self._hit(tx, asked, scored, row, request, now)
-                    hits += [hit] if hit is not None else []
+                hit = None if row is None else self._make_hit(tx, asked, scored, row, turns, request, now)
+                hits += [hit] if hit is not None else []
         hits.sort(key=lambda hit: -hit.score)
         return hits[: request.k]
 
     def _repeats(self, tx: Transaction, item: Item, text: str, turns: set[int]) -> bool:
-        """Whether a memory only repeats a turn it was made of, while that turn is a candidate itself."""
+        """Whether a memory only repeats a turn that it was made of and that is a candidate itself."""
         if item.kind != "memory" or not turns:
             return False
         said = tx.all(_TURNS_OF, workspace=self._workspace, id=item.ref)
         return any(id in turns and text in content for id, content in said)
 
-    def _hit(self, tx: Transaction, asked: Query, scored: Scored, row: Row, request: _Request, now: str) -> Hit | None:
-        item, tags = scored.item, request.wanted.tags
-        importance = 1.0
-        if item.kind == "memory":
-            expires_at = row[4]
-            if (expires_at is not None and expires_at <= now) or not self._tagged(tx, item.ref, tags):
-                return None
-            importance += _IMPORTANCE * (row[3] - 0.5)
-        elif tags:
+    def _make_hit(
+        self, tx: Transaction, asked: Query, scored: Scored, row: Row, turns: set[int], request: _Request, now: str
+    ) -> Hit | None:
+        """A hit; None when the thing has expired, lacks a tag, or is a memory that repeats one of the `turns`."""
+        item, tags = scored.item, request.filters.tags
+        content, trust, source, importance, expires_at = row
+        if item.kind == "exchange" and tags:
             return None
-        score = scored.score * importance
+        if item.kind == "memory" and (
+            (expires_at is not None and expires_at <= now)
+            or not self._tagged(tx, item.ref, tags)
+            or self._repeats(tx, item, content, turns)
+        ):
+            return None
+        preference = 1.0 + _IMPORTANCE * (importance - _NEUTRAL)
+        score = scored.score * preference
         share, telling = asked.met(scored.found)
         return Hit(
-            text=_piece(row[0], item.piece),
+            text=_piece(content, item.piece),
             score=round(score / (1 + score), 6),
             why={
                 "words": round(scored.words, 4),
@@ -369,7 +375,7 @@ class Recall:
                 "telling": round(telling, 4),
                 "meaning": round(scored.meaning, 4),
                 "tokens": round(scored.tokens, 4),
-                "preference": round(scored.preference * importance, 4),
+                "preference": round(scored.preference * preference, 4),
                 "matched": sorted(scored.found),
                 "dates": [span.phrase for span in request.preferences.spans],
             },
@@ -380,8 +386,8 @@ class Recall:
             project=item.project,
             created_at=item.at,
             age=between(item.at, now),
-            trust=row[1],
-            source=row[2],
+            trust=trust,
+            source=source,
             neighbours=self._neighbours(tx, item, request.neighbours),
         )
 
@@ -402,17 +408,18 @@ class Recall:
             first=item.turn - n,
             last=item.turn + n,
         )
-        return tuple(Exchange(*row) for row in rows if row[0] != item.ref)
+        turns = (Exchange(*row) for row in rows)
+        return tuple(turn for turn in turns if turn.id != item.ref)
 
 
-def _distinct(query: str) -> list[str]:
+def _distinct_terms(query: str) -> list[str]:
     return list(dict.fromkeys(analyser.terms(query)))
 
 
 def _ranked(request: _Request, question: _Question, candidates: _Candidates, closer: dict[int, float]) -> list[Scored]:
     return combine(
         question.asked,
-        request.wanted,
+        request.filters,
         candidates.items,
         candidates.matches,
         candidates.meaning,
@@ -423,8 +430,8 @@ def _ranked(request: _Request, question: _Question, candidates: _Candidates, clo
     )
 
 
-def _tokens_of(model: Embedder | None) -> Callable[[Sequence[str]], list[TokenVectors]] | None:
-    """How to ask a model for the tokens of texts, if it has them."""
+def _token_embedder(model: Embedder | None) -> Callable[[Sequence[str]], list[TokenVectors]] | None:
+    """The model's function for token vectors, if it has one."""
     from ..embedding import TokenEmbedder
 
     if isinstance(model, TokenEmbedder):
@@ -432,10 +439,10 @@ def _tokens_of(model: Embedder | None) -> Callable[[Sequence[str]], list[TokenVe
     return None
 
 
-def _closer(
+def _token_closeness(
     question: _Question, ranked: list[Scored], texts: dict[int, str], tokens: dict[str, Vectors]
 ) -> dict[int, float]:
-    """How close the best are token by token."""
+    """How close the best items are, token by token."""
     from .rerank import closeness
 
     assert question.meant is not None
@@ -443,24 +450,24 @@ def _closer(
     return closeness(question.meant, items, {id: tokens[text] for id, text in texts.items()})
 
 
-def _meaning(
-    tx: Transaction, workspace: str, asked: Query, wanted: Wanted, embedder: Embedder, vector: Vectors
+def _closest_in_meaning(
+    tx: Transaction, workspace: str, asked: Query, filters: Filters, embedder: Embedder, vector: Vectors
 ) -> dict[int, float]:
-    """Standard deviations above the mean, for what is closest in meaning."""
+    """The items closest in meaning, in standard deviations above the mean."""
     from .vectors import closest
 
-    # With filters the closest may all be of the wrong kind, so more of them are looked at.
-    narrowed = wanted.filtered or wanted.exclude_session or wanted.kinds or wanted.roles or wanted.tags
+    # With filters the closest items may all be excluded, so more of them are compared.
+    narrowed = filters.filtered or filters.exclude_session or filters.kinds or filters.roles or filters.tags
     most = CANDIDATES * (20 if narrowed else 4)
-    return closest(tx, workspace, embedder.name, vector, wanted.shelves, asked.items, most)
+    return closest(tx, workspace, embedder.name, vector, filters.shelves, asked.items, most)
 
 
 def _is_active_model(tx: Transaction, workspace: str, model: str) -> bool:
-    """Whether the workspace's vectors are this model's; if they are another's, words alone answer, and say so."""
+    """Whether the workspace's vectors are of this model. If not, recall goes by words alone, and the log says so."""
     used = model_of(tx, workspace)
     if used is not None and used != model:
         _warn("%s was embedded with %s, not %s; recall goes by words alone", workspace, used, model)
-        # What this process had in memory is of no more use.
+        # The vectors that this process keeps in memory are of no use any more.
         tx.memo.get("vectors", {}).pop(workspace, None)
     return used == model
 
@@ -480,8 +487,8 @@ def _piece(content: str, number: int) -> str:
     return content
 
 
-def _within(hits: list[Hit], budget: int) -> list[Hit]:
-    """The best hits whose texts fit together."""
+def _within_budget(hits: list[Hit], budget: int) -> list[Hit]:
+    """The best hits whose texts fit the budget together."""
     kept, left = [], budget
     for hit in hits:
         cost = estimate(hit.text)

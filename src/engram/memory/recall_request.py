@@ -1,4 +1,4 @@
-"""What recall is asked for, checked before anything is looked up."""
+"""The filters of a recall, checked before anything is looked up."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MODES = ("hybrid", "words", "vectors")
 RERANK = ("auto", "always", "never")
 
 
-class Wanted(NamedTuple):
-    """What recall was asked for, checked."""
+class Filters(NamedTuple):
+    """What a recall may return."""
 
     shelves: tuple[str, ...]
     session_id: str | None
@@ -34,12 +34,12 @@ class Wanted(NamedTuple):
 
     @property
     def filtered(self) -> bool:
-        """Whether most of what there is may be unwanted. One excluded session is little, and left out afterwards."""
+        """Whether the filters may exclude most items. One excluded session is little, and is left out afterwards."""
         return any((self.session_id, self.project, self.since, self.until))
 
     def fits(self, item: Item) -> bool:
         labels = self.roles if item.kind == "exchange" else self.kinds
-        # On the archive's shelf lie old gists too, which come only when they are named.
+        # The archive also contains old gists, which are returned only on request.
         hidden = labels is None and item.kind == "memory" and item.label in OWN_SHELVES
         return (
             item.shelf in self.shelves
@@ -53,7 +53,7 @@ class Wanted(NamedTuple):
         )
 
 
-def wanted(
+def filters(
     what: Sequence[str],
     session_id: str | None,
     exclude_session: str | None,
@@ -64,9 +64,9 @@ def wanted(
     since: str | None,
     until: str | None,
     include_archived: bool,
-) -> Wanted:
-    """The filters of a question; InvalidInput where one of them makes no sense."""
-    return Wanted(
+) -> Filters:
+    """Checked filters. InvalidInput when one of them makes no sense."""
+    return Filters(
         shelves=_shelves(what, kinds, roles, include_archived),
         session_id=checks.optional_name(session_id, "session id"),
         exclude_session=checks.optional_name(exclude_session, "session id"),
@@ -100,7 +100,7 @@ def _roles(given: Sequence[str]) -> list[str]:
 def _shelves(
     what: Sequence[str], kinds: Sequence[str] | None, roles: Sequence[str] | None, include_archived: bool
 ) -> tuple[str, ...]:
-    """Where to look: turns and memories, and what is named beyond them."""
+    """The shelves to search: turns and memories, and others that are requested."""
     unknown = set(what) - {"exchanges", "memories"}
     if unknown or isinstance(what, str):
         raise InvalidInput(f"what is {what!r}; it must name exchanges, memories or both.")

@@ -1,11 +1,11 @@
-"""Reindexing: everything in a workspace gets vectors of another model, while the old ones go on serving.
+"""Reindexing: gives everything in a workspace vectors of another model, while the old ones stay in use.
 
-The store knows how far it is: `models.next` names the model, and what has a vector of it is done. So a run that was
-killed goes on where it was, and two at once share the work. Others write meanwhile as ever, with vectors of the model
-that serves; the workspace changes over in one transaction, with the shelves held, so that nobody can put something
-there in between. What was written in the last moment and lacks a new vector joins the backlog then, which is worked off
-at once: who waited for the moment when nothing lacks would wait for ever beside somebody who writes without a pause.
-The old vectors are deleted afterwards, in bounded steps.
+The store records the progress: `models.next` names the model, and an item with a vector of that model is done. So a
+reindex that was killed continues where it was, and two processes share the work. Others keep writing with vectors of
+the current model. The switch to the new model is one transaction that locks the shelves, so nothing can be added in
+between. Things that still lack a new vector then join the embedding queue, which is worked through at once. Waiting
+until nothing is missing might never end while others keep writing. The old vectors are deleted afterwards, in bounded
+steps.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ..checks import MAX_WHOLE
 from ..errors import Conflict, InvalidInput, StoreBusy
 from . import word_index
 from .embedding_models import choose, keep_indexed, model_of
-from .embedding_queue import STEP, EmbeddingQueue, Vectors, enqueue, keep, quantised
+from .embedding_queue import STEP, EmbeddingQueue, Vectors, enqueue, insert_vectors, quantised
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..embedding import Embedder
-    from ..storage.engine import Row, Transaction
+    from ..storage.engine import Transaction
     from ..store_view import StoreView
     from .provenance import Thing
 
@@ -33,8 +33,8 @@ T = TypeVar("T")
 
 #: Old vectors deleted in one transaction.
 _DELETED_AT_ONCE = 1_000
-#: How often a step gives way to other writers before it waits for its turn, and for how many seconds.
-_POLITE, _PAUSE = 100, 0.02
+#: How often a step gives way to other writers before it waits like any writer, and the pause in seconds.
+_ATTEMPTS, _PAUSE = 100, 0.02
 
 _STATE = "SELECT model, next FROM models WHERE workspace = :workspace"
 _BEGIN = "UPDATE models SET next = :model WHERE workspace = :workspace"
@@ -67,28 +67,30 @@ _DELETE = "DELETE FROM vectors WHERE item = :item AND model = :model"
 
 
 def reindex(view: StoreView, model: str | None = None, progress: Callable[[int, int], None] | None = None) -> int:
-    """Give everything vectors of a model, the configured one unless told otherwise; how many this call made, apart
-    from those of what was written in the last moment.
+    """Give everything vectors of a model, by default the configured one; how many vectors this call made.
 
-    `progress` is called with how many are done and how many there are. Conflict when another process begins to
-    reindex with yet another model: the last one to begin wins.
+    The count leaves out things that were written at the last moment. `progress` is called with how many items are done
+    and how many there are. Conflict when another process begins to reindex with another model: the last one to begin
+    wins.
     """
     if view.engine.joined:
         raise InvalidInput("reindex works in transactions of its own; call it outside of write().")
     choice = view.config.embedder if model is None else model
-    backlog = EmbeddingQueue(view._replace(config=view.config._replace(embedder=choice)))
-    embedder = backlog.embedder()
+    queue = EmbeddingQueue(view._replace(config=view.config._replace(embedder=choice)))
+    embedder = queue.embedder()
     if embedder is None:
         raise InvalidInput("The embedder is none, which makes no vectors; name one: static, minilm or openai:<model>.")
-    return _Reindex(view, embedder, backlog, progress or (lambda done, total: None)).complete()
+    return _Reindex(view, embedder, queue, progress or (lambda done, total: None)).complete()
 
 
 class _Reindex:
+    """One reindexing of one workspace."""
+
     def __init__(
-        self, view: StoreView, embedder: Embedder, backlog: EmbeddingQueue, progress: Callable[[int, int], None]
+        self, view: StoreView, embedder: Embedder, queue: EmbeddingQueue, progress: Callable[[int, int], None]
     ) -> None:
         self._engine = view.engine
-        self._backlog = backlog
+        self._embedding_queue = queue
         self._workspace = view.workspace
         self._embedder = embedder
         self._model = embedder.name
@@ -97,20 +99,20 @@ class _Reindex:
         self._total = 0
 
     def complete(self) -> int:
-        # A model that cannot be had fails here, before anything is announced.
+        # A model that cannot be used fails here, before anything is recorded.
         self._embedder.embed(["ready"])
         self._begin()
         made, most = 0, STEP
         while True:
-            made += self._fill()
+            made += self._embed_lacking()
             keep_indexed(self._engine, self._workspace, self._model)
-            if self._politely(partial(self._change_over, most=most)):
+            if self._giving_way(partial(self._change_over, most=most)):
                 break
-            # However much is written meanwhile, it comes to an end.
+            # So it ends however much others write meanwhile.
             most *= 2
         self._progress(self._total, self._total)
-        self._backlog.work()
-        self._clean()
+        self._embedding_queue.work()
+        self._delete_old_vectors()
         keep_indexed(self._engine, self._workspace)
         return made
 
@@ -118,34 +120,35 @@ class _Reindex:
         with self._engine.write() as tx:
             choose(tx, self._workspace, self._model)
             tx.run(_BEGIN, workspace=self._workspace, model=self._model)
-            self._total, self._done = tx.all(_COUNTS, workspace=self._workspace, model=self._model)[0]
+            ((self._total, self._done),) = tx.all(_COUNTS, workspace=self._workspace, model=self._model)
         self._progress(self._done, self._total)
 
-    def _fill(self) -> int:
-        """Make what is lacking of what there is now; how many were made here.
+    def _embed_lacking(self) -> int:
+        """Embed the items that lack a new vector now; how many were embedded here.
 
-        Begins anywhere, and goes on elsewhere when somebody else was faster: so those who share the work meet seldom.
+        It starts at a random item, and continues at another one when some other process was faster. So processes that
+        share the work rarely embed the same items.
         """
         with self._engine.read() as tx:
-            last: int = tx.all(_HIGHEST, workspace=self._workspace)[0][0]
+            last: int = tx.value(_HIGHEST, workspace=self._workspace)
         made, after = 0, random.randint(0, last)
         while True:
-            lacking, texts = self._some(after, last)
+            lacking, texts = self._next_lacking(after, last)
             if not lacking and after == 0:
                 return made
             if not lacking:
                 after = 0
                 continue
-            rows = dict(zip([row[0] for row in lacking], quantised(self._embedder, texts), strict=True))
-            kept = self._politely(partial(self._keep, made=rows))
+            rows = dict(zip(lacking, quantised(self._embedder, texts), strict=True))
+            kept = self._giving_way(partial(self._store_vectors, made=rows))
             if kept is None:
                 return made
             made += kept
-            after = lacking[-1][0] if kept == len(lacking) else random.randint(0, last)
+            after = lacking[-1] if kept == len(lacking) else random.randint(0, last)
             self._done += kept
             self._progress(min(self._done, self._total), self._total)
 
-    def _some(self, after: int, last: int) -> tuple[list[Row], list[str]]:
+    def _next_lacking(self, after: int, last: int) -> tuple[list[int], list[str]]:
         """The next items without a new vector, and their texts."""
         with self._engine.read() as tx:
             lacking = tx.all(_LACKING, workspace=self._workspace, model=self._model, after=after, last=last, limit=STEP)
@@ -153,7 +156,8 @@ class _Reindex:
             for _, kind, ref, _ in lacking:
                 if (kind, ref) not in contents:
                     contents[kind, ref] = [part for _, part in word_index.parts(self._content(tx, kind, ref))]
-        return lacking, [contents[kind, ref][piece] for _, kind, ref, piece in lacking]
+        texts = [contents[kind, ref][piece] for _, kind, ref, piece in lacking]
+        return [item for item, _, _, _ in lacking], texts
 
     def _content(self, tx: Transaction, kind: str, ref: int) -> str:
         ((content,),) = (
@@ -163,24 +167,24 @@ class _Reindex:
         )
         return str(content)
 
-    def _keep(self, tx: Transaction, made: dict[int, bytes]) -> int | None:
-        """Store what was made, for those that are still there and still without; how many those were, None if all is
-        over. An item's text never changes: whatever is edited gets new items.
+    def _store_vectors(self, tx: Transaction, made: dict[int, bytes]) -> int | None:
+        """Store vectors of items that still exist and still lack one; how many. None when the reindexing is finished.
+
+        An item's text never changes: an edited text gets new items.
         """
-        if self._is_over(tx):
+        if self._is_finished(tx):
             return None
-        word_index.keep_items(tx, self._workspace)
-        found = tx.all(_STILL_LACKING, workspace=self._workspace, model=self._model, ids=tx.array(made))
-        left: list[int] = [row[0] for row in found]
+        word_index.lock_items(tx, self._workspace)
+        left = tx.column(_STILL_LACKING, workspace=self._workspace, model=self._model, ids=tx.array(made))
         if left:
-            keep(tx, left, Vectors(self._model, [made[item] for item in left]))
+            insert_vectors(tx, left, Vectors(self._model, [made[item] for item in left]))
         return len(left)
 
     def _change_over(self, tx: Transaction, most: int) -> bool:
-        """Search with the new vectors from now on; False while more than so many things lack their own."""
-        tx.lock(mutexes.backlog(self._workspace))
-        word_index.hold_shelves(tx, self._workspace)
-        if self._is_over(tx):
+        """Switch to the new vectors. False while more than `most` items lack one."""
+        tx.lock(mutexes.embedding_queue(self._workspace))
+        word_index.lock_shelves(tx, self._workspace)
+        if self._is_finished(tx):
             return True
         lacking = tx.all(
             _LACKING, workspace=self._workspace, model=self._model, after=0, last=MAX_WHOLE, limit=most + 1
@@ -193,12 +197,12 @@ class _Reindex:
         tx.note(self._workspace, "model", self._model)
         return True
 
-    def _politely(self, step: Callable[[Transaction], T]) -> T:
-        """Do a step in a transaction of its own that gives way to every other writer.
+    def _giving_way(self, step: Callable[[Transaction], T]) -> T:
+        """Do a step in its own transaction that gives way to every other writer.
 
-        It needs what others lock one after the other, in whatever order; who waits for them may be waited for.
+        It needs locks that other writers take one by one, in any order. Waiting for them could become a deadlock.
         """
-        for _ in range(_POLITE):
+        for _ in range(_ATTEMPTS):
             try:
                 with self._engine.write(patient=False) as tx:
                     return step(tx)
@@ -207,36 +211,37 @@ class _Reindex:
         with self._engine.write() as tx:
             return step(tx)
 
-    def _is_over(self, tx: Transaction) -> bool:
-        """Whether somebody who shares the work has already brought it to its end."""
-        model, next = tx.all(_STATE, workspace=self._workspace)[0]
+    def _is_finished(self, tx: Transaction) -> bool:
+        """Whether another process that shares the work has already finished it."""
+        ((model, next),) = tx.all(_STATE, workspace=self._workspace)
         if next == self._model:
             return False
         if next is None and model == self._model:
             return True
         raise Conflict(
-            f"Another process has begun to reindex {self._workspace!r} with {next or model}; this run, with "
-            f"{self._model}, stopped. Nothing is lost: what it made is used if it is started again in time."
+            f"Another process has begun to reindex {self._workspace!r} with {next or model}, so this one, with "
+            f"{self._model}, stopped. Nothing is lost: its vectors are used if you start it again soon."
         )
 
-    def _clean(self) -> None:
-        """Delete the vectors of all other models; what a run that died here left is found by the next."""
+    def _delete_old_vectors(self) -> None:
+        """Delete the vectors of all other models, also those that a killed process left."""
         after = 0
         while True:
             with self._engine.write() as tx:
                 if model_of(tx, self._workspace) != self._model:
                     return
-                next = tx.all(_STATE, workspace=self._workspace)[0][1] or self._model
+                ((_, next),) = tx.all(_STATE, workspace=self._workspace)
                 old = tx.all(
                     _OLD,
                     workspace=self._workspace,
                     model=self._model,
-                    next=next,
+                    next=next or self._model,
                     after=after,
                     limit=_DELETED_AT_ONCE,
                 )
                 if not old:
                     return
                 tx.many(_DELETE, [{"item": item, "model": model} for item, model in old])
-                # An item may have several, so its number is looked at again.
-                after = old[-1][0] - 1
+                # An item may have several old vectors, so the last one is looked at again.
+                last, _ = old[-1]
+                after = last - 1

@@ -1,8 +1,8 @@
-"""Reranking: the best candidates once more, token by token.
+"""Reranking: compares the best candidates again, token by token.
 
-For each token of the question the closest token of a candidate counts, by how rare the question's word is; one vector
-for a whole text blurs what this keeps apart. A turn close by may hold that token too, for less, as with words. Texts
-are read at query time, since token vectors would take a hundred times the room of the texts; nothing of them is kept.
+For each token of the question, the closest token of a candidate counts, weighted by the rarity of the question's word.
+One vector for a whole text would blur these differences. A token in an adjacent turn counts too, for less, as it does
+for words. Token vectors take a hundred times the space of the texts, so they are computed at query time and not stored.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from ..embedding.protocol import Vectors
     from .scoring import Item
 
-#: At most so many candidates, and so many characters of them, are compared: the time it takes grows with both.
+#: The most candidates, and the most characters of them, that are compared. The time grows with both.
 MOST = 50
 MOST_CHARACTERS = 20_000
-#: What a token in a turn close by is worth, by how many turns it is away.
+#: The weight of a token in an adjacent turn, by distance in turns.
 _NEAR = {1: 0.7, 2: 0.6, 3: 0.5}
 
 
 def closeness(question: WeightedText, items: Sequence[Item], tokens: Mapping[int, Vectors]) -> dict[int, float]:
-    """How close each item is, from 0 for the least of them to 1 for the best; `tokens` by the item's number."""
+    """How close each item is, from 0 for the least close to 1 for the closest. `tokens` are by the item's number."""
     if len(question.tokens) == 0 or len(items) < 2:
         return {}
     similar = [_similar(question, tokens[item.id]) for item in items]
@@ -47,7 +47,7 @@ def closeness(question: WeightedText, items: Sequence[Item], tokens: Mapping[int
 
 
 def _similar(question: WeightedText, tokens: Vectors) -> Vectors:
-    """For each token of the question, its best cosine to any of the text's, or 0."""
+    """For each token of the question, its best cosine to any token of the text, or 0."""
     if len(tokens) == 0:
         return np.zeros(len(question.tokens), np.float32)
     best: Vectors = (question.tokens @ tokens.T).max(axis=1)

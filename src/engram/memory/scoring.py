@@ -1,4 +1,4 @@
-"""Scoring: what a match by words and by meaning is worth together. Knows no store; `recall` brings what it needs."""
+"""Scoring: combines matches by words, meaning and tokens into one order. It knows no store; `recall` brings data."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from .query_dates import Span, day
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .recall_request import Wanted
+    from .recall_request import Filters
 
 K1, B = 0.9, 0.4
-#: What a word in a turn close by is worth, by how many turns it is before (+) or after (-) the one scored.
+#: The weight of a word in an adjacent turn, by how many turns it is before (+) or after (-) the scored one.
 _NEAR = ((1, 0.6), (2, 0.5), (3, 0.4), (-1, 0.5), (-2, 0.4), (-3, 0.3))
 REACH = 3
-#: Gentle: they settle what is otherwise much alike, and never bury a better match.
+#: Small: they decide between similar scores and never outweigh a better match.
 _SAME_PROJECT, _RECENT, _DATED = 0.05, 0.05, 0.25
-#: After so many days recency counts half, and so does being beside the time that a question names.
+#: Half-life in days of recency, and of the distance from a time that the question names.
 _RECENT_DAYS, _DATED_DAYS = 30, 7
 
 
 class Weights(NamedTuple):
-    """What may differ from one model to the next. `bench/recall_quality.py` shows how flat the choice is."""
+    """Constants that differ between models. `bench/recall_quality.py` shows how little the exact choice matters."""
 
-    #: What a turn gains from a good one beside it.
+    #: The share of an adjacent turn's score that a turn gains.
     smooth: float = 0.3
-    #: How soon a word counts as common when a query's meaning is made of its words: the share of items that have it.
+    #: The share of items containing a word at which its weight in the query's vector is half.
     common: float = 0.1
-    #: How many squared standard deviations of meaning weigh as much as a perfect match by words.
+    #: Squared standard deviations of meaning that weigh as much as a perfect match by words.
     meaning: float = 30.0
-    #: How much of what all turns have in common is taken off a query's meaning; otherwise small talk is close to all.
+    #: How much of what all turns have in common is subtracted from a query's vector. Otherwise small talk matches all.
     background: float = 0.5
-    #: What the best match token by token is worth beside a perfect match by words.
+    #: The weight of the best match by tokens, compared with a perfect match by words.
     rerank: float = 0.5
-    #: Whether that pays without being asked for.
+    #: Whether reranking is on by default.
     reranks: bool = True
 
 
-#: By provider. With `static`, comparing tokens helps questions in the answer's own words and costs paraphrases.
+#: By provider. With `static`, comparing tokens helps questions that use the answer's words, and hurts paraphrases.
 _WEIGHTS = {
     "static": Weights(common=0.15, meaning=60.0, background=0.0, rerank=0.2, reranks=False),
     "minilm": Weights(),
@@ -47,8 +47,9 @@ _WEIGHTS = {
 
 
 def weights_of(model: str | None) -> Weights:
-    """The weights for a model; one that was not measured is taken to be like MiniLM."""
-    return _WEIGHTS.get((model or "").partition(":")[0], Weights())
+    """The weights for a model. One that was not measured gets those of MiniLM."""
+    provider, _, _ = (model or "").partition(":")
+    return _WEIGHTS.get(provider, Weights())
 
 
 class Item(NamedTuple):
@@ -65,7 +66,7 @@ class Item(NamedTuple):
 
 
 class Query(NamedTuple):
-    """The words of a question, and what each is worth in this workspace."""
+    """The words of a question, and their weights in this workspace."""
 
     terms: list[str]
     #: How many items there are, and their mean length.
@@ -82,25 +83,25 @@ class Query(NamedTuple):
         return sum(self.weights.values())
 
     def rarity(self, term: str) -> float:
-        """About 1 for a word that a single item has, less the more have it.
+        """About 1 for a word that a single item contains, less the more items contain it.
 
-        Counted as if there were a hundred more items: of the words in a small store nobody can say how rare they are.
+        Computed as if there were a hundred more items, because a small store says little about how rare a word is.
         """
         items, found = self.items + 100, self.found.get(term, 0)
         return log(1 + (items - found + 0.5) / (found + 0.5)) / log(1 + (items - 0.5) / 1.5)
 
     def met(self, found: dict[str, float]) -> tuple[float, float]:
-        """How much of the question an item's words are, each by its rarity, and how many rare words they are worth.
+        """How much of the question the found words cover, weighted by rarity, and how many rare words they are worth.
 
-        The latter by squares, so that several common words do not add up to a rare one.
+        The second number adds squares, so that several common words do not add up to a rare one.
         """
-        told = [value / self.weights[term] * self.rarity(term) for term, value in found.items()]
+        values = [value / self.weights[term] * self.rarity(term) for term, value in found.items()]
         whole = sum(map(self.rarity, self.weights))
-        return sum(told) / whole if whole else 0.0, sum(value * value for value in told)
+        return sum(values) / whole if whole else 0.0, sum(value * value for value in values)
 
 
 class Preferences(NamedTuple):
-    """What tips the balance between items that fit about equally well."""
+    """What decides between items that match about equally well."""
 
     now: str
     #: The project that is being worked on.
@@ -112,7 +113,7 @@ class Preferences(NamedTuple):
         return _SAME_PROJECT if self.project is not None and item.project == self.project else 0.0
 
     def of_day(self, at: str) -> float:
-        """By whole days, so that the same question has the same answer in every process and on every engine."""
+        """The preference for a time, by whole days, so that every process and engine gives the same answer."""
         said = day(at)
         preference: float = _RECENT * 0.5 ** (max((day(self.now) - said).days, 0) / _RECENT_DAYS)
         if self.spans:
@@ -127,12 +128,12 @@ class Scored(NamedTuple):
     meaning: float
     tokens: float
     preference: float
-    #: What each word of the question is worth in it.
+    #: The weight of each query word in this item.
     found: dict[str, float]
 
 
 def matches(items: dict[int, Item], occurrences: dict[int, dict[str, float]]) -> dict[int, dict[str, float]]:
-    """Each query word at its best: in the item itself, or for less in a turn close by."""
+    """For each item, the best weight of each query word: in the item itself or, for less, in an adjacent turn."""
     sessions: dict[str | None, dict[int, dict[str, float]]] = {}
     for id, words in occurrences.items():
         item = items[id]
@@ -159,7 +160,7 @@ def matches(items: dict[int, Item], occurrences: dict[int, dict[str, float]]) ->
 
 def combine(
     asked: Query,
-    wanted: Wanted,
+    filters: Filters,
     items: dict[int, Item],
     matches: dict[int, dict[str, float]],
     meaning: dict[int, float],
@@ -169,8 +170,8 @@ def combine(
     *,
     hybrid: bool,
 ) -> list[Scored]:
-    """Words, meaning and, where they were compared, tokens as one order, best first; only what was wanted."""
-    # Exactly, so that it does not matter in which order an engine gave the words.
+    """Scores from words, meaning and tokens, best first; only items that the filters allow."""
+    # An exact sum, so that the order in which an engine returns the words does not matter.
     by_words = {id: fsum(found.values()) for id, found in matches.items()}
     best = max(by_words.values(), default=0.0)
     ideal = asked.ideal
@@ -188,20 +189,20 @@ def combine(
     days: dict[str, float] = {}
     for id, score in _smoothed(items, scores, weights.smooth).items():
         item = items[id]
-        if score > 0 and wanted.fits(item):
+        if score > 0 and filters.fits(item):
             date = item.at[:10]
             if date not in days:
                 days[date] = preferences.of_day(item.at)
             preference = 1 + days[date] + preferences.of_project(item)
             words, close, tokens = by_words[id], meaning.get(id, 0.0), closer.get(id, 0.0)
             ranked.append(Scored(item, score * preference, words, close, tokens, preference, matches[id]))
-    # Rounded, so that the last bits of a sum cannot decide; ties go to the earlier one.
+    # Rounded, so that the last bits of a sum cannot decide. Ties go to the earlier item.
     ranked.sort(key=lambda scored: (-round(scored.score, 9), scored.item.id))
     return ranked
 
 
 def _smoothed(items: dict[int, Item], scores: dict[int, float], share: float) -> dict[int, float]:
-    """A turn beside a good one gains a little of it."""
+    """Scores in which a turn gains a little from a good adjacent turn."""
     sessions: dict[str | None, dict[int, float]] = {}
     for id, item in items.items():
         if item.turn is not None:

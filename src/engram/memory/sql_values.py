@@ -1,7 +1,7 @@
-"""Places for tables of values in SQL.
+"""Placeholders for tables of values in SQL.
 
-The engines have no common way to bind one, so a statement has a fixed number of rows, written out, and those left over
-are filled with something that changes nothing. Few enough of them for psycopg to keep what it made of the statement.
+The engines have no common way to bind a table of values. A statement therefore has a fixed number of rows, and unused
+rows get values that match nothing. There are few such statements, so that psycopg keeps them prepared.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Meaning: which vectors are closest to a query's.
+"""Finds the vectors closest to a query's.
 
-Where the engine can compare vectors, it is asked. Elsewhere (SQLite, a PostgreSQL without pgvector) the workspace's
-vectors are resident in a long-lived process and kept up with the store by the change feed.
+If the engine can compare vectors, it does. Otherwise (SQLite, PostgreSQL without pgvector) a long-lived process keeps
+the workspace's vectors in memory and updates them from the change feed.
 
-Vectors are eight bits a dimension and compared by cosine, block by block in floating point, which needs no more memory
-than one block. The first recall of a process loads them all; later ones ask the feed what has changed since, and fetch
-only that, so that what another process forgot is gone here too.
+Vectors have eight bits per dimension and are compared by cosine, block by block in floating point, which needs memory
+for one block only. The first recall of a process loads all of them. Later ones ask the feed for changes and fetch only
+those, so what another process forgot disappears here too.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
     from ..storage.engine import Row, Transaction
 
-#: Rows multiplied at once: as floating point they fit into a processor's cache.
+#: Rows multiplied at once; as floating point they fit into a processor's cache.
 _BLOCK = 512
 #: Rows fetched at once.
 _PORTION = 16_384
 #: With more changes than this, loading everything anew is faster.
 _TOO_MANY = 20_000
-#: So many standard deviations above the mean is far out.
+#: Cosines this many standard deviations above the mean are searched for the best ones first.
 _FAR = 2.0
-#: All are equally far from the query, but for rounding; then nothing is close.
+#: With less spread than this, all items are equally far from the query, so none is close.
 _NO_SPREAD = 1e-6
 
 _LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
@@ -67,20 +67,20 @@ class Resident:
         self._rows = np.zeros((0, dims), np.int8)
         self._norms = np.zeros(0, np.float32)
         self._codes: dict[str, int] = {}
-        #: The largest ref of each kind: what is newer is not here yet.
+        #: The largest ref of each kind; newer things are not loaded yet.
         self._newest: dict[str, int] = {}
         self._floats = np.empty((_BLOCK, dims), np.float32)
-        #: Threads of a server share it.
+        #: Threads of a server share this object.
         self.lock = threading.Lock()
 
     def closest(self, query: npt.NDArray[np.float32], shelves: Sequence[str], most: int) -> Closest:
-        """The most similar of what is on those shelves, with mean and spread of it all."""
-        items, cosines = self._compared(query, shelves)
+        """The most similar items on those shelves, with mean and spread of all of them."""
+        items, cosines = self._cosines(query, shelves)
         if len(items) == 0:
             return Closest([], 0.0, 0.0)
         mean, spread = float(cosines.mean()), float(cosines.std())
         if len(items) > most:
-            # Mostly the best are far out, and there are few to choose from.
+            # The best are usually far above the mean, where there are few to choose from.
             far = cosines[cosines > mean + _FAR * spread]
             least = np.partition(far if len(far) >= most else cosines, -most)[-most]
             best = np.flatnonzero(cosines >= least)
@@ -89,7 +89,7 @@ class Resident:
         found = list(zip(items[best].tolist(), cosines[best].tolist(), strict=True))
         return Closest(found, mean, spread)
 
-    def _compared(self, query: npt.NDArray[np.float32], shelves: Sequence[str]) -> tuple[Any, Any]:
+    def _cosines(self, query: npt.NDArray[np.float32], shelves: Sequence[str]) -> tuple[Any, Any]:
         """Item numbers and cosines of everything on those shelves."""
         with self.lock:
             count = self._count
@@ -106,7 +106,7 @@ class Resident:
             return items[wanted], cosines[wanted] / norms[wanted]
 
     def put(self, rows: Sequence[Row]) -> None:
-        """Take rows of item, kind, ref, shelf and vector."""
+        """Add rows of item, kind, ref, shelf and vector."""
         if not rows:
             return
         start, end = self._count, self._count + len(rows)
@@ -134,7 +134,7 @@ class Resident:
             self._rows[:count][gone] = 0
 
     def _blocks(self, start: int, end: int) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
-        """The rows from start to end in floating point, some at a time."""
+        """The rows from start to end in floating point, block by block."""
         for position in range(start, end, _BLOCK):
             rows = self._rows[position : min(position + _BLOCK, end)]
             floats = self._floats[: len(rows)]
@@ -148,15 +148,15 @@ class Resident:
         if count <= len(self._items):
             return
         size = max(count, len(self._items) * 3 // 2)
-        self._items = _longer(self._items, size)
-        self._refs = _longer(self._refs, size)
-        self._kinds = _longer(self._kinds, size)
-        self._shelves = _longer(self._shelves, size)
-        self._rows = _longer(self._rows, size)
-        self._norms = _longer(self._norms, size)
+        self._items = _resized(self._items, size)
+        self._refs = _resized(self._refs, size)
+        self._kinds = _resized(self._kinds, size)
+        self._shelves = _resized(self._shelves, size)
+        self._rows = _resized(self._rows, size)
+        self._norms = _resized(self._norms, size)
 
 
-def _longer(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+def _resized(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
     made = np.zeros((size, *array.shape[1:]), array.dtype)
     made[: len(array)] = array
     return made
@@ -173,7 +173,7 @@ def closest(
 ) -> dict[int, float]:
     """The items closest in meaning, in standard deviations above the mean of those shelves, which have `size` items.
 
-    The engine compares if it can; otherwise this process does, with the vectors it keeps.
+    The engine compares if it can. Otherwise this process does, with the vectors it keeps.
     """
     found = tx.closest(workspace, model, query.tolist(), shelves, most, size if size >= EXACT_BELOW else None)
     if found is None:
@@ -184,8 +184,8 @@ def closest(
 
 
 def resident(tx: Transaction, workspace: str, model: str, dims: int) -> Resident:
-    """The workspace's vectors as of this transaction."""
-    if tx.writable:  # what it has written may yet be undone, and must not be remembered
+    """The workspace's vectors as this transaction sees them."""
+    if tx.writable:  # its changes may be rolled back, so they must not be kept
         return _load(tx, workspace, model, dims)
     kept: dict[str, Resident] = tx.memo.setdefault("vectors", {})
     found = kept.get(workspace)
@@ -199,16 +199,16 @@ def resident(tx: Transaction, workspace: str, model: str, dims: int) -> Resident
 
 def _load(tx: Transaction, workspace: str, model: str, dims: int) -> Resident:
     made = Resident(model, dims)
-    made.last = tx.all(_LAST_CHANGE, workspace=workspace)[0][0]
+    made.last = tx.value(_LAST_CHANGE, workspace=workspace)
     after = 0
     while rows := tx.all(_NEXT, workspace=workspace, model=model, after=after, limit=_PORTION):
         made.put(rows)
-        after = rows[-1][0]
+        after, *_ = rows[-1]
     return made
 
 
 def _catch_up(tx: Transaction, workspace: str, vectors: Resident) -> bool:
-    """Follow the feed; False when there is too much of it, or all vectors were made anew."""
+    """Apply the changes of the feed. False when there are too many, or the workspace has another model."""
     changes = tx.all(_CHANGED, workspace=workspace, after=vectors.last, limit=_TOO_MANY + 1)
     if len(changes) > _TOO_MANY or any(what == "model" for _, what, _ in changes):
         return False
@@ -218,5 +218,5 @@ def _catch_up(tx: Transaction, workspace: str, vectors: Resident) -> bool:
         if refs:
             vectors.put(tx.all(_SOME, workspace=workspace, model=vectors.model, kind=kind, ids=tx.array(refs)))
     if changes:
-        vectors.last = changes[-1][0]
+        vectors.last, _, _ = changes[-1]
     return True

@@ -1,11 +1,11 @@
-"""The word index: who is on which shelf, and which words they have.
+"""The word index: which items are on which shelf, and which words they contain.
 
-A shelf is what is searched together: turns, memories, and apart from them logs, gists, eras, digests and the archive,
-so that default recall never pays for what it does not look at. Statistics are per workspace and shelf.
+A shelf holds what is searched together: turns, memories, and separately logs, gists, eras, digests and the archive. So
+default recall never pays for what it does not search. Statistics are per workspace and shelf.
 
-Numbers of terms are remembered by the process, because looking fifteen of them up for every turn would cost more than
-the turn. A number is remembered only once its transaction has committed, and all of a shelf's are dropped when its
-generation has changed, which is what removing a term does.
+The process remembers the numbers of terms, because looking up fifteen for every turn would cost more than the turn
+itself. A number is remembered only after its transaction has committed. All numbers of a shelf are dropped when its
+generation changes, which happens when a term is removed.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
     from ..storage.engine import Row, Transaction
 
-#: Longer contents are cut into pieces of about this many characters for the indexes, overlapping a little, so that
-#: a long text is found by its best part.
+#: Longer texts are cut into overlapping pieces of about this many characters, so that a long text is found by its
+#: best part.
 PIECE = 800
 OVERLAP = 120
-#: Kinds of memories with a shelf of their own, which recall looks at only when it is told to.
+#: Kinds of memories with a shelf of their own. Recall searches those only on request.
 OWN_SHELVES = {"gist": "gists", "era": "eras", "digest": "digests"}
-#: Every shelf there is, in the order in which they are locked.
+#: All shelves, in the order in which they are locked.
 SHELVES = ("archive", "digests", "eras", "gists", "logs", "memories", "turns")
 
 _COUNT_IN = """
@@ -79,7 +79,7 @@ class Piece(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What is to be indexed, and what recall may filter it by."""
+    """A thing to be indexed, and what recall may filter it by."""
 
     shelf: str
     #: `exchange` or `memory`.
@@ -91,25 +91,25 @@ class Entry(NamedTuple):
     turn: int | None
     at: str
     pieces: list[Piece]
-    #: The number of the first of these pieces, when those before it are on the shelf already.
+    #: The number of the first of these pieces; those before it are already on the shelf.
     first: int = 0
 
 
 def shelf_of(kind: str, status: str) -> str:
-    """Where a memory belongs."""
+    """The shelf of a memory."""
     return OWN_SHELVES.get(kind, "memories") if status == "active" else "archive"
 
 
 def cut(text: str) -> list[Piece]:
-    """The pieces of a text with their words; needs no store, so it is done before a transaction begins."""
-    # Imported here: a situation report comes past this module without ever cutting a text.
+    """The pieces of a text with their words. Needs no store, so call it before a transaction begins."""
+    # Imported here, because a situation report imports this module and never cuts a text.
     from . import analyser
 
     return [Piece(start, part, Counter(analyser.terms(part))) for start, part in parts(text)]
 
 
 def cut_some(text: str, first: int, most: int) -> list[Piece]:
-    """As `cut`, but only `most` pieces, beginning with the one numbered `first`."""
+    """Like `cut`, but only `most` pieces, beginning with number `first`."""
     from . import analyser
 
     some = islice(parts(text), first, first + most)
@@ -117,33 +117,33 @@ def cut_some(text: str, first: int, most: int) -> list[Piece]:
 
 
 def add(tx: Transaction, workspace: str, entries: Iterable[Entry]) -> list[tuple[int, Piece]]:
-    """Put entries on their shelves; the number of each piece's item."""
+    """Put entries on their shelves; returns each piece with the number of its item."""
     placed: list[tuple[int, Piece]] = []
     shelves: dict[str, list[Entry]] = {}
     for entry in entries:
         shelves.setdefault(entry.shelf, []).append(entry)
-    # In order of name, as everybody does it: two writers must not wait for each other's shelves crosswise.
+    # In order of name, so that two writers cannot wait for each other's shelves.
     for shelf, group in sorted(shelves.items()):
         placed += _add_to_shelf(tx, workspace, shelf, group)
     return placed
 
 
 def remove(tx: Transaction, workspace: str, kind: str, refs: Sequence[int]) -> None:
-    """Take things out of the index: postings, vectors, and words that nothing else has."""
-    keep_items(tx, workspace)
+    """Remove things from the index: postings, vectors, and terms that nothing else contains."""
+    lock_items(tx, workspace)
     shelves: dict[str, list[Row]] = {}
-    for row in tx.all(_ITEMS_OF, workspace=workspace, kind=kind, refs=tx.array(refs)):
-        shelves.setdefault(row[1], []).append(row)
+    for item, shelf, length, packed in tx.all(_ITEMS_OF, workspace=workspace, kind=kind, refs=tx.array(refs)):
+        shelves.setdefault(shelf, []).append((item, length, packed))
     for shelf, rows in sorted(shelves.items()):
         _remove_from_shelf(tx, workspace, shelf, rows)
 
 
 def _remove_from_shelf(tx: Transaction, workspace: str, shelf: str, rows: list[Row]) -> None:
-    # First the shelf's row, as whoever adds to it does: a word must not vanish while somebody is about to use it.
-    lengths = sum(length for _, _, length, _ in rows)
+    # Lock the shelf's row first, like writers that add: a term must not vanish while another writer is using it.
+    lengths = sum(length for _, length, _ in rows)
     tx.run(_COUNT_OUT, workspace=workspace, shelf=shelf, items=len(rows), length=lengths)
     numbers: set[int] = set()
-    for item, _, _, packed in rows:
+    for item, _, packed in rows:
         terms = unpack(packed)
         numbers.update(terms)
         tx.many(_REMOVE_POSTING, [{"term": term, "item": item} for term in terms])
@@ -153,13 +153,13 @@ def _remove_from_shelf(tx: Transaction, workspace: str, shelf: str, rows: list[R
         tx.run(_NEW_GENERATION, workspace=workspace, shelf=shelf)
 
 
-def keep_items(tx: Transaction, workspace: str) -> None:
-    """Nothing but this transaction takes items away until it ends: who gives one its vector must find it there."""
+def lock_items(tx: Transaction, workspace: str) -> None:
+    """Keep others from deleting items until this transaction ends, so that a vector's item still exists."""
     tx.lock(mutexes.items(workspace))
 
 
-def hold_shelves(tx: Transaction, workspace: str) -> None:
-    """Wait for everybody who is putting something on a shelf, and let nobody else do so until this transaction ends."""
+def lock_shelves(tx: Transaction, workspace: str) -> None:
+    """Wait for all writers that add to a shelf, and keep others from adding until this transaction ends."""
     for shelf in SHELVES:
         tx.all(_COUNT_IN, workspace=workspace, shelf=shelf, items=0, length=0)
 
@@ -177,13 +177,13 @@ def unpack(packed: bytes) -> list[int]:
 def _add_to_shelf(tx: Transaction, workspace: str, shelf: str, entries: list[Entry]) -> list[tuple[int, Piece]]:
     pieces = [(entry, number, piece) for entry in entries for number, piece in enumerate(entry.pieces, entry.first)]
     lengths = [piece.counts.total() for _, _, piece in pieces]
-    counted = tx.all(_COUNT_IN, workspace=workspace, shelf=shelf, items=len(pieces), length=sum(lengths))
+    generation = tx.value(_COUNT_IN, workspace=workspace, shelf=shelf, items=len(pieces), length=sum(lengths))
     wanted = sorted({term for _, _, piece in pieces for term in piece.counts})
-    numbers = _numbers(tx, workspace, shelf, counted[0][0], wanted)
+    numbers = _term_numbers(tx, workspace, shelf, generation, wanted)
     placed = []
     postings: list[dict[str, int]] = []
     for (entry, position, piece), length in zip(pieces, lengths, strict=True):
-        made = tx.all(
+        item: int = tx.value(
             _ADD_ITEM,
             workspace=workspace,
             shelf=shelf,
@@ -198,54 +198,54 @@ def _add_to_shelf(tx: Transaction, workspace: str, shelf: str, entries: list[Ent
             length=length,
             terms=pack(numbers[term] for term in piece.counts),
         )
-        item: int = made[0][0]
         placed.append((item, piece))
         postings += [
             {"term": numbers[term], "item": item, "tf": tf, "length": length} for term, tf in piece.counts.items()
         ]
-    # In the order of the table: neighbours go to the same page of it.
+    # In the order of the table, so that neighbouring rows go to the same page.
     postings.sort(key=itemgetter("term", "item"))
     if postings:
         tx.many(_ADD_POSTING, postings)
     return placed
 
 
-def _numbers(tx: Transaction, workspace: str, shelf: str, generation: int, wanted: list[str]) -> dict[str, int]:
-    """The number of each term, made where there is none yet."""
-    known = _remembered(tx, workspace, shelf, generation)
+def _term_numbers(tx: Transaction, workspace: str, shelf: str, generation: int, wanted: list[str]) -> dict[str, int]:
+    """The number of each term. New terms get one."""
+    known = _known_numbers(tx, workspace, shelf, generation)
     found = {term: known[term] for term in wanted if term in known}
     missing = [term for term in wanted if term not in found]
     fresh = find(tx, workspace, shelf, missing)
     for term in missing:
         if term not in fresh:
-            fresh[term] = _new_number(tx, workspace, shelf, term)
+            fresh[term] = _insert_term(tx, workspace, shelf, term)
     if fresh:
         tx.afterwards.append(lambda: known.update(fresh))
     return {**found, **fresh}
 
 
-def _remembered(tx: Transaction, workspace: str, shelf: str, generation: int) -> dict[str, int]:
-    """The numbers this process knows of a shelf; an empty dictionary to fill when its generation has changed."""
+def _known_numbers(tx: Transaction, workspace: str, shelf: str, generation: int) -> dict[str, int]:
+    """The numbers that this process remembers for a shelf; empty when the shelf's generation has changed."""
     known: dict[tuple[str, str], tuple[int, dict[str, int]]] = tx.memo.setdefault("terms", {})
-    if known.get((workspace, shelf), (None, None))[0] != generation:
-        known[workspace, shelf] = (generation, {})
-    return known[workspace, shelf][1]
+    known_generation, numbers = known.get((workspace, shelf), (None, {}))
+    if known_generation != generation:
+        numbers = {}
+        known[workspace, shelf] = (generation, numbers)
+    return numbers
 
 
 def find(tx: Transaction, workspace: str, shelf: str, terms: list[str]) -> dict[str, int]:
-    """The numbers of those terms that the shelf has."""
+    """The numbers of those terms that the shelf contains."""
     return dict(tx.all(_FIND_TERMS, workspace=workspace, shelf=shelf, terms=tx.array(terms)))
 
 
-def _new_number(tx: Transaction, workspace: str, shelf: str, term: str) -> int:
-    made = tx.one(_ADD_TERM, workspace=workspace, shelf=shelf, term=term)
-    # Another writer may have been faster; then its row is there to be found now.
-    number: int = made[0] if made else find(tx, workspace, shelf, [term])[term]
-    return number
+def _insert_term(tx: Transaction, workspace: str, shelf: str, term: str) -> int:
+    number: int | None = tx.value(_ADD_TERM, workspace=workspace, shelf=shelf, term=term)
+    # If another writer was faster, its row can be found now.
+    return find(tx, workspace, shelf, [term])[term] if number is None else number
 
 
 def parts(text: str) -> Iterable[tuple[int, str]]:
-    """A short text whole; a long one in overlapping parts that end at a space where there is one."""
+    """A short text whole; a long one in overlapping parts that end at a space if possible."""
     if len(text) <= PIECE * 5 // 4:
         yield 0, text
         return

@@ -53,7 +53,8 @@ def sqlite(path: str, label: str, clock: Clock, progress: Progress | None = None
     remove_drafts(path)
     source = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
-        if not source.execute("SELECT EXISTS (SELECT 1 FROM changes)").fetchall()[0][0]:
+        ((has_data,),) = source.execute("SELECT EXISTS (SELECT 1 FROM changes)").fetchall()
+        if not has_data:
             return None
         return keep(source, path, label, clock, progress)
     finally:
@@ -164,8 +165,8 @@ def postgres(connection: psycopg.Connection, schema: str, label: str, clock: Clo
     from psycopg import sql
 
     exists = connection.execute(sql.SQL("SELECT EXISTS (SELECT 1 FROM {})").format(sql.Identifier(schema, "changes")))
-    row = exists.fetchone()
-    if not (row and row[0]):
+    ((has_data,),) = exists.fetchall()
+    if not has_data:
         return None
     copy = f"{schema[:_LONGEST_PREFIX]}_{label}_{compact(clock.now())}"
     connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(copy)))

@@ -1,6 +1,6 @@
-"""Reading the change feed: what caches, live views and other processes follow.
+"""Reads the change feed, which caches, live views and other processes follow.
 
-Numbers rise in the order of commits on both engines, so a reader that remembers the last number it saw misses nothing.
+Numbers rise in the order of commits on both engines. A reader that remembers the last number it saw misses nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SELECT number, what, id FROM changes WHERE workspace = :workspace AND number > :
 """
 
 
-# The only question that is asked across workspaces: which there are. Each answer is one look into the index.
+# The only query across workspaces: which ones exist. Each answer is one look into the index.
 _NEXT_WORKSPACE = "SELECT MIN(workspace) FROM changes WHERE workspace > :workspace"
 
 
@@ -27,12 +27,13 @@ def workspaces(engine: Engine) -> list[str]:
     """Every workspace in which something was ever written, by name."""
     found: list[str] = []
     with engine.read() as tx:
-        while (name := tx.all(_NEXT_WORKSPACE, workspace=found[-1] if found else "")[0][0]) is not None:
+        while (name := tx.value(_NEXT_WORKSPACE, workspace=found[-1] if found else "")) is not None:
             found.append(name)
     return found
 
 
 def since(view: StoreView, after: int, limit: int) -> list[Change]:
+    """Changes after a number, oldest first."""
     checks.whole(after, "after", least=0)
     checks.whole(limit, "limit", least=1)
     with view.engine.read() as tx:

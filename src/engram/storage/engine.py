@@ -1,15 +1,15 @@
 """The storage protocol: what a tier may ask of an engine, and what both engines do alike.
 
-A tier opens `engine.write()` or `engine.read()` and runs its own SQL constants on the transaction it is given. The
-engine knows no nouns; the tiers see no driver. SQL is a constant, never text built at run time; a test sees to it. A
-list has one place, in one form of words: `id IN (SELECT value FROM json_each(:ids))`, with `ids=tx.array(…)`.
+A tier opens `engine.write()` or `engine.read()` and runs its own SQL constants on that transaction. The engine knows no
+nouns; the tiers see no driver. SQL is a constant, never text built at run time; a test checks this. Write list
+parameters exactly like this: `id IN (SELECT value FROM json_each(:ids))`, with `ids=tx.array(…)`.
 
-Transactions are joined, not nested: inside `write()` on the same thread, another `write()` becomes a savepoint and a
-`read()` sees the writer's own state. That is what lets `with eng.write():` wrap any number of facade calls into one
-atomic step. The state of a thread is dropped after a fork, because a child must never use its parent's connections.
+Transactions are joined, not nested. Inside `write()` on the same thread, another `write()` becomes a savepoint, and a
+`read()` sees the writer's own state. So `with eng.write():` can make any number of facade calls one atomic step. After
+a fork, the child drops the thread's state, because it must never use its parent's connections.
 
-Changes are noted during a transaction and written to the feed at its very end, so that their numbers follow the order
-of commits on both engines (on PostgreSQL the feed's lock is then held only for the commit itself).
+Changes are collected during a transaction and written to the feed at its end. So their numbers follow the order of
+commits on both engines. On PostgreSQL the feed's lock is then held only for the commit itself.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Row = tuple[Any, ...]
 
 
 class Closest(NamedTuple):
-    """The vectors most similar to a query, and how similar all of them are on the whole."""
+    """The vectors most similar to a query, with mean and spread of the similarity of all vectors."""
 
     #: Items and their cosines.
     items: list[tuple[int, float]]
@@ -49,9 +49,9 @@ class Transaction(ABC):
         self.writable = writable
         #: Feed entries (workspace, what, id) of this transaction, in order, each once.
         self.notes: dict[tuple[str, str, str], None] = {}
-        #: Run right before the commit; one that raises rolls everything back.
+        #: Called right before the commit. One that raises rolls everything back.
         self.checks: list[Callable[[], None]] = []
-        #: Run right after the commit, for what a process remembers about the store; must not fail.
+        #: Called right after the commit, to update what the process remembers. Must not fail.
         self.afterwards: list[Callable[[], None]] = []
 
     @abstractmethod
@@ -60,7 +60,7 @@ class Transaction(ABC):
 
     @abstractmethod
     def run(self, sql: LiteralString, **values: object) -> int:
-        """Run a statement that returns no rows; how many rows it changed."""
+        """Run a statement that returns no rows; returns how many rows it changed."""
 
     @abstractmethod
     def many(self, sql: LiteralString, values: Sequence[Mapping[str, object]]) -> None:
@@ -68,26 +68,26 @@ class Transaction(ABC):
 
     @abstractmethod
     def array(self, values: Iterable[int] | Iterable[str]) -> object:
-        """A list, as the engine takes it in the place that `json_each` has in a statement."""
+        """A list parameter, in the form that the engine needs for `json_each`."""
 
     @abstractmethod
     def now(self) -> str:
-        """The engine's time at this moment, not at the transaction's start: it may have waited for a lock since."""
+        """The engine's time at this moment. The transaction may have waited for a lock since its start."""
 
     @abstractmethod
     def lock(self, name: str) -> None:
-        """Keep others who name the same thing out until this transaction ends."""
+        """Keep other transactions that take a lock of the same name waiting until this one ends."""
 
     @abstractmethod
     def savepoint(self) -> AbstractContextManager[None]:
-        """Undo what happens inside, and only that, when it raises."""
+        """Roll back what happens inside, and only that, when it raises."""
 
     def closest(
         self, workspace: str, model: str, query: Sequence[float], shelves: Sequence[str], most: int, size: int | None
     ) -> Closest | None:
-        """The `most` vectors of some shelves that are closest to a query; None when the engine cannot compare them.
+        """The `most` vectors on some shelves that are closest to a query; None when the engine cannot compare vectors.
 
-        With the shelves' `size` an index may answer, with some of what is closest and an estimate of the rest.
+        With the shelves' `size`, an index may answer, with an estimate of mean and spread.
         """
         return None
 
@@ -96,8 +96,17 @@ class Transaction(ABC):
         rows = self.all(sql, **values)
         return rows[0] if rows else None
 
+    def value(self, sql: LiteralString, **values: object) -> Any:
+        """The only column of the first row; None when there is no row."""
+        rows = self.all(sql, **values)
+        return rows[0][0] if rows else None
+
+    def column(self, sql: LiteralString, **values: object) -> list[Any]:
+        """The only column of every row."""
+        return [value for (value,) in self.all(sql, **values)]
+
     def note(self, workspace: str, what: str, id: object) -> None:
-        """Enter a change into the feed when this transaction commits."""
+        """Add a change to the feed when this transaction commits."""
         self.notes[workspace, what, str(id)] = None
 
 
@@ -111,7 +120,7 @@ class Engine(ABC):
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        #: What this process remembers about the store, by who remembers it; a forked child begins anew.
+        #: What this process remembers about the store, by subject. A forked child starts with nothing.
         self.memo: dict[str, Any] = {}
         self._pid = os.getpid()
         self._local = threading.local()
@@ -169,19 +178,20 @@ class Engine(ABC):
         return self._joined() is not None
 
     def index_vectors(self, workspace: str, models: Sequence[str]) -> None:
-        """Have an index of the workspace's vectors by each of these models, and by no other, if the engine knows any.
+        """Keep an index of the workspace's vectors for each of these models and for no other, if the engine supports
+        it.
 
-        May take long; must not be called inside a transaction.
+        May take long. Must not be called inside a transaction.
         """
         return None
 
     @abstractmethod
     def scrub(self) -> None:
-        """Remove what the store's files still hold of deleted rows, as far as this engine can; never fails."""
+        """Remove what the store's files still contain of deleted rows, as far as this engine can. Never fails."""
 
     @abstractmethod
     def backups(self, before: str) -> tuple[str, ...]:
-        """Copies of the store, made before that time, which still have what was deleted since."""
+        """Copies of the store from before that time, which still contain what was deleted since."""
 
     @abstractmethod
     def size(self) -> int:
@@ -192,7 +202,7 @@ class Engine(ABC):
         """Close every connection; later use is an error. Closing twice is fine."""
 
     def _memo_for(self, transaction: Transaction) -> dict[str, Any]:
-        """What this process remembers about the state of the store that the transaction sees."""
+        """What this process remembers about the state that the transaction sees."""
         return self.memo
 
     @abstractmethod
@@ -211,7 +221,7 @@ class Engine(ABC):
 
     @abstractmethod
     def _after_fork(self) -> None:
-        """In the child: forget the parent's connections and locks without touching them."""
+        """In the child: drop the parent's connections and locks without touching them."""
 
     def _joined(self) -> Transaction | None:
         if self._pid != os.getpid():

@@ -237,8 +237,9 @@ def closest(
 
 def _exactly(connection: Connection, values: dict[str, object]) -> Closest:
     rows = connection.execute(_EXACT, values).fetchall()
-    mean, spread = rows[0][2:] if rows else (0.0, 0.0)
-    return Closest([row[:2] for row in rows], mean, spread)
+    # Every row repeats the mean and the spread.
+    _, _, mean, spread = rows[0] if rows else (0, 0.0, 0.0, 0.0)
+    return Closest([(item, cosine) for item, cosine, _, _ in rows], mean, spread)
 
 
 def index(connection: Connection, schema: str, home: str, workspace: str, models: Sequence[str]) -> None:
@@ -268,9 +269,9 @@ def _index(connection: Connection, schema: str, home: str, workspace: str, model
         if name not in wanted or not valid:
             connection.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(schema, name)))
     for name, model in wanted.items():
-        row = connection.execute(_about(_DIMS, workspace, model, 0, names)).fetchone()
-        if not there.get(name) and row is not None and row[0] <= _MOST_DIMS:
-            connection.execute(_about(_INDEX, workspace, model, row[0], names))
+        for (dims,) in connection.execute(_about(_DIMS, workspace, model, 0, names)).fetchall():
+            if not there.get(name) and dims <= _MOST_DIMS:
+                connection.execute(_about(_INDEX, workspace, model, dims, names))
 
 
 def _found(connection: Connection, schema: str) -> Row:

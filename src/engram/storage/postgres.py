@@ -140,9 +140,7 @@ class PostgresTransaction(Transaction):
         return list(values)
 
     def now(self) -> str:
-        row = self.connection.execute(_NOW).fetchone()
-        assert row is not None
-        time: str = row[0]
+        ((time,),) = self.connection.execute(_NOW).fetchall()
         return later(time, self._clock.shift) if self._clock.shift else time
 
     def lock(self, name: str) -> None:

@@ -82,9 +82,9 @@ def _prepare(file: str, draft: str, clock: Clock, progress: backup.Progress | No
         copy = apsw.Connection(draft, flags=apsw.SQLITE_OPEN_READWRITE)
         try:
             _require_ours(copy, file)
-            wrong = [row[0] for row in copy.execute("PRAGMA integrity_check(1)") if row[0] != "ok"]
-            if wrong:
-                raise _unusable(file, " ".join(wrong[0].split()))
+            for (problem,) in copy.execute("PRAGMA integrity_check(1)").fetchall():
+                if problem != "ok":
+                    raise _unusable(file, " ".join(str(problem).split()))
             migrate.sqlite(copy, file, clock, save=False)
             missing = _expected_tables(clock) - _tables(copy)
             if missing:

@@ -1,5 +1,7 @@
-"""The alarm: where recall does not find any more what it found before the pass, the changes that did it are taken back,
-and everybody hears of it. What a pass that died could not prove, the next one does."""
+"""Undoes changes of a pass that made recall lose something, and raises an alarm.
+
+If a pass died before its own check, the next pass checks what it changed.
+"""
 
 from __future__ import annotations
 
@@ -20,33 +22,33 @@ if TYPE_CHECKING:
     from ..undo.journal import Entry
     from .probe import Question
 
-_UNPROVED = """
+_UNFINISHED = """
 SELECT id FROM dreams
 WHERE workspace = :workspace AND id < :dream AND ended_at IS NULL AND undoes IS NULL AND undone_by IS NULL ORDER BY id
 """
 _SET_ENDED = "UPDATE dreams SET ended_at = :now WHERE workspace = :workspace AND id = :dream"
 
 
-def check(context: PassContext) -> None:
-    """Ask for everything once more; undo the actions that lost something, and keep the others."""
-    lost = context.probe.lost(_untouched(context))
+def check_recall(context: PassContext) -> None:
+    """Ask for everything again. Undo the actions that lost something and keep the others."""
+    lost = context.probe.find_lost(_untouched(context))
     guilty = {number for question in lost for number in context.actions_on({question.thing})}
     if guilty:
         with context.write() as tx:
-            guilty = context.take_back(guilty)
+            guilty = context.undo_actions(guilty)
             for number in guilty & context.changes.keys():
                 plan, _ = context.changes.pop(number)
                 with suppress(Outdated):
-                    context.proposals.refuse(tx, plan, context.dream)
+                    context.proposals.reject_plan(tx, plan, context.dream)
     for question in lost:
-        context.alarms.append(_said(context, question, guilty))
+        context.alarms.append(_describe_loss(context, question, guilty))
 
 
-def settle(context: PassContext) -> None:
-    """Look at what passes that died have changed, before anything is built on it."""
+def check_unfinished_passes(context: PassContext) -> None:
+    """Check what passes that died have changed, before anything builds on it."""
     with context.engine.read() as tx:
-        died = [row[0] for row in tx.all(_UNPROVED, workspace=context.workspace, dream=context.dream)]
-    for dream in died:
+        unfinished = tx.column(_UNFINISHED, workspace=context.workspace, dream=context.dream)
+    for dream in unfinished:
         with context.engine.read() as tx:
             noted = entries(tx, context.workspace, dream)
         lost = _lost_by(context, noted)
@@ -54,36 +56,38 @@ def settle(context: PassContext) -> None:
             try:
                 with context.write():
                     undo_actions(context.view, dream, {number for numbers in lost.values() for number in numbers})
-            except UndoBlocked:  # somebody has changed the same since; then what it says is theirs
+            except UndoBlocked:  # somebody changed the same things since, which is no loss
                 lost = {}
         for (kind, id), numbers in lost.items():
             context.alarms.append(
-                f"{kind} {id} was not found by its own words after run {dream}, which did not end; "
-                f"{_numbered(sorted(numbers))} taken back"
+                f"{kind} {id} was not found by its own words after pass {dream}, which did not end; "
+                f"{_name_actions(sorted(numbers))} undone"
             )
         with context.write() as tx:
             tx.run(_SET_ENDED, workspace=context.workspace, dream=dream, now=tx.now())
 
 
 def _lost_by(context: PassContext, noted: list[Entry]) -> dict[Thing, set[int]]:
-    """What a run changed and is not found any more, with the actions that changed it."""
+    """Memories that a pass changed and that recall does not find now, with the actions that changed them."""
     first: dict[Thing, Entry] = {}
     actions: dict[Thing, set[int]] = {}
     for entry in noted:
-        if entry.thing[0] == "memory":
-            thing = ("memory", int(entry.thing[1]))
+        kind, ref = entry.thing
+        if kind == "memory":
+            thing = (kind, int(ref))
             first.setdefault(thing, entry)
             actions.setdefault(thing, set()).add(entry.action)
     return {
         thing: actions[thing]
         for thing, entry in first.items()
         if entry.before is not None
-        and _was_to_be_found(entry.before["row"])
-        and context.probe.lacks(thing, entry.before["row"]["content"], entry.before["row"]["version"])
+        and _should_be_found(entry.before["row"])
+        and context.probe.misses(thing, entry.before["row"]["content"], entry.before["row"]["version"])
     }
 
 
-def _was_to_be_found(row: dict[str, object]) -> bool:
+def _should_be_found(row: dict[str, object]) -> bool:
+    """Whether recall was expected to find this memory."""
     return row["status"] == "active" and row["expires_at"] is None and row["kind"] not in OWN_SHELVES
 
 
@@ -91,18 +95,17 @@ def _untouched(context: PassContext) -> Callable[[Thing], bool]:
     return lambda thing: not context.actions_on({thing})
 
 
-def _said(context: PassContext, question: Question, guilty: set[int]) -> str:
-    """Without a word of what was lost: reports are kept when it is forgotten."""
+def _describe_loss(context: PassContext, question: Question, guilty: set[int]) -> str:
+    """The alarm. It quotes nothing, because reports stay when the text is forgotten."""
     kind, id = question.thing
     actions = sorted(context.actions_on({question.thing}) & guilty)
     what = f"{kind} {id} was found by its own words before this pass and not after it"
     if not actions:
-        return f"{what}; no change of this pass touched it, so none was taken back"
-    again = "it is found again" if context.probe.kept(question, _untouched(context)) else "it is still not found"
-    return f"{what}; {_numbered(actions)} taken back, and {again}"
+        return f"{what}; no change of this pass touched it, so none was undone"
+    again = "it is found again" if context.probe.is_kept(question, _untouched(context)) else "it is still not found"
+    return f"{what}; {_name_actions(actions)} undone, and {again}"
 
 
-def _numbered(actions: list[int]) -> str:
-    if len(actions) == 1:
-        return f"action {actions[0]} was"
-    return f"actions {', '.join(map(str, actions))} were"
+def _name_actions(actions: list[int]) -> str:
+    numbers = ", ".join(map(str, actions))
+    return f"action {numbers} was" if len(actions) == 1 else f"actions {numbers} were"

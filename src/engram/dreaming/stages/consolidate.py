@@ -1,9 +1,8 @@
-"""Coherence, first of all: what is known stays small. Duplicates become one, contradictions are decided, dead wood is
-put away, and what a block has no room for becomes a memory.
+"""Consolidation: merges duplicates, decides contradictions, archives unused memories, moves a block's overflow.
 
-By default only what has the same text is merged by itself; everything else is proposed. A memory has to be a day old
-first. Compared are, once, those that have come of age since the last pass that got to its end, and those of age that
-have changed since.
+By default only memories with identical text are merged without asking; every other change is proposed. A memory must
+have reached a minimum age. Each pass compares the memories that reached it since the last completed comparison, and
+older ones that have changed since.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ...tokens import CHARACTERS_PER_TOKEN
 from .. import plans
 from ..duplicates import similar
 from ..grounds import Outdated
-from ..pass_context import TRUSTED, Tally
+from ..pass_context import TRUSTED, ConsolidationCounts
 from ..proposals import AGREED
 from .extract import CONTRADICTS
 
@@ -32,10 +31,10 @@ if TYPE_CHECKING:
     from ..plans import Plan
 
 STAGE = "consolidate"
-#: What was merged is compared again, so often at most.
+#: Merged memories are compared again, at most this many times.
 _ROUNDS = 10
 _DAY = 86_400
-#: When a change is made without asking anybody.
+#: When a change is made without a person's decision.
 _ALWAYS, _BY_POLICY, _NEVER = "always", "by policy", "never"
 
 _COMPARED = """
@@ -71,50 +70,55 @@ ORDER BY m.id LIMIT :limit
 
 
 class Likeness(NamedTuple):
+    """Two memories that say the same."""
+
     score: float
     first: Memory
     second: Memory
     same: bool
 
 
-class Compared(NamedTuple):
-    """What comparing found."""
+class Pairs(NamedTuple):
+    """What the comparison found."""
 
     alike: list[Likeness]
     #: Contradictions, the older one first.
     against: list[tuple[float, Memory, Memory]]
 
 
-class _Full(Exception):
-    """As many changes were made as one pass may make."""
+class _LimitReached(Exception):
+    """The pass has made as many changes as it may."""
 
 
 def run(context: PassContext) -> None:
+    """Consolidate, as far as the settings allow it."""
     if context.view.config.dream_consolidate == "off":
         return
-    context.probe.sample()
-    tally = Tally()
-    worker = _Worker(context, tally)
+    context.probe.ask_sample()
+    counts = ConsolidationCounts()
+    worker = _Consolidation(context, counts)
     try:
-        worker.agreed()
-        worker.compare()
-        worker.put_away()
+        worker.apply_agreed()
+        worker.compare_fresh()
+        worker.archive_idle()
         worker.store_overflows()
-    except _Full:
-        done = f"{tally.actions} changes" + (f" and {tally.proposed} proposals" if tally.proposed else "")
-        context.errors.append(f"{STAGE}: stopped at {done}, as many as one pass may make")
-    context.tally = tally
+    except _LimitReached:
+        done = f"{counts.actions} changes" + (f" and {counts.proposed} proposals" if counts.proposed else "")
+        context.errors.append(f"{STAGE}: stopped at {done}, the limit of one pass (dream_max_actions)")
+    context.consolidation = counts
 
 
-class _Worker:
-    def __init__(self, context: PassContext, tally: Tally) -> None:
+class _Consolidation:
+    """One consolidation: what to change, whether to apply or only propose it, and the counts for the report."""
+
+    def __init__(self, context: PassContext, counts: ConsolidationCounts) -> None:
         self._context = context
-        self._tally = tally
+        self._counts = counts
         self._config = context.view.config
         self._apply = self._config.dream_consolidate == "apply"
 
-    def agreed(self) -> None:
-        """What somebody has agreed to since."""
+    def apply_agreed(self) -> None:
+        """Carry out the proposals that a person has agreed to since the last pass."""
         context = self._context
         plans_of: dict[int, Plan] = {}
         for state in AGREED:
@@ -123,47 +127,50 @@ class _Worker:
                     plan = context.proposals.plan(tx, proposal.id)
                     plans_of[proposal.id] = plan
         for id, plan in plans_of.items():
-            self._do(plan, id)
+            self._carry_out(plan, id)
 
-    def compare(self) -> None:
-        """Everything that is new since the last time, with what is close to it."""
+    def compare_fresh(self) -> None:
+        """Compare the memories that are due with those close to them. Merge duplicates and decide contradictions."""
         context, workspace = self._context, self._context.workspace
         for number in range(_ROUNDS):
-            context.step(STAGE, number, _ROUNDS)
+            context.checkpoint(STAGE, number, _ROUNDS)
             with context.engine.read() as tx:
-                (upto,) = tx.all(_LAST_CHANGE, workspace=workspace)[0]
+                upto = tx.value(_LAST_CHANGE, workspace=workspace)
                 matured = later(tx.now(), -self._config.dream_min_age)
-                fresh = self._fresh(tx, matured)
-            before = self._tally.actions
-            found = self._compared(fresh, matured)
-            self._merge(found.alike)
+                fresh = self._memories_to_compare(tx, matured)
+            before = self._counts.actions
+            found = self._find_pairs(fresh, matured)
+            self._merge_groups(found.alike)
             decided: set[int] = set()
-            for sure, older, newer in plans.surest(found.against):
+            for sure, older, newer in plans.by_certainty(found.against):
                 both = {older.id, newer.id}
-                # One decision about a memory at a time: it may settle the others.
+                # One decision per memory at a time, because it may settle the others.
                 if not both & decided:
-                    new = self._decide(plans.supersede(older, newer, sure), self._resolves(older, newer))
+                    new = self._apply_or_propose(
+                        plans.supersede(older, newer, sure), self._conflict_policy(older, newer)
+                    )
                     decided |= both if new else set()
             with context.write() as tx:
                 tx.run(_SET_COMPARED, workspace=workspace, dream=context.dream, upto=upto, matured=matured)
-            if self._tally.actions == before:
+            if self._counts.actions == before:
                 break
-        context.step(STAGE, _ROUNDS, _ROUNDS)
+        context.checkpoint(STAGE, _ROUNDS, _ROUNDS)
 
-    def _fresh(self, tx: Transaction, matured: str) -> set[int]:
-        """What has come of age since it was last compared, and what of age has changed since."""
+    def _memories_to_compare(self, tx: Transaction, matured: str) -> set[int]:
+        """Memories that reached the minimum age since the last comparison, and older ones that changed since."""
         workspace = self._context.workspace
         since, before = tx.one(_COMPARED, workspace=workspace) or (0, "")
-        changed = tx.array(int(id) for (id,) in tx.all(_CHANGED, workspace=workspace, since=since))
-        rows = tx.all(_OF_AGE, workspace=workspace, ids=changed, matured=matured)
-        rows += tx.all(_CAME_OF_AGE, workspace=workspace, before=before, matured=matured)
-        return {id for (id,) in rows}
+        changed = tx.array(int(id) for id in tx.column(_CHANGED, workspace=workspace, since=since))
+        fresh = tx.column(_OF_AGE, workspace=workspace, ids=changed, matured=matured)
+        fresh += tx.column(_CAME_OF_AGE, workspace=workspace, before=before, matured=matured)
+        return set(fresh)
 
-    def _compared(self, fresh: set[int], matured: str) -> Compared:
-        """The pairs that say the same or cannot both be true. One that is too young comes up when it is of age."""
+    def _find_pairs(self, fresh: set[int], matured: str) -> Pairs:
+        """Pairs that say the same or contradict each other. A pair with a younger memory comes up once that one is old
+        enough."""
         from ..duplicates import candidates  # it needs numpy
 
-        found = Compared([], [])
+        found = Pairs([], [])
         for first, second, cosine in candidates.candidates(self._context.view, fresh):
             try:
                 one, other = self._context.memories.get(first), self._context.memories.get(second)
@@ -185,34 +192,39 @@ class _Worker:
         score = 1.0 if same else similar.alike(one.content, other.content, cosine)
         if not same and (score < self._config.dream_similarity or similar.differ(one.content, other.content)):
             return None
-        if not _belong(one, other):
-            self._tally.skipped += 1
+        if not _may_merge(one, other):
+            self._counts.skipped += 1
             return None
         return Likeness(score, one, other, same)
 
-    def _merge(self, found: list[Likeness]) -> None:
-        """Those of the same text by themselves, where the others need somebody's consent: what is left of them is
-        compared again."""
+    def _merge_groups(self, found: list[Likeness]) -> None:
+        """Merge or propose groups of memories that say the same.
+
+        When other merges need a decision, memories with identical text are merged first and by themselves. What is left
+        is compared again.
+        """
         taken: set[int] = set()
         for same in (False,) if self._apply else (True, False):
             left = [each for each in found if each.same >= same and not {each.first.id, each.second.id} & taken]
             for score, group in _groups(left):
-                self._tally.groups += 1
+                self._counts.groups += 1
                 taken.update(memory.id for memory in group)
-                self._decide(plans.merge(group, self._config.dream_similarity, score), _ALWAYS if same else _BY_POLICY)
+                self._apply_or_propose(
+                    plans.merge(group, self._config.dream_similarity, score), _ALWAYS if same else _BY_POLICY
+                )
 
-    def _resolves(self, older: Memory, newer: Memory) -> str:
-        """When a contradiction is decided here: the newer one wins, if it is no less trusted."""
+    def _conflict_policy(self, older: Memory, newer: Memory) -> str:
+        """When a contradiction is decided without a person: the newer one wins, if it is no less trusted."""
         trusted = TRUSTS.index(newer.trust) <= TRUSTS.index(older.trust)
         resolves = self._config.dream_resolve_conflicts == "on" and trusted and not older.pinned
         return _BY_POLICY if resolves else _NEVER
 
-    def put_away(self) -> None:
-        """Archive what nobody has used for long and nobody called important."""
+    def archive_idle(self) -> None:
+        """Archive memories that are unimportant and that nobody has used for a long time."""
         context, config = self._context, self._config
         with context.engine.read() as tx:
             now = tx.now()
-            rows = tx.all(
+            idle = tx.column(
                 _IDLE,
                 workspace=context.workspace,
                 importance=config.dream_archive_importance,
@@ -222,95 +234,96 @@ class _Worker:
                 propose=int(not self._apply),
                 limit=config.dream_max_actions,
             )
-        for (id,) in rows:
+        for id in idle:
             try:
                 memory = context.memories.get(id)
             except NotFound:
                 continue
             used = max(memory.updated_at, memory.recalled_at or "")
-            self._decide(plans.archive(memory, int(between(used, now) // _DAY)), _BY_POLICY)
+            self._apply_or_propose(plans.archive(memory, int(between(used, now) // _DAY)), _BY_POLICY)
 
     def store_overflows(self) -> None:
+        """Move what exceeds a block's budget into a memory."""
         context = self._context
         for block in context.blocks.list():
-            if block.name in plans.WHOLE or len(block.content) <= block.max_tokens * CHARACTERS_PER_TOKEN:
+            if block.name in plans.NEVER_CUT or len(block.content) <= block.max_tokens * CHARACTERS_PER_TOKEN:
                 continue
             with context.engine.read() as tx:
                 plan = plans.overflow(tx, context.workspace, block.name)
             if plan is not None:
-                self._decide(plan, _BY_POLICY)
+                self._apply_or_propose(plan, _BY_POLICY)
 
-    def _decide(self, plan: Plan, by_itself: str) -> bool:
-        """Do it or propose it; whether either is new."""
+    def _apply_or_propose(self, plan: Plan, by_itself: str) -> bool:
+        """Carry out a plan or propose it; whether either is new."""
         if by_itself == _ALWAYS or (by_itself == _BY_POLICY and self._apply):
-            return self._do(plan)
-        self._make_sure_of_room()
+            return self._carry_out(plan)
+        self._require_room()
         new = False
         with suppress(Outdated), self._context.write() as tx:
             new = self._context.propose(tx, plan)
-        self._tally.proposed += new
-        self._tally.skipped += not new
+        self._counts.proposed += new
+        self._counts.skipped += not new
         return new
 
-    def _make_sure_of_room(self) -> None:
-        if self._tally.actions + self._tally.proposed >= self._config.dream_max_actions:
-            raise _Full
+    def _require_room(self) -> None:
+        if self._counts.actions + self._counts.proposed >= self._config.dream_max_actions:
+            raise _LimitReached
 
-    def _do(self, plan: Plan, agreed: int | None = None) -> bool:
-        """Carry a plan out, or the proposal of that number."""
+    def _carry_out(self, plan: Plan, agreed: int | None = None) -> bool:
+        """Carry out a plan; `agreed` is the number of its proposal, if a person has agreed to one."""
         context = self._context
-        assert plan.grounds or agreed, "a plan of a pass says what it rests on"
-        self._make_sure_of_room()
+        assert plan.grounds or agreed, "a plan that a pass makes has grounds"
+        self._require_room()
         try:
-            context.probe.about((kind, id) for kind, id, _ in plan.targets)
+            context.probe.ask_about((kind, id) for kind, id, _ in plan.targets)
             prepared = plans.prepare(context.proposals.tiers, plan)
-            with context.action() as tx:
-                known = self._wanted(tx, plan, agreed)
+            with context.write() as tx:
+                known = self._find_proposal(tx, plan, agreed)
                 done = plans.carry_out(tx, context.proposals.tiers, plan, prepared)
                 if known:
-                    context.proposals.settle(tx, known, done.result, context.dream)
+                    context.proposals.mark_applied(tx, known, done.result, context.dream)
         except (Outdated, ProposalStale, NotFound):
-            self._tally.skipped += 1
+            self._counts.skipped += 1
             return False
         except Miscounted as wrong:
             context.alarms.append(str(wrong))
             return False
         context.touch(done.touched)
         context.changes[context.number] = (plan, done)
-        self._tally.actions += 1
+        self._counts.actions += 1
         return True
 
-    def _wanted(self, tx: Transaction, plan: Plan, agreed: int | None) -> int | None:
-        """The number of the plan's proposal, if it has one; ProposalStale when it is not to be done any more."""
+    def _find_proposal(self, tx: Transaction, plan: Plan, agreed: int | None) -> int | None:
+        """The number of the plan's proposal, if there is one. ProposalStale when it must not be carried out now."""
         proposals = self._context.proposals
         if agreed is not None:
-            # Nobody may forget what it is about from here on: its text may be theirs.
+            # Under this lock nothing can be forgotten that the proposal's text may quote.
             self._context.memories.lock(tx)
-            if not proposals.agreed(tx, agreed, plan):
-                raise ProposalStale(f"Proposal {agreed} was decided anew just now.")
+            if not proposals.is_agreed(tx, agreed, plan):
+                raise ProposalStale(f"The decision on proposal {agreed} has just changed.")
             return agreed
-        known = proposals.known(tx, plan)
-        if known and known[1] == "rejected":
-            raise ProposalStale(f"Proposal {known[0]} was rejected.")
-        return known[0] if known else None
+        id, state = proposals.find(tx, plan) or (None, "")
+        if state == "rejected":
+            raise ProposalStale(f"Proposal {id} was rejected.")
+        return id
 
 
-def _belong(one: Memory, other: Memory) -> bool:
-    """Whether two texts that say the same may become one memory: nobody who looks for either may miss it."""
+def _may_merge(one: Memory, other: Memory) -> bool:
+    """Whether two memories may become one, so that a search by key, project, expiry or trust still finds it."""
     keys = {each.key for each in (one, other)} - {None}
-    trusted = [each.trust in TRUSTED for each in (one, other)]
+
     return (
         len(keys) < 2
         and one.project == other.project
         and (one.expires_at is None) == (other.expires_at is None)
-        and (trusted[0] == trusted[1])
+        and (one.trust in TRUSTED) == (other.trust in TRUSTED)
     )
 
 
 def _groups(found: Iterable[Likeness]) -> Iterator[tuple[float, list[Memory]]]:
-    """Memories that belong together, as large groups as there are, with how alike the least alike of them are.
+    """The largest groups of memories that say the same, each with the score of its least similar pair.
 
-    The closest come first; a memory joins a group when nothing tells it from any of its members.
+    The most similar pairs come first. A memory joins a group when it may be merged with every member.
     """
     groups: list[dict[int, Memory]] = []
     least: dict[int, float] = {}
@@ -318,7 +331,7 @@ def _groups(found: Iterable[Likeness]) -> Iterator[tuple[float, list[Memory]]]:
         mine, theirs = (
             next((group for group in groups if each.id in group), {each.id: each}) for each in (first, second)
         )
-        if mine is theirs or not all(_one(a, b) for a in mine.values() for b in theirs.values()):
+        if mine is theirs or not all(_may_share_group(a, b) for a in mine.values() for b in theirs.values()):
             continue
         groups = [group for group in groups if group is not mine and group is not theirs]
         groups.append({**mine, **theirs})
@@ -328,5 +341,5 @@ def _groups(found: Iterable[Likeness]) -> Iterator[tuple[float, list[Memory]]]:
         yield least[members[0].id], members
 
 
-def _one(one: Memory, other: Memory) -> bool:
-    return _belong(one, other) and similar.differ(one.content, other.content) is None
+def _may_share_group(one: Memory, other: Memory) -> bool:
+    return _may_merge(one, other) and similar.differ(one.content, other.content) is None

@@ -1,7 +1,7 @@
-"""Coherence, first half: one digest for each calendar month, made anew only when the month has changed.
+"""Eras: a summary of each calendar month, rewritten only when the month has changed.
 
-A month's digest is made of the old one and of the gists that are new, so it costs what is new. A digest that lost text
-to forgetting is made of all the month's gists again.
+An era is made of the old era and the new gists, so it costs only what is new. An era that lost text to forgetting is
+made from all gists of the month again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...llm import Passage, Prompt
 from .. import grounds, prompts
-from ..pass_context import gist_passage, pieces
+from ..pass_context import gist_passage, prompt_portions
 
 if TYPE_CHECKING:
     from ...records import Gist, Memory
@@ -38,45 +38,47 @@ SELECT id FROM memories WHERE workspace = :workspace AND kind = 'era' AND key = 
 """
 
 
-def changed(tx: Transaction, workspace: str) -> list[str]:
-    """The months whose digests are out of date."""
-    rows = tx.all(_CHANGED, workspace=workspace) + tx.all(_LOST, workspace=workspace)
-    return sorted({row[0] for row in rows})
+def outdated_months(tx: Transaction, workspace: str) -> list[str]:
+    """The months whose era needs new text."""
+    months = tx.column(_CHANGED, workspace=workspace) + tx.column(_LOST, workspace=workspace)
+    return sorted(set(months))
 
 
 def run(context: PassContext) -> None:
+    """Bring the eras up to date."""
     with context.engine.read() as tx:
-        months = changed(tx, context.workspace)
-    context.each(STAGE, months, _digest)
+        months = outdated_months(tx, context.workspace)
+    context.for_each(STAGE, months, _write_era)
 
 
-def _digest(context: PassContext, month: str) -> None:
-    """Fold the month's new gists into its digest, as many at a time as a prompt takes."""
+def _write_era(context: PassContext, month: str) -> None:
+    """Fold the month's new gists into its era, as many at a time as fit one prompt."""
     gists = context.gists.by_month(month)[month]
     with context.engine.read() as tx:
-        row = tx.one(_CURRENT, workspace=context.workspace, month=month)
-        era = context.memories.get(row[0]) if row else None
-        new = {gist for (gist,) in tx.all(_NEW, workspace=context.workspace, month=month)}
+        id = tx.value(_CURRENT, workspace=context.workspace, month=month)
+        era = None if id is None else context.memories.get(id)
+        new = set(tx.column(_NEW, workspace=context.workspace, month=month))
     fresh = [gist for gist in gists if gist.memory_id in new] if era and era.content else gists
-    pending = context.thinker.pending(STAGE, month)
-    if isinstance(pending, list):  # agents were asked about these; what came since waits for the next time
+    pending = context.thinker.pending_coverage(STAGE, month)
+    if isinstance(pending, list):  # a work item covers these; later gists wait until it is answered
         fresh = [gist for gist in gists if gist.memory_id in pending]
     while fresh:
-        fitting = len(pieces([gist_passage(gist) for gist in fresh])[0])
-        era = _fold(context, month, len(gists), fresh[:fitting], fresh[fitting:], era)
+        first, *_ = prompt_portions([gist_passage(gist) for gist in fresh])
+        fitting = len(first)
+        era = _fold_gists(context, month, len(gists), fresh[:fitting], fresh[fitting:], era)
         fresh = fresh[fitting:]
     if gists:
         context.new_eras.append(month)
 
 
-def _fold(
+def _fold_gists(
     context: PassContext, month: str, sessions: int, gists: list[Gist], later: list[Gist], era: Memory | None
 ) -> Memory:
-    """The month's digest with these gists; the later ones are still to be folded in, whatever becomes of this pass."""
+    """The era with these gists folded in. The later ones stay marked as unfolded, so that no pass can lose them."""
     known: tuple[Passage, ...] = ()
     if era and era.content:
-        handle, text = grounds.memory(era)
-        known = (Passage(handle, f"the digest of {month} so far", text),)
+        handle, text = grounds.of_memory(era)
+        known = (Passage(handle, f"the summary of {month} so far", text),)
     prompt = Prompt("era", prompts.ERA, tuple(map(gist_passage, gists)), known)
     covers = [gist.memory_id for gist in gists]
     thought = context.thinker.think(STAGE, month, lambda: (prompt, covers), max_tokens=_TOKENS)
@@ -90,10 +92,10 @@ def _fold(
         else:
             context.memories.rebuilt(tx, era.id)
             era = context.memories.update(
-                era.id, text, reason="the month changed", data=data, sources=sources, prepared=prepared
+                era.id, text, reason="the month outdated_months", data=data, sources=sources, prepared=prepared
             )
         for gist in gists:
-            if thought.saw(gist.memory_id, gist.text):
+            if thought.was_shown(gist.memory_id, gist.text):
                 context.gists.folded(tx, KIND, gist.memory_id)
         for gist in later:
             context.gists.unfolded(tx, KIND, gist.memory_id)

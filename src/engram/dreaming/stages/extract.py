@@ -1,9 +1,9 @@
-"""Continuity, second half: what was said becomes memories, each with its source and its day.
+"""Extraction: what was said becomes memories, each with its source and its day.
 
-Facts, preferences, decisions, lessons and things to do are taken from the turns that a gist newly covers. What is known
-already is reinforced; what contradicts it is stored beside it, and a proposal says so. What tools print and imports
-bring is read by itself, so that nothing in it can pass for a person's words, and only ever becomes proposals. Whatever
-holds a secret, or the place where one was, is left out.
+Facts, preferences, decisions, lessons and things to do are taken from the turns that a gist newly covers. A statement
+that is already known reinforces its memory. One that contradicts a memory is stored too, and a decision is proposed.
+Output of tools and imported text is read separately and only ever becomes proposals, so that it cannot pass for a
+person's words. A statement that contains a secret, or the mark of a removed one, is left out.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ...redact import redact
 from .. import grounds, plans, prompts
 from ..duplicates import similar
 from ..grounds import Outdated
-from ..pass_context import TRUSTED, pieces, turn_passage
+from ..pass_context import TRUSTED, prompt_portions, turn_passage
 from ..plans import Plan
-from ..thinking import Thought, all_thoughts
+from ..thinking import Thought, think_about_all
 from . import portrait
 
 if TYPE_CHECKING:
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from ...storage.engine import Row, Transaction
     from ..pass_context import PassContext
 
-#: Of so many times more contradictions than are proposed, the surest are chosen.
+#: The search ends after this many times more contradictions than may be proposed; the surest are chosen.
 _ENOUGH = 10
 STAGE = "extract"
 TAG = "extracted"
-#: Two that contradict each other this surely are worth somebody's look.
+#: A contradiction at least this sure is proposed for a decision.
 CONTRADICTS = 0.75
-#: How many memories that fit are compared with a new statement.
+#: How many matching memories are compared with a new statement.
 _LOOKED_AT = 5
-#: A statement is as important as it is sure, and never as important as what somebody asked to be kept.
+#: Importance is confidence times this, so it stays below that of what a person asked to remember.
 _IMPORTANCE = 0.6
 
 _WAITS = "SELECT 1 FROM folds WHERE workspace = :workspace AND target = 'extract' LIMIT 1"
@@ -49,57 +49,58 @@ ORDER BY id LIMIT 1
 """
 
 
-class Found(NamedTuple):
-    """A statement, as a plan, and the turn it is from."""
+class Statement(NamedTuple):
+    """An extracted statement as a plan, and the turn it comes from."""
 
     turn: Exchange
     plan: Plan
 
 
-def waits(tx: Transaction, workspace: str) -> bool:
-    """Whether there is anything to read."""
+def has_work(tx: Transaction, workspace: str) -> bool:
+    """Whether a gist covers turns that were not read yet."""
     return tx.one(_WAITS, workspace=workspace) is not None
 
 
 def run(context: PassContext) -> None:
-    """Read what was said since, and keep what stands."""
+    """Read the turns that are new, and remember what they state."""
     with context.engine.read() as tx:
-        waiting = tx.all(portrait.WAITING, workspace=context.workspace, target=STAGE)
+        waiting = tx.all(portrait.UNFOLDED_GISTS, workspace=context.workspace, target=STAGE)
     if waiting:
-        context.probe.sample()
+        context.probe.ask_sample()
     context.extracted = context.extracted or 0
-    context.each(STAGE, waiting, _read_session)
+    context.for_each(STAGE, waiting, _read_session)
     if context.learnt:
-        _compare(context)
+        _propose_contradictions(context)
 
 
 def _read_session(context: PassContext, row: Row) -> None:
+    """Extract from the turns of one session that its gist newly covers."""
     gist, after, session, upto = row
     turns = [turn for turn in context.gists.unsummarised(session, after=after) if turn.seq <= upto]
     said = [turn for turn in turns if turn.trust in TRUSTED and turn.role in ("user", "assistant")]
     brought = [turn for turn in turns if turn.trust not in TRUSTED]
-    thoughts = _think(context, f"{session} {after}-{upto}", said)
-    quoted = _think(context, f"{session} {after}-{upto} quoted", brought)
+    thoughts = _think_in_portions(context, f"{session} {after}-{upto}", said)
+    quoted = _think_in_portions(context, f"{session} {after}-{upto} quoted", brought)
     statements = _statements(thoughts, session, said)
     proposed = _statements(quoted, session, brought)
-    known = [_known(context, found.plan.content) for found in statements]
+    known = [_find_known(context, found.plan.content) for found in statements]
     prepared = [
         context.memories.prepare(old.content if old else found.plan.content, embed=old is None)
         for found, old in zip(statements, known, strict=True)
     ]
-    with context.action() as tx:
+    with context.write() as tx:
         context.memories.lock(tx)
         for found, old, ready in zip(statements, known, prepared, strict=True):
-            _keep(context, tx, found, old, ready)
+            _store_statement(context, tx, found, old, ready)
         for found in proposed:
             context.propose(tx, found.plan)
         context.gists.folded(tx, STAGE, gist)
 
 
-def _think(context: PassContext, subject: str, turns: list[Exchange]) -> list[Thought]:
-    """What is found in each portion."""
-    return all_thoughts(
-        pieces([turn_passage(turn) for turn in turns]),
+def _think_in_portions(context: PassContext, subject: str, turns: list[Exchange]) -> list[Thought]:
+    """The thoughts about each portion of the turns."""
+    return think_about_all(
+        prompt_portions([turn_passage(turn) for turn in turns]),
         lambda number, portion: _ask(
             context, f"{subject} part {number}", Prompt(STAGE, prompts.EXTRACT, tuple(portion))
         ),
@@ -110,22 +111,22 @@ def _ask(context: PassContext, subject: str, prompt: Prompt) -> Thought:
     return context.thinker.think(STAGE, subject, lambda: (prompt, None), form=prompts.PROFILE_FORM, max_tokens=2_000)
 
 
-def _statements(thoughts: list[Thought], session: str, turns: list[Exchange]) -> list[Found]:
-    """What is sure enough, has one of these turns as its source, and holds no secret; each text once."""
+def _statements(thoughts: list[Thought], session: str, turns: list[Exchange]) -> list[Statement]:
+    """Statements that are sure enough, name one of these turns as source and contain no secret; each text once."""
     by_id = {turn.id: turn for turn in turns}
-    found: dict[str, Found] = {}
+    found: dict[str, Statement] = {}
     for thought in thoughts:
         for fact in cast(dict[str, Any], thought.data)["facts"]:
-            turn = by_id.get(portrait.number(fact["source"]))
+            turn = by_id.get(portrait.id_of_handle(fact["source"]))
             text = " ".join(fact["text"].split())
-            if turn is None or fact["confidence"] < portrait.SURE or not text or secret(text):
+            if turn is None or fact["confidence"] < portrait.LEAST_CONFIDENCE or not text or holds_secret(text):
                 continue
-            found.setdefault(f"{fingerprint(text)} {turn.id}", Found(turn, _plan(fact, text, session, turn)))
+            found.setdefault(f"{fingerprint(text)} {turn.id}", Statement(turn, _plan(fact, text, session, turn)))
     return list(found.values())
 
 
-def secret(text: str) -> bool:
-    """Whether it holds something that looks like a secret, or says that one was taken out."""
+def holds_secret(text: str) -> bool:
+    """Whether the text contains something that looks like a secret, or the mark of a removed one."""
     return "[redacted:" in text or redact(text) != text
 
 
@@ -146,16 +147,16 @@ def _plan(fact: dict[str, Any], text: str, session: str, turn: Exchange) -> Plan
             "said": day,
             "by": turn.role,
         },
-        (grounds.turn(turn),),
+        (grounds.of_turn(turn),),
     )
 
 
-def _known(context: PassContext, text: str) -> Memory | None:
-    """The memory that says this already, in the same words or nearly."""
+def _find_known(context: PassContext, text: str) -> Memory | None:
+    """The memory that already says this, in the same words or nearly."""
     with context.engine.read() as tx:
-        row = tx.one(_SAME_TEXT, workspace=context.workspace, hash=fingerprint(text))
-    if row:
-        return context.memories.get(row[0])
+        id = tx.value(_SAME_TEXT, workspace=context.workspace, hash=fingerprint(text))
+    if id is not None:
+        return context.memories.get(id)
     recall = Recall(context.view, context.memories).recall
     for hit in recall(text, _LOOKED_AT, what=("memories",), mode="words", note=False):
         if hit.memory_id is not None:
@@ -167,8 +168,10 @@ def _known(context: PassContext, text: str) -> Memory | None:
     return None
 
 
-def _keep(context: PassContext, tx: Transaction, found: Found, known: Memory | None, prepared: Prepared | None) -> None:
-    """Remember it, or note that it was said again."""
+def _store_statement(
+    context: PassContext, tx: Transaction, found: Statement, known: Memory | None, prepared: Prepared | None
+) -> None:
+    """Remember a statement, or reinforce the memory that already says it."""
     tiers, plan = context.proposals.tiers, found.plan
     if known is None:
         done = plans.carry_out(tx, tiers, plan, prepared)
@@ -177,9 +180,10 @@ def _keep(context: PassContext, tx: Transaction, found: Found, known: Memory | N
     else:
         try:
             now, sources = tiers.memories.get(known.id), tiers.memories.sources(known.id)
-        except MemoryNotFound:  # forgotten just now, and with it what was to be said again
+        except MemoryNotFound:  # it was forgotten just now
             return
-        if now != known or plan.sources[0] in sources:  # somebody else was faster, or this very turn was read before
+        (source,) = plan.sources
+        if now != known or source in sources:  # another session changed it, or this turn was read before
             return
         tiers.memories.remember(
             known.content,
@@ -187,7 +191,7 @@ def _keep(context: PassContext, tx: Transaction, found: Found, known: Memory | N
             key=known.key,
             importance=known.importance,
             expires_at=known.expires_at,
-            # What somebody stored by themselves rests on nothing, and must not go when this turn is forgotten.
+            # A memory that a person stored has no sources. It must not go when this turn is forgotten.
             sources=plan.sources if sources else (),
             prepared=prepared,
         )
@@ -195,9 +199,11 @@ def _keep(context: PassContext, tx: Transaction, found: Found, known: Memory | N
     context.extracted = (context.extracted or 0) + 1
 
 
-def _compare(context: PassContext) -> None:
-    """Propose a decision where something new contradicts what was known: the surest, and no more than somebody will
-    look at. The others come up again in consolidation."""
+def _propose_contradictions(context: PassContext) -> None:
+    """Propose decisions where a new memory contradicts an older one: the surest ones, up to the limit of a pass.
+
+    The others come up again in consolidation.
+    """
     from ..duplicates import candidates  # it needs numpy
 
     most = context.view.config.dream_max_actions
@@ -213,7 +219,7 @@ def _compare(context: PassContext) -> None:
         if len(found) >= _ENOUGH * most:
             break
     decided: set[int] = set()
-    for sure, older, newer in plans.surest(found):
+    for sure, older, newer in plans.by_certainty(found):
         if len(decided) < 2 * most and not decided & {older.id, newer.id}:
             with suppress(Outdated), context.write() as tx:
                 if context.propose(tx, plans.supersede(older, newer, sure)):

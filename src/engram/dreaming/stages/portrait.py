@@ -1,9 +1,9 @@
-"""Coherence, second half, and curiosity: the blocks `profile`, `narrative` and `self`.
+"""The portrait: the blocks `profile`, `narrative` and `self`.
 
-The profile is a list of standing facts, each with its date and the turn it rests on; new ones are added, what is known
-is named again. The narrative is carried on from the gists that are new. Both take only words of sufficient trust, and
-every line names its sources, so that forgetting can take exactly its own. `self` is what Engram makes of it all.
-None of the three is ever cut here.
+The profile lists standing facts, each with its date and the turn it comes from. A pass adds new facts and names further
+sources of known ones. The narrative is continued with the new gists. Both use only trusted text, and every line names
+its sources, so that forgetting can remove exactly the right lines. `self` is Engram's own reflection on all of this.
+Nothing here ever cuts these blocks.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ...memory import citations
 from ...records import Exchange
 from ...redact import clean
 from .. import grounds, prompts
-from ..pass_context import TRUSTED, gist_passage, pieces, turn_passage
-from ..thinking import Thought, all_thoughts
+from ..pass_context import TRUSTED, gist_passage, prompt_portions, turn_passage
+from ..thinking import Thought, think_about_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from ...memory.provenance import Thing
     from ...records import Block, Gist
     from ...storage.engine import Row
-    from ..grounds import Shown
+    from ..grounds import Ground
     from ..pass_context import PassContext
 
 PROFILE, NARRATIVE, SELF = "profile", "narrative", "self"
 REFLECT = "reflect"
-#: They may be long: nothing cuts them, and whoever shows them shows what fits.
+#: Budget of these blocks. Nothing cuts them; a reader shows as much as fits.
 TOKENS = 32_768
-#: A statement less sure than this is not worth a line.
-SURE = 0.5
-#: So many sources a line names; more would only repeat that it is so.
+#: A statement with less confidence than this is ignored.
+LEAST_CONFIDENCE = 0.5
+#: A line names at most this many sources.
 _NAMED = 3
 _REFLECTIONS = 6
 #: Gists that a reflection looks at, the latest first.
 _LOOKED_AT = 20
 
-WAITING = """
+UNFOLDED_GISTS = """
 SELECT f.gist, f.after, g.session_id, s.gist_seq FROM folds f
   JOIN gists g ON g.memory_id = f.gist JOIN sessions s ON s.workspace = g.workspace AND s.id = g.session_id
 WHERE f.workspace = :workspace AND f.target = :target ORDER BY f.gist
@@ -60,53 +60,54 @@ WHERE m.workspace = :workspace AND m.kind = 'gist' AND m.status = 'active' AND m
   AND m.trust IN ('user', 'agent')
 ORDER BY m.id DESC LIMIT :limit
 """
-_LOST = """
+_MARKED_FOR_REBUILD = """
 SELECT 1 FROM rebuilds r JOIN blocks b ON b.id = r.ref
 WHERE r.workspace = :workspace AND r.kind = 'block' AND b.name = :name
 """
 
 
 def profile(context: PassContext) -> None:
-    """Read what was said since, and add what it says about the user."""
+    """Read the new turns and add what they say about the user."""
     with context.engine.read() as tx:
-        waiting = tx.all(WAITING, workspace=context.workspace, target=PROFILE)
-    context.each(PROFILE, waiting, _read_session)
+        waiting = tx.all(UNFOLDED_GISTS, workspace=context.workspace, target=PROFILE)
+    context.for_each(PROFILE, waiting, _add_session_facts)
 
 
-def _read_session(context: PassContext, row: Row) -> None:
+def _add_session_facts(context: PassContext, row: Row) -> None:
+    """Add the facts of one session to the profile."""
     gist, after, session, upto = row
     turns = context.gists.unsummarised(session, after=after)
     said = [turn for turn in turns if turn.trust in TRUSTED and turn.role in ("user", "assistant") and turn.seq <= upto]
-    portions = pieces([turn_passage(turn) for turn in said])
+    portions = prompt_portions([turn_passage(turn) for turn in said])
     facts: list[dict[str, Any]] = []
-    thoughts = all_thoughts(
+    thoughts = think_about_all(
         portions, lambda number, portion: _find_facts(context, f"{session} {after}-{upto} part {number}", portion)
     )
     for thought in thoughts:
         facts += cast(dict[str, Any], thought.data)["facts"]
     with context.write() as tx:
-        # Nobody may edit the profile between the reading and the writing of it.
+        # These locks keep others from editing the profile between reading and writing it.
         context.memories.lock(tx)
-        tx.lock(mutexes.backlog(context.workspace))
+        tx.lock(mutexes.embedding_queue(context.workspace))
         tx.lock(mutexes.block(context.workspace, PROFILE))
         _add_facts(context, facts, {turn.id: turn for turn in said})
         context.gists.folded(tx, PROFILE, gist)
 
 
 def _find_facts(context: PassContext, subject: str, portion: list[Passage]) -> Thought:
-    # Facts are added to whatever the profile is by then, so it may be edited meanwhile.
-    prompt = Prompt(PROFILE, prompts.PROFILE, tuple(portion), _known(context, PROFILE, grounds.version))
+    # Facts are added to the profile as it is then, so edits in the meantime do no harm.
+    prompt = Prompt(PROFILE, prompts.PROFILE, tuple(portion), _block_so_far(context, PROFILE, grounds.of_version))
     return context.thinker.think(PROFILE, subject, lambda: (prompt, None), form=prompts.PROFILE_FORM)
 
 
 def _add_facts(context: PassContext, facts: list[dict[str, Any]], said: dict[int, Exchange]) -> None:
     block = context.blocks.get(PROFILE)
     before = block.content if block else ""
-    lines = _Lines(before)
+    lines = _ProfileText(before)
     sources = set()
     for fact in facts:
-        turn = said.get(number(fact["source"])) if fact["source"].startswith("e") else None
-        if turn is None or fact["confidence"] < SURE:
+        turn = said.get(id_of_handle(fact["source"])) if fact["source"].startswith("e") else None
+        if turn is None or fact["confidence"] < LEAST_CONFIDENCE:
             continue
         lines.add(fact["kind"], _statement(context, fact["text"]), turn.created_at[:10], f"e{turn.id}")
         sources.add(("exchange", turn.id))
@@ -115,8 +116,8 @@ def _add_facts(context: PassContext, facts: list[dict[str, Any]], said: dict[int
         _write(context, PROFILE, text, "more was said", sources)
 
 
-class _Lines:
-    """The profile as it is edited: a list of lines under each heading."""
+class _ProfileText:
+    """The profile while it is edited: lines under headings."""
 
     def __init__(self, text: str) -> None:
         self._heads: dict[str, list[str]] = {}
@@ -128,9 +129,10 @@ class _Lines:
                 self._heads.setdefault(head, []).append(line)
 
     def add(self, kind: str, statement: str, day: str, handle: str) -> None:
+        """Add a statement, or add its source to the line that already makes it."""
         lines = self._heads.setdefault(headings.PROFILE[kind], [])
         for position, line in enumerate(lines):
-            if _same(line, statement):
+            if _is_same_statement(line, statement):
                 named = citations.handles(line)
                 if handle not in named:
                     bare = citations.bare(line)
@@ -150,15 +152,15 @@ class _Lines:
 
 
 def narrative(context: PassContext) -> None:
-    """Carry the narrative on with the gists that are new; from the latest ones when it lost text to forgetting."""
+    """Continue the narrative with the new gists. If forgetting took text from it, rebuild it from the latest gists."""
     with context.engine.read() as tx:
-        waiting = [row[0] for row in tx.all(WAITING, workspace=context.workspace, target=NARRATIVE)]
-        gists = _gists(tx.all(_NEW_GISTS, workspace=context.workspace))
-        if tx.one(_LOST, workspace=context.workspace, name=NARRATIVE):
-            gists = _gists(tx.all(_LATEST_GISTS, workspace=context.workspace, limit=_LOOKED_AT * 5))[::-1]
-    context.step(NARRATIVE, 0, len(waiting))
+        waiting = [gist for gist, *_ in tx.all(UNFOLDED_GISTS, workspace=context.workspace, target=NARRATIVE)]
+        gists = _gist_records(tx.all(_NEW_GISTS, workspace=context.workspace))
+        if tx.one(_MARKED_FOR_REBUILD, workspace=context.workspace, name=NARRATIVE):
+            gists = _gist_records(tx.all(_LATEST_GISTS, workspace=context.workspace, limit=_LOOKED_AT * 5))[::-1]
+    context.checkpoint(NARRATIVE, 0, len(waiting))
     trusted = [gist for gist in gists if gist.trust in TRUSTED and gist.text]
-    portions = pieces([gist_passage(gist) for gist in trusted])
+    portions = prompt_portions([gist_passage(gist) for gist in trusted])
     for position in range(len(portions)):
         if not context.attempt(NARRATIVE, _carry_on, portions[position:]):
             return
@@ -167,33 +169,34 @@ def narrative(context: PassContext) -> None:
         context.memories.lock(tx)
         for gist in rest:
             context.gists.folded(tx, NARRATIVE, gist)
-    context.step(NARRATIVE, len(waiting), len(waiting))
+    context.checkpoint(NARRATIVE, len(waiting), len(waiting))
 
 
 def _carry_on(context: PassContext, portions: list[list[Passage]]) -> None:
-    """Tell the first portion; the others are still to be told, whatever becomes of this pass."""
+    """Continue with the first portion. The others stay marked as not folded in, so that no pass can lose them."""
     portion, *later = portions
-    known = _known(context, NARRATIVE)
+    known = _block_so_far(context, NARRATIVE)
     prompt = Prompt(NARRATIVE, prompts.NARRATIVE, tuple(portion), known)
     thought = context.thinker.think(
         NARRATIVE, NARRATIVE, lambda: (prompt, [passage.id for passage in portion]), form=prompts.NARRATIVE_FORM
     )
-    covered = [number(id) for id in cast(list[str], thought.covers)]
-    text = _sections(cast(dict[str, list[str]], thought.data), portion, known)
+    covered = [id_of_handle(id) for id in cast(list[str], thought.covers)]
+    text = _render_sections(cast(dict[str, list[str]], thought.data), portion, known)
     with context.write() as tx:
         _write(context, NARRATIVE, text, "the story went on", {("memory", id) for id in covered})
         for passage in portion:
-            if thought.saw(number(passage.id), passage.text):
-                context.gists.folded(tx, NARRATIVE, number(passage.id))
+            if thought.was_shown(id_of_handle(passage.id), passage.text):
+                context.gists.folded(tx, NARRATIVE, id_of_handle(passage.id))
         for passage in (passage for portion in later for passage in portion):
-            context.gists.unfolded(tx, NARRATIVE, number(passage.id))
+            context.gists.unfolded(tx, NARRATIVE, id_of_handle(passage.id))
 
 
-def _sections(data: dict[str, list[str]], portion: list[Passage], known: tuple[Passage, ...]) -> str:
-    """The sections as text, every line with its sources: as given, as before, or where its words are from."""
+def _render_sections(data: dict[str, list[str]], portion: list[Passage], known: tuple[Passage, ...]) -> str:
+    """The sections as text. A line's sources are those given with it, those it had before, or those with the same
+    words."""
     before = {citations.bare(line): line for passage in known for line in passage.text.split("\n")}
-    sieves = {passage.id: citations.Sieve([passage.text], []) for passage in portion}
-    ids = set(sieves)
+    matchers = {passage.id: citations.SourceMatcher([passage.text], []) for passage in portion}
+    ids = set(matchers)
     ids |= {handle for line in before.values() for handle in citations.handles(line)}
     parts = []
     for name, head in headings.NARRATIVE.items():
@@ -201,37 +204,38 @@ def _sections(data: dict[str, list[str]], portion: list[Passage], known: tuple[P
         for given in data[name]:
             bare = f"- {citations.bare(given).removeprefix('- ')}"
             named = [handle for handle in citations.handles(given) if handle in ids]
-            named = named or citations.handles(before.get(bare, "")) or _from(bare, sieves)
+            named = named or citations.handles(before.get(bare, "")) or _matching_sources(bare, matchers)
             lines.append(citations.cited(bare, named))
         if lines:
             parts.append("\n".join([f"## {head}", *lines]))
     return "\n\n".join(parts)
 
 
-def _from(line: str, sieves: dict[str, citations.Sieve]) -> list[str]:
-    return [id for id, sieve in sieves.items() if sieve.holds(line)][:_NAMED]
+def _matching_sources(line: str, matchers: dict[str, citations.SourceMatcher]) -> list[str]:
+    """The passages that contain the line's words."""
+    return [id for id, matcher in matchers.items() if matcher.came_from_lost(line)][:_NAMED]
 
 
 def reflect(context: PassContext) -> None:
-    """Say how things stand, in the first person."""
+    """Write a reflection into `self`, in the first person."""
     with context.engine.read() as tx:
         rows = tx.all(_LATEST_GISTS, workspace=context.workspace, limit=_LOOKED_AT)
-        lost = tx.one(_LOST, workspace=context.workspace, name=SELF) is not None
-    context.step(REFLECT, 0, 1)
-    gists = _gists(rows)[::-1]
+        lost = tx.one(_MARKED_FOR_REBUILD, workspace=context.workspace, name=SELF) is not None
+    context.checkpoint(REFLECT, 0, 1)
+    gists = _gist_records(rows)[::-1]
     if not gists:
         return
     block = context.blocks.get(SELF)
-    if block and block.content and not lost and all(row[5] <= block.updated_at for row in rows):
-        context.reflected = True  # on the very same, and nothing new would come of it
+    if block and block.content and not lost and all(updated_at <= block.updated_at for *_, updated_at in rows):
+        context.reflected = True  # the last reflection saw the same gists
         return
-    if context.attempt(REFLECT, _look_back, gists):
+    if context.attempt(REFLECT, _write_reflection, gists):
         context.reflected = True
-        context.step(REFLECT, 1, 1)
+        context.checkpoint(REFLECT, 1, 1)
 
 
-def _look_back(context: PassContext, gists: list[Gist]) -> None:
-    made = _reflection(context, tuple(gist_passage(gist) for gist in gists))
+def _write_reflection(context: PassContext, gists: list[Gist]) -> None:
+    made = _think_reflection(context, tuple(gist_passage(gist) for gist in gists))
     with context.engine.read() as tx:
         now = tx.now()
     old = current_self(context)
@@ -241,9 +245,9 @@ def _look_back(context: PassContext, gists: list[Gist]) -> None:
         _write(context, SELF, content, "reflected", {("memory", gist.memory_id) for gist in gists})
 
 
-def _reflection(context: PassContext, looked_at: tuple[Passage, ...]) -> dict[str, Any]:
-    """Draft, critique and revise with a model; a plain readout without one."""
-    known = _known(context, SELF)
+def _think_reflection(context: PassContext, looked_at: tuple[Passage, ...]) -> dict[str, Any]:
+    """With a model: draft, critique, revision. Without one: a plain summary."""
+    known = _block_so_far(context, SELF)
     think, form = context.thinker.think, prompts.REFLECT_FORM
     draft = think(REFLECT, "draft", lambda: (Prompt(REFLECT, prompts.REFLECT, looked_at, known), None), form=form)
     if context.thinker.extractive:
@@ -267,7 +271,7 @@ def current_self(context: PassContext) -> dict[str, Any] | None:
 
 
 def load_self(content: str) -> dict[str, Any] | None:
-    """The `self` block's values; None while it is empty or holds something else."""
+    """The values of the `self` block; None when it is empty or contains something else."""
     try:
         data = json.loads(content)
     except ValueError:
@@ -276,10 +280,10 @@ def load_self(content: str) -> dict[str, Any] | None:
 
 
 def dump_self(data: dict[str, Any]) -> str:
-    """As the block keeps it; InvalidInput when a value is missing or wrong."""
+    """The text of the `self` block. InvalidInput when a value is missing or wrong."""
     problems = check(data, prompts.SELF_FORM)
     if problems:
-        raise InvalidInput(f"The self block must have its form: {'; '.join(problems)}.")
+        raise InvalidInput(f"The self block does not match its schema: {'; '.join(problems)}.")
     return json.dumps(clean(data), ensure_ascii=False, indent=1)
 
 
@@ -288,7 +292,9 @@ def _write(context: PassContext, name: str, text: str, reason: str, sources: set
     context.new_blocks[name] = block.version
 
 
-def _known(context: PassContext, name: str, how: Callable[[Block], Shown] = grounds.block) -> tuple[Passage, ...]:
+def _block_so_far(
+    context: PassContext, name: str, how: Callable[[Block], Ground] = grounds.of_block
+) -> tuple[Passage, ...]:
     block = context.blocks.get(name)
     if not block or not block.content:
         return ()
@@ -296,23 +302,23 @@ def _known(context: PassContext, name: str, how: Callable[[Block], Shown] = grou
     return (Passage(handle, f"the {name} so far", text),)
 
 
-def _gists(rows: list[Row]) -> list[Gist]:
+def _gist_records(rows: list[Row]) -> list[Gist]:
     from ...records import Gist
 
     return [Gist(*row[:5]) for row in rows]
 
 
 def _statement(context: PassContext, text: str) -> str:
-    """A model's sentence as it is; without one, the speaker's own words, marked as such."""
+    """A model's sentence as it is. Without a model, the speaker's own words in quotation marks."""
     plain = " ".join(text.split())
     return f"“{plain}”" if context.thinker.extractive else plain
 
 
-def _same(line: str, statement: str) -> bool:
+def _is_same_statement(line: str, statement: str) -> bool:
     undated = re.sub(r"\(\d{4}-\d\d-\d\d\)$", "", citations.bare(line).rstrip())
     return citations.plain(undated) == citations.plain(statement)
 
 
-def number(handle: str) -> int:
-    """Of an exchange or a memory that a passage's handle names; 0 for anything else."""
+def id_of_handle(handle: str) -> int:
+    """The id in the handle of an exchange or a memory; 0 for any other handle."""
     return int(handle[1:]) if re.fullmatch(r"[a-z]\d{1,18}", handle) else 0

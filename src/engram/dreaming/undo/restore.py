@@ -1,6 +1,6 @@
-"""Bringing things back to their images, all together: rows, versions, links, provenance and what finds them.
+"""Restores things from their snapshots, all together: rows, versions, links, provenance, search index.
 
-They refer to each other, so everything is taken apart first and then put together again. The caller holds the locks.
+The things refer to each other, so all of them are first removed and then inserted again. The caller holds the locks.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ...storage.engine import Transaction
-    from .snapshots import Image, JournalKey
+    from .snapshots import JournalKey, Snapshot
 
 _MEMORY_EXISTS = "SELECT 1 FROM memories WHERE workspace = :workspace AND id = :id"
-# Out of the way of whoever gets its key back; the image says what it is to be.
+# Frees its key for the memory that gets it back. The snapshot then sets the final status.
 _SET_ASIDE = """
 UPDATE memories SET status = 'archived', superseded_by = NULL WHERE workspace = :workspace AND id = :id
 """
@@ -85,77 +85,77 @@ INSERT INTO gists (memory_id, workspace, session_id, at, month) VALUES (:gist, :
 _ADD_FOLD = "INSERT INTO folds (workspace, target, gist, after) VALUES (:workspace, :target, :gist, :after)"
 
 
-def restore(tx: Transaction, workspace: str, targets: Mapping[JournalKey, Image | None]) -> None:
-    """Make each thing what its image says; None: it is not to be there."""
-    sessions = {ref: image for (kind, ref), image in sorted(targets.items()) if kind == "session"}
-    memories = {int(ref): image for (kind, ref), image in sorted(targets.items()) if kind == "memory"}
-    blocks = {int(ref): image for (kind, ref), image in sorted(targets.items()) if kind == "block"}
+def restore(tx: Transaction, workspace: str, targets: Mapping[JournalKey, Snapshot | None]) -> None:
+    """Make each thing what its snapshot says; None means that it should not exist."""
+    sessions = {ref: snapshot for (kind, ref), snapshot in sorted(targets.items()) if kind == "session"}
+    memories = {int(ref): snapshot for (kind, ref), snapshot in sorted(targets.items()) if kind == "memory"}
+    blocks = {int(ref): snapshot for (kind, ref), snapshot in sorted(targets.items()) if kind == "block"}
     for session in sessions:
         tx.run(_UNFOLD, workspace=workspace, session=session)
         tx.run(_DELETE_GIST, workspace=workspace, session=session)
     _restore_memories(tx, workspace, memories)
-    for id, image in blocks.items():
-        _restore_block(tx, workspace, id, image)
-    for session, image in sessions.items():
-        _restore_session(tx, workspace, session, image)
+    for id, snapshot in blocks.items():
+        _restore_block(tx, workspace, id, snapshot)
+    for session, snapshot in sessions.items():
+        _restore_session(tx, workspace, session, snapshot)
 
 
-def _restore_memories(tx: Transaction, workspace: str, memories: dict[int, Image | None]) -> None:
-    for id, image in memories.items():
-        _take_apart(tx, workspace, id, image)
-    for id, image in memories.items():
-        if image is None:
+def _restore_memories(tx: Transaction, workspace: str, memories: dict[int, Snapshot | None]) -> None:
+    for id, snapshot in memories.items():
+        _remove_parts(tx, workspace, id, snapshot)
+    for id, snapshot in memories.items():
+        if snapshot is None:
             tx.run(_NOT_SUPERSEDED, workspace=workspace, id=id)
             tx.run(_DELETE_MEMORY, workspace=workspace, id=id)
         tx.note(workspace, "memory", id)
-    for id, image in memories.items():
-        if image is not None:
-            _put_together(tx, workspace, id, image)
-    # Only now are all there that they may refer to.
-    for id, image in memories.items():
-        if image is not None:
-            _refer(tx, workspace, id, image)
+    for id, snapshot in memories.items():
+        if snapshot is not None:
+            _insert_memory(tx, workspace, id, snapshot)
+    # Only now do all memories exist that others may refer to.
+    for id, snapshot in memories.items():
+        if snapshot is not None:
+            _restore_references(tx, workspace, id, snapshot)
 
 
-def _take_apart(tx: Transaction, workspace: str, id: int, image: Image | None) -> None:
-    # First the backlog: a worker that is computing the text's vectors must not find its entry any more.
+def _remove_parts(tx: Transaction, workspace: str, id: int, snapshot: Snapshot | None) -> None:
+    # The embedding queue first: a process that is computing the text's vectors must not find its entry again.
     embedding_queue.withdraw(tx, workspace, "memory", id)
     word_index.remove(tx, workspace, "memory", [id])
-    _forget_origin(tx, workspace, "memory", id, image)
+    _delete_provenance(tx, workspace, "memory", id, snapshot)
     tx.run(_DELETE_LINKS, workspace=workspace, id=id)
     tx.run(_DELETE_TAGS, workspace=workspace, id=id)
-    tx.run(_DELETE_VERSIONS, id=id, since=image["since"] if image else 0)
+    tx.run(_DELETE_VERSIONS, id=id, since=snapshot["since"] if snapshot else 0)
     tx.run(_SET_ASIDE, workspace=workspace, id=id)
 
 
-def _put_together(tx: Transaction, workspace: str, id: int, image: Image) -> None:
-    row = dict(image["row"])
+def _insert_memory(tx: Transaction, workspace: str, id: int, snapshot: Snapshot) -> None:
+    row = dict(snapshot["row"])
     if row["session_id"] is not None and not tx.one(_SESSION_EXISTS, workspace=workspace, id=row["session_id"]):
         row["session_id"] = None
     del row["superseded_by"]
     tx.run(_INSERT_MEMORY, workspace=workspace, id=id, **row)
-    for version, content, reason, actor, created_at, receipt in image["versions"]:
+    for version, content, reason, actor, created_at, receipt in snapshot["versions"]:
         written = {"content": content, "reason": reason, "actor": actor, "created_at": created_at}
         tx.run(_ADD_VERSION, id=id, version=version, receipt=receipt, **written)
-    for tag in image["tags"]:
+    for tag in snapshot["tags"]:
         tx.run(_ADD_TAG, workspace=workspace, tag=tag, id=id)
-    _restore_origin(tx, workspace, "memory", id, image)
+    _restore_provenance(tx, workspace, "memory", id, snapshot)
     if row["content"]:
-        _shelve(tx, workspace, id, row, image["vectors"])
+        _restore_index(tx, workspace, id, row, snapshot["vectors"])
 
 
-def _refer(tx: Transaction, workspace: str, id: int, image: Image) -> None:
-    by = image["row"]["superseded_by"]
+def _restore_references(tx: Transaction, workspace: str, id: int, snapshot: Snapshot) -> None:
+    by = snapshot["row"]["superseded_by"]
     if by is not None and tx.one(_MEMORY_EXISTS, workspace=workspace, id=by):
         tx.run(_SUPERSEDED, workspace=workspace, id=id, by=by)
-    for from_id, to_id, relation, created_at in image["links"]:
+    for from_id, to_id, relation, created_at in snapshot["links"]:
         if tx.one(_MEMORY_EXISTS, workspace=workspace, id=to_id if from_id == id else from_id):
             ends = {"from_id": from_id, "to_id": to_id}
             tx.run(_ADD_LINK, workspace=workspace, relation=relation, created_at=created_at, **ends)
 
 
-def _shelve(tx: Transaction, workspace: str, id: int, row: Image, vectors: dict[str, list[str]]) -> None:
-    """Words at once; vectors as they were, unless the workspace is searched with another model by now."""
+def _restore_index(tx: Transaction, workspace: str, id: int, row: Snapshot, vectors: dict[str, list[str]]) -> None:
+    """Index the words. Restore the vectors, unless the workspace uses another model by now."""
     shelf = word_index.shelf_of(row["kind"], row["status"])
     pieces = word_index.cut(row["content"])
     entry = word_index.Entry(
@@ -166,47 +166,47 @@ def _shelve(tx: Transaction, workspace: str, id: int, row: Image, vectors: dict[
     for model in {serving, coming} & vectors.keys():
         kept = [b64decode(vector) for vector in vectors[model]]
         if len(kept) == len(items):
-            embedding_queue.keep(tx, items, embedding_queue.Vectors(model, kept))
+            embedding_queue.insert_vectors(tx, items, embedding_queue.Vectors(model, kept))
     if serving not in vectors or len(vectors[serving]) != len(items):
         embedding_queue.enqueue(tx, workspace, "memory", id, indexed=True)
 
 
-def _restore_block(tx: Transaction, workspace: str, id: int, image: Image | None) -> None:
+def _restore_block(tx: Transaction, workspace: str, id: int, snapshot: Snapshot | None) -> None:
     for (name,) in tx.all(_BLOCK_NAME, workspace=workspace, id=id):
         tx.note(workspace, "block", name)
-    _forget_origin(tx, workspace, "block", id, image)
-    tx.run(_DELETE_BLOCK_VERSIONS, id=id, since=image["since"] if image else 0)
-    if image is None:
+    _delete_provenance(tx, workspace, "block", id, snapshot)
+    tx.run(_DELETE_BLOCK_VERSIONS, id=id, since=snapshot["since"] if snapshot else 0)
+    if snapshot is None:
         tx.run(_DELETE_BLOCK, workspace=workspace, id=id)
         return
-    tx.run(_INSERT_BLOCK, workspace=workspace, id=id, **image["row"])
-    for version, content, reason, actor, created_at, receipt in image["versions"]:
+    tx.run(_INSERT_BLOCK, workspace=workspace, id=id, **snapshot["row"])
+    for version, content, reason, actor, created_at, receipt in snapshot["versions"]:
         written = {"content": content, "reason": reason, "actor": actor, "created_at": created_at}
         tx.run(_ADD_BLOCK_VERSION, id=id, version=version, receipt=receipt, **written)
-    _restore_origin(tx, workspace, "block", id, image)
-    tx.note(workspace, "block", image["row"]["name"])
+    _restore_provenance(tx, workspace, "block", id, snapshot)
+    tx.note(workspace, "block", snapshot["row"]["name"])
 
 
-def _restore_session(tx: Transaction, workspace: str, session: str, image: Image | None) -> None:
-    if image is None:
+def _restore_session(tx: Transaction, workspace: str, session: str, snapshot: Snapshot | None) -> None:
+    if snapshot is None:
         return
-    seq, turns = image["covered"]
+    seq, turns = snapshot["covered"]
     tx.run(_COVER, workspace=workspace, session=session, seq=seq, turns=turns)
-    if image["gist"] is None:
+    if snapshot["gist"] is None:
         return
-    gist, at, month = image["gist"]
+    gist, at, month = snapshot["gist"]
     tx.run(_ADD_GIST, workspace=workspace, session=session, gist=gist, at=at, month=month)
-    for target, after in image["folds"]:
+    for target, after in snapshot["folds"]:
         tx.run(_ADD_FOLD, workspace=workspace, target=target, gist=gist, after=after)
 
 
-def _forget_origin(tx: Transaction, workspace: str, kind: str, id: int, image: Image | None) -> None:
-    tx.run(_DELETE_SOURCES, workspace=workspace, kind=kind, id=id, since=image["since"] if image else 0)
+def _delete_provenance(tx: Transaction, workspace: str, kind: str, id: int, snapshot: Snapshot | None) -> None:
+    tx.run(_DELETE_SOURCES, workspace=workspace, kind=kind, id=id, since=snapshot["since"] if snapshot else 0)
     tx.run(_DELETE_REBUILD, workspace=workspace, kind=kind, id=id)
 
 
-def _restore_origin(tx: Transaction, workspace: str, derived: str, id: int, image: Image) -> None:
-    for version, kind, source in image["sources"]:
+def _restore_provenance(tx: Transaction, workspace: str, derived: str, id: int, snapshot: Snapshot) -> None:
+    for version, kind, source in snapshot["sources"]:
         tx.run(_ADD_SOURCE, workspace=workspace, derived=derived, id=id, version=version, kind=kind, source=source)
-    if image["rebuild"] is not None:
-        tx.run(_ADD_REBUILD, workspace=workspace, kind=derived, id=id, receipt=image["rebuild"])
+    if snapshot["rebuild"] is not None:
+        tx.run(_ADD_REBUILD, workspace=workspace, kind=derived, id=id, receipt=snapshot["rebuild"])

@@ -1,8 +1,8 @@
-"""Undoing a run: everything it changed goes back to what it was before, or nothing does.
+"""Undoes a pass: everything it changed goes back to what it was before, or nothing does.
 
-What was changed again since stands in the way, by whomever, and so does what was made since of something that would
-lose its sources: forgetting could not find it any more. What forgetting took out of something since stays out: such a
-thing is left as it is. An undo is a run itself, with a journal of its own, so it can be undone like any other.
+An undo is blocked by anything that was changed again since, by whomever. It is also blocked by things that were derived
+since from something that would lose its sources, because forgetting could not find them any more. A thing that lost
+text to forgetting since is left as it is. An undo has a number and a journal like a pass, so it can be undone too.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
     from ...storage.engine import Transaction
     from ...store_view import StoreView
-    from .snapshots import Image, JournalKey
+    from .snapshots import JournalKey, Snapshot
 
-_RUN = "SELECT started_at, undoes, undone_by FROM dreams WHERE workspace = :workspace AND id = :run"
-_NEWEST = """
+_DREAM = "SELECT started_at, undoes, undone_by FROM dreams WHERE workspace = :workspace AND id = :dream"
+_NEWEST_PASS = """
 SELECT MAX(d.id) FROM dreams d
 WHERE d.workspace = :workspace AND d.undoes IS NULL AND d.undone_by IS NULL AND d.session_id <> ''
   AND EXISTS (SELECT 1 FROM journal j WHERE j.workspace = :workspace AND j.dream = d.id)
 """
-_LATER_RUN = """
+_LATER_PASS = """
 SELECT MAX(j.dream) FROM journal j JOIN dreams d ON d.id = j.dream
-WHERE j.workspace = :workspace AND j.kind = :kind AND j.ref = :ref AND j.dream > :run
+WHERE j.workspace = :workspace AND j.kind = :kind AND j.ref = :ref AND j.dream > :dream
   AND d.undoes IS NULL AND d.undone_by IS NULL
 """
-_SET_UNDONE = "UPDATE dreams SET undone_by = :by WHERE workspace = :workspace AND id = :run"
+_SET_UNDONE = "UPDATE dreams SET undone_by = :by WHERE workspace = :workspace AND id = :dream"
 _DROP_ACTION = "DELETE FROM journal WHERE workspace = :workspace AND dream = :dream AND action = :action"
 _LOCK_SESSION = "UPDATE sessions SET gist_seq = gist_seq WHERE workspace = :workspace AND id = :session"
 _BLOCK_NAME = "SELECT name FROM blocks WHERE workspace = :workspace AND id = :id"
@@ -62,14 +62,14 @@ WHERE s.workspace = :workspace AND s.source_kind = :kind AND s.source_id = :id A
 ORDER BY v.block_id
 """
 
-#: What a later change of each part of a state is called.
+#: How messages describe a change of each part of a state.
 _CHANGES = {
     "text": "its text was edited",
     "status": "its status was changed",
     "superseded_by": "something else superseded it",
     "weight": "its importance, its pin or its end was changed",
-    "data": "its data were changed",
-    "reinforced": "it was said again",
+    "data": "its data was changed",
+    "reinforced": "it was stored again",
     "tags": "its tags were changed",
     "links": "it was linked or a link of it was removed",
     "sources": "it got or lost a source",
@@ -77,69 +77,76 @@ _CHANGES = {
     "budget": "its budget was changed",
     "covered": "it was summarised further",
     "gist": "it has another gist",
-    "folds": "its gist was folded in, or waits to be",
+    "folds": "its gist was folded in, or is waiting for it",
 }
 
 
 class Undo:
-    """What is to go back, and whether it may."""
+    """What goes back to which snapshot, and what blocks that."""
 
-    def __init__(self, tx: Transaction, workspace: str, run: int, since: str, noted: Iterable[Entry]) -> None:
+    def __init__(
+        self, tx: Transaction, workspace: str, dream: int, name: str, since: str, noted: Iterable[Entry]
+    ) -> None:
         self._workspace = workspace
-        self._run = run
+        self._dream = dream
+        #: How messages name the pass or undo.
+        self._name = name
         self._since = since
-        self.targets: dict[JournalKey, Image | None] = {}
-        self._after: dict[JournalKey, Image | None] = {}
-        #: Left as it is, because something of it was forgotten.
+        self.targets: dict[JournalKey, Snapshot | None] = {}
+        self._after: dict[JournalKey, Snapshot | None] = {}
+        #: Things that are left as they are, because some of their text was forgotten.
         self.left: set[JournalKey] = set()
         for entry in noted:
             self.targets.setdefault(entry.thing, entry.before)
             self._after[entry.thing] = entry.after
             if entry.forgotten:
                 self.left.add(entry.thing)
-        self._leave_what_others_need(tx)
+        self._leave_sources_of_left(tx)
         self.obstacles = [obstacle for thing in sorted(self.targets) for obstacle in self._obstacles(tx, thing)]
 
     def check(self, tx: Transaction) -> None:
-        """UndoBlocked when anything stands in the way."""
+        """UndoBlocked when there is any obstacle."""
         if not self.obstacles:
             return
-        named = [f"{self.called(tx, (each.kind, each.ref))}: {each.why}" for each in self.obstacles]
+        named = [f"{self.display_name(tx, (each.kind, each.ref))}: {each.why}" for each in self.obstacles]
         raise UndoBlocked(
-            f"Run {self._run} cannot be undone, because of what was changed since: {'; '.join(named)}. Nothing was "
-            "undone.",
-            self._run,
+            f"{self._name} cannot be undone, because of later changes: {'; '.join(named)}. Nothing was undone.",
+            self._dream,
             self.obstacles,
         )
 
     def restore(self, tx: Transaction) -> None:
         restore(tx, self._workspace, self.targets)
 
-    def called(self, tx: Transaction, thing: JournalKey) -> str:
-        """What people call it: a block by its name."""
+    def display_name(self, tx: Transaction, thing: JournalKey) -> str:
+        """How messages name it: a block by its name, everything else by its id."""
         kind, ref = thing
         name = _block_name(tx, self._workspace, ref, self.targets.get(thing)) if kind == "block" else None
         return f"{kind} {name or ref}"
 
-    def _leave_what_others_need(self, tx: Transaction) -> None:
-        """What something that is left was made of is left as well: it says where that one's text is from."""
+    def _leave_sources_of_left(self, tx: Transaction) -> None:
+        """Also leave the sources of things that are left, because they say where those things' text comes from."""
         while True:
             for thing in self.left & self.targets.keys():
                 del self.targets[thing]
-            more = {thing for thing in self.targets if self.left & self.made_since(tx, thing)}
-            # A gist and how far it covers its session belong together.
+            more = {thing for thing in self.targets if self.left & self.derived_since(tx, thing)}
+            # A gist and the turns it covers belong together.
             gists = {ref for kind, ref in self.left | more if kind == "memory"}
-            more |= {thing for thing in self.targets if thing[0] == "session" and self._gist(tx, thing) in gists}
+            sessions = {(kind, ref) for kind, ref in self.targets if kind == "session"}
+            more |= {session for session in sessions if self._gist_id(tx, session) in gists}
             if not more:
                 return
             self.left |= more
 
-    def _gist(self, tx: Transaction, session: JournalKey) -> str | None:
+    def _gist_id(self, tx: Transaction, session: JournalKey) -> str | None:
         now = snapshots.read(tx, self._workspace, session)
-        return str(now["gist"][0]) if now and now["gist"] else None
+        if not now or not now["gist"]:
+            return None
+        memory_id, *_ = now["gist"]
+        return str(memory_id)
 
-    def made_since(self, tx: Transaction, thing: JournalKey) -> set[JournalKey]:
-        """What was made of the thing since the run began, if going back takes sources from it."""
+    def derived_since(self, tx: Transaction, thing: JournalKey) -> set[JournalKey]:
+        """What was derived from the thing since the pass began, if going back removes sources from the thing."""
         kind, ref = thing
         if kind == "session" or thing not in self.targets:
             return set()
@@ -152,28 +159,29 @@ class Undo:
         return made | {("block", str(id)) for (id,) in tx.all(_BLOCKS_MADE, **of_it)}
 
     def _obstacles(self, tx: Transaction, thing: JournalKey) -> list[Obstacle]:
-        """Everything that stands in the way of one thing."""
-        why = self._changed(tx, thing) + self._in_its_place(tx, thing)
-        for kind, ref in sorted(self.made_since(tx, thing) - self.targets.keys()):
-            why.append(f"{self.called(tx, (kind, ref))} was made of it")
-        return [Obstacle(thing[0], thing[1], each) for each in why]
+        """Everything that blocks the undo of one thing."""
+        why = self._later_changes(tx, thing) + self._name_conflicts(tx, thing)
+        for kind, ref in sorted(self.derived_since(tx, thing) - self.targets.keys()):
+            why.append(f"{self.display_name(tx, (kind, ref))} was made from it")
+        return [Obstacle(*thing, each) for each in why]
 
-    def _changed(self, tx: Transaction, thing: JournalKey) -> list[str]:
+    def _later_changes(self, tx: Transaction, thing: JournalKey) -> list[str]:
+        """How the thing differs from what the pass left."""
         kind, ref = thing
-        after = self._still(tx, self._after[thing])
-        since = after["text"][0] if after and "text" in after else None
+        after = self._without_deleted_memories(tx, self._after[thing])
+        since, _ = after["text"] if after and "text" in after else (None, "")
         now = snapshots.state(kind, snapshots.read(tx, self._workspace, thing, since))
         if now == after:
             return []
         if now is None or after is None:
-            return ["it is gone"] if now is None else ["it is there again"]
+            return ["it was deleted"] if now is None else ["it exists again"]
         changes = [_CHANGES[part] for part in now if now[part] != after[part]]
-        later = tx.one(_LATER_RUN, workspace=self._workspace, kind=kind, ref=ref, run=self._run)
-        by = f" (run {later[0]} changed it too: undo that first)" if later and later[0] else ""
+        later = tx.value(_LATER_PASS, workspace=self._workspace, kind=kind, ref=ref, dream=self._dream)
+        by = f" (pass {later} changed it too: undo that first)" if later else ""
         return [f"{change}{by}" for change in changes]
 
-    def _still(self, tx: Transaction, after: Image | None) -> Image | None:
-        """The state without what it said of memories that are gone: that they went is no change of this one."""
+    def _without_deleted_memories(self, tx: Transaction, after: Snapshot | None) -> Snapshot | None:
+        """The state without references to deleted memories, because their deletion is no change of this thing."""
         if after is None or "links" not in after:
             return after
         links = [link for link in after["links"] if all(self._exists(tx, id) for id in link[:2])]
@@ -183,74 +191,77 @@ class Undo:
     def _exists(self, tx: Transaction, id: int) -> bool:
         return tx.one(_MEMORY, workspace=self._workspace, id=id) is not None
 
-    def _in_its_place(self, tx: Transaction, thing: JournalKey) -> list[str]:
-        """Who has taken the place that the thing would come back to."""
+    def _name_conflicts(self, tx: Transaction, thing: JournalKey) -> list[str]:
+        """Other things that now have the name, the key or the text that this one would get back."""
         kind, ref = thing
-        image = self.targets[thing]
-        if image is None or kind == "session":
+        snapshot = self.targets[thing]
+        if snapshot is None or kind == "session":
             return []
-        row = image["row"]
+        row = snapshot["row"]
         if kind == "block":
-            others = tx.all(_NAMESAKE, workspace=self._workspace, name=row["name"])
-            return [f"another block has its name, {row['name']!r}" for (id,) in others if str(id) != ref]
+            others = tx.column(_NAMESAKE, workspace=self._workspace, name=row["name"])
+            return [f"another block has its name, {row['name']!r}" for id in others if str(id) != ref]
         if row["status"] != "active":
             return []
         if row["key"] is None:
-            rows = tx.all(_SAME_CONTENT, workspace=self._workspace, kind=row["kind"], hash=row["hash"])
+            ids = tx.column(_SAME_CONTENT, workspace=self._workspace, kind=row["kind"], hash=row["hash"])
         else:
-            rows = tx.all(_SAME_KEY, workspace=self._workspace, kind=row["kind"], key=row["key"])
-        others = [row for row in rows if str(row[0]) != ref and ("memory", str(row[0])) not in self.targets]
-        return [f"memory {id} says the same, or has its key" for (id,) in others]
+            ids = tx.column(_SAME_KEY, workspace=self._workspace, kind=row["kind"], key=row["key"])
+        others = [id for id in ids if str(id) != ref and ("memory", str(id)) not in self.targets]
+        return [f"memory {id} says the same, or has its key" for id in others]
 
 
-def newest(tx: Transaction, workspace: str) -> int:
-    """The latest pass that changed something and was not undone."""
-    row = tx.one(_NEWEST, workspace=workspace)
-    if row is None or row[0] is None:
+def newest_pass(tx: Transaction, workspace: str) -> int:
+    """The newest pass that changed something and is not undone."""
+    dream: int | None = tx.value(_NEWEST_PASS, workspace=workspace)
+    if dream is None:
         raise DreamNotFound(f"There is no pass to undo in workspace {workspace!r}.")
-    run: int = row[0]
-    return run
+    return dream
 
 
-def prepare(tx: Transaction, workspace: str, run: int) -> Undo:
-    """What undoing the run takes; UndoBlocked when it cannot be done."""
-    row = tx.one(_RUN, workspace=workspace, run=run)
+def prepare(tx: Transaction, workspace: str, dream: int) -> Undo:
+    """What undoing a pass or an undo takes. UndoBlocked when it is not possible."""
+    row = tx.one(_DREAM, workspace=workspace, dream=dream)
     if row is None:
-        raise DreamNotFound(f"There is no dream {run} in workspace {workspace!r}.")
-    started, _, undone_by = row
+        raise DreamNotFound(f"There is no dream {dream} in workspace {workspace!r}.")
+    started, undoes, undone_by = row
+    name = f"Pass {dream}" if undoes is None else f"Undo {dream}"
     if undone_by is not None:
-        raise UndoBlocked(f"Run {run} was undone already, by run {undone_by}; to have it back, undo {undone_by}.", run)
-    noted = _held(tx, workspace, run)
+        raise UndoBlocked(f"{name} was already undone by undo {undone_by}; to get it back, undo {undone_by}.", dream)
+    noted = _lock_and_read(tx, workspace, dream)
     if not noted:
-        raise UndoBlocked(f"Run {run} changed nothing, or is too long ago: its images are not kept any more.", run)
-    undo = Undo(tx, workspace, run, started, noted)
+        raise UndoBlocked(f"{name} changed nothing, or is too long ago: its snapshots are deleted.", dream)
+    undo = Undo(tx, workspace, dream, name, started, noted)
     undo.check(tx)
     return undo
 
 
-def carry_out(tx: Transaction, view: StoreView, undo: Undo, run: int, by: int) -> None:
-    """Undo it as run `by`, which can be undone in turn."""
+def carry_out(tx: Transaction, view: StoreView, undo: Undo, dream: int, by: int) -> None:
+    """Undo it as number `by`, which can be undone in turn."""
     journal = Journal(view, by)
-    for (kind, ref), image in undo.targets.items():
-        journal.touch(tx, kind, ref, image.get("since") if image else 0)
+    for (kind, ref), snapshot in undo.targets.items():
+        journal.record(tx, kind, ref, snapshot.get("since") if snapshot else 0)
     undo.restore(tx)
-    proposals.withdraw(tx, view.workspace, run)
-    journal.close(tx)
-    _mark(tx, view.workspace, run, by)
+    proposals.withdraw(tx, view.workspace, dream)
+    journal.drop_old(tx)
+    _mark_undone(tx, view.workspace, dream, by)
 
 
 def undo_actions(view: StoreView, dream: int, actions: set[int]) -> set[int]:
-    """Undo some actions of a run, with those of its later ones that built on them; which were undone.
+    """Undo some actions of a pass and the later ones that depend on them; which were undone.
 
-    Joins the transaction under way. UndoBlocked, with nothing changed, when somebody else changed the same meanwhile.
+    Joins the current transaction. UndoBlocked, with nothing changed, when somebody else changed the same things
+    meanwhile.
     """
     with view.engine.write() as tx:
-        noted = _held(tx, view.workspace, dream)
-        (since, *_) = tx.all(_RUN, workspace=view.workspace, run=dream)[0]
+        noted = _lock_and_read(tx, view.workspace, dream)
+        ((since, _, _),) = tx.all(_DREAM, workspace=view.workspace, dream=dream)
         chosen = set(actions)
         while True:
-            undo = Undo(tx, view.workspace, dream, since, [entry for entry in noted if entry.action in chosen])
-            more = _built_on(tx, noted, chosen, undo) - chosen
+            undo = Undo(
+                tx, view.workspace, dream, f"Pass {dream}", since, [entry for entry in noted if entry.action in chosen]
+            )
+            more = _dependent_actions(tx, noted, chosen, undo) - chosen
             if not more:
                 break
             chosen |= more
@@ -261,44 +272,44 @@ def undo_actions(view: StoreView, dream: int, actions: set[int]) -> set[int]:
         return chosen & {entry.action for entry in noted}
 
 
-def _held(tx: Transaction, workspace: str, run: int) -> list[Entry]:
-    """All that a run noted, read when nobody can change or forget any of it any more."""
-    # Everybody takes these in this order: sessions, memories, the backlog, blocks.
-    things = {entry.thing: entry.before for entry in entries(tx, workspace, run)}
+def _lock_and_read(tx: Transaction, workspace: str, dream: int) -> list[Entry]:
+    """Everything that was recorded, read under locks that keep others from changing or forgetting any of it."""
+    # Every writer takes these locks in this order: sessions, memories, the embedding queue, blocks.
+    things = {entry.thing: entry.before for entry in entries(tx, workspace, dream)}
     for kind, ref in sorted(things):
         if kind == "session":
             tx.run(_LOCK_SESSION, workspace=workspace, session=ref)
     tx.lock(mutexes.memories(workspace))
-    tx.lock(mutexes.backlog(workspace))
-    names = {_block_name(tx, workspace, ref, image) for (kind, ref), image in things.items() if kind == "block"}
+    tx.lock(mutexes.embedding_queue(workspace))
+    names = {_block_name(tx, workspace, ref, snapshot) for (kind, ref), snapshot in things.items() if kind == "block"}
     for name in sorted(filter(None, names)):
         tx.lock(mutexes.block(workspace, name))
-    return entries(tx, workspace, run)
+    return entries(tx, workspace, dream)
 
 
-def _block_name(tx: Transaction, workspace: str, ref: str, image: Image | None) -> str | None:
-    """A block's name, also of one that is not there now."""
-    row = tx.one(_BLOCK_NAME, workspace=workspace, id=int(ref))
-    return row[0] if row else image["row"]["name"] if image else None
+def _block_name(tx: Transaction, workspace: str, ref: str, snapshot: Snapshot | None) -> str | None:
+    """A block's name, also of a deleted one."""
+    name: str | None = tx.value(_BLOCK_NAME, workspace=workspace, id=int(ref))
+    return snapshot["row"]["name"] if name is None and snapshot else name
 
 
-def _built_on(tx: Transaction, noted: list[Entry], chosen: set[int], undo: Undo) -> set[int]:
-    """Actions after the chosen ones that changed the same things, or made something of them."""
+def _dependent_actions(tx: Transaction, noted: list[Entry], chosen: set[int], undo: Undo) -> set[int]:
+    """Later actions that changed the same things as the chosen ones, or derived something from them."""
     first: dict[JournalKey, int] = {}
     for entry in noted:
         if entry.action in chosen:
             first.setdefault(entry.thing, entry.action)
     for thing, action in list(first.items()):
-        for made in undo.made_since(tx, thing):
+        for made in undo.derived_since(tx, thing):
             first.setdefault(made, action)
     return {entry.action for entry in noted if entry.action > first.get(entry.thing, entry.action)}
 
 
-def _mark(tx: Transaction, workspace: str, run: int, by: int) -> None:
-    """`run` is undone. If it was an undo itself, what it had undone stands again, and so on."""
+def _mark_undone(tx: Transaction, workspace: str, dream: int, by: int) -> None:
+    """Mark it as undone. If it was an undo itself, what it had undone counts again, and so on."""
     undoer: int | None = by
-    while run is not None:
-        tx.run(_SET_UNDONE, workspace=workspace, run=run, by=undoer)
-        _, undone, _ = tx.all(_RUN, workspace=workspace, run=run)[0]
-        undoer = run if undoer is None else None
-        run = undone
+    while dream is not None:
+        tx.run(_SET_UNDONE, workspace=workspace, dream=dream, by=undoer)
+        ((_, undone, _),) = tx.all(_DREAM, workspace=workspace, dream=dream)
+        undoer = dream if undoer is None else None
+        dream = undone

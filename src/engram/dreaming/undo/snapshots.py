@@ -1,10 +1,10 @@
-"""Whole things as JSON: a memory, a block, or how far a session is summarised, with all rows that belong to it.
+"""Snapshots: a memory, a block, or how far a session is summarised, as JSON with all rows that belong to it.
 
-An image is what undoing brings back, to the last number and time. Versions are only ever added, and sources only to
-the latest one, so an image leaves out those that will still be there: it has the versions after `since` and the sources
-from `since` on, and stays small however long a history is. How often a memory was recalled is in it only for one that
-is gone by then: recalling is nobody's change. A state is the part of an image by which a later change shows, with
-digests for texts, so that it holds none.
+An undo restores a snapshot exactly, with numbers and times. Versions are only ever added, and sources only to the
+latest one. A snapshot therefore leaves out what will still exist: it has the versions after `since` and the sources
+from `since` on, and stays small however long a history is. The number of recalls is restored only for a memory that was
+deleted, because a recall is no change. A state is the part of a snapshot that shows later changes. It has hashes in
+place of texts, so it contains none.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ... import json_columns
 if TYPE_CHECKING:
     from ...storage.engine import Row, Transaction
 
-Image = dict[str, Any]
-#: Stands for an image that is no image any more.
+Snapshot = dict[str, Any]
+#: Returned for a snapshot that cannot be read.
 DAMAGED: Any = object()
 #: A kind (`memory`, `block`, `session`) and an id, as text.
 JournalKey = tuple[str, str]
@@ -63,15 +63,15 @@ _FOLDS = "SELECT target, after FROM folds WHERE workspace = :workspace AND gist 
 
 
 def load(text: str) -> Any:
-    """An image as `dump` wrote it; DAMAGED when it cannot be read."""
-    image = json_columns.load(text, "journal", DAMAGED)
-    return image if image is None or isinstance(image, dict) else DAMAGED
+    """A snapshot as `dump` wrote it; DAMAGED when it cannot be read."""
+    snapshot = json_columns.load(text, "journal", DAMAGED)
+    return snapshot if snapshot is None or isinstance(snapshot, dict) else DAMAGED
 
 
-def read(tx: Transaction, workspace: str, thing: JournalKey, since: int | None = None) -> Image | None:
-    """The thing as it is; None when there is none, and while it is being made: a row without its first version.
+def read(tx: Transaction, workspace: str, thing: JournalKey, since: int | None = None) -> Snapshot | None:
+    """The thing as it is now. None when it does not exist, or is just being created: a row without its first version.
 
-    `since` is a version: those before it will still be there. Without it that is the latest one.
+    Versions up to `since` will still exist and are left out. By default that is the latest version.
     """
     kind, ref = thing
     if kind == "memory":
@@ -81,49 +81,49 @@ def read(tx: Transaction, workspace: str, thing: JournalKey, since: int | None =
     return _session(tx, workspace, ref)
 
 
-def deepened(image: Image, whole: Image) -> Image:
-    """The image with its history taken from a later one that has it; the sources of its own version are its own."""
-    version, since = image["row"]["version"], image["since"]
-    older = [source for source in whole["sources"] if source[0] < since]
+def with_earlier_versions(snapshot: Snapshot, whole: Snapshot) -> Snapshot:
+    """The snapshot with the history that a later, longer one has. The sources of its own version stay its own."""
+    version, since = snapshot["row"]["version"], snapshot["since"]
+    older = [(number, *source) for number, *source in whole["sources"] if number < since]
     return {
-        **image,
-        "versions": [each for each in whole["versions"] if each[0] <= version],
-        "sources": [*older, *image["sources"]],
+        **snapshot,
+        "versions": [(number, *values) for number, *values in whole["versions"] if number <= version],
+        "sources": [*older, *snapshot["sources"]],
         "since": whole["since"],
     }
 
 
-def dump(image: Image | None) -> str:
-    return json.dumps(image, ensure_ascii=False, separators=(",", ":"))
+def dump(snapshot: Snapshot | None) -> str:
+    return json.dumps(snapshot, ensure_ascii=False, separators=(",", ":"))
 
 
-def state(kind: str, image: Image | None) -> Image | None:
-    """What of it must be as a run left it for the run to be undone."""
-    if image is None or kind == "session":
-        return image
-    row = image["row"]
-    shared = {"sources": _digest(image["sources"]), "rebuild": image["rebuild"]}
+def state(kind: str, snapshot: Snapshot | None) -> Snapshot | None:
+    """The part that must be unchanged since a pass for the pass to be undone."""
+    if snapshot is None or kind == "session":
+        return snapshot
+    row = snapshot["row"]
+    shared = {"sources": _hash(snapshot["sources"]), "rebuild": snapshot["rebuild"]}
     if kind == "block":
-        return {"text": [row["version"], _digest(row["content"])], "budget": row["max_tokens"], **shared}
+        return {"text": [row["version"], _hash(row["content"])], "budget": row["max_tokens"], **shared}
     return {
-        "text": [row["version"], _digest(row["content"])],
+        "text": [row["version"], _hash(row["content"])],
         "status": row["status"],
         "superseded_by": row["superseded_by"],
         "weight": [row["importance"], row["pinned"], row["expires_at"]],
-        "data": _digest([row["data"], row["trust"]]),
+        "data": _hash([row["data"], row["trust"]]),
         "reinforced": row["reinforced"],
-        "tags": _digest(image["tags"]),
-        "links": [[from_id, to_id, _digest(relation)] for from_id, to_id, relation, _ in image["links"]],
+        "tags": _hash(snapshot["tags"]),
+        "links": [[from_id, to_id, _hash(relation)] for from_id, to_id, relation, _ in snapshot["links"]],
         **shared,
     }
 
 
-def sources(image: Image | None) -> set[JournalKey]:
-    """What it was made of, as far as the image goes back."""
-    return {(kind, str(id)) for _, kind, id in (image or {}).get("sources", ())}
+def sources(snapshot: Snapshot | None) -> set[JournalKey]:
+    """What the thing was made of, as far back as the snapshot goes."""
+    return {(kind, str(id)) for _, kind, id in (snapshot or {}).get("sources", ())}
 
 
-def _memory(tx: Transaction, workspace: str, id: int, since: int | None) -> Image | None:
+def _memory(tx: Transaction, workspace: str, id: int, since: int | None) -> Snapshot | None:
     found = tx.one(_MEMORY, workspace=workspace, id=id)
     row = _named(MEMORY_COLUMNS, found) if found else {}
     if not found or not tx.one(_MEMORY_MADE, id=id, version=row["version"]):
@@ -135,14 +135,14 @@ def _memory(tx: Transaction, workspace: str, id: int, since: int | None) -> Imag
     return {
         "row": row,
         "versions": tx.all(_MEMORY_VERSIONS, id=id, since=since),
-        "tags": [tag for (tag,) in tx.all(_TAGS, workspace=workspace, id=id)],
+        "tags": tx.column(_TAGS, workspace=workspace, id=id),
         "links": tx.all(_LINKS, workspace=workspace, id=id),
         **_derived(tx, workspace, "memory", id, since),
         "vectors": vectors,
     }
 
 
-def _block(tx: Transaction, workspace: str, id: int, since: int | None) -> Image | None:
+def _block(tx: Transaction, workspace: str, id: int, since: int | None) -> Snapshot | None:
     found = tx.one(_BLOCK, workspace=workspace, id=id)
     row = _named(BLOCK_COLUMNS, found) if found else {}
     if not found or not tx.one(_BLOCK_MADE, id=id, version=row["version"]):
@@ -152,28 +152,31 @@ def _block(tx: Transaction, workspace: str, id: int, since: int | None) -> Image
     return {"row": row, "versions": versions, **_derived(tx, workspace, "block", id, since)}
 
 
-def _derived(tx: Transaction, workspace: str, kind: str, id: int, since: int) -> Image:
-    rebuild = tx.one(_REBUILD, workspace=workspace, kind=kind, id=id)
+def _derived(tx: Transaction, workspace: str, kind: str, id: int, since: int) -> Snapshot:
     return {
         "since": since,
         "sources": tx.all(_SOURCES, workspace=workspace, kind=kind, id=id, since=since),
-        "rebuild": rebuild[0] if rebuild else None,
+        "rebuild": tx.value(_REBUILD, workspace=workspace, kind=kind, id=id),
     }
 
 
-def _session(tx: Transaction, workspace: str, id: str) -> Image | None:
+def _session(tx: Transaction, workspace: str, id: str) -> Snapshot | None:
     row = tx.one(_SESSION, workspace=workspace, id=id)
     if row is None:
         return None
+    # Lists, because JSON has no tuples and snapshots are compared.
+    covered = list(row)
     gist = tx.one(_GIST, workspace=workspace, id=id)
-    folds = tx.all(_FOLDS, workspace=workspace, gist=gist[0]) if gist else []
-    # Lists, as they are once they have been JSON.
-    return {"covered": list(row), "gist": list(gist) if gist else None, "folds": [list(fold) for fold in folds]}
+    if gist is None:
+        return {"covered": covered, "gist": None, "folds": []}
+    memory_id, at, month = gist
+    folds = [list(fold) for fold in tx.all(_FOLDS, workspace=workspace, gist=memory_id)]
+    return {"covered": covered, "gist": [memory_id, at, month], "folds": folds}
 
 
-def _named(columns: str, row: Row) -> Image:
+def _named(columns: str, row: Row) -> Snapshot:
     return dict(zip(columns.split(", "), row, strict=True))
 
 
-def _digest(value: object) -> str:
+def _hash(value: object) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:32]
