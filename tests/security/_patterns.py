@@ -21,12 +21,12 @@ import engram
 from engram import safe_text
 from engram.dreaming.duplicates import statements
 from engram.llm.extractive import markers
-from engram.redact import announced, formats, names
+from engram.redact import assignments, credentials, token_formats
 
 ROOT = Path(engram.__path__[0])
 #: Functions of `re` whose first argument is a pattern, and functions of ours that compile one of theirs.
 CALLS = {"compile", "match", "search", "fullmatch", "sub", "subn", "split", "findall", "finditer"}
-HELPERS = {"compiled": 0, "_compiled": 0, "shaped": 2}
+HELPERS = {"compiled": 0, "_compiled": 0, "find_matches": 2}
 #: Has a `_compiled` of its own that is no regular expression.
 OTHERS = "engram.coordination.globs"
 #: What never sees text of a store: the settings of harnesses, arguments, SQL, and a model's errors.
@@ -35,16 +35,20 @@ ELSEWHERE = ("interfaces.install", "interfaces.cli.common", "storage", "llm.open
 TABLES: dict[tuple[str, str], Callable[[], list[str]]] = {
     ("engram.redact", "f'{re.escape(prefix)}(?P<tail>{tail})(?![A-Za-z0-9])'"): lambda: [
         f"{re.escape(prefix)}(?P<tail>{tail})(?![A-Za-z0-9])"
-        for _, prefixes, tail in formats.PREFIXED
+        for _, prefixes, tail in token_formats.PREFIXED
         for prefix in (prefixes[0], prefixes[-1])
     ],
-    ("engram.redact", "pattern"): lambda: [pattern for _, _, pattern in formats.SHAPED],
-    ("engram.redact", "AWS_SECRET"): lambda: [formats.AWS_SECRET],
-    ("engram.redact.announced", "pattern"): lambda: [pattern for pattern, _ in announced._FLAGS],
-    ("engram.redact.names", "pattern"): lambda: [names._PLAIN, names._WIDE, names._ELEMENT],
+    ("engram.redact", "pattern"): lambda: [pattern for _, _, pattern in token_formats.SHAPED],
+    ("engram.redact", "AWS_SECRET"): lambda: [token_formats.AWS_SECRET],
+    ("engram.redact.credentials", "pattern"): lambda: [pattern for pattern, _ in credentials._FLAGS],
+    ("engram.redact.assignments", "pattern"): lambda: [
+        assignments._CODE_VALUE,
+        assignments._SHELL_VALUE,
+        assignments._XML_VALUE,
+    ],
     # These compile what others give them, whose calls are found.
     ("engram.redact.patterns", "pattern"): list,
-    ("engram.redact.formats", "pattern"): list,
+    ("engram.redact.token_formats", "pattern"): list,
     ("engram.memory.analyser", "pattern"): list,
     ("engram.llm.extractive.markers", "'|'.join(patterns)"): lambda: [
         value.pattern

@@ -66,7 +66,7 @@ PIECES = (
 @pytest.mark.requirement("REDACT-3")
 def test_the_patterns_are_found_wherever_they_are_compiled() -> None:
     named = " ".join(PATTERNS)
-    for module in ("redact", "redact.names", "memory.citations", "memory.analyser", "llm.extractive.markers"):
+    for module in ("redact", "redact.assignments", "memory.citations", "memory.analyser", "llm.extractive.markers"):
         assert f"{module} line" in named
     assert len(PATTERNS) > 200
 
