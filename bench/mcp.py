@@ -1,13 +1,14 @@
-"""The MCP server as a harness meets it: `engram mcp` over pipes, with the default embedder and a store on disk.
+"""The MCP server as a harness uses it: `engram mcp` over pipes, with the default embedder and a store on disk.
 
-Measured: the time from starting the process to the answered handshake and `tools/list`, beside a bare Python and beside
-the bare SDK with one tool; `remember` and hybrid `recall` at two sizes of store, beside the same work through the
-library in one process; four servers writing to one store at once, after which every row is counted; memory; and what a
-plain install brings along.
+It measures:
 
-The client is a few lines of JSON over a pipe, so that what is measured is the server and not a client library. Each
-call waits for its answer. The absolute figures are what the aims are about; the ratios say how much of them is the
-protocol's.
+- the time from starting the process to the answer of `tools/list`, next to a bare Python and to the SDK with one tool;
+- `remember` and hybrid `recall` at two sizes of store, next to the same work through the library in one process;
+- four servers that write to one store at once, after which every row is counted;
+- memory, and the size of a plain install.
+
+The client sends JSON over a pipe, so no client library is measured. Each call waits for its answer. The targets are
+absolute times; the ratios show how much of them the protocol takes.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ WRITERS, WRITES = 4, 500
 BATCH = 25
 CALLS = ("remember", "recall")
 
-#: They combine to many different sentences with words in common, as notes about one project have.
+#: Parts of many different sentences that share words, like notes about one project.
 SUBJECTS = ("router", "scheduler", "importer", "migration", "cache", "parser", "deploy", "invoice", "search", "index")
 VERBS = ("breaks", "needs", "drops", "retries", "blocks", "renames", "loads", "skips", "doubles", "checks")
 OBJECTS = (
@@ -63,7 +64,7 @@ anyio.run(server.run_stdio_async)
 
 
 class Client:
-    """A harness's side of the pipe."""
+    """The client at the harness's end of the pipe."""
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
         self.process = subprocess.Popen(
@@ -108,7 +109,7 @@ def engram_command(store: str) -> list[str]:
 
 
 def cold(command: list[str], environment: dict[str, str]) -> float:
-    """Seconds from starting the process to the answered `tools/list`."""
+    """Seconds from starting the process to the answer of `tools/list`."""
     begun = perf_counter()
     client = Client(command, environment)
     client.open()
@@ -120,7 +121,7 @@ def cold(command: list[str], environment: dict[str, str]) -> float:
 
 
 def first_call(store: str, environment: dict[str, str]) -> float:
-    """Seconds from starting the process to the first tool's answer, which needs the SDK."""
+    """Seconds from starting the process to the answer of the first tool call, which loads the SDK."""
     begun = perf_counter()
     client = Client(engram_command(store), environment)
     client.open()
@@ -161,12 +162,12 @@ def timed(call: Callable[[], object]) -> float:
 
 
 def batch(call: Callable[[], object]) -> float:
-    """Seconds of one call, the median of a batch: an agent's calls seldom take turns with another's, one by one."""
+    """The median seconds of a call in a batch. Calls of different agents seldom alternate one by one."""
     return median(timed(call) for _ in range(BATCH))
 
 
 def calls(store: str, rounds: int, environment: dict[str, str]) -> dict[str, list[float]]:
-    """Remember and recall through a server and through the library, by turns of a batch each; a batch's median."""
+    """Remember and recall through a server and the library, in alternating batches; the median of each batch."""
     client = Client(engram_command(store), environment)
     client.open()
     client.call("sitrep", summary="Measuring")
@@ -186,13 +187,13 @@ def calls(store: str, rounds: int, environment: dict[str, str]) -> dict[str, lis
 
 
 def resident(process: int) -> float:
-    """Megabytes of memory that a process holds."""
+    """Resident memory of a process in megabytes."""
     status = Path(f"/proc/{process}/status").read_text()
     return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
 def writers(store: str, environment: dict[str, str], writes: int) -> list[float]:
-    """Seconds of each write of four servers at once; every row is counted afterwards."""
+    """Let four servers write at once and check that every row is stored; the seconds of each write."""
     clients = [Client(engram_command(store), environment) for _ in range(WRITERS)]
     for client in clients:
         client.open()
@@ -226,7 +227,7 @@ def writers(store: str, environment: dict[str, str], writes: int) -> list[float]
 
 
 def installed() -> tuple[float, int]:
-    """Megabytes and packages of a plain install in an environment of its own."""
+    """The size in megabytes and the number of packages of a plain install in a new environment."""
     root = Path(__file__).parent.parent
     with tempfile.TemporaryDirectory(prefix="engram-install-") as folder:
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
@@ -241,7 +242,7 @@ def installed() -> tuple[float, int]:
 
 def main() -> None:
     parser = measure.options(__doc__)
-    parser.add_argument("--no-install", action="store_true", help="leave the plain install out")
+    parser.add_argument("--no-install", action="store_true", help="do not measure the plain install")
     chosen = parser.parse_args()
     rounds = 5 if chosen.quick else 15
     report = measure.Report("MCP server")
