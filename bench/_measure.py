@@ -1,7 +1,7 @@
-"""What the benchmarks share: measuring side by side, and saying how it went.
+"""Shared by the benchmarks: measuring sides in alternation, and reporting the results.
 
-A ratio only means something if both sides saw the same machine, and machines change from second to second. So the
-sides take turns, in an order that turns too, and a ratio is the median of the ratios of the single rounds.
+A ratio is meaningful only if both sides run under the same conditions, and the load of a machine changes every second.
+So the sides alternate, each round starts with another side, and a ratio is the median over the rounds.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Bound: TypeAlias = Literal["at least", "at most"]
 
 
 class Ratio(NamedTuple):
-    """How many times as much one side takes as the other, and how much it was meant to be."""
+    """The ratio of two sides, and its target."""
 
     name: str
     value: float
-    #: The middle half of the rounds lies between these.
+    #: The quartiles of the rounds.
     low: float
     high: float
-    #: None when it is only for information.
+    #: None if the ratio has no target.
     bound: Bound | None
     target: float | None
 
@@ -40,7 +40,7 @@ class Ratio(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Figures of several sides under each other; the first column names them."""
+    """Figures of several sides, one row each; the first column is the name."""
 
     title: str
     head: Sequence[str]
@@ -48,7 +48,7 @@ class Table(NamedTuple):
 
 
 class Report:
-    """The results of one benchmark, for people or, with `--json`, for programs."""
+    """The results of one benchmark, as text or, with `--json`, as JSON."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -102,7 +102,7 @@ def _cell(value: str | float) -> str:
 
 
 def alternate(sides: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Let every side run once a round, each round beginning with another one; what they returned, by side."""
+    """Run every side once per round, starting each round with another side; the results by side."""
     names = list(sides)
     results: dict[str, list[float]] = {name: [] for name in names}
     for number in range(rounds):
@@ -114,7 +114,7 @@ def alternate(sides: Mapping[str, Callable[[], float]], rounds: int) -> dict[str
 
 @contextmanager
 def workplace() -> Iterator[str]:
-    """A folder for stores, with a git project in it as the current folder; nothing of the user's own is touched."""
+    """Make a temporary folder for stores and change to a git project in it. The user's own store is not touched."""
     for name in [name for name in os.environ if name.startswith("ENGRAM_")]:
         del os.environ[name]
     before = os.getcwd()
@@ -135,6 +135,6 @@ def workplace() -> Iterator[str]:
 def options(description: str | None) -> argparse.ArgumentParser:
     """The options that every benchmark has."""
     parser = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a short run, to see that it works")
-    parser.add_argument("--json", action="store_true", help="results for programs")
+    parser.add_argument("--quick", action="store_true", help="a short run, to check that it works")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
     return parser

@@ -1,11 +1,11 @@
-"""How the search for duplicates grows: among ten thousand memories, and among ten times as many.
+"""How the search for duplicates scales from ten thousand memories to a hundred thousand.
 
-The memories are the synthetic turns of `recall_speed.py`, with vectors of `static`; every fiftieth says what an earlier
-one says, in another order and in capitals here and there. *All* is a first pass, to which everything is new: finding
-the pairs, reading their texts, and judging them. *A hundred new* is what a later pass has to do: the hundred that came
-last are compared with the rest. The sizes take turns. Every pair that was planted counts as one to be found.
+The memories are the synthetic turns of `recall_speed.py`, with vectors of `static`. Every fiftieth memory is a planted
+duplicate: it repeats an earlier one in another order and partly in capitals. *All* is a first pass, for which all
+memories are new: it finds the pairs, reads their texts and compares them. *A hundred new* is a later pass: it compares
+the last hundred memories with the rest. The two sizes alternate. The search should find every planted pair.
 
-Peak memory is that of a fresh process which opens the large store and does a first pass.
+Peak memory is measured in a new process that opens the large store and runs a first pass.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ else:
     import _measure as measure
     from recall_speed import PER_TRANSACTION, SEED, Speech
 
-#: Every so many-th memory says what an earlier one says.
+#: One of this many memories repeats an earlier one.
 AGAIN = 50
 NEW = 100
 THRESHOLD = 0.92
@@ -57,7 +57,7 @@ class Found(NamedTuple):
 
 
 class Store:
-    """A store of so many memories, filled past the checks of `remember`, and what was planted in it."""
+    """A store with `count` memories, written without the checks of `remember`, and its planted pairs."""
 
     def __init__(self, path: str, count: int, embedder: Embedder) -> None:
         self.path = path
@@ -102,7 +102,7 @@ class Store:
                 tx.note(workspace, "memory", id)
 
     def find(self, new: int) -> Found:
-        """The duplicates among so many that came last and the rest."""
+        """Find the duplicates of the last `new` memories."""
         begun = perf_counter()
         pairs = list(candidates(self._view, range(self.count - new + 1, self.count + 1)))
         texts: dict[int, str] = {}
@@ -114,7 +114,7 @@ class Store:
 
 
 def peak(path: str) -> float:
-    """Megabytes at most in use by a fresh process that does a first pass."""
+    """Peak memory in megabytes of a new process that runs a first pass."""
     return float(subprocess.run([sys.executable, __file__, "--peak", path], check=True, capture_output=True).stdout)
 
 
@@ -123,7 +123,7 @@ def pass_alone(path: str) -> None:
         with eng._view.engine.read() as tx:
             (last,) = tx.all(_LAST, workspace=eng._view.workspace)[0]
         assert list(candidates(eng._view, range(1, last + 1)))
-    # Not what `resource` says, which remembers the process that started this one.
+    # Not from `resource`: its peak includes the parent process.
     with open("/proc/self/status") as status:
         print(next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1e3)
 
@@ -176,7 +176,7 @@ def _timed(name: str, stores: dict[str, Store], late: bool, found: dict[str, Fou
 
 
 def _share(found: Found, store: Store, late: bool) -> float:
-    """How much of what was planted, or of what of it is new, was found."""
+    """The percentage of planted pairs that were found; with `late`, of the new ones."""
     wanted = {pair for pair in store.planted if not late or pair[1] > store.count - NEW}
     return 100 * len(found.duplicates & wanted) / max(len(wanted), 1)
 

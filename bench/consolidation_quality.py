@@ -1,15 +1,14 @@
-"""Whether dreaming costs recall anything: LoCoMo's conversations before a pass and after it.
+"""Whether a pass makes recall worse: LoCoMo's conversations before and after it.
 
-Each conversation goes into a store of its own, as in `recall_quality.py`. All questions are asked; then one pass runs
-with extraction and with `dream_consolidate=apply`, nothing being too young; all questions are asked again; then a
-second pass runs, which should find nothing to do. The first is undone, after which every memory with its history, links
-and sources, every block, every gist and the hits of every question should be what they were.
+Each conversation goes into a store of its own, as in `recall_quality.py`. The benchmark asks all questions. Then it
+runs one pass with extraction and with `dream_consolidate=apply`; no memory is too young. It asks all questions again.
+A second pass should find nothing to do. Then the first pass is undone. After that every memory with its history, links
+and sources, every block, every gist and all hits should be the same as before the pass.
 
-`R@10` is the share of a question's answering turns among the first ten hits. A memory stands for the turns it was made
-of: whoever reads it has the sentence that answers, and its sources name the turn. In brackets is the same with turns
-alone asked for.
+`R@10` is the share of a question's answering turns among the first ten hits. A memory counts as the turns it was made
+from, because it contains the answering sentence and names the turn. The figure in brackets is R@10 of turns alone.
 
-Fair because only the public API is used, and both times the same questions are asked in the same way.
+The comparison is fair because it uses only the public API, and both times asks the same questions in the same way.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Figures(NamedTuple):
 
 
 def ask(eng: Engram, conversation: Conversation, loaded: Loaded) -> list[Figures]:
-    """Both measures of every question, in per cent."""
+    """Ask every question; both measures in per cent."""
     found = []
     for question in conversation.questions:
         wanted = {loaded.exchanges[id] for id in question.evidence}
@@ -68,7 +67,7 @@ def did_nothing(report: DreamReport) -> bool:
 
 
 def known(eng: Engram, conversation: Conversation) -> list[object]:
-    """All that is known, and what is found of it."""
+    """The state of the store: memories, blocks, gists, and the hits of all questions."""
     statuses = ("active", "superseded", "archived")
     memories = [memory for status in statuses for memory in eng.memories.list(status=status)]
     return [

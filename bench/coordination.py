@@ -1,23 +1,23 @@
-"""What coordination costs: a work cycle against the plain way and against bare SQL, and the report on a large store.
+"""The cost of coordination: a work cycle compared with plain `sqlite3` and bare SQL, and the report on a large store.
 
 **A work cycle** is what an agent does around a piece of work: register, 5 logs, 2 heartbeats, claim a path, release it,
-complete; 11 calls, each of which survives the process once it has returned. All sides do the same cycles, each on a
-file of its own on the same disk:
+complete. These are 11 calls; each is durable when it returns. All sides run the same cycles, each on its own file on
+the same disk:
 
-- *Engram*: the library, as a caller uses it, with its checks, its locks and the records it returns.
-- *plain*: Python's `sqlite3`, a new connection with its PRAGMAs for each call, closed after it. That is how the systems
-  that Engram replaces work, and the first thing one would write. Closing the last connection of a file makes SQLite
-  copy the log back into it, which is part of this way's price; *plain, kept open* spares it that, by another connection
-  that does nothing but stay open, and is shown so that nobody has to wonder how much of the price it is.
-- *bare*: prepared `apsw` statements on one connection that is kept, a transaction per call, nothing asked and nothing
-  checked: about the least that Python can write these rows with. What Engram takes beyond it is its own.
+- *Engram*: the library as a caller uses it, with its checks, its locks and the records it returns.
+- *plain*: Python's `sqlite3`, with a new connection and its PRAGMAs for each call. The systems that Engram replaces
+  work like this, and it is the obvious first version. Closing the last connection makes SQLite copy its log back into
+  the file, which is part of the cost. *plain, kept open* avoids that copy with another connection that stays open; it
+  shows how much of the cost is the copy.
+- *bare*: prepared `apsw` statements on one open connection, one transaction per call, without any check. This is about
+  the least time in which Python can write these rows. The difference to it is Engram's own cost.
 
-Fair because all have the same schema (Engram's migrations), the same PRAGMAs and the same rows to write, with the
-change feed and every index; at the end the files are compared, table by table. Each side makes its ids and times
-itself. The project is a real folder with a git remote, because finding it is part of what Engram does in a claim.
+The comparison is fair because all sides have the same schema (Engram's migrations), the same PRAGMAs and write the same
+rows, including the change feed and every index. At the end the files are compared table by table. Each side makes its
+own ids and times. The project is a real folder with a git remote, because Engram looks for it in a claim.
 
-**The situation report** is asked of two stores that differ only in the number of logs (with their entries in the change
-feed), by turns, as one long-lived process does. With `--postgres URL` on that server too, in schemas of its own.
+**The situation report** is read from two stores that differ only in the number of logs (and their change feed entries),
+in alternation, in one long-lived process. `--postgres URL` also measures on that server, in temporary schemas.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ WORKSPACE = "default"
 TYPE, BEGUN, DONE = "claude-code", "Porting the router", "Router ported; tests pass"
 ENTRIES = [f"step {number}: moved the handlers of one module and ran its tests" for number in range(1, 6)]
 PATH, NOTE = "src/router.py", "rewriting"
-#: What Engram makes of the folder and the path.
+#: The project and the resource that Engram derives from the folder and the path.
 PROJECT, RESOURCE = "acme/router", "acme/router:src/router.py"
 
 PRAGMAS = ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=30000", "foreign_keys=ON", "secure_delete=ON")
@@ -75,13 +75,13 @@ UPDATE sessions SET status = 'completed', heartbeat_at = ?, ended_at = ?, summar
 _BACKLOG = "INSERT INTO backlog (workspace, kind, ref, taken_until) VALUES (?, 'exchange', ?, '0000')"
 _CHANGE = "INSERT INTO changes (workspace, what, id) VALUES (?, ?, ?)"
 
-#: What must be the same in every side's file: all but random ids and times.
+#: The columns that must be equal in all files: all except random ids and times.
 COMPARED = {
     "sessions": "workspace, type, name, summary, status, project, external_id, parent_id, metadata, last_seq",
     "exchanges": "workspace, seq, role, content",
     "backlog": "workspace, kind, ref, taken_until",
     "leases": "workspace, resource, note, exclusive, ttl, expires_at, fenced_at, ended_because",
-    # Sessions' ids are random; the other numbers must agree, so that every entry of the feed names its row.
+    # Session ids are random. The other ids must be equal, so that every entry of the feed names its row.
     "changes": "workspace, what, CASE what WHEN 'session' THEN '' ELSE id END",
 }
 
@@ -89,11 +89,11 @@ CALLS = ("register", "log", "heartbeat", "claim", "release", "complete")
 
 
 class Side(ABC):
-    """One way to do the calls of a work cycle."""
+    """One implementation of the calls of a work cycle."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        #: Seconds of processor time in all cycles.
+        #: Processor time of all cycles, in seconds.
         self.cpu = 0.0
         self._times: dict[str, list[float]] = {call: [] for call in CALLS}
 
@@ -119,7 +119,7 @@ class Side(ABC):
     def close(self) -> None: ...
 
     def cycles(self, count: int) -> float:
-        """Do that many work cycles; seconds for each."""
+        """Run that many work cycles; the seconds per cycle."""
         begun, cpu = perf_counter(), process_time()
         for _ in range(count):
             self._cycle()
@@ -149,7 +149,7 @@ class Side(ABC):
         return now
 
     def per_call(self) -> list[float]:
-        """Microseconds for each kind of call: the median, so without the few that also had to copy the log back."""
+        """Microseconds of each call. The median leaves out the few calls that also copy SQLite's log back."""
         return [median(self._times[call]) * 1e6 for call in CALLS]
 
 
@@ -183,11 +183,11 @@ class Library(Side):
 
 
 class Statements(Side):
-    """The writes of each call as SQL, and nothing else; how they are run is the heirs' matter."""
+    """Only the writes of each call, as SQL. Subclasses decide how to run them."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
-        # The only writer of a new file knows what number a row will get.
+        # The only writer of a new file can predict the ids of its rows.
         self._exchange = 0
         self._token = 0
 
@@ -236,7 +236,7 @@ class Statements(Side):
 
 
 class Bare(Statements):
-    """Prepared statements (apsw keeps them by their text) on one connection."""
+    """Prepared statements on one connection; apsw caches them by their text."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -268,7 +268,7 @@ class Plain(Statements):
                 connection.executescript(migration.sql)
         self._sitter = sqlite3.connect(path) if keep_open else None
         if self._sitter:
-            # A connection opens its file with its first statement.
+            # A connection opens its file only at its first statement.
             self._sitter.execute("SELECT COUNT(*) FROM sessions").fetchall()
 
     @contextmanager
@@ -333,18 +333,18 @@ def _work(report: measure.Report, sides: dict[str, Side], rounds: int, count: in
 
 
 def same_rows(paths: Mapping[str, str]) -> str:
-    """How many rows each table has, after making sure that the files agree in that and in what the rows say."""
+    """Check that the files have the same rows; the number of rows per table."""
     contents = {name: _contents(path) for name, path in paths.items()}
     first = contents.pop("Engram")
     for name, other in contents.items():
         for table, rows in first.items():
             if other[table] != rows:
-                raise AssertionError(f"{name} wrote other rows to {table} than Engram")
+                raise AssertionError(f"{name} and Engram wrote different rows to {table}")
     return ", ".join(f"{sum(count for _, count in rows):,} {table}" for table, rows in first.items() if rows)
 
 
 def _contents(path: str) -> Contents:
-    """For each table, what its rows say and how many say so."""
+    """The distinct rows of each table, with their counts."""
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
     tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY 1")]
     found: Contents = {}
@@ -377,14 +377,14 @@ INSERT INTO changes (workspace, what, id) SELECT workspace, 'exchange', CAST(id 
 def situation_reports(
     report: measure.Report, engine: str, urls: Sequence[str], *, many: int, rounds: int, calls: int
 ) -> None:
-    """Ask a store with few logs and one with many by turns; they differ in nothing else."""
+    """Read the report of a store with few logs and of one with many, in alternation."""
     few = 1_000
     for url, rows in zip(urls, (few, many), strict=True):
         fill(url, rows)
     with Engram(settings=load(url=urls[0])) as small, Engram(settings=load(url=urls[1])) as large:
         for eng, rows in ((small, few), (large, many)):
             if eng.sessions.stats().logs != rows:
-                raise AssertionError(f"{rows} logs were meant to be in the store")
+                raise AssertionError(f"the store should have {rows} logs")
         names = [f"{engine}: {rows:,} logs" for rows in (few, many)]
         results = measure.alternate({names[0]: _asking(small, calls), names[1]: _asking(large, calls)}, rounds)
     report.table(f"sitrep on {engine}, µs", ("", "p50"), [(name, median(results[name]) * 1e6) for name in names])
@@ -392,7 +392,7 @@ def situation_reports(
 
 
 def fill(url: str, logs: int) -> None:
-    """A store as a busy week leaves it: most sessions done, a few at work with their leases, messages and a world."""
+    """Fill a store like a busy week: most sessions completed, a few active with leases, messages and a world state."""
     with Engram(settings=load(url=url)) as eng:
         ids = [eng.sessions.register(TYPE, f"{BEGUN}, part {number}") for number in range(SESSIONS)]
         for number, id in enumerate(ids[:ACTIVE]):
@@ -405,7 +405,7 @@ def fill(url: str, logs: int) -> None:
 
 
 def _insert_logs(url: str, each: int) -> None:
-    """In bulk, behind Engram's back: a million calls would take minutes."""
+    """Insert logs in bulk, without Engram, because a million calls would take minutes."""
     statements = [statement.format(each=each) for statement in _MANY_LOGS]
     if not url.startswith("postgresql://"):
         connection = apsw.Connection(url)
@@ -420,7 +420,7 @@ def _insert_logs(url: str, each: int) -> None:
     with psycopg.connect(server.rstrip("?&"), autocommit=True, options=f"-c search_path={schema}") as server_connection:
         for statement in statements:
             server_connection.execute(statement.encode())
-        # What autovacuum would have done on a store that has grown to this size over time.
+        # On a store that grows over time, autovacuum does this.
         server_connection.execute("VACUUM ANALYZE")
 
 
@@ -440,7 +440,7 @@ def _asking(eng: Engram, calls: int) -> Callable[[], float]:
 
 @contextmanager
 def postgres_stores(server: str) -> Iterator[list[str]]:
-    """Two new stores on a server, gone afterwards."""
+    """The URLs of two stores on a server, which are dropped afterwards."""
     import psycopg
 
     schemas = [f"bench_{os.getpid()}_{number}" for number in (1, 2)]
@@ -454,7 +454,7 @@ def postgres_stores(server: str) -> Iterator[list[str]]:
 
 def main() -> None:
     parser = measure.options(__doc__)
-    parser.add_argument("--postgres", metavar="URL", help="ask for the report on this server too")
+    parser.add_argument("--postgres", metavar="URL", help="measure the report on this server too")
     chosen = parser.parse_args()
     report = measure.Report("Coordination")
     report.notes.append(f"SQLite {apsw.sqlite_lib_version()} (apsw), {sqlite3.sqlite_version} (sqlite3)")

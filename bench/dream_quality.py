@@ -1,10 +1,10 @@
-"""What dreaming does to recall: LoCoMo's conversations before and after one forced pass.
+"""How dreaming changes recall: LoCoMo's conversations before and after one forced pass.
 
-Every conversation is a store of its own, its sessions written at their real dates (`recall_quality.py` says how). The
-questions are asked of the turns before the pass and after it: `R@10` is the share of a question's answering turns among
-the first 10, and must not fall, since what dreaming writes stands on shelves of its own. Then the same questions are
-asked of the gists alone: `gist sR@5` is the share of their sessions among the first 5 gists, next to `turn sR@5`,
-the sessions of the best turns. The pass must make a gist for every session and an era for every month.
+Each conversation is in a store of its own, with its sessions at their real dates (see `recall_quality.py`). All
+questions are asked before and after the pass. `R@10` is the share of a question's answering turns among the first 10
+hits. It must not fall, because what dreaming writes is on shelves of its own. Then the questions are asked of the gists
+alone: `gist sR@5` is the share of answering sessions among the first 5 gists; `turn sR@5` is the same by best turns.
+The pass must make a gist for every session and an era for every month.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def session_recall(eng: Engram, loaded: Loaded, questions: Sequence[Question], *
 
 
 def dream(eng: Engram, conversation: Conversation) -> float:
-    """Seconds of one forced pass, which must have made what it should."""
+    """Run one forced pass and check its results; the seconds it took."""
     begun = perf_counter()
     (report,) = eng.dream(force=True)
     seconds = perf_counter() - begun

@@ -1,10 +1,10 @@
-"""What a pass costs when little is new: the same 50 new sessions in a store of 1,000 sessions and in one of 10,000.
+"""The cost of a pass with little new: the same 50 new sessions in a store of 1,000 sessions and in one of 10,000.
 
-A store that has lived long must not dream more slowly for it: what is new is found without looking at what is done,
-and an era, the profile and the narrative are carried on and not made anew. Both stores are filled the same way, with
-sessions over the months of several years, and dreamt over once, so that everything old has its gist. Then each gets
-the same 50 new sessions, in the latest month, and one forced pass, by turns, in several rounds; a round's sessions are
-as new to one store as to the other. Everything is at its defaults: the extractive provider and the static embedder.
+A pass must not become slower as a store grows. It finds new sessions without reading old ones, and it extends an era,
+the profile and the narrative instead of rewriting them. Both stores are filled in the same way, with sessions over
+several years, and one pass gives every session its gist. Then, in each of several rounds, each store gets the same 50
+new sessions in a new month and one forced pass; the stores alternate. All settings are the defaults: the extractive
+thinker and the static embedder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ else:
 
 NEW = 50
 TURNS = 6
-#: Sessions a month, as somebody with many agents has them.
+#: Sessions per month of a person with many agents.
 A_MONTH = 100
 LINES = (
     "We moved the {0} to the new library on Monday.",
@@ -39,7 +39,7 @@ THINGS = ("router", "parser", "cache", "schema", "queue", "editor", "index", "im
 
 
 def fill(eng: Engram, sessions: int, month: str | None = None) -> None:
-    """Sessions of a few turns each, over the months before this one, or in the month that is named."""
+    """Add sessions of a few turns each, spread over past months, or all in the given month."""
     ids = [eng.sessions.register("claude-code", f"task {number}") for number in range(sessions)]
     eng.exchanges.add_many(
         {
@@ -59,13 +59,13 @@ def _month(place: int) -> str:
 
 
 def one_pass(eng: Engram, months: count[int]) -> float:
-    """Seconds for a pass over new sessions, each round in a month of its own."""
+    """Add new sessions in a new month and run a pass; the seconds it took."""
     fill(eng, NEW, f"{2030 + next(months)}-01")
     begun = perf_counter()
     (report,) = eng.dream(force=True)
     seconds = perf_counter() - begun
     if len(report.gists) != NEW or len(report.eras) != 1 or report.errors:
-        raise AssertionError(f"not the pass that was expected: {report}")
+        raise AssertionError(f"unexpected report of the pass: {report}")
     return seconds
 
 

@@ -1,15 +1,17 @@
-"""The MCP server as a harness meets it: `engram mcp` over pipes, with the default embedder and a store on disk.
+"""The MCP server as a harness uses it: `engram mcp` over pipes, with the default embedder and a store on disk.
 
-Measured: the time from starting the process to the answered handshake and `tools/list`, beside a bare Python and beside
-the bare SDK with one tool; `remember` and hybrid `recall` at two sizes of store, beside the same work through the
-library in one process; four servers writing to one store at once, after which every row is counted; and memory.
+It measures:
 
-`--transports` measures only what `early.py` and `lines.py` are worth: `engram mcp` beside the same server on the SDK's
-own transport for standard input and output, which answers nothing before the SDK is imported.
+- the time from starting the process to the answer of `tools/list`, next to a bare Python and to the SDK with one tool;
+- `remember` and hybrid `recall` at two sizes of store, next to the same work through the library in one process;
+- four servers that write to one store at once, after which every row is counted;
+- memory.
 
-The client is a few lines of JSON over a pipe, so that what is measured is the server and not a client library. Each
-call waits for its answer. The absolute figures are what the aims are about; the ratios say how much of them is the
-protocol's.
+`--transports` measures only `early.py` and `lines.py`: `engram mcp` next to the same server on the SDK's own transport
+for standard input and output, which answers nothing before the SDK is imported.
+
+The client sends JSON over a pipe, so no client library is measured. Each call waits for its answer. The targets are
+absolute times; the ratios show how much of them the protocol takes.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ WRITERS, WRITES = 4, 500
 BATCH = 25
 CALLS = ("remember", "recall")
 
-#: They combine to many different sentences with words in common, as notes about one project have.
+#: Parts of many different sentences that share words, like notes about one project.
 SUBJECTS = ("router", "scheduler", "importer", "migration", "cache", "parser", "deploy", "invoice", "search", "index")
 VERBS = ("breaks", "needs", "drops", "retries", "blocks", "renames", "loads", "skips", "doubles", "checks")
 OBJECTS = (
@@ -84,7 +86,7 @@ OURS, THEIRS = "engram mcp", "on the SDK's transport"
 
 
 class Client:
-    """A harness's side of the pipe."""
+    """The client at the harness's end of the pipe."""
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
         self.process = subprocess.Popen(
@@ -129,7 +131,7 @@ def engram_command(store: str) -> list[str]:
 
 
 def cold(command: list[str], environment: dict[str, str]) -> float:
-    """Seconds from starting the process to the answered `tools/list`."""
+    """Seconds from starting the process to the answer of `tools/list`."""
     begun = perf_counter()
     client = Client(command, environment)
     client.open()
@@ -141,7 +143,7 @@ def cold(command: list[str], environment: dict[str, str]) -> float:
 
 
 def first_call(store: str, environment: dict[str, str]) -> float:
-    """Seconds from starting the process to the first tool's answer, which needs the SDK."""
+    """Seconds from starting the process to the answer of the first tool call, which loads the SDK."""
     begun = perf_counter()
     client = Client(engram_command(store), environment)
     client.open()
@@ -182,12 +184,12 @@ def timed(call: Callable[[], object]) -> float:
 
 
 def batch(call: Callable[[], object]) -> float:
-    """Seconds of one call, the median of a batch: an agent's calls seldom take turns with another's, one by one."""
+    """The median seconds of a call in a batch. Calls of different agents seldom alternate one by one."""
     return median(timed(call) for _ in range(BATCH))
 
 
 def calls(store: str, rounds: int, environment: dict[str, str]) -> dict[str, list[float]]:
-    """Remember and recall through a server and through the library, by turns of a batch each; a batch's median."""
+    """Remember and recall through a server and the library, in alternating batches; the median of each batch."""
     client = Client(engram_command(store), environment)
     client.open()
     client.call("sitrep", summary="Measuring")
@@ -207,13 +209,13 @@ def calls(store: str, rounds: int, environment: dict[str, str]) -> dict[str, lis
 
 
 def resident(process: int) -> float:
-    """Megabytes of memory that a process holds."""
+    """Resident memory of a process in megabytes."""
     status = Path(f"/proc/{process}/status").read_text()
     return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
 def writers(store: str, environment: dict[str, str], writes: int) -> list[float]:
-    """Seconds of each write of four servers at once; every row is counted afterwards."""
+    """Let four servers write at once and check that every row is stored; the seconds of each write."""
     clients = [Client(engram_command(store), environment) for _ in range(WRITERS)]
     for client in clients:
         client.open()

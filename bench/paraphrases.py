@@ -1,8 +1,7 @@
-"""Questions and memories that mean the same and share no content word: what only meaning can find.
+"""Pairs of a question and a memory that answers it without sharing a content word: only vectors can find them.
 
-A memory says in other words what is asked about, and answers it; a person would take it for the answer at once. Half
-are from the working life of a software engineer, half from everyday life. `PAIRS` is checked when it is used: no term
-of the analyser may be in both halves of a pair.
+A person sees at once that the memory answers the question. Half of the pairs are from the work of a software engineer,
+half from everyday life. The benchmark checks `PAIRS`: no term of the analyser may occur in both halves of a pair.
 """
 
 from __future__ import annotations

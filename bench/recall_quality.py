@@ -1,23 +1,22 @@
-"""How well recall finds what answers a question: LoCoMo's conversations, and a hundred paraphrases.
+"""How well recall finds the answer to a question: LoCoMo's conversations, and a hundred paraphrases.
 
-**LoCoMo** is long conversations between two people, with questions and the turns that answer them. Every session is an
-Engram session, written with `exchanges.add_many` at its own date; a turn is "speaker: text [photo caption]". `R@k` is
-the share of a question's answering turns among the first k that `recall` returns, `sR@k` the same for sessions, which
-rank by their best turn; both are means over all questions that name a turn. All are asked twice: with each conversation
-in a store of its own, and with all in one, where the others' turns are in the way.
+**LoCoMo** has long conversations between two people, with questions and the turns that answer them. Every session
+becomes an Engram session, written with `exchanges.add_many` at its own date. A turn is "speaker: text [photo caption]".
+`R@k` is the share of a question's answering turns among the first k hits. `sR@k` is the same for sessions, ranked by
+their best turn. Both are means over all questions that name a turn. All questions are asked twice: with each
+conversation in its own store, and with all conversations in one store.
 
-**Paraphrases** are questions and memories that share no content word (`paraphrases.py`), the memories put among all the
-turns: `hit@k` is the share of questions whose memory is among the first k.
+**Paraphrases** are questions and memories that share no content word (`paraphrases.py`). The memories are stored among
+all turns. `hit@k` is the share of questions whose memory is among the first k hits.
 
-**Held out.** Each mode is asked with every choice of a small grid of weights. For each conversation the choice with the
-best R@10 on the four others counts, so no figure was chosen with its own questions in view. The form of the recipe was,
-though, and so were the grids; on other data it may find a point less. Shown beside it is what the constants in the code
-reach, which is what a user has.
+**Held out.** Each mode is measured with all weights of a small grid. Each conversation uses the weights with
+the best R@10 on the four others, so its own questions did not choose its weights. They did influence the method and the
+grids, so other data may give about a point less. The tables also show the result of the constants in the code, which
+users get.
 
-Fair because only the public API is used, as a caller uses it, with what is installed and nothing set but the embedder
-and the weights. Fifty hits are asked for, which looks no further than asking for five does. MiniLM's vectors of a text
-are remembered over the run, which changes nothing but the time it takes. The data is read where it is, and no part of
-it is kept.
+The comparison is fair because it uses only the public API and sets only the embedder and the weights. It requests fifty
+hits, which searches no deeper than requesting five. MiniLM's vectors are cached during the run, which only saves time.
+The data is read in place and not copied.
 """
 
 from __future__ import annotations
@@ -49,14 +48,14 @@ else:
 DATA = Path(__file__).resolve().parents[2] / "shared" / "locomo" / "dev.json"
 MEASURES = ("R@5", "R@10", "R@20", "sR@5", "sR@10")
 HITS = ("hit@1", "hit@5", "hit@10")
-#: Enough to rank most sessions by their best turns too.
+#: Hits per question: enough to rank most sessions by their best turns.
 DEPTH = 50
 #: Some ids in the data are written `D8:6; D9:17` or `D:11:26`.
 _EVIDENCE = re.compile(r"D:?(\d+):(\d+)")
 
 
 Made = TypeVar("Made")
-#: The measures of each question of a conversation.
+#: One row of measures for each question of a conversation.
 Results = list[list[float]]
 
 
@@ -65,12 +64,12 @@ class Mode(NamedTuple):
     embedder: str
     mode: str
     rerank: str
-    #: What is tried, beside the weights in the code.
+    #: The changes that are tried, besides the weights in the code.
     grid: Sequence[dict[str, Any]]
 
     @property
     def choices(self) -> list[Weights]:
-        """The weights in the code first."""
+        """All weights to try; those in the code come first."""
         usual = weights_of(self.embedder)
         return list(dict.fromkeys([usual, *(usual._replace(**changed) for changed in self.grid)]))
 
@@ -112,7 +111,7 @@ class Conversation(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """A conversation in a store: where its turns went."""
+    """A conversation in a store: the exchanges of its turns."""
 
     exchanges: dict[str, int]
     #: The session of each exchange.
@@ -120,7 +119,7 @@ class Loaded(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What one figure of a mode should be, alone or above another mode's."""
+    """The target of one figure of a mode, absolute or above another mode."""
 
     mode: str
     figure: str
@@ -142,7 +141,7 @@ TARGETS = (
 
 def read(path: Path) -> list[Conversation]:
     if not path.is_file():
-        raise SystemExit(f"There is no LoCoMo data at {path}; say with --data where dev.json is.")
+        raise SystemExit(f"There is no LoCoMo data at {path}. Give the path of dev.json with --data.")
     return [_conversation(raw) for raw in json.loads(path.read_text(encoding="utf-8"))]
 
 
@@ -187,7 +186,7 @@ def fill(eng: Engram, conversation: Conversation) -> Loaded:
 
 
 class Stores(NamedTuple):
-    """The conversations as one embedder sees them: each in a store of its own, and all in one."""
+    """The conversations with one embedder: each in its own store, and all in one."""
 
     own: list[tuple[Engram, Loaded]]
     one: Engram
@@ -221,7 +220,7 @@ def ask(eng: Engram, mode: Mode, weights: Weights, loaded: Loaded, questions: Se
 
 
 def ask_paraphrases(eng: Engram, mode: Mode) -> Results:
-    """Ask for each of the memories, which are among what is there; those known already are not doubled."""
+    """Store the memories among the turns and ask for each. Memories that are already stored are not duplicated."""
     ids = [eng.remember(pair.memory).id for pair in PAIRS]
     results = []
     for pair, id in zip(PAIRS, ids, strict=True):
@@ -231,7 +230,7 @@ def ask_paraphrases(eng: Engram, mode: Mode) -> Results:
 
 
 def remembering(make: Callable[[list[str]], Sequence[Made]]) -> Callable[[Sequence[str]], list[Made]]:
-    """The same, but no text twice."""
+    """Cache the results of a function by text."""
     made: dict[str, Made] = {}
 
     def remembered(texts: Sequence[str]) -> list[Made]:
@@ -243,7 +242,7 @@ def remembering(make: Callable[[list[str]], Sequence[Made]]) -> Callable[[Sequen
 
 
 def expect_paraphrases() -> None:
-    """Make sure that words alone cannot find them."""
+    """Check that the halves of each pair share no term, so that words alone cannot find it."""
     for question, memory in PAIRS:
         shared = set(analyser.terms(question)) & set(analyser.terms(memory))
         if shared:
@@ -251,10 +250,10 @@ def expect_paraphrases() -> None:
 
 
 class Figures(NamedTuple):
-    """What one mode reaches."""
+    """The results of one mode."""
 
     held_out: dict[str, float]
-    #: R@10 of each conversation, with the weights that the others chose.
+    #: R@10 of each conversation, with the best weights of the others.
     each: list[float]
     together: dict[str, float]
     usual: dict[str, float]
@@ -292,7 +291,7 @@ def _means(names: Sequence[str], rows: Sequence[Sequence[float]]) -> dict[str, f
 
 
 def usable() -> tuple[list[Mode], list[str]]:
-    """The modes whose embedder is installed, and what to say about the others."""
+    """The modes whose embedder is installed, and a note about each of the others."""
     modes, missing = [], []
     for mode in MODES:
         try:
@@ -307,7 +306,7 @@ def usable() -> tuple[list[Mode], list[str]]:
 
 
 def compare(figures: dict[str, Figures], hits: dict[str, dict[str, float]]) -> Iterator[tuple[str | float, ...]]:
-    """Each target that was measured, and whether it was met."""
+    """A row for each measured target: the value, the target, and whether it is met."""
     for mode, figure, least, aim, above in TARGETS:
         if mode not in figures:
             continue
@@ -332,7 +331,7 @@ def main() -> None:
         embedders = dict.fromkeys(mode.embedder for mode in modes)
         stores = {embedder: prepare(stack, folder, embedder, conversations) for embedder in embedders}
         figures = {mode.name: run(stores[mode.embedder], mode, conversations, step) for mode in modes}
-        # Last, because the memories stay where they are.
+        # Last, because the memories stay in the stores.
         hits = {mode.name: _means(HITS, ask_paraphrases(stores[mode.embedder].one, mode)) for mode in modes}
     report = measure.Report("Recall: quality")
     turns = sum(len(session.turns) for conversation in conversations for session in conversation.sessions)

@@ -1,22 +1,22 @@
-"""How fast memory is: writing turns, and finding them again among a hundred thousand, or a million.
+"""How fast memory is: writing turns, and finding them among a hundred thousand or a million.
 
-The turns are synthetic: 15 to 25 words, half of them stop words, the others drawn from a made-up vocabulary by Zipf's
-law, so that some words are in a tenth of all turns and most are rare; sessions of 50 turns. A question takes five words
-of some turn. The same seed gives the same turns everywhere.
+The turns are synthetic. Each has 15 to 25 words: half are stop words, the others come from a made-up vocabulary with a
+Zipf distribution, so some words are in a tenth of all turns and most are rare. A session has 50 turns. A question uses
+five words of a turn. The seed is fixed, so the turns are the same everywhere.
 
-**Writing.** *Engram* is `exchanges.add_many`, with vectors. Against it stand three things that it cannot do without:
-the analyser, the embedder, and *bare inserts*, prepared `apsw` statements that write the same rows into a file with the
-same schema, 500 turns a transaction as Engram does. A single `add` is compared with the bare transaction alone. Engram
-always goes first, because the bare side copies what it wrote; at the end the two files are compared.
+**Writing.** *Engram* is `exchanges.add_many` with vectors. It is compared with the sum of three necessary parts: the
+analyser, the embedder, and *bare inserts*, which are prepared `apsw` statements that write the same rows to a file with
+the same schema, 500 turns per transaction like Engram. A single `add` is compared with the bare transaction alone.
+Engram always runs first, because the bare side copies its rows. At the end the two files are compared.
 
-**Finding.** *bare* is about the least that could answer: one SQL statement that sums BM25 over the postings, with the
-words' numbers and weights given, and a dot product of a given vector with all vectors, eight bits a dimension, resident
-in memory. It chooses no neighbours, reads no texts, embeds nothing. *reading all* fetches every vector from the store
-for the question and compares it, row by row, which is the first thing one would write; *in bulk* joins what was read
-and compares it at once, and is shown so that nobody has to wonder. Sides take turns with every question.
+**Finding.** *bare* is about the least work that could answer: one SQL statement that sums BM25 over the postings, with
+given term ids and weights, and a dot product of a given vector with all 8-bit vectors in memory. It finds no adjacent
+turns, reads no texts and embeds nothing. *reading all* reads every vector from the store for each question and compares
+row by row, which is the obvious first version. *in bulk* compares all vectors at once after reading them, to show how
+much that saves. The sides alternate with every question.
 
-**Starting.** `engram recall` as a fresh process, against a Python that imports numpy and loads the embedder. It loads
-every vector first, as it has none yet.
+**Starting.** `engram recall` as a new process, compared with a Python process that imports numpy and loads the
+embedder. A new process has to load every vector first.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ HEAD = 10
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in ("a", "e", "i", "o", "u", "an", "or")]
 PER_SESSION, PER_TRANSACTION, CHUNK = 50, 500, 5_000
 ADDS = 50
-#: Rows that are multiplied at once: they fit into a processor's cache.
+#: Rows that are multiplied at once. They fit into the processor's cache.
 BLOCK = 512
 
-#: What a turn leaves in the store, apart from its postings, which have no index by item.
+#: The rows that a turn adds to the store, except its postings, which have no index by item.
 _TABLES = {
     "exchanges": "SELECT * FROM exchanges WHERE id > ? ORDER BY id",
     "items": "SELECT * FROM items WHERE id > ? ORDER BY id",
@@ -107,14 +107,14 @@ from engram import Engram
 with Engram(sys.argv[1]) as eng:
     for query in sys.argv[2:]:
         assert eng.recall(query)
-# Not ru_maxrss, which a new program inherits from the one that started it.
+# Not ru_maxrss, which includes the peak of the parent process.
 with open("/proc/self/status") as status:
     print(next(line.split()[1] for line in status if line.startswith("VmHWM")))
 """
 
 
 class Speech:
-    """Turns and questions without end, always the same."""
+    """An endless, reproducible supply of turns and questions."""
 
     def __init__(self) -> None:
         self._random = random.Random(SEED)
@@ -134,7 +134,7 @@ class Speech:
             yield " ".join(said)
 
     def questions(self, turns: Sequence[str], count: int) -> list[str]:
-        """Each asks for some turn with five of its words."""
+        """Make questions, each from five words of a random turn."""
         asked: list[str] = []
         while len(asked) < count:
             content = [word for word in set(self._random.choice(turns).split()) if word not in STOP_WORDS]
@@ -144,7 +144,7 @@ class Speech:
 
 
 class Bare:
-    """Prepared statements on one connection that is kept: the same rows, and nothing else."""
+    """Writes the same rows as Engram with prepared statements on one open connection."""
 
     def __init__(self, path: str, source: str) -> None:
         self.path = path
@@ -161,11 +161,11 @@ class Bare:
         self.connection.execute("UPDATE shelves SET items = 0, length = 0")
 
     def fresh(self, counts: Sequence[Counter[str]]) -> list[list[tuple[str, list[Row]]]]:
-        """What Engram has written since the last time, as statements with their values, a list for each transaction."""
+        """The rows that Engram has written since the last call, as statements with values, one list per transaction."""
         rows = {table: list(self._source.execute(sql, (self._last[table],))) for table, sql in _TABLES.items()}
         self._last.update({table: found[-1][0] for table, found in rows.items() if found})
         self._numbers.update({term: number for number, _, _, term in rows["terms"]})
-        # A file that was just filled has not announced its sessions' entries; those go with the first turns.
+        # The feed entries of the sessions are not copied yet; they go into the first transaction.
         size = PER_TRANSACTION if len(counts) > ADDS else 1
         return [self._transaction(rows, counts, start, size) for start in range(0, len(counts), size)]
 
@@ -221,13 +221,13 @@ def _insert(table: str, row: Row) -> str:
 
 
 class Store:
-    """A store that is being filled, and its turns."""
+    """A store and the turns that were written to it."""
 
     def __init__(self, path: str, count: int) -> None:
         self.path = path
         self.eng = Engram(settings=load(url=path))
         self.sessions = [self.eng.sessions.register("import", "made up") for _ in range(count // PER_SESSION + 1)]
-        # The first turn decides on the model and makes the shelf.
+        # The first turn sets the model and creates the shelf.
         self.eng.exchanges.add(self.sessions[-1], "user", "hello")
         self.turns: list[str] = []
 
@@ -265,7 +265,7 @@ def analyse(turns: Sequence[str]) -> list[Counter[str]]:
 def ingest(
     report: measure.Report, store: Store, bare: Bare, embedder: Embedder, turns: Iterator[str], size: int
 ) -> None:
-    """Fill the store, and the bare file beside it."""
+    """Fill the store and the bare file, and compare the times."""
     results: dict[str, list[float]] = {name: [] for name in ("Engram", "analyser", "embedder", "bare inserts")}
     for _ in range(size // CHUNK):
         some = list(islice(turns, CHUNK))
@@ -301,7 +301,7 @@ def _add_each(eng: Engram, session: str, turns: Sequence[str]) -> None:
 
 
 def same_rows(ours: str, bare: str) -> str:
-    """How many rows there are, after making sure that both files have the same."""
+    """Check that both files have the same rows; the number of rows per table."""
     counts = []
     for table, columns in _COMPARED.items():
         found = []
@@ -310,13 +310,13 @@ def same_rows(ours: str, bare: str) -> str:
             found.append(connection.execute(f"SELECT {columns} FROM {table}").fetchall())
             connection.close()
         if found[0] != found[1]:
-            raise AssertionError(f"the bare side wrote other rows to {table} than Engram: {found}")
+            raise AssertionError(f"the bare side and Engram wrote different rows to {table}: {found}")
         counts.append(f"{found[0][0][0]:,} {table}")
     return ", ".join(counts[:3])
 
 
 class Question(NamedTuple):
-    """A question, and for the bare side all that it is given."""
+    """A question, and the prepared input of the bare side."""
 
     text: str
     sql: str
@@ -346,7 +346,7 @@ def _row(connection: apsw.Connection, sql: str, *values: str | int) -> Row:
 
 
 class Matrix:
-    """Vectors in memory, and the plainest way to compare one with all."""
+    """Vectors in memory, and a simple comparison of one vector with all."""
 
     def __init__(self, rows: list[Row]) -> None:
         self.items = np.array([item for item, _ in rows])
@@ -367,13 +367,13 @@ _VECTORS = "SELECT item, vector FROM vectors"
 
 
 def timed(answer: Callable[[Asked], object], questions: Sequence[Asked]) -> Callable[[], float]:
-    """Answers the next question each time; seconds."""
+    """A function that answers the next question and returns the seconds it took."""
     waiting = iter(questions)
     return lambda: seconds(partial(answer, next(waiting)))
 
 
 def recalls(report: measure.Report, store: Store, path: str, embedder: Embedder, texts: Sequence[str]) -> None:
-    """Ask all sides each question by turns."""
+    """Ask all sides each question, in alternation."""
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
     connection.execute("PRAGMA temp_store=MEMORY")
     questions = prepared(connection, embedder, texts)
@@ -437,7 +437,7 @@ def _process(*command: str) -> str:
 
 
 def million(report: measure.Report, folder: str, small: Store, speech: Speech, count: int) -> None:
-    """The same questions to a store ten times as large."""
+    """Ask the same questions of a store ten times as large."""
     size = 10 * len(small.turns)
     large = Store(f"{folder}/large.db", size)
     turns = speech.turns()

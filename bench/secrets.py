@@ -1,13 +1,13 @@
-"""What the search for secrets finds and costs.
+"""What the search for secrets finds, and how long it takes.
 
     python bench/secrets.py gitleaks.toml
 
-With a rule file of gitleaks (`config/gitleaks.toml` of its repository; it is not part of this one) this makes ten texts
-for each rule from the rule's own pattern, with seeded noise, and counts the rules whose secrets are taken out. A rule
-that goes by a provider's name gets a line such as `adafruit_api_key = "…"`. Not all of them should be: some rules are
-about ids and public keys, and some texts that a pattern allows are no secrets that anybody would have.
+With a rule file of gitleaks (`config/gitleaks.toml` in its repository; it is not included here) this makes ten random
+texts from each rule's own pattern, with a fixed seed, and counts the rules whose secrets are redacted. A rule that
+depends on a provider's name gets a line such as `adafruit_api_key = "…"`. A count below all rules is expected: some
+rules are about ids and public keys, and some matching texts do not look like real secrets.
 
-Always it measures what a text without a secret costs, for prose and for code of three lengths.
+It always measures the time for a text without a secret: prose and code, in three lengths.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TRIES = 10
 #: Rules that are left out, and why.
 NO_SECRETS = {
     "pkcs12-file": "the name of a file",
-    "kubernetes-secret-yaml": "a whole file; its values are redacted where their names announce them",
+    "kubernetes-secret-yaml": "a whole file; its values are redacted if their names mean a secret",
 }
 _PROSE = (
     "Deploys never happen on Fridays, as we said in the meeting about the router; see src/engram/router.py line 42 for "
@@ -38,7 +38,7 @@ _PROSE = (
 
 
 def made(tree: Any, noise: random.Random) -> str:
-    """A text that a parsed pattern matches; look-arounds are left out."""
+    """Make a text that a parsed pattern matches. Look-arounds are ignored."""
     text = ""
     for op, value in tree:
         if op is sre.LITERAL:
@@ -59,7 +59,7 @@ def made(tree: Any, noise: random.Random) -> str:
 
 def _repeated(least: int, most: int, inner: Any, noise: random.Random) -> str:
     if (least, most) == (0, 20):
-        return "_api_key"  # what stands between a provider's name and the operator
+        return "_api_key"  # the text between a provider's name and the operator
     if least == 0 and most in (3, 5) and "`" in {chr(v) for op, v in _members(inner) if op is sre.LITERAL}:
         return ' "'
     return "".join(made(inner, noise) for _ in range(least))
@@ -85,7 +85,7 @@ def _one(members: Any, noise: random.Random) -> str:
 
 
 def python_pattern(pattern: str) -> str:
-    """A pattern of Go in Python's spelling; which case is ignored does not matter for making a text."""
+    """Convert a Go pattern to Python's syntax. Flags for case are dropped; they do not matter for making a text."""
     for go, ours in (("(?i)", ""), ("(?-i:", "(?:"), ("(?i:", "(?:"), ("[[:alnum:]]", "[A-Za-z0-9]"), (r"\z", r"\Z")):
         pattern = pattern.replace(go, ours)
     return pattern
@@ -103,13 +103,13 @@ def compare(path: Path) -> None:
         kept = [text for text in texts if redact(text) == text]
         known += not kept
         if kept:
-            missed.append(f"  {rule['id']}: {len(kept)} of {TRIES} stay, such as {kept[0][:100]!r}")
-    print(f"{known} of {known + len(missed)} rules: every text loses its secret")
+            missed.append(f"  {rule['id']}: {len(kept)} of {TRIES} texts keep it, such as {kept[0][:100]!r}")
+    print(f"{known} of {known + len(missed)} rules: the secret is redacted in every text")
     print("\n".join(missed))
 
 
 def cost(text: str) -> float:
-    """Microseconds, the best of several rounds."""
+    """Microseconds of one search, the best of several rounds."""
     assert redact(text) == text
     times = max(5, 200_000 // len(text))
     rounds = []

@@ -1,22 +1,21 @@
-"""What it costs to start: `engram sitrep` and every hook as fresh processes, against Python itself.
+"""The cost of starting: `engram sitrep` and every hook as new processes, compared with Python itself.
 
-**Commands.** `engram sitrep` stands against Python with the libraries it cannot do without.
+**Commands.** `engram sitrep` is compared with a Python process that imports the libraries it needs.
 
-Agents and their hooks run `engram` again and again, so each run's start is what its users wait for. The measure is a
-Python that does nothing but `import click, apsw, dataclasses, platformdirs, logging, tomllib`: the command line, the
-database, and the parts of the standard library that a program with settings and warnings uses. What Engram takes beyond
-that is its own: its modules, opening the store, a few queries, the report. Engram need not use all of these imports; to
-do without some is one way to be fast.
+Agents and hooks start `engram` very often, so users wait for its start. The baseline is a Python process that only runs
+`import click, apsw, dataclasses, platformdirs, logging, tomllib`: the command line, the database, and the parts of the
+standard library that a program with settings and warnings uses. The difference is Engram's own cost: its modules,
+opening the store, a few queries, the report. Engram does not have to use all of these imports; avoiding some is one way
+to be fast.
 
-Fair because both sides run the same interpreter in the same folder and environment, by turns, whole processes from
-start to exit, with compiled bytecode on both sides: Engram's is compiled first, as an installer does it, and variables
-that change how Python starts (`PYTHON…`, such as PYTHONDONTWRITEBYTECODE) are taken out of the environment. The store
-is a small one in a folder of its own, as a person's usually is.
+The comparison is fair because both sides run the same interpreter in the same folder and environment, in alternation,
+as whole processes. Both use compiled bytecode: Engram's is compiled first, as an installer does, and variables that
+change how Python starts (`PYTHON…`, such as PYTHONDONTWRITEBYTECODE) are removed. The store is small, as most are.
 
-**Hooks.** `engram-hook claude-code`, once for each event of a session, stands against `python -c pass`: a harness waits
-for every one of them. All events but the prompt run on the small store, and find it where a person's is, without a
-variable that says so; the prompt, which recalls, runs on one with 100,000 turns (`--turns`) in which half of its words
-are common. Beside the clock's time stands the processor's, which other work on the machine does not lengthen.
+**Hooks.** `engram-hook claude-code` is run for each event of a session and compared with `python -c pass`. All events
+except the prompt use the small store at its default place, without an environment variable. The prompt recalls, so it
+uses a store with 100,000 turns (`--turns`), in which half of its words are common. The tables show wall-clock time and
+processor time; other work on the machine does not affect the processor time.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ IMPORTING, SITREP, HELP, LOG, NOTHING = (
 
 
 def commands() -> dict[str, list[str]]:
-    """What is run, by the name it is shown under."""
+    """The measured commands, by their names in the report."""
     program = os.path.join(sysconfig.get_path("scripts"), "engram")
     return {
         IMPORTING: [sys.executable, "-c", IMPORTS],
@@ -68,7 +67,7 @@ def commands() -> dict[str, list[str]]:
 
 
 def hook_events(project: str) -> dict[str, dict[str, object]]:
-    """One event of each kind, in the order of a session, by the name it is shown under."""
+    """One event of each kind in the order of a session, by their names in the report."""
     tool: dict[str, object] = {"tool_name": "Edit", "tool_input": {"file_path": f"{project}/src/router.py"}}
     child: dict[str, object] = {"agent_id": "a1", "agent_type": "Explore"}
     named: dict[str, tuple[str, dict[str, object]]] = {
@@ -86,14 +85,14 @@ def hook_events(project: str) -> dict[str, dict[str, object]]:
 
 
 class Spent(NamedTuple):
-    """Seconds of a process: the processor's, and the clock's."""
+    """Processor and wall-clock seconds of a process."""
 
     processor: float
     clock: float
 
 
 def run_hook(event: dict[str, object] | None, environment: dict[str, str]) -> Spent:
-    """One event as its own process; None: a Python that does nothing."""
+    """Run one event as a new process; None runs a Python that does nothing."""
     program = os.path.join(sysconfig.get_path("scripts"), "engram-hook")
     command = [program, "claude-code"] if event is not None else [sys.executable, "-c", "pass"]
     payload = json.dumps(event).encode()
@@ -105,7 +104,7 @@ def run_hook(event: dict[str, object] | None, environment: dict[str, str]) -> Sp
 
 
 def fill_turns(path: str, count: int) -> str:
-    """A store of that many turns; a prompt of words from one of them."""
+    """Fill a store with that many turns; a prompt made from words of one turn."""
     noise = random.Random(20261116)
     vocabulary = ["".join(noise.choices("bcdfghjklmnprstv", k=5)) for _ in range(20_000)]
     weights = list(accumulate(1 / (rank + 10) for rank in range(len(vocabulary))))
@@ -120,7 +119,7 @@ def fill_turns(path: str, count: int) -> str:
 
 
 def hooks(report: measure.Report, rounds: int, turns: int) -> None:
-    """Every event against a Python that does nothing."""
+    """Compare every event with a Python that does nothing."""
     folder, project = os.environ["ENGRAM_DATA_DIR"], os.getcwd()
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "ENGRAM", "XDG_"))
@@ -135,7 +134,7 @@ def hooks(report: measure.Report, rounds: int, turns: int) -> None:
     sides[many] = partial(run_hook, prompt, {**environment, "ENGRAM_URL": large})
     spent: dict[str, list[Spent]] = {name: [] for name in sides}
     for _ in range(rounds + 1):
-        # In the order of a session, and nothing before every event: a ratio is of two processes next to each other.
+        # In the order of a session.
         for name, side in sides.items():
             spent[name].append(side())
     log = os.path.join(environment["HOME"], ".local/share/engram/hook.log")
@@ -153,7 +152,7 @@ def hooks(report: measure.Report, rounds: int, turns: int) -> None:
 
 
 def fill() -> str:
-    """A small store at the place where the command looks for it; the id of a session in it."""
+    """Fill a small store at its default place; the id of a session in it."""
     with Engram() as eng:
         ids = [eng.sessions.register(kind, "Porting the router") for kind in ("claude-code", "codex", "cursor")]
         for id in ids:
@@ -172,15 +171,15 @@ def run(command: list[str], environment: dict[str, str]) -> float:
 
 
 def expect_report(command: list[str], environment: dict[str, str]) -> None:
-    """Make sure that what is measured does the work."""
+    """Check that the measured command prints the report."""
     shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
     if "**Active sessions (3):**" not in shown:
-        raise AssertionError(f"not the report that was expected:\n{shown}")
+        raise AssertionError(f"unexpected report:\n{shown}")
 
 
 def main() -> None:
     parser = measure.options(__doc__)
-    parser.add_argument("--turns", type=int, help="how many turns the prompt's store has")
+    parser.add_argument("--turns", type=int, help="number of turns in the store of the prompt")
     chosen = parser.parse_args()
     rounds = 7 if chosen.quick else 41
     source = Path(engram.__file__).parent

@@ -1,6 +1,6 @@
-"""What a workspace holds, without the store's own numbering of items and terms: to see that something came back whole.
+"""Dumps a workspace without the store's own numbers of items and terms, to compare states before and after an undo.
 
-Left out is what an undo leaves alone: reports, drives, usage, leases, receipts, and how often memories were recalled.
+The dump leaves out what an undo does not restore: reports, drives, usage, leases, receipts and recall counts.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _QUERIES: dict[str, LiteralString] = {
 
 
 def logical(eng: Engram) -> Dump:
-    """Everything of the workspace that eng is a view of, in an order of its own."""
+    """The rows of eng's workspace by table, sorted."""
     scope = eng._view
     found: Dump = {}
     with scope.engine.read() as tx:

@@ -1,4 +1,4 @@
-"""A server on loopback that speaks OpenAI's chat completions, says what it is told to, and counts who asked."""
+"""A server on loopback with OpenAI's chat completions API. It returns scripted answers and records the prompts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from engram.llm import quoted
 
-#: An answer for every stage, by a word that only its prompt has.
+#: An answer for every stage, by words that only its prompt contains.
 PORTRAIT = {
     "standing facts": {"facts": []},
     "worth remembering by itself": {"facts": []},
@@ -22,12 +22,12 @@ PORTRAIT = {
 
 
 class Model:
-    """What the server answers, and what it was asked."""
+    """The scripted answers, and the prompts received."""
 
     def __init__(self) -> None:
         self.url = ""
         self.asked: list[str] = []
-        #: Called with each prompt; gives the answer's text, or an HTTP status to fail with.
+        #: Called with each prompt; returns the answer's text, or an HTTP status for a failure.
         self.answer: Callable[[str], str | int] = plainly
 
     def respond(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -43,7 +43,7 @@ class Model:
 
 
 def plainly(prompt: str) -> str:
-    """Something in the right form, whatever is asked."""
+    """Answer any prompt with something that matches the requested schema."""
     for words, data in PORTRAIT.items():
         if words in prompt:
             return json.dumps(data)
@@ -51,7 +51,7 @@ def plainly(prompt: str) -> str:
 
 
 def echoing(prompt: str) -> str:
-    """Everything that the prompt quotes, in the form that is asked for: no thinker gives away more."""
+    """Answer with everything that the prompt quotes, in the requested schema: the worst case of a leak."""
     rows = quoted(prompt)
     texts = [text for _, text in rows]
     if "standing facts" in prompt or "worth remembering by itself" in prompt:

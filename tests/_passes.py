@@ -1,4 +1,4 @@
-"""Passes of dreaming for tests: something to dream of, and passes that do exactly what a test says."""
+"""Helpers for passes: sessions with content, and passes that run only the given steps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SAID = (
 
 
 def talk(eng: Engram, *lines: str, summary: str = "billing") -> str:
-    """A session in which somebody said these lines."""
+    """Create a session in which the user said these lines."""
     session = eng.sessions.register("claude-code", summary)
     for line in lines or SAID:
         eng.exchanges.add(session, "user", line)
@@ -29,14 +29,14 @@ def talk(eng: Engram, *lines: str, summary: str = "billing") -> str:
 
 
 def dream(eng: Engram) -> DreamReport:
-    """A pass without errors."""
+    """Run a pass and check that it has no errors."""
     (report,) = eng.dream(force=True)
     assert report.errors == []
     return report
 
 
 def dream_of(eng: Engram, *steps: Callable[[PassContext], object]) -> DreamReport:
-    """A pass whose only stage does these things, each as an action of its own."""
+    """Run a pass whose only stage runs these steps, each as one action."""
 
     def run(context: PassContext) -> None:
         for step in steps:

@@ -38,12 +38,12 @@ pidfile = {folder}/pid
 
 
 def program() -> str | None:
-    """Where PgBouncer is; Debian keeps it outside of an ordinary user's path."""
+    """The path of PgBouncer. Debian installs it in /usr/sbin, which is not in an ordinary user's PATH."""
     return shutil.which("pgbouncer", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin")
 
 
 class Pooler:
-    """PgBouncer with all settings at their defaults but its mode and the size of its pool."""
+    """PgBouncer with default settings, except its mode and pool size."""
 
     def __init__(self, server: str, mode: str, size: int) -> None:
         found = program()
@@ -51,7 +51,7 @@ class Pooler:
             raise FileNotFoundError(HOW_TO_INSTALL)
         parts = conninfo_to_dict(server)
         user, database = str(parts["user"]), str(parts["dbname"])
-        # Directly under the temporary folder: the path of a Unix socket has to be short.
+        # Directly in the temporary folder, because the path of a Unix socket must be short.
         self._folder = Path(tempfile.mkdtemp(prefix="engram-pooler-"))
         target = {key: parts[key] for key in ("host", "port", "user", "password") if parts.get(key)}
         (self._folder / "pgbouncer.ini").write_text(
@@ -70,7 +70,7 @@ class Pooler:
         self._start()
 
     def restart(self) -> None:
-        """Every connection to it ends, and every connection it has to the server."""
+        """Restart PgBouncer. This closes every connection to it and from it to the server."""
         self._stop()
         self._start()
 
@@ -99,7 +99,7 @@ class Pooler:
 
 
 def _unprivileged(folder: Path, host: str) -> list[str]:
-    """PgBouncer refuses to run as root; then it runs as the user whose socket the server listens on."""
+    """The command prefix that changes the user. PgBouncer refuses to run as root, so it runs as the server's user."""
     if os.geteuid() != 0:
         return []
     owner = os.stat(host).st_uid if host.startswith("/") else 0

@@ -1,4 +1,4 @@
-"""Folders that look like clones of a repository, for the tests about paths."""
+"""Folders that look like git clones, for tests of paths."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""PostgreSQL schemas that tests use one after the other.
+"""PostgreSQL schemas that tests use one after another.
 
-Migrating an empty store takes longer than most tests. So a test gets a schema that is migrated already, and the rows it
-leaves are deleted afterwards. A schema that is not as it was made is dropped: a test may change tables, indexes or
-migrations.
+Migrating an empty store takes longer than most tests. So a test gets a schema that is already migrated, and its rows
+are deleted afterwards. A schema whose tables, indexes or migrations a test has changed is dropped.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import psycopg
 from engram import Engram
 
 _NAMES = itertools.count(1)
-#: A schema is dropped after so many tests. Without autovacuum, deleted rows stay in its files.
+#: A schema is dropped after this many tests, because without autovacuum deleted rows stay in its files.
 _USES = 50
 _SHAPE = """
 SELECT md5(string_agg(line, ',' ORDER BY line)) FROM (
@@ -44,7 +43,7 @@ END $$
 
 
 class Schemas:
-    """The schemas of one server, for one process of the test run."""
+    """The reusable schemas of one server, for one test process."""
 
     def __init__(self, server: str) -> None:
         self._server = server
@@ -69,7 +68,7 @@ class Schemas:
             if self._uses[schema] >= _USES or _shape(connection, schema) != self._shape:
                 drop(connection, schema)
                 return
-            # Without the checks of foreign keys, tables can be emptied in any order.
+            # Turns off foreign key checks, so that tables can be emptied in any order.
             connection.execute("SET session_replication_role = replica")
             connection.execute(_CLEAN.format(schema=schema).encode())
         self._free.append(schema)
@@ -88,7 +87,7 @@ def drop(connection: psycopg.Connection, schema: str) -> None:
 
 
 def _shape(connection: psycopg.Connection, schema: str) -> tuple[object, ...]:
-    """What a schema is made of: tables, columns, indexes, functions, triggers, and the migrations it has had."""
+    """A fingerprint of the schema: tables, columns, indexes, functions, triggers and applied migrations."""
     made = connection.execute(_SHAPE, {"schema": schema}).fetchone()
     migrations = connection.execute(f"SELECT number, name, hash FROM {schema}.migrations ORDER BY number".encode())
     return made, tuple(migrations.fetchall())

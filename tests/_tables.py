@@ -1,4 +1,4 @@
-"""What a store holds, read past Engram: to see that nothing was changed, or that nothing was left."""
+"""Reads a store directly, without Engram, to check that nothing was changed or left behind."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from engram.store_url import split_schema
 
-#: What tables and columns there are, with their types in lower case.
+#: The type of each column in lower case, by table and column.
 Columns = dict[str, dict[str, str]]
 Ask = Callable[[str], list[Any]]
 
@@ -29,26 +29,26 @@ def columns(url: str) -> Columns:
 
 
 def dump(url: str) -> dict[str, list[tuple[Any, ...]]]:
-    """Every row of every table, in an order of its own."""
+    """Every row of every table, sorted."""
     with _asking(url) as ask:
         tables = {table: ask(f'SELECT * FROM "{table}"') for table in _columns(url, ask)}
     return {table: sorted((tuple(map(_plain, row)) for row in rows), key=repr) for table, rows in tables.items()}
 
 
 def holds(url: str, word: str) -> dict[str, int]:
-    """The tables that have the word in one of their values, and how many rows do."""
+    """The tables that contain the word, and in how many rows."""
     found = {table: sum(word in repr(row) for row in rows) for table, rows in dump(url).items()}
     return {table: count for table, count in found.items() if count}
 
 
 def values(url: str, table: str, column: str) -> list[str]:
-    """What one column of text has, in every row that has anything there."""
+    """All values of a text column that are not null."""
     with _asking(url) as ask:
         return [value for (value,) in ask(f'SELECT "{column}" FROM "{table}" ORDER BY 1') if value is not None]
 
 
 def run(url: str, statement: str) -> None:
-    """Change the store as another program would."""
+    """Run a statement on the store as another program would."""
     with _asking(url) as ask:
         ask(statement)
 

@@ -1,4 +1,4 @@
-"""Sessions to dream about."""
+"""Sessions with turns for tests of dreaming."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WORDS = (
 
 
 def talk(eng: Engram, about: str = "the router", *, at: str = "2026-03-02T10:00:00Z", turns: int = 6) -> str:
-    """A session in which the user and an agent take turns."""
+    """Create a session in which the user and an agent take turns."""
     session = eng.sessions.register("claude-code", f"work on {about}")
     add(eng, session, about, at=at, turns=turns)
     return session

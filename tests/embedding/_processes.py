@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 import pytest
 
-#: Newer Pythons warn of what these tests are about.
+#: Newer Python versions warn about forks with threads, which these tests do on purpose.
 may_fork = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
 def works_in_a_child(work: Callable[[], bool]) -> bool:
-    """Whether the work says so in a forked process; one that hangs is killed after a minute."""
+    """Run the work in a forked process and return its result; kill it after a minute."""
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -31,7 +31,7 @@ def works_in_a_child(work: Callable[[], bool]) -> bool:
 
 
 def fresh_python(code: str) -> str:
-    """What the code prints in an interpreter that has imported nothing of ours yet."""
+    """The output of the code in a new interpreter that has not imported Engram."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 in plain numpy and full precision, written from the paper: what the quantised graph is held to."""
+"""all-MiniLM-L6-v2 in plain numpy and full precision, written from the paper: the reference for the quantised graph."""
 
 from __future__ import annotations
 

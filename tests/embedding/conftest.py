@@ -1,4 +1,4 @@
-"""Real models, and a cache for what is built from them that lasts as long as the tests."""
+"""Real models, and a cache for their graphs that lasts as long as the tests."""
 
 from __future__ import annotations
 

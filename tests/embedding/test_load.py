@@ -1,4 +1,4 @@
-"""Choosing an embedder, and loading its model when it is needed, once, in whatever process."""
+"""Choosing an embedder, and loading its model on first use, once per process."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def test_the_model_of_openai_can_come_from_the_environment(monkeypatch: pytest.M
 
 @pytest.mark.requirement("EMBED-3")
 @pytest.mark.parametrize("choice", ["", "word2vec", "Static", "static:other", "none:", "minilm:l12"])
-def test_an_unknown_embedder_is_refused_and_the_known_ones_named(choice: str) -> None:
+def test_an_unknown_embedder_is_refused_and_the_known_ones_are_named(choice: str) -> None:
     with pytest.raises(InvalidInput, match="static, minilm, openai, openai:MODEL or none"):
         load(choice)
 
 
 @pytest.mark.requirement("EMBED-3")
 @pytest.mark.parametrize("choice", ["openai:", "openai:  ", "openai:two\nlines"])
-def test_a_model_without_a_proper_name_is_refused(choice: str) -> None:
+def test_an_invalid_model_name_is_refused(choice: str) -> None:
     with pytest.raises(InvalidInput, match="model of the openai embedder"):
         load(choice)
 
@@ -69,7 +69,7 @@ def test_a_model_without_a_proper_name_is_refused(choice: str) -> None:
     ],
 )
 @pytest.mark.usefixtures("nothing_loaded", "minilm")
-def test_a_missing_extra_is_said_with_the_command_that_installs_it(
+def test_a_missing_extra_is_reported_with_its_install_command(
     choice: str, package: str, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
@@ -95,7 +95,7 @@ print({"wordllama", "safetensors", "pydantic", "requests", "huggingface_hub", "t
 
 
 @pytest.mark.requirement("EMBED-5")
-def test_minilm_needs_neither_torch_nor_once_its_graph_is_kept_onnx(minilm: MiniLMEmbedder) -> None:
+def test_minilm_needs_no_torch_and_with_a_cached_graph_no_onnx(minilm: MiniLMEmbedder) -> None:
     minilm.embed(["so that the graph is kept"])
     code = """
 import sys
@@ -122,7 +122,7 @@ def test_many_threads_get_one_embedder() -> None:
 
 
 @pytest.mark.requirement("EMBED-6")
-def test_many_threads_that_need_a_value_at_once_make_it_once() -> None:
+def test_threads_that_need_a_value_at_once_create_it_once() -> None:
     made: list[int] = []
     together = threading.Barrier(8)
     waiting = threading.Semaphore(0)
@@ -147,7 +147,7 @@ def test_many_threads_that_need_a_value_at_once_make_it_once() -> None:
 
 
 @pytest.mark.requirement("EMBED-6")
-def test_a_model_that_failed_to_load_is_tried_again() -> None:
+def test_a_model_that_failed_to_load_is_loaded_again_on_the_next_use() -> None:
     outcomes: list[Callable[[], str]] = [lambda: str(1 / 0), lambda: "loaded"]
     lazy = Lazy(lambda: outcomes.pop(0)())
     with pytest.raises(ZeroDivisionError):
@@ -191,7 +191,7 @@ def test_a_fork_while_another_thread_loads_leaves_the_child_free_to_load() -> No
 
 @pytest.mark.requirement("EMBED-11")
 @pytest.mark.usefixtures("sdk")
-def test_who_has_token_vectors_says_so(static: StaticEmbedder, minilm: MiniLMEmbedder) -> None:
+def test_an_embedder_declares_whether_it_has_token_vectors(static: StaticEmbedder, minilm: MiniLMEmbedder) -> None:
     assert isinstance(static, TokenEmbedder)
     assert isinstance(minilm, TokenEmbedder)
     # Asking must not send anything: there is no server to answer here.

@@ -1,4 +1,4 @@
-"""What both local models promise."""
+"""The promises that both local models keep."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ storable = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="
 
 
 @pytest.mark.requirement("EMBED-1")
-def test_a_row_of_unit_length_for_each_text_in_order(embedder: Local) -> None:
+def test_each_text_gets_a_row_of_unit_length_in_order(embedder: Local) -> None:
     texts = [
         "We never deploy on a Friday.",
         "The cat sleeps.",
@@ -52,7 +52,7 @@ def test_no_texts_give_no_rows(embedder: Local) -> None:
 
 
 @pytest.mark.requirement("EMBED-1")
-def test_a_text_has_one_vector_whatever_it_is_embedded_with(embedder: Local) -> None:
+def test_a_texts_vector_does_not_depend_on_the_other_texts(embedder: Local) -> None:
     text = "Melanie: I painted that lake sunrise last year! It's special to me."
     alone = embedder.embed([text])[0]
     crowd = [text, "short", "word " * 300, "", "\N{GRINNING FACE}", "Some other sentence of a common length."] * 10
@@ -60,7 +60,7 @@ def test_a_text_has_one_vector_whatever_it_is_embedded_with(embedder: Local) -> 
 
 
 @pytest.mark.requirement("EMBED-1")
-def test_what_means_the_same_is_nearer_than_what_does_not(embedder: Local) -> None:
+def test_texts_with_the_same_meaning_are_closer_than_others(embedder: Local) -> None:
     question, answer, other = embedder.embed(
         ["Which animal lives with the family?", "We have a dog as a pet at home.", "The invoice was paid in March."]
     )
@@ -69,7 +69,7 @@ def test_what_means_the_same_is_nearer_than_what_does_not(embedder: Local) -> No
 
 @pytest.mark.requirement("EMBED-2")
 @pytest.mark.parametrize("text", ["", " ", "\n\t \u3000"])
-def test_a_text_that_says_nothing_is_a_row_of_zeros_without_tokens(embedder: Local, text: str) -> None:
+def test_a_text_without_content_is_a_row_of_zeros_without_tokens(embedder: Local, text: str) -> None:
     silent, spoken = embedder.embed([text, "something"])
     assert not silent.any()
     assert spoken.any()
@@ -81,7 +81,7 @@ def test_a_text_that_says_nothing_is_a_row_of_zeros_without_tokens(embedder: Loc
 @many_texts
 @given(texts=st.lists(storable, max_size=4))
 @pytest.mark.requirement("EMBED-2")
-def test_whatever_is_said_the_rows_are_unit_or_zero_and_never_nan(embedder: Local, texts: list[str]) -> None:
+def test_every_row_has_unit_length_or_is_zero_and_never_nan(embedder: Local, texts: list[str]) -> None:
     rows = embedder.embed(texts)
     lengths = np.linalg.norm(rows, axis=1)
     assert rows.shape == (len(texts), embedder.dims)
@@ -90,7 +90,7 @@ def test_whatever_is_said_the_rows_are_unit_or_zero_and_never_nan(embedder: Loca
 
 @pytest.mark.requirement("EMBED-2")
 @pytest.mark.parametrize("text", ["\ud800 half a character", "NUL \x00", "x" * 1_000_001, None])
-def test_what_cannot_be_stored_cannot_be_embedded(embedder: Local, text: str) -> None:
+def test_a_text_that_cannot_be_stored_cannot_be_embedded(embedder: Local, text: str) -> None:
     with pytest.raises(InvalidInput, match="a text to embed"):
         embedder.embed(["fine", text])
 
@@ -131,7 +131,7 @@ class Weighing(Local, WeightedEmbedder, Protocol):
 
 
 @pytest.mark.requirement("EMBED-17")
-def test_a_word_that_counts_for_more_pulls_the_vector_towards_it(embedder: Weighing) -> None:
+def test_a_word_with_more_weight_pulls_the_vector_towards_it(embedder: Weighing) -> None:
     text = "kitten and invoice"
     kitten, invoice = embedder.embed(["A small cat.", "A bill to be paid."])
 
@@ -147,7 +147,7 @@ def test_a_word_that_counts_for_more_pulls_the_vector_towards_it(embedder: Weigh
 
 
 @pytest.mark.requirement("EMBED-17")
-def test_where_nothing_would_count_everything_does(embedder: Weighing) -> None:
+def test_if_all_words_have_no_weight_all_count_equally(embedder: Weighing) -> None:
     for parts in ([], [Part(0, 6, 0.0)], [Part(500, 600, 1.0)]):
         made = embedder.weighted("kitten and invoice", parts)
         assert set(made.weights.tolist()) == {1.0}
@@ -156,7 +156,7 @@ def test_where_nothing_would_count_everything_does(embedder: Weighing) -> None:
 
 @pytest.mark.requirement("EMBED-2", "EMBED-17")
 @pytest.mark.parametrize("text", ["", " ", "\U0001f600", "\u6771\u4eac", "storm " * 20_000])
-def test_any_text_can_be_weighed(embedder: Weighing, text: str) -> None:
+def test_any_text_can_be_weighted(embedder: Weighing, text: str) -> None:
     made = embedder.weighted(text, [Part(0, len(text), 0.5)])
     assert not np.isnan(made.vector).any()
     assert len(made.tokens) == len(made.weights)

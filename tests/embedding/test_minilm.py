@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 in integers: near the full model, made from verified weights, built once."""
+"""all-MiniLM-L6-v2 with integer weights: close to the full model, made from verified weights, built once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def folder(minilm: MiniLMEmbedder) -> Path:
 
 
 @pytest.mark.requirement("EMBED-8")
-def test_the_vectors_are_near_those_of_the_full_model(minilm: MiniLMEmbedder) -> None:
+def test_the_vectors_are_close_to_those_of_the_full_model(minilm: MiniLMEmbedder) -> None:
     reference = Reference(folder(minilm))
     cosines = [float(row @ reference.embed(text)) for text, row in zip(TEXTS, minilm.embed(TEXTS), strict=True)]
     assert min(cosines) > 0.99
@@ -44,7 +44,7 @@ def test_the_vectors_are_near_those_of_the_full_model(minilm: MiniLMEmbedder) ->
 
 
 @pytest.mark.requirement("EMBED-8")
-def test_a_single_word_stays_near_too_though_nothing_evens_out_its_rounding(minilm: MiniLMEmbedder) -> None:
+def test_the_vector_of_a_single_word_is_close_too(minilm: MiniLMEmbedder) -> None:
     reference = Reference(folder(minilm))
     words = ["ok", "yes", "Thanks!", "hi", "lol"]
     assert min(row @ reference.embed(word) for word, row in zip(words, minilm.embed(words), strict=True)) > 0.96
@@ -61,7 +61,7 @@ def test_the_token_vectors_are_the_full_models_without_the_special_tokens(minilm
 
 
 @pytest.mark.requirement("EMBED-8")
-def test_what_comes_after_256_tokens_is_not_read(minilm: MiniLMEmbedder) -> None:
+def test_text_after_256_tokens_is_not_read(minilm: MiniLMEmbedder) -> None:
     # One token each, with the two that the model adds.
     full = " ".join(["word"] * 254)
     one, longer, shorter = minilm.embed([full, f"{full} and an ending", full.removesuffix(" word") + " bridge"])
@@ -72,7 +72,7 @@ def test_what_comes_after_256_tokens_is_not_read(minilm: MiniLMEmbedder) -> None
 
 @pytest.mark.requirement("EMBED-2")
 @pytest.mark.parametrize("text", ["\N{GRINNING FACE}", "[UNK] [MASK]", "x" * 200])
-def test_a_text_of_unknown_words_only_is_a_row_of_zeros(minilm: MiniLMEmbedder, text: str) -> None:
+def test_a_text_of_only_unknown_words_is_a_row_of_zeros(minilm: MiniLMEmbedder, text: str) -> None:
     assert not minilm.embed([text]).any()
     assert len(minilm.tokens([text])[0].ids) == 0
 
@@ -106,14 +106,14 @@ def test_a_file_that_differs_in_one_byte_is_refused(
 
 
 @pytest.mark.requirement("EMBED-9")
-def test_a_file_that_is_gone_is_said(minilm: MiniLMEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_file_is_named(minilm: MiniLMEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (install(tmp_path, minilm, monkeypatch) / "model.safetensors").unlink()
     with pytest.raises(EmbedderFailed, match="cannot be read"):
         MiniLMEmbedder().embed(["text"])
 
 
 @pytest.mark.requirement("EMBED-10")
-def test_the_graph_is_built_once_and_a_damaged_one_is_made_anew(
+def test_the_graph_is_built_once_and_a_damaged_one_is_rebuilt(
     minilm: MiniLMEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = minilm.embed(TEXTS[:1])
@@ -149,7 +149,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(
 
 
 @pytest.mark.requirement("EMBED-10")
-def test_what_is_kept_is_for_its_owner_only(
+def test_only_the_owner_can_read_the_cache(
     minilm: MiniLMEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENGRAM_CACHE_DIR", str(tmp_path / "cache"))
@@ -159,7 +159,7 @@ def test_what_is_kept_is_for_its_owner_only(
 
 
 @pytest.mark.requirement("EMBED-4", "EMBED-10")
-def test_without_onnx_a_kept_graph_serves_and_none_can_be_built(
+def test_without_onnx_a_cached_graph_works_and_none_can_be_built(
     minilm: MiniLMEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     minilm.embed(["so that the graph is kept"])

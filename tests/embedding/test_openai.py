@@ -1,4 +1,4 @@
-"""An OpenAI-compatible endpoint, real enough to fail in all the ways that they do."""
+"""The OpenAI embedder, tested on a local server that can fail in all the usual ways."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def well(texts: list[str]) -> Answer:
 
 
 class Endpoint:
-    """A server on loopback; `then` holds what it does next, and when that is used up it answers well."""
+    """A server on loopback. `then` lists its next responses; after them it answers correctly."""
 
     def __init__(self) -> None:
         self.requests: list[dict[str, Any]] = []
@@ -64,7 +64,7 @@ class Endpoint:
                 endpoint.requests.append(request)
                 endpoint.keys.append(self.headers["authorization"])
                 answer = (endpoint.then.pop(0) if endpoint.then else well)(request["input"])
-                # A client that lost patience is no longer there.
+                # The client has timed out and closed the connection.
                 with suppress(ConnectionError):
                     self.reply(answer)
 
@@ -126,13 +126,13 @@ def test_each_text_gets_its_own_vector_at_unit_length(endpoint: Endpoint, embedd
 
 
 @pytest.mark.requirement("EMBED-12")
-def test_the_dimensions_are_asked_for_when_no_answer_has_told_them(endpoint: Endpoint, embedder: Embedder) -> None:
+def test_the_dimensions_are_requested_if_no_answer_has_shown_them(endpoint: Endpoint, embedder: Embedder) -> None:
     assert (embedder.dims, embedder.dims) == (DIMS, DIMS)
     assert len(endpoint.requests) == 1
 
 
 @pytest.mark.requirement("EMBED-2", "EMBED-12")
-def test_texts_that_say_nothing_are_not_sent(endpoint: Endpoint, embedder: Embedder) -> None:
+def test_texts_without_content_are_not_sent(endpoint: Endpoint, embedder: Embedder) -> None:
     rows = embedder.embed(["", "said", "  \n"])
     assert endpoint.requests[0]["input"] == ["said"]
     assert rows.any(axis=1).tolist() == [False, True, False]
@@ -151,7 +151,7 @@ def test_many_texts_go_in_batches_of_at_most_128(endpoint: Endpoint, embedder: E
 
 @pytest.mark.requirement("EMBED-12")
 @pytest.mark.parametrize("letter", ["a", "é", "漢", "\N{GRINNING FACE}"])
-def test_long_texts_are_cut_and_batches_kept_within_what_a_request_may_hold(
+def test_long_texts_are_truncated_and_batches_stay_within_the_limits_of_a_request(
     letter: str, endpoint: Endpoint, embedder: Embedder
 ) -> None:
     embedder.embed([letter * 20_000] * 100)
@@ -170,14 +170,14 @@ def failing(status: int, message: str = "try later") -> Callable[[list[str]], An
 
 @pytest.mark.requirement("EMBED-13")
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_busy_server_is_asked_again(status: int, endpoint: Endpoint, embedder: Embedder) -> None:
+def test_a_busy_server_is_retried(status: int, endpoint: Endpoint, embedder: Embedder) -> None:
     endpoint.then = [failing(status), failing(status)]
     assert embedder.embed(["text"]).any()
     assert len(endpoint.requests) == 3
 
 
 @pytest.mark.requirement("EMBED-13")
-def test_a_server_that_stays_busy_is_given_up(endpoint: Endpoint, embedder: Embedder) -> None:
+def test_a_server_that_stays_busy_is_an_error(endpoint: Endpoint, embedder: Embedder) -> None:
     endpoint.then = [failing(429)] * 10
     with pytest.raises(EmbedderFailed, match=r"'some-model' at http://127.0.0.1:\d+ failed: .*429.*try later"):
         embedder.embed(["text"])
@@ -193,7 +193,7 @@ def test_a_refusal_is_final_and_says_why(endpoint: Endpoint, embedder: Embedder)
 
 
 @pytest.mark.requirement("EMBED-13")
-def test_a_server_that_never_answers_is_given_up(endpoint: Endpoint) -> None:
+def test_a_server_that_never_answers_is_an_error(endpoint: Endpoint) -> None:
     tested = threading.Event()
 
     def silent(texts: list[str]) -> Answer:
@@ -209,7 +209,7 @@ def test_a_server_that_never_answers_is_given_up(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.requirement("EMBED-13")
-def test_a_server_that_is_not_there_is_said_without_the_password_of_its_address(
+def test_an_unreachable_server_is_named_without_the_password_of_its_url(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with socket.socket() as reserved:
@@ -224,7 +224,7 @@ def test_a_server_that_is_not_there_is_said_without_the_password_of_its_address(
 
 @pytest.mark.requirement("EMBED-13")
 @pytest.mark.parametrize("address", ["nonsense", "ftp://example.org", "http://[broken"])
-def test_an_address_that_is_none_is_an_embedder_that_failed(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_url_is_embedder_failed(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("OPENAI_BASE_URL", address)
     with pytest.raises(EmbedderFailed):
@@ -274,7 +274,7 @@ def test_a_wrong_answer_is_never_used(name: str, endpoint: Endpoint) -> None:
 
 
 @pytest.mark.requirement("EMBED-14")
-def test_vectors_of_another_length_than_before_are_refused(endpoint: Endpoint, embedder: Embedder) -> None:
+def test_vectors_whose_length_changes_are_refused(endpoint: Endpoint, embedder: Embedder) -> None:
     embedder.embed(["text"])
     endpoint.then = [lambda texts: listed([[1.0, 2.0]] * len(texts))]
     with pytest.raises(EmbedderFailed, match="vectors of 2 numbers, after 5 before"):
@@ -301,7 +301,7 @@ def test_the_key_is_in_no_message_even_if_the_server_quotes_it(
 
 @may_fork
 @pytest.mark.requirement("EMBED-6")
-def test_a_forked_child_has_a_connection_of_its_own(endpoint: Endpoint, embedder: Embedder) -> None:
+def test_a_forked_child_has_its_own_connection(endpoint: Endpoint, embedder: Embedder) -> None:
     before = embedder.embed(["text"])
     assert works_in_a_child(lambda: np.array_equal(embedder.embed(["text"]), before))
     assert np.array_equal(embedder.embed(["text"]), before)

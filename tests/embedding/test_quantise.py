@@ -1,4 +1,4 @@
-"""Vectors in 8 bits point where they pointed."""
+"""8-bit vectors keep their direction."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_zeros_stay_zeros() -> None:
 
 
 @pytest.mark.requirement("EMBED-16")
-def test_a_single_vector_and_no_vector_at_all_are_fine() -> None:
+def test_one_vector_and_no_vectors_are_accepted() -> None:
     assert to_int8(np.array([3, -4], np.float32)).tolist() == [95, -127]
     assert to_int8(np.zeros((0, 4), np.float32)).shape == (0, 4)
     assert np.allclose(from_int8(np.array([3, -4], np.int8)), [0.6, -0.8])

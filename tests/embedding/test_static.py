@@ -1,4 +1,4 @@
-"""WordLlama's table, read without WordLlama."""
+"""The static embedder reads WordLlama's table without WordLlama."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_text_is_the_mean_of_its_tokens_rows_in_wordllamas_table(static: Stati
 
 
 @pytest.mark.requirement("EMBED-2")
-def test_a_special_token_spelled_out_means_nothing(static: StaticEmbedder) -> None:
+def test_a_special_token_in_the_text_has_no_meaning(static: StaticEmbedder) -> None:
     assert not static.embed(["<s></s>"]).any()
 
 
@@ -73,16 +73,14 @@ def safetensors(shape: list[int], kind: str, data: bytes, name: str = "embedding
     ],
     ids=["empty", "text", "endless", "cut off", "unknown type", "few words", "other type", "other shape", "other name"],
 )
-def test_a_table_that_is_not_the_known_one_is_refused(
-    weights: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unknown_table_is_refused(weights: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, monkeypatch, weights)
     with pytest.raises(EmbedderFailed, match="safetensors"):
         StaticEmbedder().embed(["text"])
 
 
 @pytest.mark.requirement("EMBED-7")
-def test_a_release_that_moves_its_tokenizer_where_its_loader_looks_is_read_too(
+def test_a_tokenizer_at_the_place_of_wordllamas_own_loader_is_read_too(
     static: StaticEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = static.embed(["text"])

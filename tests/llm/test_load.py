@@ -1,4 +1,4 @@
-"""Choosing who thinks."""
+"""Choosing a language model provider."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ def test_each_choice_gives_its_provider_and_the_default_is_extractive() -> None:
 
 
 @pytest.mark.requirement("LLM-1")
-def test_an_agents_work_is_not_done_in_this_process() -> None:
+def test_agent_has_no_provider_in_this_process() -> None:
     assert load("agent") is None
 
 
 @pytest.mark.requirement("LLM-1")
 @pytest.mark.parametrize("choice", ["", "gpt", "OpenAI", "extractive:other", "agent:me", "none"])
-def test_an_unknown_provider_is_refused_and_the_known_ones_named(choice: str) -> None:
+def test_an_unknown_provider_is_refused_and_the_known_ones_are_named(choice: str) -> None:
     with pytest.raises(InvalidInput, match="extractive, openai, openai:<model>, anthropic, anthropic:<model>, agent"):
         load(choice)
 
 
 @pytest.mark.requirement("LLM-1")
 @pytest.mark.parametrize("choice", ["openai:", "anthropic:  ", "openai:two\nlines"])
-def test_a_model_without_a_proper_name_is_refused(choice: str) -> None:
+def test_an_invalid_model_name_is_refused(choice: str) -> None:
     with pytest.raises(InvalidInput, match=f"model of the {choice.partition(':')[0]} provider"):
         load(choice)
 
 
 @pytest.mark.requirement("LLM-2")
 @pytest.mark.parametrize("name", ["openai", "anthropic"])
-def test_a_missing_extra_is_said_with_the_command_that_installs_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_reported_with_its_install_command(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtra, match=rf"The {name} provider needs .*pip install 'engram-agents\[{name}\]'"):
         load(name)
 
 
 @pytest.mark.requirement("LLM-2")
-def test_no_sdk_is_imported_before_a_provider_is_asked() -> None:
+def test_no_sdk_is_imported_before_a_provider_is_called() -> None:
     pytest.importorskip("openai")
     pytest.importorskip("anthropic")
     code = """
@@ -65,7 +65,7 @@ print(heavy & sys.modules.keys())
 
 
 @pytest.mark.requirement("LLM-2")
-def test_thinking_without_a_model_imports_no_numpy() -> None:
+def test_the_extractive_thinker_imports_no_numpy() -> None:
     code = """
 import sys
 from engram.llm import load, Passage, Prompt

@@ -115,7 +115,7 @@ def test_a_hook_that_needs_an_upgrade_says_so_once_has_it_done_and_goes_on(
         return True
 
     monkeypatch.setattr(detached, "start", start)
-    monkeypatch.setattr(hooks, "ENOUGH", 0.0)
+    monkeypatch.setattr(hooks, "SOFT_LIMIT", 0.0)
     told = [prompt(f"number {number}") for number in range(3)]
     assert "being upgraded" in told[0]
     assert told[1:] == ["", ""]
@@ -162,7 +162,7 @@ def test_the_event_that_has_a_small_store_upgraded_is_recorded(tmp_path: Path, m
     monkeypatch.setenv("ENGRAM_DATA_DIR", str(folder))
     monkeypatch.chdir(tmp_path)
     # A busy machine may take longer than a hook waits.
-    monkeypatch.setattr(hooks, "ENOUGH", 60.0)
+    monkeypatch.setattr(hooks, "SOFT_LIMIT", 60.0)
     url = str(folder / "engram.db")
     old_stores.load(url, 7)
     assert prompt("Why does the zeppelin leak?") == ""

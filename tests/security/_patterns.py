@@ -1,7 +1,7 @@
-"""Every regular expression of the package, found in its source, and hostile texts made of each one's own pieces.
+"""Finds every regular expression in the package's source, and makes hostile texts from its own parts.
 
-A call of `re`, or of a function that compiles what it is given, is found in the syntax tree; its pattern is evaluated
-in the module it stands in. What cannot be evaluated there must be listed in `TABLES`, so that no pattern is overlooked.
+It searches the syntax tree for calls of `re` and of functions that compile their argument, and evaluates the pattern in
+its module. A pattern that cannot be evaluated there must be listed in `TABLES`, so no pattern is overlooked.
 """
 
 from __future__ import annotations
@@ -21,30 +21,34 @@ import engram
 from engram import safe_text
 from engram.dreaming.duplicates import statements
 from engram.llm.extractive import markers
-from engram.redact import announced, formats, names
+from engram.redact import assignments, credentials, token_formats
 
 ROOT = Path(engram.__path__[0])
-#: Functions of `re` whose first argument is a pattern, and functions of ours that compile one of theirs.
+#: Functions of `re` whose first argument is a pattern, and Engram's functions that compile an argument.
 CALLS = {"compile", "match", "search", "fullmatch", "sub", "subn", "split", "findall", "finditer"}
-HELPERS = {"compiled": 0, "_compiled": 0, "shaped": 2}
-#: Has a `_compiled` of its own that is no regular expression.
+HELPERS = {"compiled": 0, "_compiled": 0, "find_matches": 2}
+#: A module whose `_compiled` is not about regular expressions.
 OTHERS = "engram.coordination.globs"
-#: What never sees text of a store: the settings of harnesses, arguments, SQL, and a model's errors.
+#: Modules that never read stored text: they handle settings of harnesses, arguments, SQL and a model's errors.
 ELSEWHERE = ("interfaces.install", "interfaces.cli.common", "storage", "llm.openai", "llm.anthropic")
-#: Calls whose pattern depends on a variable, and where all of its values are.
+#: Calls whose pattern is a variable, and all values of that variable.
 TABLES: dict[tuple[str, str], Callable[[], list[str]]] = {
     ("engram.redact", "f'{re.escape(prefix)}(?P<tail>{tail})(?![A-Za-z0-9])'"): lambda: [
         f"{re.escape(prefix)}(?P<tail>{tail})(?![A-Za-z0-9])"
-        for _, prefixes, tail in formats.PREFIXED
+        for _, prefixes, tail in token_formats.PREFIXED
         for prefix in (prefixes[0], prefixes[-1])
     ],
-    ("engram.redact", "pattern"): lambda: [pattern for _, _, pattern in formats.SHAPED],
-    ("engram.redact", "AWS_SECRET"): lambda: [formats.AWS_SECRET],
-    ("engram.redact.announced", "pattern"): lambda: [pattern for pattern, _ in announced._FLAGS],
-    ("engram.redact.names", "pattern"): lambda: [names._PLAIN, names._WIDE, names._ELEMENT],
-    # These compile what others give them, whose calls are found.
+    ("engram.redact", "pattern"): lambda: [pattern for _, _, pattern in token_formats.SHAPED],
+    ("engram.redact", "AWS_SECRET"): lambda: [token_formats.AWS_SECRET],
+    ("engram.redact.credentials", "pattern"): lambda: [pattern for pattern, _ in credentials._FLAGS],
+    ("engram.redact.assignments", "pattern"): lambda: [
+        assignments._CODE_VALUE,
+        assignments._SHELL_VALUE,
+        assignments._XML_VALUE,
+    ],
+    # These compile their callers' patterns, and the calls are found.
     ("engram.redact.patterns", "pattern"): list,
-    ("engram.redact.formats", "pattern"): list,
+    ("engram.redact.token_formats", "pattern"): list,
     ("engram.memory.analyser", "pattern"): list,
     ("engram.llm.extractive.markers", "'|'.join(patterns)"): lambda: [
         value.pattern
@@ -59,17 +63,17 @@ TABLES: dict[tuple[str, str], Callable[[], list[str]]] = {
 
 #: A hostile text is at most this long.
 LONGEST = 80_000
-#: What is faster than this at the longest text holds nothing up, however it grows.
+#: Seconds. A pattern that is faster than this on the longest text is fast enough at any growth.
 FLOOR = 0.5
-#: A time of this many seconds can be compared; a shorter one is mostly noise.
+#: Seconds that can be compared. A shorter time is mostly noise.
 MEASURABLE = 0.02
-#: Linear is 4 from one size to four times that size, and growth by the square 16.
+#: The largest accepted growth of the time for four times the text: linear is 4, quadratic is 16.
 GROWTH = 9.0
 
 
 @cache
 def patterns() -> dict[str, re.Pattern[str]]:
-    """Every pattern, by where it is used."""
+    """Every pattern, by its module and line."""
     found: dict[str, re.Pattern[str]] = {}
     for file in sorted(ROOT.rglob("*.py")):
         parts = file.relative_to(ROOT.parent).with_suffix("").parts
@@ -79,7 +83,7 @@ def patterns() -> dict[str, re.Pattern[str]]:
         for call in ast.walk(ast.parse(file.read_text())):
             if isinstance(call, ast.Call) and (argument := _pattern(module, call)) is not None:
                 for number, made in enumerate(_made(module, call, argument)):
-                    # Not by its text: one pattern holds a random key.
+                    # The key is not the pattern's text, because one pattern contains a random key.
                     found[f"{module.removeprefix('engram.')} line {call.lineno} ({number})"] = made
     return found
 
@@ -109,7 +113,7 @@ def _made(module: str, call: ast.Call, argument: ast.expr) -> list[re.Pattern[st
 
 
 def hostile(pattern: re.Pattern[str]) -> Iterator[tuple[str, Callable[[int], str]]]:
-    """Texts of any length that could lead a pattern astray: its own pieces again and again, with and without an end."""
+    """Texts of any length that could make a pattern slow: its own parts repeated, with and without an end."""
     whole = _match(parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE))
     letters = sorted({*whole, *(_first(pattern))} | set(" \n\t\"'\\-_.=:/a0A"))[:40]
     cuts = sorted({len(whole) * part // 6 for part in range(1, 7)} | {len(whole) - 1, 1})
@@ -177,17 +181,17 @@ def _one(members: Any) -> str:
 
 
 def slow(run: Callable[[str], object], make: Callable[[int], str]) -> str | None:
-    """What is wrong with how the time of a run grows with the text; None when it grows as the text does."""
+    """Describe a growth of time that is faster than linear; None if it is linear."""
     size = LONGEST // 20
     while (took := _time(run, make(size))) < MEASURABLE and size * 8 <= LONGEST:
-        # Growing by the square from here, it would still be below the floor at the end.
+        # Even quadratic growth from here would stay below the floor.
         if took < FLOOR * (size / LONGEST) ** 2:
             return None
         size *= 2
     first, last = took, _time(run, make(4 * size))
     if last <= GROWTH * first or _time(run, make(LONGEST)) < FLOOR:
         return None
-    # A busy machine can slow one run down, but not every one.
+    # A busy machine can slow down one run, but not all of them.
     first, last = (min(_time(run, make(each)) for _ in range(3)) for each in (size, 4 * size))
     if last <= GROWTH * first:
         return None

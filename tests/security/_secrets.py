@@ -1,7 +1,7 @@
 """Made-up secrets in the formats of common providers, and texts that only look like secrets.
 
-They are put together at run time from parts and seeded noise, so that no file of this repository holds anything a
-scanner would report, and none of them opens anything.
+They are built at run time from parts and random text with a fixed seed. So no file of this repository contains text
+that a scanner would report, and no secret is real.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ UPPER = string.ascii_uppercase + string.digits
 
 
 def secrets() -> list[tuple[str, str]]:
-    """A hundred: the text as somebody would paste it, and the part of it that must not be stored."""
+    """A hundred texts as a user would paste them, each with the part that must not be stored."""
     noise = random.Random(20261115)
 
     def some(alphabet: str, length: int) -> str:

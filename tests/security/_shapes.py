@@ -1,6 +1,6 @@
-"""Three hundred secrets as people and programs write them: values of common formats in the texts they come in.
+"""Three hundred secrets in the texts in which people and programs write them.
 
-Like `_secrets`, everything is put together at run time from parts and seeded noise.
+Like `_secrets`, everything is built at run time from parts and random text with a fixed seed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.security._secrets import LOWER_HEX, TOKEN, UPPER, WORD, secrets
 LOWER = string.ascii_lowercase + string.digits
 DASHES = "-" * 5
 
-#: Where a token stands: around each `{}` is what real texts have there.
+#: Texts around a token; `{}` is the token.
 AROUND = (
     'export TOKEN="{}"',
     '{{"log": "line one\\n{}\\nline three"}}',
@@ -32,7 +32,7 @@ AROUND = (
     "token:{}",
     "x\n{}\ny",
 )
-#: Where a value made by a machine stands: only what is before it says that it is a secret.
+#: Texts around a random value; only the text before it shows that it is a secret.
 ANNOUNCED = (
     "API_KEY={}",
     "api_key        =        '{}'",
@@ -103,7 +103,7 @@ ANNOUNCED = (
     "git clone https://{}@git.host/acme/shop.git",
     "git clone https://oauth2:{}@git.host/acme/shop.git",
 )
-#: Where a password stands that a person chose.
+#: Texts around a password that a person chose.
 CHOSEN = (
     "password = '{}'",
     'password="{}"',
@@ -177,7 +177,7 @@ def shapes() -> list[tuple[str, str]]:
     tokens = [secret for text, secret in secrets() if text == f"I used {secret} for it"]
     for number, token in enumerate(tokens):
         found.append((AROUND[number % len(AROUND)].format(token), token))
-    # The letters before and after decide as well, so a few stand everywhere.
+    # The characters before and after matter too, so a few are tried everywhere.
     for token in tokens[::27]:
         found += [(text.format(token), token) for text in AROUND]
     alphabets = ((LOWER_HEX, 32), (WORD, 40), (LOWER, 32), (LOWER_HEX, 64), (WORD + "+/", 40))

@@ -1,9 +1,8 @@
-"""A word that was said once is nowhere any more when what said it is forgotten: in no row and in no file.
+"""After its source is forgotten, a word is in no row and in no file.
 
-Engram repeats texts: a prompt becomes the session's summary, the last answer its outcome, a reason is told to another
-session, a pass makes gists, memories and blocks. The word is said in every way there is; each way says what is to be
-forgotten. What a person states a second time by themselves is a statement of its own: it is forgotten by itself, and
-not looked at here.
+Engram copies texts: a prompt becomes the session's summary, the last answer its outcome, a reason goes into another
+session's log, a pass makes gists, memories and blocks. The tests store the word in every possible way; each way names
+what to forget. A text that a person enters a second time is a source of its own and is not covered here.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from engram.interfaces.hooks import respond
 from tests._tables import holds, run
 from tests.llm._server import Response, Server
 
-#: A word that nothing else has; the stemmer leaves it alone.
+#: A word that occurs nowhere else. The stemmer does not change it.
 WORD = "quixadrol"
 #: Such a statement becomes a gist, a memory and a line of the profile.
 SAID = f"I never deploy on {WORD} evenings, because the night shift is alone."
@@ -34,7 +33,7 @@ OTHER = "We decided to keep the billing service on PostgreSQL."
 #: What to forget.
 Chosen = list[dict[str, Any]]
 
-#: The events of each harness that report what was said, in its own names.
+#: The events of each harness that report a prompt or an answer.
 EVENTS = {
     "claude-code": ("UserPromptSubmit", "prompt", "Stop", "last_assistant_message", "SessionEnd"),
     "codex": ("UserPromptSubmit", "prompt", "Stop", "last_assistant_message", "SessionEnd"),
@@ -76,7 +75,7 @@ class Location:
         return bool(holds(self.url, WORD)) or self.files_with_word() != []
 
     def files_with_word(self) -> list[str]:
-        """Read by another process: closing a file here would drop the locks that this one's connections have on it."""
+        """Read the files in another process: closing a file here would drop this process's locks on it."""
         found = subprocess.run(["grep", "-rlaF", WORD, str(self.data)], stdout=subprocess.PIPE, text=True, check=False)
         return found.stdout.split()
 
@@ -253,7 +252,7 @@ WAYS: dict[str, Callable[[Location], Chosen]] = {
     "session": register,
     "work for agents": leave_work,
 }
-#: What hooks and broken leases of an older Engram left: the copies, and nothing that says where they are from.
+#: The copies that hooks and broken leases of an older release left, without their sources.
 OLD = [name for name in WAYS if "prompt" in name or "message" in name or "break" in name or "lease" in name]
 
 
@@ -265,7 +264,7 @@ def forget(place: Location, chosen: Chosen) -> None:
 
 @pytest.mark.requirement("FORGET-20")
 @pytest.mark.parametrize("way", WAYS)
-def test_a_word_is_nowhere_once_its_source_is_forgotten(place: Location, way: str) -> None:
+def test_a_word_is_nowhere_after_its_source_is_forgotten(place: Location, way: str) -> None:
     chosen = WAYS[way](place)
     assert place.has_word()
     forget(place, chosen)
@@ -275,7 +274,7 @@ def test_a_word_is_nowhere_once_its_source_is_forgotten(place: Location, way: st
 
 @pytest.mark.requirement("FORGET-20")
 @pytest.mark.parametrize("way", WAYS)
-def test_neither_a_pass_nor_its_undo_keeps_a_word_or_brings_it_back(place: Location, way: str) -> None:
+def test_neither_a_pass_nor_its_undo_keeps_or_restores_a_forgotten_word(place: Location, way: str) -> None:
     eng = place.eng
     chosen = WAYS[way](place)
     eng.exchanges.add(eng.sessions.register("codex", "billing"), "user", OTHER)
@@ -294,7 +293,7 @@ def test_neither_a_pass_nor_its_undo_keeps_a_word_or_brings_it_back(place: Locat
     eng.dreams.undo()
     eng.dream(force=True)
     assert holds(place.url, WORD) == {}
-    # Whoever had the store open while it was cleaned leaves that to the next forgetting.
+    # If another process has the store open during the cleaning, the next forgetting cleans the files.
     eng.sessions.ensure("last")
     eng.forget(session="last")
     assert place.files_with_word() == []
@@ -313,7 +312,7 @@ def forget_what_is_left(place: Location, chosen: Chosen) -> None:
 
 @pytest.mark.requirement("FORGET-22")
 @pytest.mark.parametrize("way", OLD)
-def test_copies_of_an_older_engram_are_found_by_their_words(place: Location, way: str) -> None:
+def test_copies_made_by_an_older_release_are_found_by_their_words(place: Location, way: str) -> None:
     chosen = WAYS[way](place)
     run(place.url, "UPDATE sessions SET summary_from = NULL, outcome_from = NULL")
     run(place.url, "DELETE FROM sources WHERE derived_kind = 'exchange'")
@@ -324,7 +323,7 @@ def test_copies_of_an_older_engram_are_found_by_their_words(place: Location, way
 
 @pytest.mark.requirement("FORGET-22")
 @pytest.mark.parametrize("column", ["summary", "outcome"])
-def test_a_session_described_by_its_files_by_an_older_engram_loses_them_with_age(place: Location, column: str) -> None:
+def test_forgetting_by_age_removes_files_from_a_text_of_an_older_release(place: Location, column: str) -> None:
     eng = place.eng
     touch_file(place)
     run(place.url, f"UPDATE sessions SET {column} = outcome, outcome_from = NULL")
@@ -354,7 +353,7 @@ def test_what_a_program_of_an_earlier_release_deletes_takes_its_copies_along(pla
 
 
 @pytest.mark.requirement("FORGET-22")
-def test_a_summary_is_a_copy_of_a_turn_whose_beginning_it_is() -> None:
+def test_a_summary_that_equals_the_beginning_of_a_turn_is_a_copy_of_it() -> None:
     assert repeats("Port the router", "Port\n  the router")
     assert repeats(
         "Port the router to the new library, and…", "Port the router to the new library, and then the tests."
@@ -366,7 +365,7 @@ def test_a_summary_is_a_copy_of_a_turn_whose_beginning_it_is() -> None:
 
 
 @pytest.mark.requirement("FORGET-21")
-def test_a_session_is_summed_up_by_what_is_left_of_it(place: Location) -> None:
+def test_a_summary_quotes_a_remaining_turn_after_forgetting(place: Location) -> None:
     eng = place.eng
     (first,) = say_prompt(place, "claude-code")
     say_other(place)
@@ -383,7 +382,7 @@ def test_a_session_is_summed_up_by_what_is_left_of_it(place: Location) -> None:
 
 
 @pytest.mark.requirement("FORGET-21")
-def test_the_outcome_of_a_session_goes_back_to_its_last_words_but_one(place: Location) -> None:
+def test_an_outcome_falls_back_to_the_message_before_the_forgotten_one(place: Location) -> None:
     eng = place.eng
     say_other(place)
     place.hook("claude-code", "Stop", last_assistant_message="The router is ported.")
@@ -407,7 +406,7 @@ def test_one_turn_that_is_both_summary_and_outcome_goes_from_both(place: Locatio
 
 
 @pytest.mark.requirement("FORGET-21")
-def test_a_summary_that_somebody_wrote_stays_when_turns_go(place: Location) -> None:
+def test_a_summary_that_was_given_stays_when_turns_are_forgotten(place: Location) -> None:
     eng = place.eng
     (said,) = say_prompt(place, "claude-code")
     sid = place.session()
@@ -422,7 +421,7 @@ def test_a_summary_that_somebody_wrote_stays_when_turns_go(place: Location) -> N
 
 
 @pytest.mark.requirement("FORGET-21")
-def test_a_dry_run_counts_the_summary_and_leaves_it(place: Location) -> None:
+def test_a_dry_run_counts_the_summary_and_keeps_it(place: Location) -> None:
     (said,) = say_prompt(place, "claude-code")
     assert place.eng.forget(**said, dry_run=True).counts == {"exchanges": 1, "summaries": 1}
     assert place.eng.sessions.get(place.session()).summary == SAID
@@ -440,7 +439,7 @@ def test_a_hook_that_resumes_a_session_does_not_write_an_older_summary_back(plac
 
 
 @pytest.mark.requirement("FORGET-20")
-def test_a_broken_lease_is_still_told_to_sessions_that_did_not_say_it(place: Location) -> None:
+def test_the_log_of_a_broken_lease_stays_in_sessions_that_were_not_forgotten(place: Location) -> None:
     breaker, loser, other = break_lease(place, WORD, "urgent")
     receipt = place.eng.forget(session=loser)
     (deed,) = place.eng.sessions.logs(breaker)
@@ -473,7 +472,7 @@ def test_a_server_that_repeats_what_it_was_sent_is_not_quoted_in_a_stored_report
 
 
 @pytest.mark.requirement("FORGET-20")
-def test_a_proposal_that_holds_an_old_version_of_a_block_goes_with_its_age(place: Location) -> None:
+def test_forgetting_by_age_deletes_a_proposal_that_contains_an_old_version_of_a_block(place: Location) -> None:
     from engram.dreaming import plans
 
     eng = place.eng

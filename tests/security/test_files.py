@@ -1,4 +1,4 @@
-"""The files of a store: whose they are, who may read them, and which files are left alone."""
+"""The files of a store: their owner, their permissions, and which other files are left alone."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ STRANGERS: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.requirement("STORE-5")
 @pytest.mark.parametrize("stranger", STRANGERS)
-def test_a_file_that_is_not_ours_is_refused_and_left_as_it_was(tmp_path: Path, stranger: str) -> None:
+def test_a_file_of_another_program_is_refused_and_unchanged(tmp_path: Path, stranger: str) -> None:
     path = tmp_path / "data.db"
     STRANGERS[stranger](path)
     before = snapshot(tmp_path)
@@ -85,7 +85,7 @@ def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("STORE-5")
-def test_a_folder_is_no_store(tmp_path: Path) -> None:
+def test_a_folder_is_not_a_store(tmp_path: Path) -> None:
     (tmp_path / "data.db").mkdir()
     with pytest.raises(StoreUnavailable):
         Engram(str(tmp_path / "data.db"))
@@ -93,7 +93,7 @@ def test_a_folder_is_no_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("STORE-5", "MIGRATE-1")
-def test_whoever_is_overtaken_while_making_a_new_store_gets_the_one_that_is_there(
+def test_a_process_that_loses_the_race_to_create_a_store_opens_the_existing_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, count, overtaken = 0, 0, 0
@@ -121,7 +121,7 @@ def test_whoever_is_overtaken_while_making_a_new_store_gets_the_one_that_is_ther
     assert overtaken >= 3
 
 
-# As root, a folder's mode binds nobody; without these two capabilities it does.
+# A folder's mode does not restrict root. Without these two capabilities it does.
 ORDINARY = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
 USE = """
 import json, sys
@@ -143,7 +143,7 @@ else:
 
 
 def used(path: Path) -> dict[str, str]:
-    """How opening, reading and writing a store go for somebody whom permissions bind."""
+    """The results of opening, reading and writing a store as a user whom permissions restrict."""
     run = subprocess.run([*ORDINARY, sys.executable, "-c", USE, str(path)], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     answer: dict[str, str] = json.loads(run.stdout)
@@ -152,7 +152,7 @@ def used(path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Path]:
-    """A store with something in it, in a folder of its own that is writable again at the end."""
+    """A store with content in a folder of its own, which becomes writable again at the end."""
     path = tmp_path / "store" / "e.db"
     with Engram(str(path)) as eng:
         eng.world.set("all is well")
@@ -196,7 +196,7 @@ def test_a_read_only_file_can_be_read_but_not_written(store: Path) -> None:
 
 
 @pytest.mark.requirement("STORE-7")
-def test_a_store_that_others_write_can_be_read_by_one_who_may_not(store: Path) -> None:
+def test_a_user_without_write_permission_can_read_a_store_that_others_write(store: Path) -> None:
     with Engram(str(store)) as writer:
         writer.world.set("being written")
         store.chmod(0o400)
@@ -237,7 +237,7 @@ def test_a_read_only_postgresql_can_be_read_but_not_written(postgres_url: str, c
 
 @pytest.mark.requirement("STORE-9")
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
-def test_a_stores_files_are_for_their_owner_alone_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+def test_only_the_owner_can_read_a_stores_files_with_any_umask(tmp_path: Path, umask: int) -> None:
     path = tmp_path / "new" / "store" / "e.db"
     previous = os.umask(umask)
     try:
@@ -253,7 +253,7 @@ def test_a_stores_files_are_for_their_owner_alone_whatever_the_umask(tmp_path: P
 
 @pytest.mark.requirement("STORE-9")
 @pytest.mark.parametrize("umask", [0o000, 0o777])
-def test_everything_that_is_made_is_for_its_owner_alone_whatever_the_umask(
+def test_only_the_owner_can_read_anything_engram_creates_with_any_umask(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int
 ) -> None:
     """The data folder and those above it, the log, locks and copies; the settings of a harness and their backup."""
@@ -296,14 +296,14 @@ def _make_copies(eng: Engram, tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("STORE-9")
-def test_a_folder_that_was_there_keeps_its_mode(tmp_path: Path) -> None:
+def test_an_existing_folder_keeps_its_mode(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     Engram(str(tmp_path / "e.db")).close()
     assert (mode(tmp_path), mode(tmp_path / "e.db")) == (0o755, 0o600)
 
 
 @pytest.mark.requirement("STORE-9", "STORE-18")
-def test_what_was_deleted_is_no_longer_in_the_file(tmp_path: Path) -> None:
+def test_deleted_text_is_no_longer_in_the_file(tmp_path: Path) -> None:
     path, secret = tmp_path / "e.db", "the passphrase is xyzzy " * 50
     with Engram(str(path)) as eng:
         eng.blocks.create("secret", secret)
@@ -349,14 +349,14 @@ def test_a_network_file_system_is_recognised(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.requirement("STORE-10")
 @pytest.mark.parametrize("kind", ["tmpfs", "overlay", "btrfs", "zfs", "fuse.encfs", "nfsd"])
-def test_a_local_file_system_is_not_taken_for_one_of_the_network(tmp_path: Path, kind: str) -> None:
+def test_a_local_file_system_is_not_mistaken_for_a_network_one(tmp_path: Path, kind: str) -> None:
     proc = Path("/proc")
     assert network_file_system(str(proc), mounts(tmp_path / "mounts", proc, kind)) is None
 
 
 @pytest.mark.requirement("STORE-10")
 @pytest.mark.parametrize("table", ["", "nonsense\n\n - \n", None])
-def test_where_it_cannot_be_told_the_file_system_counts_as_local(tmp_path: Path, table: str | None) -> None:
+def test_an_unknown_file_system_counts_as_local(tmp_path: Path, table: str | None) -> None:
     file = tmp_path / "mounts"
     if table is not None:
         file.write_text(table)
@@ -365,7 +365,7 @@ def test_where_it_cannot_be_told_the_file_system_counts_as_local(tmp_path: Path,
 
 
 @pytest.mark.requirement("STORE-10")
-def test_a_store_on_a_network_file_system_is_refused_before_it_is_made(
+def test_a_store_on_a_network_file_system_is_refused_before_it_is_created(
     without_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = without_disk / "store"

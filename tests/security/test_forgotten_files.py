@@ -1,7 +1,7 @@
-"""What was forgotten is nowhere in SQLite's files: not the words, nor their beginnings and ends.
+"""Forgotten text is nowhere in SQLite's files: no word of it, nor the beginning or the end of a word.
 
-Every text is made of random words, so that whatever is found of one can only have come from it. They are searched for
-by their first and their last letters: where SQLite has cut a word in two, one of the halves is still recognised.
+Every text consists of random words, so anything that is found of a word comes from that text. The tests search for the
+first and the last letters of each word: if SQLite has split a word, one half is still recognised.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def parts_in(store: str) -> set[bytes]:
 
 
 def seen(text: str, parts: set[bytes]) -> list[str]:
-    """The words of a text of which something is left."""
+    """The words of a text that are still partly in the files."""
     return [word for word in text.split() if {word[:PART].encode(), word[-PART:].encode()} & parts]
 
 
@@ -151,7 +151,7 @@ def test_no_part_of_a_forgotten_word_is_in_the_files(
     eng.forget(block="plan")
     parts = parts_in(sqlite_url)
     assert [word for text in gone for word in seen(text, parts)] == []
-    # What stays is found the same way, so the search is not blind.
+    # The search finds remaining text, so it works.
     stays = [text for id, text in said.exchanges.items() if id in lone]
     stays += [*said.memories.values(), *said.blocks.values()]
     assert all(seen(text, parts) for text in stays)
@@ -162,7 +162,7 @@ def test_no_part_of_a_forgotten_word_is_in_the_files(
 
 
 def keep_writing(parent: Parent, url: str) -> int:
-    """Read all there is, and write all over it until told to end: once while others forget, once afterwards."""
+    """Read everything and rewrite everything until told to end: once while others forget, once afterwards."""
     rounds = 0
     with Engram(settings=load(url=url, embedder="none")) as eng:
         speech = Speech(-1)
@@ -182,7 +182,7 @@ def keep_writing(parent: Parent, url: str) -> int:
 
 
 @pytest.mark.requirement("FORGET-13")
-def test_nor_while_another_process_writes_nor_after_it_wrote_again(
+def test_no_part_is_in_the_files_while_or_after_another_process_writes(
     sqlite_url: str, opened: Callable[..., Engram], crew: Crew
 ) -> None:
     eng, speech = opened(), Speech(7)
@@ -219,7 +219,7 @@ def plant(path: str, page_size: int, trace: bytes) -> None:
 
 
 @pytest.mark.requirement("FORGET-13")
-def test_who_read_right_before_the_cleaning_does_not_write_the_old_bytes_back(
+def test_a_process_that_read_before_the_cleaning_does_not_write_old_bytes_back(
     sqlite_url: str, opened: Callable[..., Engram], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     eng, other, speech = opened(), opened(), Speech(4)
@@ -242,7 +242,7 @@ def test_who_read_right_before_the_cleaning_does_not_write_the_old_bytes_back(
 
 
 @pytest.mark.requirement("FORGET-14")
-def test_who_cannot_clean_the_files_says_so_and_the_next_forgetting_does(
+def test_files_that_cannot_be_cleaned_are_reported_and_cleaned_by_the_next_forgetting(
     sqlite_url: str, opened: Callable[..., Engram], caplog: pytest.LogCaptureFixture
 ) -> None:
     eng, reader, speech = opened(busy_timeout=0.2), opened(), Speech(9)

@@ -1,4 +1,4 @@
-"""No text makes anything take time with the square of its length, whoever wrote it."""
+"""No text makes any reader take quadratic time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engram.tokens import estimate
 from tests.security._patterns import hostile, patterns, pumped, slow
 
 PATTERNS = patterns()
-#: What reads stored text, or text on its way into a store.
+#: The functions that read stored text, or text that will be stored.
 READERS: dict[str, Callable[[str], object]] = {
     "redact": redact,
     "redacting JSON": lambda text: clean({"a": text, "password": text, "list": [text]}),
@@ -69,7 +69,7 @@ PIECES = (
 def test_the_patterns_are_found_wherever_they_are_compiled() -> None:
     named = " ".join(PATTERNS)
     for module in (
-        *("redact", "redact.names", "memory.citations", "memory.analyser", "llm.extractive.markers"),
+        *("redact", "redact.assignments", "memory.citations", "memory.analyser", "llm.extractive.markers"),
         *("dreaming.duplicates.statements", "sentences"),
     ):
         assert f"{module} line" in named
@@ -101,5 +101,5 @@ def test_reading_a_hostile_text_is_linear(reader: str) -> None:
 
 
 @pytest.mark.requirement("REDACT-3")
-def test_what_grows_by_the_square_is_noticed() -> None:
+def test_quadratic_growth_is_detected() -> None:
     assert slow(lambda text: [text.count(letter) for letter in text], lambda size: "ab" * (size // 2)) is not None

@@ -1,4 +1,4 @@
-"""Instructions hidden in what tools print and imports bring reach neither profile, narrative nor self."""
+"""Instructions hidden in tool output and imported text reach neither profile, narrative nor self."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def poison(eng: Engram, session: str) -> None:
 
 @pytest.mark.requirement("DREAM-21")
 @pytest.mark.parametrize("passes", [1, 2])
-def test_what_tools_and_imports_say_among_honest_turns_stays_out_of_the_portrait(eng: Engram, passes: int) -> None:
+def test_tool_output_and_imports_among_ordinary_turns_stay_out_of_the_portrait(eng: Engram, passes: int) -> None:
     session = eng.sessions.register("claude-code", "work")
     for _ in range(passes):
         add(eng, session, "the router")
@@ -44,7 +44,7 @@ def test_what_tools_and_imports_say_among_honest_turns_stays_out_of_the_portrait
 
 
 @pytest.mark.requirement("DREAM-21")
-def test_a_session_of_nothing_else_stays_out_of_the_portrait(eng: Engram) -> None:
+def test_a_session_of_only_tool_output_and_imports_stays_out_of_the_portrait(eng: Engram) -> None:
     poison(eng, eng.sessions.register("import", "brought in"))
     (report,) = eng.dream(force=True)
     assert len(report.gists) == 1
@@ -53,7 +53,9 @@ def test_a_session_of_nothing_else_stays_out_of_the_portrait(eng: Engram) -> Non
 
 @pytest.mark.requirement("DREAM-21")
 @pytest.mark.parametrize("poison_first", [True, False])
-def test_a_session_that_turns_from_one_to_the_other_stays_out_of_the_portrait(eng: Engram, poison_first: bool) -> None:
+def test_tool_output_and_imports_before_or_after_ordinary_turns_stay_out_of_the_portrait(
+    eng: Engram, poison_first: bool
+) -> None:
     session = eng.sessions.register("claude-code", "work")
     steps: list[Callable[[], None]] = [lambda: poison(eng, session), lambda: add(eng, session, "the router", turns=20)]
     for step in steps if poison_first else steps[::-1]:
@@ -65,7 +67,7 @@ def test_a_session_that_turns_from_one_to_the_other_stays_out_of_the_portrait(en
 
 
 @pytest.mark.requirement("DREAM-21")
-def test_a_model_never_sees_them_where_it_writes_the_portrait(open_store: Callable[..., Engram]) -> None:
+def test_prompts_for_the_portrait_never_contain_tool_output_or_imports(open_store: Callable[..., Engram]) -> None:
     pytest.importorskip("openai")
     with serve() as model:
         eng = open_store(llm="openai:m", llm_base_url=model.url)
@@ -73,10 +75,10 @@ def test_a_model_never_sees_them_where_it_writes_the_portrait(open_store: Callab
         add(eng, mixed, "the router")
         poison(eng, mixed)
         poison(eng, eng.sessions.register("import", "brought in"))
-        # The worst model: it repeats whatever it reads.
+        # The worst case: a model that repeats everything it reads.
         model.answer = lambda prompt: plainly(prompt) if "must be JSON" in prompt or _form(prompt) else prompt[-3_000:]
         assert eng.dream(force=True)[0].errors == []
-        # What tools and imports say is read for proposals, which somebody decides; never for the portrait.
+        # Tool output and imports are read for proposals, which a person decides on; never for the portrait.
         portraits = [prompt for prompt in model.asked if _form(prompt) and "remembering by itself" not in prompt]
         assert portraits
         assert not any("zanzibar" in prompt for prompt in portraits)

@@ -1,4 +1,4 @@
-"""Secrets never reach the store, whichever way they come, and what only looks like one stays."""
+"""Secrets never reach the store through any entry point, and text that only resembles one is kept."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECRETS = secrets()
 SHAPES = shapes()
 LOOK_ALIKES = look_alikes()
 
-#: Every way in which what somebody said enters a store; each takes one text.
+#: Every entry point for text; each takes one text.
 Entry = Callable[[Engram, str, str], object]
 ENTRIES: dict[str, Entry] = {
     "exchanges.add": lambda eng, sid, text: eng.exchanges.add(sid, "user", text, embed=False),
@@ -57,7 +57,7 @@ ENTRIES: dict[str, Entry] = {
         eng.remember("data", embed=False).id, data={"a": [{"b": text}, text], text: 1}
     ),
 }
-#: Every name that something can be given. What holds a secret is refused.
+#: Every entry point for a name. A name that contains a secret is refused.
 NAMES: dict[str, Entry] = {
     "session type": lambda eng, sid, name: eng.sessions.register(name, ""),
     "session name": lambda eng, sid, name: eng.sessions.register("test", "", name=name),
@@ -84,7 +84,7 @@ NAMES: dict[str, Entry] = {
     "a hook's agent": lambda eng, sid, name: _hook(eng, events.SUBAGENT_START, agent=name, agent_type=name),
     "recipient": lambda eng, sid, name: _message_to(eng, sid, name),
 }
-#: How many of the shapes may pass.
+#: How many of the secrets may be missed.
 MOST = 2
 
 
@@ -159,18 +159,18 @@ def test_a_secret_is_replaced_by_its_kind_and_the_rest_stays(text: str, secret: 
 
 
 @pytest.mark.requirement("REDACT-1")
-def test_there_are_a_hundred_secrets_to_show_it_with() -> None:
+def test_the_samples_contain_at_least_a_hundred_secrets() -> None:
     assert len({secret for _, secret in SECRETS}) >= 100
 
 
 def some(shapes: list[tuple[str, str]], entry: str) -> list[tuple[str, str]]:
-    """Every eighth, beginning elsewhere for each entry: all entries call one redaction, and together they try all."""
+    """Every eighth secret, with another offset per entry point. All entry points together try all secrets."""
     return shapes[sum(map(ord, entry)) % 8 :: 8]
 
 
 @pytest.mark.requirement("REDACT-1")
 @pytest.mark.parametrize("entry", ENTRIES)
-def test_no_entry_lets_a_secret_into_the_store(entry: str, open_store: Callable[..., Engram], store_url: str) -> None:
+def test_no_entry_point_stores_a_secret(entry: str, open_store: Callable[..., Engram], store_url: str) -> None:
     eng = open_store(embedder="none")
     sid = eng.sessions.register("test", "storing secrets")
     eng.blocks.create("notes")
@@ -188,7 +188,7 @@ def test_no_entry_lets_a_secret_into_the_store(entry: str, open_store: Callable[
 
 @pytest.mark.requirement("REDACT-4")
 @pytest.mark.parametrize("entry", NAMES)
-def test_a_name_with_a_secret_is_refused_and_not_repeated(
+def test_a_name_with_a_secret_is_refused_without_repeating_it(
     entry: str, open_store: Callable[..., Engram], store_url: str
 ) -> None:
     eng = open_store(embedder="none")
@@ -212,7 +212,7 @@ def test_a_name_with_a_secret_is_refused_and_not_repeated(
 
 
 @pytest.mark.requirement("REDACT-4")
-def test_what_an_earlier_release_named_with_a_secret_can_be_found_and_forgotten(eng: Engram, store_url: str) -> None:
+def test_a_thing_whose_old_name_contains_a_secret_can_be_found_and_forgotten(eng: Engram, store_url: str) -> None:
     token = next(secret for text, secret in SECRETS if secret.startswith("ghp_"))
     with eng._view.engine.write() as tx:
         tx.run(_OLD_SESSION, workspace="default", id=token, now=tx.now())
@@ -234,7 +234,7 @@ def test_ordinary_names_are_accepted(eng: Engram) -> None:
 
 
 @pytest.mark.requirement("REDACT-1")
-def test_of_three_hundred_shapes_at_most_two_pass() -> None:
+def test_at_most_two_of_three_hundred_secrets_are_missed() -> None:
     assert len({text for text, _ in SHAPES}) >= 300
     passed = [text for text, secret in SHAPES if secret in redact(text)]
     assert len(passed) <= MOST, passed
@@ -242,7 +242,7 @@ def test_of_three_hundred_shapes_at_most_two_pass() -> None:
 
 
 @pytest.mark.requirement("REDACT-1")
-def test_the_log_of_the_hooks_holds_no_secret(tmp_path: Path) -> None:
+def test_the_hook_log_contains_no_secret(tmp_path: Path) -> None:
     for text, _ in SHAPES:
         failures.note(str(tmp_path), f"claude-code PreToolUse: ValueError: cannot read {text!r}")
     kept = (tmp_path / "hook.log").read_text()
@@ -251,10 +251,10 @@ def test_the_log_of_the_hooks_holds_no_secret(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("REDACT-2")
-def test_of_ten_thousand_lines_of_code_and_prose_at_most_one_is_touched() -> None:
+def test_at_most_one_of_ten_thousand_lines_of_code_and_prose_is_changed() -> None:
     root = Path(sysconfig.get_paths()["stdlib"])
     files = [
-        # A part of them is enough, and more than a hundred thousand lines.
+        # A part is enough: the whole is more than a hundred thousand lines.
         *[file for file in sorted(root.rglob("*.py")) if "site-packages" not in file.parts][::4],
         *sorted(Path(sysconfig.get_paths()["purelib"]).rglob("*.md"))[::4],
         *sorted(Path(__file__).parents[2].glob("docs/*.md")),
@@ -269,7 +269,7 @@ def test_of_ten_thousand_lines_of_code_and_prose_at_most_one_is_touched() -> Non
 
 
 @pytest.mark.requirement("REDACT-2")
-def test_naming_the_marker_of_a_key_erases_nothing() -> None:
+def test_the_marker_of_a_key_alone_is_not_redacted() -> None:
     marker = "-" * 5 + "BEGIN PRIVATE KEY" + "-" * 5
     for text in (
         f"The file begins with {marker} and then the encoded body follows, as everybody knows.",
@@ -281,7 +281,7 @@ def test_naming_the_marker_of_a_key_erases_nothing() -> None:
 
 
 @pytest.mark.requirement("REDACT-1")
-def test_a_project_named_by_its_folder_loses_the_secret(
+def test_a_secret_in_a_folder_name_is_redacted_in_the_project_name(
     eng: Engram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = next(secret for text, secret in SECRETS if secret.startswith("ghp_"))
@@ -291,7 +291,7 @@ def test_a_project_named_by_its_folder_loses_the_secret(
 
 
 @pytest.mark.requirement("REDACT-2")
-def test_of_a_hundred_harmless_look_alikes_at_most_two_are_taken_for_secrets() -> None:
+def test_at_most_two_of_a_hundred_harmless_look_alikes_are_redacted() -> None:
     assert len(LOOK_ALIKES) == 100
     assert len([text for text in LOOK_ALIKES if redact(text) != text]) <= 2
 
@@ -308,19 +308,19 @@ def test_of_a_hundred_harmless_look_alikes_at_most_two_are_taken_for_secrets() -
         "https://ci.example.org/job/12/console?x=1@2",
     ],
 )
-def test_talking_about_secrets_is_no_secret(text: str) -> None:
+def test_text_about_secrets_is_not_redacted(text: str) -> None:
     assert redact(text) == text
 
 
 @pytest.mark.requirement("REDACT-1")
-def test_what_stands_around_a_secret_says_what_it_was() -> None:
+def test_the_text_around_a_secret_determines_its_kind() -> None:
     password = "tr0ub4dor" + "&3x"
     assert redact(f"postgresql://app:{password}@db/shop") == "postgresql://app:[redacted: password]@db/shop"
     assert redact(f"DB_PASSWORD={password} make") == "DB_PASSWORD=[redacted: password] make"
 
 
 @pytest.mark.requirement("REDACT-1")
-def test_a_secret_put_together_by_two_appends_is_found_in_the_whole(eng: Engram) -> None:
+def test_a_secret_split_over_two_appends_is_redacted(eng: Engram) -> None:
     token = next(secret for text, secret in SECRETS if secret.startswith("ghp_"))
     eng.blocks.create("notes", f"key: {token[:10]}")
     assert token not in eng.blocks.append("notes", token[10:]).content
@@ -346,23 +346,23 @@ def test_redacted_data_is_still_json(eng: Engram) -> None:
         "prompt the user for password again",
     ],
 )
-def test_a_sentence_about_passwords_stays(text: str) -> None:
+def test_a_sentence_about_passwords_is_not_redacted(text: str) -> None:
     assert redact(text) == text
 
 
 @pytest.mark.requirement("REDACT-5")
 @pytest.mark.parametrize("password", ['S3cr3t"pass9xx', 'abc\\"S3cr3tpass9xx', "S3cr3t\\\\pass9xx"])
-def test_a_password_with_an_escaped_quote_goes_whole_and_json_stays_json(password: str) -> None:
+def test_a_password_with_an_escaped_quote_is_redacted_whole_and_the_json_stays_valid(password: str) -> None:
     stored = redact(json.dumps({"user": "ada", "password": password, "n": 1}))
     assert json.loads(stored) == {"user": "ada", "password": "[redacted: password]", "n": 1}
 
 
 @pytest.mark.requirement("REDACT-1")
-def test_a_long_value_without_quotes_goes_to_its_end() -> None:
+def test_a_long_unquoted_value_is_redacted_to_its_end() -> None:
     value = "aB3xK9qLmZ7w" * 400 + "end"
     assert redact(f"client_secret={value} rest") == "client_secret=[redacted: secret] rest"
 
 
 @pytest.mark.requirement("REDACT-1")
-def test_a_password_that_was_said_goes() -> None:
+def test_a_password_in_a_sentence_is_redacted() -> None:
     assert redact('The password was "S3cr3t!pass9".') == 'The password was "[redacted: password]".'

@@ -1,4 +1,4 @@
-"""No text is searched for secrets while a transaction is open: the search would hold everybody else's lock."""
+"""No text is searched for secrets while a transaction is open, because other writers would wait for the search."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_long_text_is_searched_before_the_transaction(
 
 
 @pytest.mark.requirement("REDACT-6")
-def test_an_edit_that_somebody_overtakes_begins_again(eng: Engram, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edit_that_another_edit_overtakes_starts_again(eng: Engram, monkeypatch: pytest.MonkeyPatch) -> None:
     eng.blocks.create("page", "one")
     content = checks.content
     others = ["two", "three"]

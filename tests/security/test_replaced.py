@@ -80,7 +80,7 @@ LOSSES = [delete, delete_all, move, delete_folder, move_folder]
 
 @pytest.mark.requirement("STORE-21")
 @pytest.mark.parametrize("lose", LOSSES)
-def test_a_store_that_is_gone_is_an_error_and_no_new_one_is_made(
+def test_a_deleted_store_is_an_error_and_no_new_one_is_created(
     lose: Callable[[Path], None], eng: Engram, path: Path
 ) -> None:
     lose(path)
@@ -105,7 +105,7 @@ def test_a_store_that_comes_back_is_used_again(eng: Engram, path: Path) -> None:
 
 
 @pytest.mark.requirement("STORE-21", "STORE-12")
-def test_a_process_goes_on_with_the_file_that_was_put_in_its_stores_place(eng: Engram, path: Path, other: Path) -> None:
+def test_a_process_continues_with_the_file_that_replaced_its_store(eng: Engram, path: Path, other: Path) -> None:
     session = eng.sessions.register("codex", "Working")
     for helper in ("-wal", "-shm"):
         path.with_name(path.name + helper).unlink()
@@ -119,7 +119,9 @@ def test_a_process_goes_on_with_the_file_that_was_put_in_its_stores_place(eng: E
 
 
 @pytest.mark.requirement("STORE-21")
-def test_two_processes_never_hold_one_exclusive_lease_on_two_files_of_one_name(eng: Engram, path: Path) -> None:
+def test_two_processes_never_hold_the_same_exclusive_lease_after_the_store_was_replaced(
+    eng: Engram, path: Path
+) -> None:
     mine = eng.sessions.register("codex", "Working")
     delete_all(path)
     with Engram(str(path)) as another:
@@ -133,7 +135,7 @@ def test_two_processes_never_hold_one_exclusive_lease_on_two_files_of_one_name(e
 
 @pytest.mark.requirement("STORE-21")
 @pytest.mark.parametrize("lose", LOSSES)
-def test_a_write_during_which_the_store_goes_is_refused(lose: Callable[[Path], None], eng: Engram, path: Path) -> None:
+def test_a_write_fails_if_the_store_is_deleted_during_it(lose: Callable[[Path], None], eng: Engram, path: Path) -> None:
     with (
         pytest.raises(StoreUnavailable, match=r"deleted or replaced during this write; nothing was written"),
         eng.write(),
@@ -143,7 +145,7 @@ def test_a_write_during_which_the_store_goes_is_refused(lose: Callable[[Path], N
 
 
 @pytest.mark.requirement("STORE-21")
-def test_a_store_behind_links_is_the_file_that_the_links_lead_to(tmp_path: Path, other: Path) -> None:
+def test_a_store_behind_links_is_the_file_that_they_point_to(tmp_path: Path, other: Path) -> None:
     real, link = tmp_path / "real", tmp_path / "link"
     real.mkdir()
     link.symlink_to(real)
@@ -166,7 +168,7 @@ def test_a_store_behind_links_is_the_file_that_the_links_lead_to(tmp_path: Path,
 
 
 @pytest.mark.requirement("STORE-21", "STORE-5")
-def test_an_empty_or_a_foreign_file_in_its_place_is_refused_and_left_alone(eng: Engram, path: Path) -> None:
+def test_an_empty_or_foreign_replacement_file_is_refused_and_left_alone(eng: Engram, path: Path) -> None:
     delete_all(path)
     path.touch()
     with pytest.raises(StoreUnavailable, match="replaced by an empty file"):
@@ -185,7 +187,7 @@ def test_an_empty_or_a_foreign_file_in_its_place_is_refused_and_left_alone(eng: 
 
 
 @pytest.mark.requirement("STORE-21")
-def test_what_a_process_remembers_of_a_store_goes_with_it(eng: Engram, path: Path, tmp_path: Path) -> None:
+def test_the_caches_of_a_process_are_dropped_with_a_replaced_store(eng: Engram, path: Path, tmp_path: Path) -> None:
     eng.remember("The router is in src/router.py")
     copy = tmp_path / "copy.db"
     source = apsw.Connection(str(path))
@@ -205,7 +207,7 @@ def test_what_a_process_remembers_of_a_store_goes_with_it(eng: Engram, path: Pat
 
 
 @pytest.mark.requirement("STORE-21", "STORE-11")
-def test_many_threads_move_over_together(eng: Engram, path: Path, other: Path) -> None:
+def test_many_threads_switch_to_the_new_store_together(eng: Engram, path: Path, other: Path) -> None:
     threads, rounds = 4, 30
     ready, replaced = threading.Barrier(threads + 1), threading.Event()
     failures: list[BaseException] = []
@@ -239,7 +241,7 @@ def test_many_threads_move_over_together(eng: Engram, path: Path, other: Path) -
 
 
 @pytest.mark.requirement("STORE-21", "STORE-11")
-def test_closing_a_replaced_store_leaves_the_log_of_the_new_one(eng: Engram, path: Path, other: Path) -> None:
+def test_closing_a_replaced_store_keeps_the_wal_of_the_new_one(eng: Engram, path: Path, other: Path) -> None:
     delete_all(path)
     other.rename(path)
     writer = subprocess.Popen(
@@ -263,7 +265,7 @@ def test_closing_a_replaced_store_leaves_the_log_of_the_new_one(eng: Engram, pat
 
 
 @pytest.mark.requirement("STORE-22", "STORE-6")
-def test_a_process_that_cannot_live_with_a_new_migration_is_told_at_its_next_call(
+def test_a_process_gets_an_error_at_its_next_call_after_an_incompatible_migration(
     sqlite_url: str, extended: Extended
 ) -> None:
     with Engram(sqlite_url) as eng:
@@ -276,7 +278,7 @@ def test_a_process_that_cannot_live_with_a_new_migration_is_told_at_its_next_cal
 
 
 @pytest.mark.requirement("STORE-22", "STORE-6")
-def test_a_process_that_can_live_with_a_new_migration_goes_on(sqlite_url: str, extended: Extended) -> None:
+def test_a_process_continues_after_a_compatible_migration(sqlite_url: str, extended: Extended) -> None:
     with Engram(sqlite_url) as eng:
         eng.world.set("before")
         eng.remember("The router is in src/router.py")
@@ -304,7 +306,7 @@ def test_a_migration_between_two_calls_of_one_transaction_is_impossible(sqlite_u
 
 
 @pytest.mark.requirement("STORE-23")
-def test_a_text_that_is_no_text_is_an_error_of_its_own_and_the_rest_can_be_read(sqlite_url: str) -> None:
+def test_a_damaged_text_is_an_error_and_the_other_rows_stay_readable(sqlite_url: str) -> None:
     with Engram(sqlite_url) as eng:
         session = eng.sessions.register("codex", "Working")
         eng.blocks.create("good", "fine")
@@ -324,7 +326,7 @@ def test_a_text_that_is_no_text_is_an_error_of_its_own_and_the_rest_can_be_read(
 
 
 @pytest.mark.requirement("STORE-23")
-def test_a_damaged_file_is_an_error_that_names_the_way_out(path: Path) -> None:
+def test_a_damaged_file_is_an_error_that_names_the_remedy(path: Path) -> None:
     with Engram(str(path)) as eng:
         for number in range(50):
             eng.blocks.create(f"block-{number}", "x" * 2_000)

@@ -1,7 +1,7 @@
-"""Every column that can hold text is claimed by forgetting, or is one of those that never hold what somebody said.
+"""Every text column has a way of forgetting, or is declared to never hold content.
 
-A column that nobody has thought of fails here, on whichever engine has it. So does one that does not say whether Engram
-copies other texts into it: forgetting the original has to find the copy.
+An undeclared column fails here, on either engine. So does a column that does not declare whether Engram copies other
+texts into it, because forgetting the original must find the copy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from engram.records import Memory
 from tests._tables import Columns, columns, run, values
 from tests.conftest import ShiftedClock
 
-#: Why a column, of that name everywhere or only in that table, never holds what somebody said.
+#: Why a column, of that name everywhere or only in that table, never holds content.
 NEVER = {
     "workspace": "a name for what belongs together",
     "id": "what others call it by",
@@ -80,14 +80,14 @@ NEVER = {
     "migrations.name": "the schema's own",
     "migrations.hash": "the schema's own",
 }
-#: What a column can be without holding text. Numbers made of text, which are blobs, go with the row they belong to.
+#: Types of columns that hold no text. Vectors and other blobs made from text are deleted with their row.
 WITHOUT_TEXT = {"integer", "bigint", "real", "double precision", "blob", "bytea", "halfvec"}
 
 Needles = dict[tuple[str, str], str]
 
 
 class Interrupting(ShiftedClock):
-    """A clock that does something while somebody sleeps."""
+    """A clock that runs a function while a caller sleeps."""
 
     meanwhile: Callable[[], object] = staticmethod(lambda: None)
 
@@ -107,7 +107,7 @@ def eng(open_store: Callable[..., Engram]) -> Engram:
 
 
 def claims() -> dict[tuple[str, str], set[str]]:
-    """Which ways of forgetting take what is in a column."""
+    """The ways of forgetting that empty a column."""
     return {(table, column): set(ways.split(", ")) for table, named in TEXTS.items() for column, ways in named.items()}
 
 
@@ -123,14 +123,14 @@ def overlooked(schema: Columns) -> list[str]:
 
 
 @pytest.mark.requirement("FORGET-15")
-def test_every_text_column_is_claimed_or_never_holds_content(store_url: str, eng: Engram) -> None:
+def test_every_text_column_has_a_way_of_forgetting_or_never_holds_content(store_url: str, eng: Engram) -> None:
     assert overlooked(columns(store_url)) == []
     run(store_url, "ALTER TABLE sources ADD COLUMN said TEXT")
     assert overlooked(columns(store_url)) == ["sources.said (text)"]
 
 
 @pytest.mark.requirement("FORGET-15")
-def test_what_is_declared_is_in_the_schema(store_url: str, eng: Engram) -> None:
+def test_every_declared_column_is_in_the_schema(store_url: str, eng: Engram) -> None:
     schema = columns(store_url)
     there = {(table, column) for table, named in schema.items() for column in named}
     assert claims().keys() - there == set()
@@ -241,7 +241,7 @@ def put_proposals(eng: Engram) -> tuple[dict[str, Any], Needles]:
     }
 
 
-#: Each fills what one way of forgetting claims, and says how to forget it and which word is in which column.
+#: Each fills the columns of one way of forgetting, and returns how to forget them and which word is in which column.
 FILLED: dict[str, Callable[[Engram], tuple[dict[str, Any], Needles]]] = {
     "exchange": put_exchange,
     "memory": put_memory,
@@ -252,13 +252,13 @@ FILLED: dict[str, Callable[[Engram], tuple[dict[str, Any], Needles]]] = {
     "erase_snapshots": put_snapshots,
     "delete_proposals": put_proposals,
 }
-#: Filled only while somebody waits; the last test looks at it.
+#: Filled only while a claim waits; the last test checks it.
 WAITERS = ("lease_waiters", "resource")
 
 
 @pytest.mark.requirement("FORGET-15")
 @pytest.mark.parametrize("way", FILLED)
-def test_a_claimed_column_loses_its_word_the_way_it_says(store_url: str, eng: Engram, way: str) -> None:
+def test_the_declared_way_of_forgetting_empties_a_column(store_url: str, eng: Engram, way: str) -> None:
     chosen, needles = FILLED[way](eng)
     assert needles.keys() == {place for place, ways in claims().items() if way in ways and place != WAITERS}
     for (table, column), word in needles.items():
@@ -312,9 +312,9 @@ def merge(eng: Engram, *ids: int) -> Memory:
     return eng.memories.get(result)
 
 
-#: Each puts copies into the columns that are declared so, and says how to forget the original.
+#: Each puts copies into the columns that are declared to hold them, and returns how to forget the original.
 COPIED = {**FILLED, "sources": put_sources, "merged": put_merged}
-#: Declared for columns into which nothing is copied from elsewhere.
+#: The declaration of columns that hold no copies.
 WITHOUT_COPIES = {"none", "itself"}
 
 
@@ -330,7 +330,7 @@ def test_every_text_column_says_whether_engram_copies_into_it() -> None:
 
 @pytest.mark.requirement("FORGET-19")
 @pytest.mark.parametrize("way", sorted(set().union(*copied().values()) - WITHOUT_COPIES))
-def test_a_copy_goes_with_its_original(store_url: str, eng: Engram, way: str) -> None:
+def test_a_copy_is_forgotten_with_its_original(store_url: str, eng: Engram, way: str) -> None:
     chosen, needles = COPIED[way](eng)
     assert needles.keys() == {place for place, ways in copied().items() if way in ways}
     for (table, column), word in needles.items():
@@ -341,7 +341,7 @@ def test_a_copy_goes_with_its_original(store_url: str, eng: Engram, way: str) ->
 
 
 @pytest.mark.requirement("FORGET-19")
-def test_a_merged_memory_keeps_the_labels_of_what_stays(eng: Engram) -> None:
+def test_a_merged_memory_keeps_the_labels_of_its_remaining_sources(eng: Engram) -> None:
     put_merged(eng)
     gone, kept, one = sorted([*eng.memories.list(), *eng.memories.list(status="superseded")], key=lambda each: each.id)
     eng.memories.update(one.id, tags=[*one.tags, "added later"])
@@ -352,7 +352,7 @@ def test_a_merged_memory_keeps_the_labels_of_what_stays(eng: Engram) -> None:
 
 
 @pytest.mark.requirement("FORGET-19")
-def test_labels_that_somebody_gave_stay_when_a_source_with_the_same_ones_goes(eng: Engram) -> None:
+def test_given_labels_stay_when_a_source_with_the_same_labels_is_forgotten(eng: Engram) -> None:
     labels: dict[str, Any] = {"key": "lift", "tags": ["house"], "data": {"a": 1}}
     first = eng.remember("The lift is broken.", **labels)
     other = eng.exchanges.add(eng.sessions.register("codex", "work"), "user", "It was mended.")
@@ -363,7 +363,7 @@ def test_labels_that_somebody_gave_stay_when_a_source_with_the_same_ones_goes(en
 
 
 @pytest.mark.requirement("FORGET-15")
-def test_what_a_session_waits_for_is_forgotten_while_it_waits(store_url: str, eng: Engram, clock: Interrupting) -> None:
+def test_a_waiting_claim_is_forgotten_with_its_session(store_url: str, eng: Engram, clock: Interrupting) -> None:
     holder, waiter = eng.sessions.register("codex", "first"), eng.sessions.register("codex", "second")
     eng.leases.claim(holder, "shop:**", exclusive=True)
     queues: list[list[str]] = []
@@ -381,5 +381,5 @@ def test_what_a_session_waits_for_is_forgotten_while_it_waits(store_url: str, en
 
 
 @pytest.mark.requirement("FORGET-15")
-def test_no_way_of_forgetting_is_claimed_without_a_test() -> None:
+def test_every_declared_way_of_forgetting_has_a_test() -> None:
     assert set().union(*claims().values()) == FILLED.keys()

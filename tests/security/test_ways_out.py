@@ -1,7 +1,7 @@
-"""No stored text drives a terminal or passes for Engram's own words, whichever way it takes out of the store.
+"""No stored text controls a terminal or passes for Engram's own text, through any output.
 
-The store is hostile in every text; every command, every tool with every action and every event of every harness is run
-on it, also so that it fails. A new command, tool or event that nobody thought of here is an error.
+Every text in the store is hostile. The tests run every command, every tool with every action and every event of every
+harness on it, with success and with failure. A new command, tool or event that is not listed here is an error.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ._hostile import FORGED, HOSTILE, HOSTILE_NAME, Hostile, fill
 ways_out = pytest.mark.requirement("TEXT-1")
 to_models = pytest.mark.requirement("TEXT-2")
 
-#: Signs without a shape, by their numbers.
+#: Invisible characters, as code points.
 UNSEEN = [
     *(0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x180F), *range(0x200B, 0x2010)),
     *(*range(0x2060, 0x2066), *range(0x206A, 0x2070), 0x3164, *range(0xFE00, 0xFE10), 0xFEFF, 0xFFA0),
@@ -47,7 +47,7 @@ _HYPHEN = re.compile("[\u2010-\u2015\u2043]")
 
 
 def controls(text: str) -> set[str]:
-    """The characters that end a line, drive a terminal or turn the direction, but for line break and tab."""
+    """The characters that end a line, control a terminal or change the direction, except line break and tab."""
     kinds = {char: unicodedata.category(char) for char in set(text)}
     turning = {*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))}
     return {
@@ -58,7 +58,7 @@ def controls(text: str) -> set[str]:
 
 
 def names_the_tag(text: str) -> bool:
-    """Whether a reader who decodes, widens and lowers letters finds the name of Engram's tags."""
+    """Whether the name of Engram's tags is in the text after decoding entities, normalising and lower-casing."""
     text = _INVISIBLE.sub("", _HYPHEN.sub("-", html.unescape(html.unescape(text))))
     seen = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
     return TAG in seen.lower()
@@ -123,7 +123,7 @@ def texts(value: Any) -> Iterator[str]:
         "\U000e0049\U000e0047",
     ],
 )
-def test_every_door_takes_out_what_could_pass_for_ours(text: str) -> None:
+def test_every_output_function_removes_imitations_of_engrams_own_text(text: str) -> None:
     for shown in (visible(text), one_line(text, 1_000), lines(text)):
         assert problems(shown, whole=True) == []
     assert "\n" not in visible(text) + one_line(text, 1_000)
@@ -131,14 +131,14 @@ def test_every_door_takes_out_what_could_pass_for_ours(text: str) -> None:
 
 @to_models
 @pytest.mark.parametrize("sign", [*map(chr, UNSEEN)], ids=lambda sign: f"U+{ord(sign):04X}")
-def test_no_unseen_sign_hides_the_name_of_the_tags(sign: str) -> None:
+def test_no_invisible_character_hides_the_name_of_the_tags(sign: str) -> None:
     for text in (sign.join(TAG), f"&#{ord(sign)};".join(TAG), f"{TAG[:5]}{sign}{TAG[5:]}"):
         assert not names_the_tag(visible(text))
 
 
 @to_models
 @pytest.mark.parametrize("text", ["&#" + "1" * 5_000 + ";", "&#x" + "f" * 5_000, "&#xd800;", "&#1114112;", "&#;", "&"])
-def test_an_entity_of_no_sign_is_left_alone_and_no_error(text: str) -> None:
+def test_an_invalid_entity_is_left_alone_without_an_error(text: str) -> None:
     assert visible(text) == text
     assert not names_the_tag(visible(f"&#101;ngram-context {text[:100]}"))
     visible(f"&#101;ngram-context {text}").encode()
@@ -149,7 +149,7 @@ def test_an_entity_of_no_sign_is_left_alone_and_no_error(text: str) -> None:
     "text",
     ["plain", "tab\tbed", "Grüße 你好 مرحبا שלום", "👩‍👩‍👧", "an engram in a context", "a &lt;b&gt; &#101;ngram"],
 )
-def test_other_text_is_left_as_it_is(text: str) -> None:
+def test_ordinary_text_is_unchanged(text: str) -> None:
     assert visible(text) == lines(text) == text
 
 
@@ -303,7 +303,7 @@ COMMANDS: dict[str, tuple[list[str], ...]] = {
     "world set": (["text", "--expect", "99"], ["text"]),
     "world show": ([],),
 }
-#: These print one stored text and nothing else.
+#: These print exactly one stored text.
 WHOLE = {"block show", "block archive", "world show"}
 
 
@@ -318,7 +318,7 @@ def leaves(command: click.Command, context: click.Context, path: str = "") -> It
 
 
 @ways_out
-def test_every_command_is_among_those_that_are_run() -> None:
+def test_every_command_is_covered() -> None:
     assert set(leaves(cli, click.Context(cli))) == COMMANDS.keys()
 
 
@@ -330,7 +330,7 @@ class Screen(io.StringIO):
 @ways_out
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_command_lets_stored_text_drive_the_terminal(
+def test_no_command_lets_stored_text_control_the_terminal(
     store: Hostile, monkeypatch: pytest.MonkeyPatch, command: str, form: str
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
@@ -357,7 +357,7 @@ def test_no_command_lets_stored_text_drive_the_terminal(
 
 @ways_out
 @pytest.mark.requirement("CLI-5")
-def test_errors_are_coloured_on_a_terminal_only_where_colours_are_wanted(
+def test_errors_are_coloured_only_on_a_terminal_that_allows_colours(
     store: Hostile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = {}
@@ -375,7 +375,7 @@ def test_errors_are_coloured_on_a_terminal_only_where_colours_are_wanted(
     assert "Error:" in shown["1"]
 
 
-#: Every tool and action with arguments that are right; what they name is as in `COMMANDS`.
+#: Every tool and action with valid arguments; the placeholders are those of `COMMANDS`.
 CALLS: dict[str, dict[str, dict[str, object]]] = {
     "sitrep": {"report": {"summary": "Looking around"}},
     "session": {
@@ -419,7 +419,7 @@ CALLS: dict[str, dict[str, dict[str, object]]] = {
 
 
 @to_models
-def test_every_tool_and_action_is_among_those_that_are_called() -> None:
+def test_every_tool_and_action_is_covered() -> None:
     offered = {tool.name: set(actions) for tool, actions in tools.offered()}
     assert {tool: set(actions) for tool, actions in CALLS.items()} == offered
 
@@ -465,7 +465,7 @@ def test_no_tool_lets_stored_text_pass_for_engrams_own(store: Hostile, tool: str
 
 
 @ways_out
-def test_a_question_does_not_print_a_file_name_as_it_is(store: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_makes_a_file_name_safe_to_print(store: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = CliRunner().invoke(cli, ["restore", HOSTILE], input="n\n")
     assert "Replace everything in" in asked.output
     assert problems(asked.output) == []
@@ -540,7 +540,7 @@ def test_no_hook_lets_stored_text_pass_for_engrams_own(store: Hostile, harness: 
 
 @ways_out
 @pytest.mark.requirement("CLI-8")
-def test_completion_offers_nothing_that_drives_the_terminal(
+def test_completion_offers_nothing_that_controls_the_terminal(
     store: Hostile, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from engram.interfaces.cli.common import complete_block, complete_session

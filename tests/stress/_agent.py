@@ -1,4 +1,4 @@
-"""An agent that writes a bit of everything, and keeps account of what was acknowledged."""
+"""An agent that does mixed writes and records what was acknowledged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ADVISORY, EXCLUSIVE, BOTH = "deploy-notes", "db-schema", "router"
 
 
 class Account:
-    """What one agent was told to have done."""
+    """The acknowledged writes of one agent."""
 
     def __init__(self) -> None:
         #: Log entries by session, in order.
@@ -111,7 +111,7 @@ class Agent:
         self._edited(JOURNAL, mark)
 
     def count_up(self) -> None:
-        """Read, change, write: whoever wrote in between makes this one try again."""
+        """Read, change, write; try again if another agent wrote in between."""
         for _ in range(10_000):
             block = self._eng.blocks.get(COUNTER)
             assert block is not None

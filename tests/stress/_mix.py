@@ -1,7 +1,7 @@
-"""An agent that does a random mix of everything in several workspaces, beside others that do the same.
+"""An agent that does a random mix of operations in several workspaces, while other agents do the same.
 
-It keeps account of what was acknowledged. What others may have taken away in the meantime is an answer like any other;
-every other error, a busy store too, ends the test.
+It records what was acknowledged. An error because another agent deleted something is expected. Every other error, such
+as a busy store, fails the test.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ADVISORY = ("deploy-notes", "src/**")
 #: Long enough to outlive the test: a lease then ends only when its holder says so.
 TTL = 3_600.0
 TOPICS = ("harbour", "bridge", "ferry", "lantern", "compass")
-#: What another process has done in the meantime.
+#: Errors that are expected because another process changed something.
 REFUSALS = (
     *(ExchangeNotFound, LeaseHeld, LeaseNotFound, MemoryNotFound, NoRecipient, SessionEnded, SessionNotFound),
     VersionConflict,
@@ -54,7 +54,7 @@ class Held(NamedTuple):
 
 
 class Account:
-    """What one agent was told to have done; every key begins with the workspace."""
+    """The acknowledged operations of one agent; every key begins with the workspace."""
 
     def __init__(self) -> None:
         self.exchanges: dict[tuple[str, int], str] = {}
@@ -70,7 +70,7 @@ class Account:
         #: Numbers of the change feed as they were read on, bit by bit.
         self.followed: dict[str, list[int]] = {name: [] for name in WORKSPACES}
         self.done: Counter[str] = Counter()
-        #: What passes reported and nobody expects.
+        #: Unexpected errors of passes.
         self.problems: list[str] = []
 
 

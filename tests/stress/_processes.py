@@ -1,8 +1,8 @@
 """Worker processes for the stress tests.
 
-Each worker opens the store for itself, as the agents of a user do. What it has to say, its result included, comes back
-over a line of its own, never over something shared: a worker that is killed or stopped can then block nobody else.
-Every wait has a limit, so a test fails instead of hanging, with the worker's own traceback where there is one.
+Each worker opens the store itself, like a user's agents. It sends its messages and its result over a pipe of its own,
+so a worker that is killed or suspended cannot block another one. Every wait has a limit, so a test fails instead of
+hanging, with the worker's traceback if there is one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LONG = bool(os.environ.get("ENGRAM_TEST_STRESS"))
 
 
 def scaled(short: T, long: T) -> T:
-    """The first in the ordinary run, the second in `make stress`."""
+    """The first value in an ordinary run, the second in `make stress`."""
     return long if LONG else short
 
 
@@ -79,7 +79,7 @@ class Worker(Generic[T]):
         return content
 
     def result(self) -> T:
-        """What its function returned; news that nobody heard so far are skipped."""
+        """The return value of its function. Unread messages are skipped."""
         while True:
             if not self._line.poll(PATIENCE):
                 pytest.fail(f"worker {self.pid} did not end within {PATIENCE:g} seconds")
@@ -105,7 +105,7 @@ class Worker(Generic[T]):
         os.kill(self.pid, signal.SIGKILL)
 
     def stop(self) -> None:
-        """SIGSTOP; returns once it stands still."""
+        """Send SIGSTOP and wait until the process is suspended."""
         os.kill(self.pid, signal.SIGSTOP)
         self.wait_until_stopped()
 
@@ -121,7 +121,7 @@ class Worker(Generic[T]):
         os.kill(self.pid, signal.SIGCONT)
 
     def end(self) -> None:
-        """Whatever state it is in; SIGKILL reaches stopped processes too."""
+        """Kill it in any state; SIGKILL reaches suspended processes too."""
         if self._process.is_alive():
             self.kill()
         self._process.join(PATIENCE)
@@ -151,7 +151,7 @@ class Crew:
 
 
 def _run(line: Connection, work: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-    # What overlapping claims warn about is the very purpose of these tests.
+    # These tests make overlapping claims on purpose, so their warnings are ignored.
     logging.getLogger("engram").setLevel(logging.ERROR)
     try:
         line.send(("done", work(Parent(line), *args, **kwargs)))

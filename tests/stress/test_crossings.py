@@ -1,4 +1,4 @@
-"""Two at the same thing in the same moment: whoever comes first, both find what they were promised."""
+"""Two operations on the same thing at the same moment: in either order, both keep their promises."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SENDERS = 4
 MESSAGES = scaled(100, 1_500)
 OPENERS = 6
 NEW_STORES = scaled(10, 250)
-#: How long one side of a crossing leaves its transaction open for the other: enough to get ahead where it can.
+#: Seconds for which the first operation keeps its transaction open, so that the second can overtake it if possible.
 CROSSING = 0.5
 
 
@@ -64,7 +64,7 @@ def open_new_stores(parent: Parent, paths: list[str]) -> None:
 
 
 @pytest.mark.requirement("MIGRATE-1", "STRESS-1")
-def test_processes_that_make_the_same_store_at_once_all_find_it_made(
+def test_processes_that_create_the_same_store_at_once_all_get_it(
     tmp_path: Path, sqlite_url: str, store_url: str, crew: Crew
 ) -> None:
     urls = [store_url]
@@ -93,7 +93,7 @@ def complete(eng: Engram, session: str) -> None:
 
 @pytest.mark.requirement("SESSION-3", "LEASE-16")
 @pytest.mark.parametrize(("first", "second"), [(claim, complete), (complete, claim)])
-def test_a_session_that_is_completed_while_it_claims_keeps_no_lease(
+def test_a_session_that_is_completed_during_a_claim_keeps_no_lease(
     store_url: str, first: Callable[[Engram, str], None], second: Callable[[Engram, str], None]
 ) -> None:
     with Engram(store_url) as eng:
@@ -105,7 +105,7 @@ def test_a_session_that_is_completed_while_it_claims_keeps_no_lease(
 
 
 @pytest.mark.requirement("LEASE-10", "LEASE-11")
-def test_a_claim_that_crosses_the_release_of_the_same_resource_is_held(store_url: str) -> None:
+def test_a_claim_during_a_release_of_the_same_resource_is_held(store_url: str) -> None:
     with Engram(store_url) as eng:
         session = eng.sessions.register("agent", "both at once")
         eng.leases.claim(session, "router")

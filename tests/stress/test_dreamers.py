@@ -1,4 +1,4 @@
-"""Dreamers on several workspaces, killed at random: one gist a session, no lease beyond its time, no half step."""
+"""Dreamers on several workspaces are killed at random: one gist per session, no lease beyond its time, no half step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KILLS = scaled(3, 20)
 SESSIONS = scaled(3, 25)
 #: The longest a dreamer lives once it dreams; most kills then hit the middle of a pass.
 LIFE = 0.8
-#: A dead dreamer's lease is in the way for so long.
+#: Seconds for which a dead dreamer's lease blocks others.
 TTL = 300.0
 
 
@@ -35,7 +35,7 @@ def dream(parent: Parent, url: str) -> int:
 
 
 @pytest.mark.requirement("DREAM-20")
-def test_dreamers_that_are_killed_leave_every_session_with_one_gist(store_url: str, crew: Crew) -> None:
+def test_every_session_has_one_gist_after_dreamers_are_killed(store_url: str, crew: Crew) -> None:
     chance = random.Random(4)
     clock = ShiftedClock()
     with Engram(settings=load(url=store_url, embedder="none"), clock=clock) as eng:
@@ -81,7 +81,7 @@ def gists(eng: Engram) -> list[str]:
 
 
 def expect_whole(eng: Engram) -> None:
-    """Whatever was done was done wholly: a session counts as summarised exactly when its gist is there."""
+    """Check that every step is complete: a session counts as summarised exactly if its gist exists."""
     for name in WORKSPACES:
         view = eng.workspace(name)
         made = gists(view)

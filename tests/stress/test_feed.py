@@ -1,4 +1,4 @@
-"""A reader follows the change feed while writers commit in another order than they began."""
+"""A reader follows the change feed while writers commit in a different order than they began."""
 
 from __future__ import annotations
 

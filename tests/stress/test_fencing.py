@@ -1,7 +1,7 @@
-"""Holders of an exclusive lease are stopped past its time to live and come back: none of their late writes passes.
+"""Holders of an exclusive lease are suspended past its time to live and resumed: none of their late writes succeeds.
 
 Every fenced write puts its token into a block and into a log. Versions and log numbers follow the order of commits, so
-a token that is lower than one before it is a stale write that passed.
+a token that is lower than an earlier one shows a stale write that succeeded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CONTENDERS = 6
 SECONDS = scaled(3.0, 60.0)
 #: Short enough that a stop outlives it, long enough for several writes.
 TTL = 0.4
-#: How many leases must have run out while their holders stood still before the test may end.
+#: The test runs until at least this many leases have expired while their holders were suspended.
 ENOUGH = 3
 RESOURCE = "the-journal"
 JOURNAL = "journal"
@@ -75,7 +75,7 @@ def fenced_write(eng: Engram, lease: Lease, ledger: str, number: int, pause: flo
 
 
 @pytest.mark.requirement("LEASE-15", "STORE-15", "LEASE-8")
-def test_no_fenced_write_passes_with_a_stale_token_while_holders_are_stopped(store_url: str, crew: Crew) -> None:
+def test_no_fenced_write_succeeds_with_a_stale_token_while_holders_are_suspended(store_url: str, crew: Crew) -> None:
     with Engram(store_url) as eng:
         ledger = open_journal(eng)
         sessions = [eng.sessions.register("contender", f"number {each}") for each in range(CONTENDERS)]
@@ -96,7 +96,7 @@ def test_no_fenced_write_passes_with_a_stale_token_while_holders_are_stopped(sto
     assert sorted(writes) == sorted(write for score in scores for write in score.passed)
     lost = sum((score.lost for score in scores), Counter[str]())
     assert set(lost) <= {"expired", "before its release"}
-    # Otherwise nothing was tried.
+    # Otherwise the test would have tested nothing.
     assert lost.total() > 0
     assert len([score for score in scores if score.passed]) > 1
     refused = sum(score.refused for score in scores)
@@ -180,7 +180,7 @@ def claim_and_write(parent: Parent, url: str, session: str, ledger: str) -> int:
 
 @pytest.mark.requirement("LEASE-15", "STORE-15")
 @pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.place)
-def test_a_write_stopped_past_its_lease_never_lands_after_the_next_holders(
+def test_a_write_suspended_past_its_lease_never_commits_after_the_next_holders_write(
     store_url: str, crew: Crew, stop: Stop
 ) -> None:
     with Engram(store_url) as eng:

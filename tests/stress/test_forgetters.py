@@ -1,7 +1,7 @@
-"""Writers, forgetters and recallers on one store: what is found was there, and what is forgotten stays away.
+"""Processes that write, forget and recall on one store: every hit was stored, and nothing forgotten comes back.
 
-Nobody waits for anybody. Each process notes when it began and ended what it did, by the machine's own clock, which all
-of them share; what they noted is compared once all have ended.
+The processes do not wait for each other. Each records the start and end of its operations by the machine's clock, which
+all share. The test compares the records after all processes have ended.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tests.stress.test_kill import check_sound
 
 SECONDS = scaled(3.0, 60.0)
 WRITERS, FORGETTERS, RECALLERS = 4, 2, 4
-#: So many of a kind are left for the recallers to find.
+#: The forgetters leave this many of each kind for the recallers.
 FEW = 5
-#: What everybody talks about, so that everybody finds everybody's.
+#: Words of all texts, so that every query finds texts of all processes.
 TOPICS = ("harbour", "bridge", "ferry", "lantern", "compass")
-#: Each text has one word of its own, by which it is known again.
+#: Each text has a unique word that identifies it.
 OWN_WORD = re.compile(r"\bq[a-z]{15}\b")
-#: What others may have taken away in the meantime.
+#: Errors that are expected because another process deleted something.
 GONE = (ExchangeNotFound, MemoryNotFound, SessionNotFound, NoRecipient)
 
 Thing = tuple[str, int]
@@ -226,7 +226,7 @@ def recall(parent: Parent, url: str, number: int) -> list[Found]:
 
 
 class Lives:
-    """From when until when each text can have been found."""
+    """The time span in which each text can be found."""
 
     def __init__(self, wrote: Iterable[Wrote], forgot: Iterable[Forgot]) -> None:
         self.began: dict[str, float] = {}
@@ -254,7 +254,7 @@ class Lives:
 
 
 @pytest.mark.requirement("FORGET-16")
-def test_everything_found_was_there_and_what_was_forgotten_never_comes_back(store_url: str, crew: Crew) -> None:
+def test_every_hit_was_stored_and_nothing_forgotten_comes_back(store_url: str, crew: Crew) -> None:
     with opened(store_url) as eng:
         first = Writer(eng, WRITERS)
         for _ in range(60):
@@ -292,7 +292,7 @@ def check_files(url: str, forgotten: set[str]) -> None:
 
 
 def check_index(url: str) -> None:
-    """Nothing is on a shelf that is not there, and everything adds up."""
+    """Check that every indexed item exists and that all counts are right."""
     with opened(url) as eng:
         while eng.backlog.work():
             pass

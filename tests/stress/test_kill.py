@@ -1,4 +1,4 @@
-"""kill -9 at any moment: what was acknowledged is there, what was not is there wholly or not at all."""
+"""kill -9 at any moment: acknowledged writes are there, and each other write is there completely or not at all."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from engram.store_url import split_schema
 from tests.stress._processes import Crew, Parent, Worker, scaled
 
 KILLS = scaled(4, 30)
-#: The longest a writer lives; it writes without a pause, so that most kills hit the middle of something.
+#: The longest life of a writer in seconds. It writes without a pause, so most kills hit the middle of a write.
 LIFE = 0.3
 #: About as long as making a store takes.
 MAKING = 0.06
-#: More than anybody can write in that time; a bound, so that no writer outlives a test that was itself killed.
+#: More writes than fit into that time. It ends a writer whose test was killed.
 MOST = 20_000
-#: A dead writer's locks are gone at once: nobody has to wait for as long as this.
+#: A dead writer's locks are freed at once, so no other writer waits this long.
 AT_ONCE = 5.0
 
 
@@ -61,7 +61,7 @@ def write(eng: Engram, place: Location, mark: str) -> None:
 
 
 @pytest.mark.requirement("STRESS-2", "STORE-13", "BLOCK-11")
-def test_every_acknowledged_write_survives_the_kill_of_its_writer(store_url: str, crew: Crew) -> None:
+def test_every_acknowledged_write_survives_a_kill_of_its_writer(store_url: str, crew: Crew) -> None:
     chance = random.Random(2)
     survived = 0
     for kill in range(KILLS):
@@ -94,9 +94,7 @@ def make_store(parent: Parent, url: str) -> None:
 
 
 @pytest.mark.requirement("STRESS-2", "MIGRATE-4")
-def test_a_process_killed_while_it_makes_a_store_leaves_one_that_opens(
-    tmp_path: Path, store_url: str, crew: Crew
-) -> None:
+def test_a_store_opens_after_a_kill_during_its_creation(tmp_path: Path, store_url: str, crew: Crew) -> None:
     chance = random.Random(3)
     finished = 0
     for kill in range(KILLS):

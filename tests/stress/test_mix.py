@@ -1,4 +1,4 @@
-"""Processes that do a random mix of everything at once: nobody hangs, nothing is lost, and all counts are right."""
+"""Processes that do a random mix of operations at once: none hangs, nothing is lost, and all counts are right."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ ALL = 10_000_000
 
 
 @pytest.mark.requirement("STRESS-3")
-def test_processes_that_do_a_bit_of_everything_lose_nothing_and_leave_all_counts_right(
-    store_url: str, crew: Crew
-) -> None:
+def test_processes_with_mixed_operations_lose_nothing_and_leave_correct_counts(store_url: str, crew: Crew) -> None:
     with opened(store_url) as eng:
         for name in WORKSPACES:
             # Larger than they will ever be: no pass cuts them.
@@ -36,7 +34,7 @@ def test_processes_that_do_a_bit_of_everything_lose_nothing_and_leave_all_counts
     begin = time.monotonic()
     for worker in workers:
         worker.call()
-    # A worker that hangs or meets an error that is none of the expected ones fails the test here.
+    # A worker that hangs or has an unexpected error fails the test here.
     accounts = [worker.result() for worker in workers]
     print_rate(accounts, time.monotonic() - begin)
     assert [problem for account in accounts for problem in account.problems] == []
@@ -65,7 +63,7 @@ def gone(receipts: list[Receipt], kind: str) -> set[int | str]:
 
 
 def check_kept(eng: Engram, accounts: list[Account], receipts: list[Receipt]) -> None:
-    """What was acknowledged is there unless a receipt names it, and what a receipt names is not."""
+    """Check that each acknowledged thing is stored, except those that a receipt names."""
     rows = ask(eng, "SELECT id, content FROM exchanges WHERE workspace = :workspace")
     said = {(eng.workspace_name, id): text for account in accounts for (_, id), text in own(eng, account.exchanges)}
     forgotten = gone(receipts, "exchanges")
@@ -120,7 +118,7 @@ def check_messages(eng: Engram, accounts: list[Account], receipts: list[Receipt]
 
 
 def check_leases(eng: Engram, accounts: list[Account]) -> None:
-    """Nobody had for itself what somebody else had at the same time, as they saw it and as the store has it."""
+    """Check that no two sessions held a resource exclusively at once, by their records and by the store."""
     held: dict[str, list[tuple[float, float]]] = {}
     for account in accounts:
         for workspace, resource, began, ended in account.held:

@@ -1,4 +1,4 @@
-"""Processes write a bit of everything into two stores of one database, through a PgBouncer with few connections."""
+"""Processes do mixed writes on two stores of one database, through a PgBouncer with few connections."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def work(parent: Parent, url: str, number: int, everybody: Sequence[str], ledger
 
 
 @pytest.mark.requirement("STRESS-1", "POOLER-1")
-def test_writers_of_two_stores_behind_one_pooler_lose_nothing_and_get_nothing_of_the_other(urls: list[str]) -> None:
+def test_writers_of_two_stores_behind_one_pooler_lose_nothing_and_mix_nothing(urls: list[str]) -> None:
     crew = Crew()
     try:
         stores = []

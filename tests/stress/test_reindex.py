@@ -1,4 +1,4 @@
-"""kill -9 while a workspace is reindexed and others go on writing: the next run brings it to its end."""
+"""kill -9 during a reindex while other processes write: the next run completes it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def count(eng: Engram, sql: LiteralString) -> int:
 
 
 @pytest.mark.requirement("REINDEX-2", "REINDEX-3")
-def test_a_killed_run_is_brought_to_its_end_by_the_next(store_url: str, crew: Crew) -> None:
+def test_the_next_run_completes_a_killed_run(store_url: str, crew: Crew) -> None:
     chance = random.Random(5)
     with Engram(settings=load(url=store_url, embedder="static")) as eng:
         eng.sessions.ensure("s")

@@ -1,8 +1,8 @@
-"""Forgetters beside dreamers whose thinkers give back everything they are shown: no forgotten word is left anywhere.
+"""Processes forget turns while passes use thinkers that repeat everything they read: no forgotten word is left.
 
-Each turn has a word of its own. One dreamer thinks without a model, one asks a server, one leaves its thinking to
-agents; each has a workspace of its own, and others talk and forget in all of them. Whenever a turn is gone, its word is
-gone; at the end everything is forgotten.
+Each turn has a unique word. One pass uses the extractive thinker, one a server, one agents; each has its own workspace.
+Other processes add and forget turns in all of them. When a turn is forgotten, its word is gone. At the end everything
+is forgotten.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.stress.test_kill import check_sound
 
 SECONDS = scaled(4.0, 90.0)
 TALKERS, FORGETTERS, AGENTS = 2, 2, 1
-#: Who thinks in which workspace.
+#: The thinker of each workspace.
 THINKERS = {"plain": "extractive", "served": "openai:m", "left": "agent"}
 #: The longest that a server or an agent takes to answer.
 THOUGHT = 0.05
@@ -183,7 +183,7 @@ def answer_pieces(parent: Parent, url: str, number: int) -> tuple[int, list[int]
 
 
 @pytest.mark.requirement("DREAM-24")
-def test_no_forgotten_word_comes_back_through_a_dream(store_url: str, crew: Crew) -> None:
+def test_no_pass_brings_a_forgotten_word_back(store_url: str, crew: Crew) -> None:
     opened(store_url).close()
     talkers = [crew.start(talk, store_url, number) for number in range(TALKERS)]
     forgetters = [crew.start(forget, store_url, number) for number in range(FORGETTERS)]

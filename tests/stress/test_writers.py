@@ -1,4 +1,4 @@
-"""Many processes write a bit of everything at once, and afterwards each finds what it was told to have written."""
+"""Many processes do mixed writes at once; afterwards all acknowledged writes are there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Item = TypeVar("Item")
 
 
 @pytest.mark.requirement("STRESS-1", "SESSION-4", "LEASE-8", "MESSAGE-2", "FEED-1")
-def test_eight_processes_lose_nothing_while_they_write_a_bit_of_everything(store_url: str, crew: Crew) -> None:
+def test_eight_processes_with_mixed_writes_lose_nothing(store_url: str, crew: Crew) -> None:
     with Engram(store_url) as eng:
         everybody = [eng.sessions.register("agent", "the first task") for _ in range(PROCESSES)]
         ledger = eng.sessions.register("ledger", "what all log to")
@@ -42,7 +42,7 @@ def test_eight_processes_lose_nothing_while_they_write_a_bit_of_everything(store
 
 
 def check_everything(eng: Engram, accounts: list[Account], everybody: list[str], ledger: str) -> None:
-    """The store has what the writers were told it has, and nothing else."""
+    """Check that the store has exactly the acknowledged writes."""
     _check_sessions(eng, accounts, everybody, ledger)
     _check_blocks(eng, accounts)
     _check_leases(eng, accounts)

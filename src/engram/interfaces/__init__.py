@@ -1,1 +1,1 @@
-"""The ways in: the command line so far."""
+"""The interfaces to Engram: command line, hooks, MCP server, and the installer for harnesses."""

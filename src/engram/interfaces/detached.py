@@ -1,13 +1,13 @@
-"""Starting an engram command that outlives whoever starts it, such as a hook.
+"""Starts an engram command that outlives its starter, such as a hook.
 
-The command runs in a session of its own, so that the end of the client does not end it. Its input and output lead
-nowhere, and it inherits no other descriptor: a client waits for the end of a hook's output. It gets the variables it
-needs and no others, because a hook inherits its client's keys and tokens. The store's address goes through the
-environment, where other users of the machine cannot read its password.
+The command runs in an operating-system session of its own, so it survives the end of the harness. Its standard input
+and output are `/dev/null`, and it inherits no other descriptor, because a harness waits until a hook's output is
+closed. It gets only the environment variables it needs, because a hook inherits its harness's keys and tokens. The
+store's URL is passed in the environment, where other users of the machine cannot read its password.
 
-There is at most one at a time of each name in a data folder: a lock file that the command holds for as long as it
-lives, however it ends. One that ended is not started again before a pause, so that a command that fails is not tried
-with every event.
+In one data folder, at most one command of each name runs at a time. The command holds a lock file for its whole life;
+the operating system frees the lock even after a crash. The same command is not started again before a pause, so a
+failing command is not retried on every event.
 
 This module is also the program that is started (`python -m engram.interfaces.detached`).
 """
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 
     from ..config import Config
 
-#: Seconds from one start to the next.
+#: Seconds between two starts of the same command.
 PAUSE = 60.0
-#: How far it stands back for others.
+#: The `nice` value of the command, which gives other processes priority.
 NICENESS = 10
 
-#: What a command needs of the environment; of libpq's variables only with a store on PostgreSQL.
+#: The environment variables that a command gets. It gets libpq's variables only for a store on PostgreSQL.
 _NAMES = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR")
 _PREFIXES = ("ENGRAM_", "XDG_", "LC_")
 _LIBPQ = "PG"
-#: Whose session started it is no matter of the command's.
+#: The command does not act for the session that started it.
 _NEVER = ("ENGRAM_SESSION",)
 
-#: Started by this process and not yet known to have ended.
+#: Children of this process that have not been reaped.
 _children: list[int] = []
 
 
 def start(name: str, arguments: Sequence[str], settings: Config, *, pause: float = PAUSE) -> bool:
-    """Start `engram ARGUMENTS` on the store and workspace of the settings; False when it runs or ran just now."""
+    """Start `engram ARGUMENTS` on the settings' store and workspace; False if it runs, or ran within the pause."""
     from ..private_files import make_folder
 
     _reap()
@@ -58,7 +58,7 @@ def start(name: str, arguments: Sequence[str], settings: Config, *, pause: float
 
 
 def is_running(name: str, settings: Config) -> bool:
-    """Whether a command of this name is at work in the data folder."""
+    """Whether a command of this name is running on the data folder."""
     import fcntl
 
     try:
@@ -75,7 +75,7 @@ def is_running(name: str, settings: Config) -> bool:
 
 
 def environment(given: Mapping[str, str], settings: Config) -> dict[str, str]:
-    """Of the given variables those that the command needs, and the store it is to use."""
+    """The environment of the command: those of the given variables that it needs, and the store to use."""
     prefixes = (*_PREFIXES, _LIBPQ) if settings.url.startswith("postgresql://") else _PREFIXES
     kept = {name: value for name, value in given.items() if name in _NAMES or name.startswith(prefixes)}
     for name in _NEVER:
@@ -85,13 +85,13 @@ def environment(given: Mapping[str, str], settings: Config) -> dict[str, str]:
 
 
 def _lock(path: str, pause: float) -> int | None:
-    """Take the lock file; None when another process has it, or had it less than a pause ago."""
+    """Lock the lock file and return its descriptor; None if it is locked, or was within the pause."""
     import fcntl
 
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Its content is the time of the last start; a clock that was set back counts as a pause.
+        # The file holds the time of the last start. A time in the future means that the clock was set back: ignore it.
         last = os.pread(descriptor, 40, 0)
         now = time.time()
         if last and 0 <= now - float(last) < pause:
@@ -101,30 +101,30 @@ def _lock(path: str, pause: float) -> int | None:
         os.pwrite(descriptor, b"%.3f" % now, 0)
     except (BlockingIOError, ValueError) as error:
         if isinstance(error, ValueError):
-            os.ftruncate(descriptor, 0)  # nothing of ours; the next one starts
+            os.ftruncate(descriptor, 0)  # not a time: empty the file, so that the next attempt works
         os.close(descriptor)
         return None
     except BaseException:
         os.close(descriptor)
         raise
-    # The child shares this description of the open file, and with it the lock.
+    # The child inherits the open file description, and with it the lock.
     os.set_inheritable(descriptor, True)
     return descriptor
 
 
 def _spawn(command: list[str], variables: dict[str, str]) -> None:
-    # Not a fork: a hook has more than one thread.
-    nowhere = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
+    # Not a fork, because a hook has more than one thread.
+    to_null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
     try:
-        child = os.posix_spawn(command[0], command, variables, file_actions=nowhere, setsid=True)
+        child = os.posix_spawn(command[0], command, variables, file_actions=to_null, setsid=True)
     except NotImplementedError:
-        # Where this cannot be asked for, the program does it itself.
-        child = os.posix_spawn(command[0], command, variables, file_actions=nowhere)
+        # The platform cannot do `setsid` here; `main` calls it.
+        child = os.posix_spawn(command[0], command, variables, file_actions=to_null)
     _children.append(child)
 
 
 def _reap() -> None:
-    """Let the system forget those that ended; only a parent that lives on comes here twice."""
+    """Reap children that have ended, so that a long-lived parent collects no zombies."""
     for child in _children[:]:
         with suppress(ChildProcessError):
             if os.waitpid(child, os.WNOHANG) == (0, 0):
@@ -133,9 +133,9 @@ def _reap() -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run an engram command: the number of the lock's descriptor, then the command's arguments.
+    """Run an engram command. The arguments are the descriptor of the lock, then those of the command.
 
-    Nobody sees what it prints, so a failure goes to the hooks' log.
+    The command's output is discarded, so a failure is written to the hooks' log.
     """
     lock = int(arguments[0])
     with suppress(PermissionError):
@@ -152,10 +152,10 @@ def main(arguments: Sequence[str]) -> int:
     from .cli import run
     from .hooks.failures import note
 
-    with redirect_stderr(StringIO()) as said:
+    with redirect_stderr(StringIO()) as errors:
         code = run(list(arguments[1:]))
     if code:
-        note(folder, f"engram {' '.join(arguments[1:])} ended with {code}: {said.getvalue()}")
+        note(folder, f"engram {' '.join(arguments[1:])} ended with {code}: {errors.getvalue()}")
     return code
 
 

@@ -1,19 +1,19 @@
-"""Patterns, compiled when they are needed."""
+"""What the modules of this package share: spans, stems of names, and patterns compiled on first use."""
 
 from __future__ import annotations
 
 import re
 from functools import cache
 
-#: Where a secret begins and ends in a text, and its kind.
+#: A secret in a text: start, end and kind.
 Span = tuple[int, int, str]
-#: One of these is in every name that announces a secret. The first are of what people choose, the others of what
-#: machines make.
+#: Every name that means a secret contains one of these stems. People choose the values of the first three; machines
+#: make the values of the others.
 STEMS = ("pass", "pwd", "secret", "token", "key", "auth", "cred")
-CHOSEN_STEMS = STEMS[:3]
+PASSWORD_STEMS = STEMS[:3]
 
 
-# Compiled on first use: compiling them all takes longer than a whole hook may.
+# Compiled on first use: compiling all of them takes longer than a hook may run.
 @cache
 def compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)

@@ -1,17 +1,17 @@
-"""`engram-hook HARNESS`: one event of a harness as JSON on standard input, its answer on standard output.
+"""`engram-hook HARNESS` reads one event of a harness as JSON from standard input and answers on standard output.
 
-A harness waits for its hooks, so this is the path on which everything Engram does must be cheap: no command-line
-library, no logging, no dataclasses, no model, and each module imported where it is needed. It fails open: whatever
-happens, it ends within its limit, and the agent goes on.
+A harness waits for its hooks, so a hook must be fast: no command-line library, no logging, no dataclasses, no model,
+and each module is imported where it is needed. A hook fails open: after any failure it ends within its time limit and
+the agent continues.
 
-Three mechanisms keep the limit, each for what the one before cannot end:
+Three mechanisms enforce the limit. Each one covers cases in which the one before cannot act:
 
-1. A timer of the operating system. Its handler notes the failure and ends the process with 0. Python calls the handler
-   between two steps of its own, during a regular expression, and when a read or write was interrupted.
-2. A thread that does the same. It runs while the main thread waits in C without the interpreter's lock: in SQLite.
-3. `faulthandler`'s thread, which is written in C and needs no lock. It runs while a call into C holds the lock. It ends
-   the process with 1, which the harnesses that were tried take for a failure that blocks nothing, and prints to
-   standard error where the process was.
+1. A timer of the operating system. Its handler logs the failure and exits with 0. Python calls the handler between two
+   bytecode instructions, during a regular expression, and after an interrupted read or write.
+2. A thread that does the same. It works while the main thread is in C code that has released the GIL, such as SQLite.
+3. The thread of `faulthandler`, which is written in C and does not need the GIL. It works while C code holds the GIL.
+   It prints a traceback to standard error and exits with 1. The tested harnesses treat this as a failure that does not
+   block.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from ...config import Config
     from .events import Answer, Event
 
-#: What `engram-hook` is given, and the module that knows the harness.
+#: The argument of `engram-hook`, and the module of that harness.
 HARNESSES = {"claude-code": "claude_code", "codex": "codex", "gemini": "gemini", "cursor": "cursor"}
-#: What may follow the harness, and the setting that it is.
+#: The options that may follow the harness, and the settings that they set.
 OPTIONS = {"--workspace": "workspace", "--store": "url"}
-#: Seconds after which each of the three ends the process; a harness's own limit is longer everywhere.
+#: Seconds after which each mechanism ends the process. Every harness has a longer limit of its own.
 LIMIT, THREAD_LIMIT, HARD_LIMIT = 1.5, 1.7, 2.0
-#: Seconds after which it begins no more work that can wait.
-ENOUGH = 1.0
-#: Seconds between two looks at a store that is being upgraded.
-_LOOK_EVERY = 0.05
-#: Seconds that a write waits for others: as long as the limit allows, because an event that gives up is lost.
+#: Seconds after which a hook starts no further work that a later process can do.
+SOFT_LIMIT = 1.0
+#: Seconds between two attempts to open a store that is being upgraded.
+_RETRY_INTERVAL = 0.05
+#: Seconds that a write waits for other writers. Long, because the event is lost if the write fails.
 BUSY_TIMEOUT = 1.0
-#: More is no event but a file in one; nothing of it is read.
+#: The largest payload in bytes. A larger one is refused.
 MAX_INPUT = 16 * 1024 * 1024
 
 _USAGE = f"""\
@@ -50,19 +50,19 @@ Reads one event of that harness as JSON from standard input and answers it. `eng
 
 
 def main() -> None:
-    """The program. Never fails, and takes no longer than its limit."""
+    """Run the program. It always exits with 0 within its limit, except when `faulthandler` has to end it."""
     if "-h" in sys.argv or "--help" in sys.argv:
         print(_USAGE)
         return
-    _guard()
-    # A harness may show what is written there; what is worth knowing is in the log.
+    _start_timers()
+    # A harness may show standard error to the user. Failures go to the log instead.
     sys.stderr = None
     try:
-        respond(sys.argv[1] if len(sys.argv) > 1 else "", _input(), _write, _options(sys.argv[2:]))
+        respond(sys.argv[1] if len(sys.argv) > 1 else "", _read_input(), _write_answer, _options(sys.argv[2:]))
     except BaseException as error:
-        _note(_told(error))
+        _log(_describe(error))
     finally:
-        # Not by the usual way out: tearing the interpreter down takes longer than most of what was done.
+        # A normal exit tears the interpreter down, which takes longer than most events.
         os._exit(0)
 
 
@@ -72,10 +72,10 @@ def respond(
     write: Callable[[str], None] | None = None,
     options: dict[str, str] | None = None,
 ) -> str:
-    """The answer to one event; empty when there is nothing to say. Whatever goes wrong is noted, not raised.
+    """Return the answer to one event; empty if there is none. Errors are logged, not raised.
 
-    `write` gets the answer as soon as there is one, before the work that can wait. `options` are settings that
-    outrank all others.
+    `write` receives the answer as soon as it exists, before the work that can wait. `options` are settings that
+    override all others.
     """
     adapter: ModuleType | None = None
     event: Event | None = None
@@ -83,23 +83,23 @@ def respond(
 
     def show(given: Answer) -> None:
         assert adapter is not None
-        shown.append(_dump(adapter.answer(event, given)))
+        shown.append(_to_json(adapter.answer(event, given)))
         if write is not None:
             write(shown[0])
 
     try:
-        adapter = _adapter(harness)
-        event = _event(adapter, harness, payload)
+        adapter = _load_adapter(harness)
+        event = _read_event(adapter, harness, payload)
         if event is not None:
-            _answer(event, harness, show, options or {})
+            _handle_event(event, harness, show, options or {})
     except Exception as error:
-        _note(f"{harness[:20]} {event.name if event else ''}: {_told(error)}")
+        _log(f"{harness[:20]} {event.name if event else ''}: {_describe(error)}")
         if event is not None and not shown:
-            show(_apology(event, error))
+            show(_failure_answer(event, error))
     return shown[0] if shown else ""
 
 
-def _adapter(harness: str) -> ModuleType:
+def _load_adapter(harness: str) -> ModuleType:
     from importlib import import_module
 
     if harness not in HARNESSES:
@@ -107,7 +107,7 @@ def _adapter(harness: str) -> ModuleType:
     return import_module(f".{HARNESSES[harness]}", __name__)
 
 
-def _event(adapter: ModuleType, harness: str, payload: bytes) -> Event | None:
+def _read_event(adapter: ModuleType, harness: str, payload: bytes) -> Event | None:
     import json
 
     if len(payload) > MAX_INPUT:
@@ -117,7 +117,7 @@ def _event(adapter: ModuleType, harness: str, payload: bytes) -> Event | None:
         raise ValueError(f"the payload is a {type(given).__name__}, not an object")
     event: Event | None = adapter.read(given)
     if event is None:
-        _note(f"{harness}: unknown event {given.get('hook_event_name')!r:.60}")
+        _log(f"{harness}: unknown event {given.get('hook_event_name')!r:.60}")
     return event
 
 
@@ -128,106 +128,109 @@ def _options(words: list[str]) -> dict[str, str]:
     return {OPTIONS[name]: value for name, value in pairwise(words) if name in OPTIONS}
 
 
-def _answer(event: Event, harness: str, show: Callable[[Answer], None], options: dict[str, str]) -> None:
+def _handle_event(event: Event, harness: str, show: Callable[[Answer], None], options: dict[str, str]) -> None:
     from time import monotonic
 
     from .events import BEFORE_TOOL, START, Answer
 
     if event.kind == BEFORE_TOOL and not event.paths:
-        return show(Answer())  # most tools write no file; the store need not be opened for them
+        return show(Answer())  # most tools write no file, so the store is not opened
     begun = monotonic()
     from ...config import load
-    from .failures import forget
+    from .failures import clear_count
     from .handlers import handle
 
-    _enter(event.folder)
+    _change_folder(event.folder)
     settings = load(busy_timeout=BUSY_TIMEOUT, url=options.get("url"), workspace=options.get("workspace"))
     if event.kind == START:
         for notice in settings.notices:
-            _note(notice)
+            _log(notice)
 
-    def enough() -> bool:
-        return monotonic() - begun > ENOUGH
+    def out_of_time() -> bool:
+        return monotonic() - begun > SOFT_LIMIT
 
-    with _opened(settings, enough) as eng:
-        handle(eng, event, harness, show, enough)
-    forget(settings.data_dir)
+    with _open_store(settings, out_of_time) as eng:
+        handle(eng, event, harness, show, out_of_time)
+    clear_count(settings.data_dir)
 
 
-def _opened(settings: Config, enough: Callable[[], bool]) -> Engram:
-    """The store, as it is. A hook has no time to copy and migrate a large one, so another process does that.
+def _open_store(settings: Config, out_of_time: Callable[[], bool]) -> Engram:
+    """Open the store without migrating it. Backing up and migrating a large store takes too long for a hook.
 
-    A small store is upgraded within a second. Waiting for that keeps the event from being lost.
+    Another process does that. It upgrades a small store within a second; the hook waits for it, so the event is not
+    lost.
     """
     from ...client import Engram
     from ...errors import UpgradeNeeded
 
-    ended = False
+    last_try = False
     while True:
         try:
             return Engram(settings=settings, migrate=False)
         except UpgradeNeeded:
-            if ended:
+            if last_try:
                 raise
-            # One that has just ended may have done it: the store is tried once more.
-            ended = not _is_being_upgraded(settings)
-            if enough():
+            # If no upgrade is running, one may have just finished: try once more.
+            last_try = not _start_upgrade(settings)
+            if out_of_time():
                 raise
-            if not ended:
+            if not last_try:
                 from time import sleep
 
-                sleep(_LOOK_EVERY)
+                sleep(_RETRY_INTERVAL)
 
 
-def _enter(folder: str | None) -> None:
-    """Go where the agent works: the project, its settings and relative paths are told from there."""
+def _change_folder(folder: str | None) -> None:
+    """Change to the agent's folder: it determines the project, its settings and relative paths."""
     from contextlib import suppress
 
-    # Gone, or no folder: then where the harness has started this process.
+    # If the folder does not exist, stay in the folder where the harness started this process.
     with suppress(OSError, ValueError):
         os.chdir(folder or ".")
 
 
-def _apology(event: Event, error: Exception) -> Answer:
-    """What the model is told about a failure: nothing, unless it is no accident any more."""
+def _failure_answer(event: Event, error: Exception) -> Answer:
+    """The answer after a failure: empty, unless failures are permanent or repeated."""
     from ...errors import SchemaTooNew, UpgradeNeeded
     from .events import START, Answer
-    from .failures import LOG, count
+    from .failures import LOG, count_failure
     from .framing import frame
 
-    newer, older = isinstance(error, SchemaTooNew), isinstance(error, UpgradeNeeded)
-    tell = count(_folder(), new_session=event.kind == START, hopeless=newer or older, can_tell=event.takes_context)
+    too_new, too_old = isinstance(error, SchemaTooNew), isinstance(error, UpgradeNeeded)
+    tell = count_failure(
+        _log_folder(), new_session=event.kind == START, permanent=too_new or too_old, can_tell=event.takes_context
+    )
     if not tell:
         return Answer()
-    if newer:
+    if too_new:
         from ..._version import UPGRADE
 
-        what = f"its store was written by a newer version than this hook's; upgrade it ({UPGRADE})"
-    elif older:
+        what = f"a newer version of Engram wrote its store; upgrade this one ({UPGRADE})"
+    elif too_old:
         what = (
-            "its store is being upgraded for a new version, and recording goes on when that is done. If this message "
-            "comes again, run `engram upgrade`"
+            "its store is being upgraded to a new version, and recording resumes afterwards. If this message appears "
+            "again, run `engram upgrade`"
         )
     else:
-        what = f"its hook keeps failing ({type(error).__name__}); the reasons are in {os.path.join(_folder(), LOG)}"
-    return Answer(frame("notice", f"Engram does not see or record this session at the moment: {what}."))
+        what = f"its hook keeps failing ({type(error).__name__}); see {os.path.join(_log_folder(), LOG)}"
+    return Answer(frame("notice", f"Engram does not see or record this session at present: {what}."))
 
 
-def _is_being_upgraded(settings: Config) -> bool:
-    """Whether another process is upgrading the store now; starts one, unless one ended just before."""
+def _start_upgrade(settings: Config) -> bool:
+    """Start `engram upgrade`, unless it runs or has just ended; whether it is running now."""
     from ..detached import is_running, start
 
     try:
         return start("upgrade", ["upgrade"], settings) or is_running("upgrade", settings)
     except Exception as error:
-        _note(f"engram upgrade cannot be started: {type(error).__name__}: {error}")
+        _log(f"engram upgrade could not be started: {type(error).__name__}: {error}")
         return False
 
 
-def _folder() -> str:
-    """Where the log is; also when the settings cannot be read, which may be what is to be logged.
+def _log_folder() -> str:
+    """The folder of the log. It works even if the settings cannot be read, because that error must be logged.
 
-    A project's file is not read: it may be the reason why something has to be logged.
+    The project's settings file is not read: it may be the cause of the error.
     """
     from ...config import default_data_dir, user_data_dir
 
@@ -237,34 +240,34 @@ def _folder() -> str:
         return default_data_dir()
 
 
-def _told(error: BaseException) -> str:
-    """What went wrong, without what anybody said: forgetting does not reach the log."""
+def _describe(error: BaseException) -> str:
+    """Describe an error without quoted text: forgetting does not reach the log, so no content may enter it."""
     from ...safe_text import without_quotes
 
     return f"{type(error).__name__}: {without_quotes(str(error))}"
 
 
-def _note(line: str) -> None:
+def _log(line: str) -> None:
     from .failures import note
 
-    note(_folder(), line)
+    note(_log_folder(), line)
 
 
-def _dump(answer: dict[str, object] | None) -> str:
+def _to_json(answer: dict[str, object] | None) -> str:
     import json
 
     return "" if answer is None else json.dumps(answer)
 
 
-def _write(answer: str) -> None:
-    """To standard output. If that was closed from the start, its number may stand for any other file by now."""
+def _write_answer(answer: str) -> None:
+    """Write to standard output. If it was closed at the start, descriptor 1 may be another file by now."""
     data = answer.encode()
     while data:
         data = data[os.write(1 if sys.stdout is not None else -1, data) :]
 
 
-def _input() -> bytes:
-    """Standard input, up to what is still an event; the rest is taken too, so that the harness is not cut off."""
+def _read_input() -> bytes:
+    """Read standard input to its end, so that the harness can finish writing; keep only a little over the limit."""
     kept: list[bytes] = []
     size = 0
     while piece := os.read(0, 1 << 20):
@@ -274,22 +277,22 @@ def _input() -> bytes:
     return b"".join(kept)
 
 
-def _guard() -> None:
-    """End the process when its time is up, whatever it is doing."""
+def _start_timers() -> None:
+    """Start the three mechanisms that end the process when its time is up."""
     import faulthandler
     import threading
 
-    # Not from `signal`, which makes enumerations of these names: every hook would wait half a millisecond for that.
+    # Not from `signal`: it builds enums of these names, which takes half a millisecond in every hook.
     from _signal import ITIMER_REAL, SIGALRM, setitimer, signal  # type: ignore[import-not-found]
 
     signal(SIGALRM, lambda *_: _give_up())
     setitimer(ITIMER_REAL, LIMIT)
-    threading.Thread(target=_end_in_time, daemon=True).start()
+    threading.Thread(target=_give_up_later, daemon=True).start()
     errors = 2 if sys.stderr is not None else os.open(os.devnull, os.O_WRONLY)
     faulthandler.dump_traceback_later(HARD_LIMIT, exit=True, file=errors)
 
 
-def _end_in_time() -> None:
+def _give_up_later() -> None:
     import time
 
     time.sleep(THREAD_LIMIT)
@@ -299,15 +302,15 @@ def _end_in_time() -> None:
 def _give_up() -> NoReturn:
     import threading
 
-    # In a thread of its own, and not for long: what keeps the hook waiting may keep the log waiting too.
-    noting = threading.Thread(target=_note_the_time, daemon=True)
-    noting.start()
-    noting.join((THREAD_LIMIT - LIMIT) / 2)
+    # In a separate thread with a short timeout: whatever blocks the hook may block the log too.
+    writing = threading.Thread(target=_log_timeout, daemon=True)
+    writing.start()
+    writing.join((THREAD_LIMIT - LIMIT) / 2)
     os._exit(0)
 
 
-def _note_the_time() -> None:
-    from .failures import count
+def _log_timeout() -> None:
+    from .failures import count_failure
 
-    _note(f"took longer than {LIMIT} seconds and was given up")
-    count(_folder(), new_session=False, hopeless=False, can_tell=False)
+    _log(f"took longer than {LIMIT} seconds and was stopped")
+    count_failure(_log_folder(), new_session=False, permanent=False, can_tell=False)

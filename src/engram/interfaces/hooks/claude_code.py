@@ -1,4 +1,4 @@
-"""Claude Code's events, payloads and answers; docs/harnesses.md has the facts."""
+"""Claude Code's events, payloads and answers; docs/harnesses.md describes them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVENTS = {
     "SessionEnd": events.END,
 }
 WRITING_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
-#: The others' answers are not read.
+#: Claude Code ignores the answers to other events.
 TAKES_CONTEXT = frozenset(
     {"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "SubagentStart"}
 )
@@ -29,7 +29,7 @@ def read(payload: Payload) -> Event | None:
 
 
 def read_as(payload: Payload, kinds: dict[str, str], writing: frozenset[str], context: frozenset[str]) -> Event | None:
-    """An event in the form that Claude Code began and others took over."""
+    """Read an event in Claude Code's format, which other harnesses also use."""
     name = events.name(payload, "hook_event_name") or ""
     kind, session = kinds.get(name), events.name(payload, "session_id")
     if kind is None or session is None:

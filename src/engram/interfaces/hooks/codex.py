@@ -1,4 +1,4 @@
-"""Codex's events: in Claude Code's form, with its own tools; docs/harnesses.md has the facts."""
+"""Codex's events: Claude Code's format with other tools; docs/harnesses.md describes them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVENTS = {
     "SubagentStop": events.SUBAGENT_STOP,
     "SessionEnd": events.END,
 }
-#: A patch may also come as a command of the shell; of a command without one no path is read.
+#: A patch may also come as a shell command. No path is read from a command without a patch.
 WRITING_TOOLS = frozenset({"apply_patch", "Bash"})
 TAKES_CONTEXT = frozenset({"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "SubagentStart"})
 

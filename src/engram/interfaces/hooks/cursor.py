@@ -1,7 +1,7 @@
-"""Cursor's events, payloads and answers; docs/harnesses.md has the facts.
+"""Cursor's events, payloads and answers; docs/harnesses.md describes them.
 
-Only a session's start and the end of a tool take context. So a prompt is recorded and nothing is recalled for it, and a
-warning about a file comes after the tool instead of before it.
+Cursor takes context only at the start of a session and after a tool. So a prompt is recorded but nothing is recalled
+for it, and a warning about a file comes after the tool instead of before it.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def read(payload: Payload) -> Event | None:
     given = events.inner(payload, "tool_input")
     tool = events.name(payload, "tool_name") or ""
     paths = events.written_paths(given) if tool in WRITING_TOOLS else ()
-    # In the command-line client the folder is an empty text; the first root is where it works.
+    # The command-line client sends an empty folder; it works in the first root.
     roots = events.texts(payload, "workspace_roots", most=1)
     said = {events.PROMPT: "prompt", events.STOP: "text", events.SUBAGENT_STOP: "summary"}
     return Event(
         kind=kind,
         name=name,
         session=session,
-        agent=_agent(payload, kind),
+        agent=_subagent_id(payload, kind),
         agent_type=events.name(payload, "subagent_type"),
         folder=events.text(payload, "cwd", longest=4_096) or (roots[0] if roots else None),
         text=events.text(payload, said[kind]) if kind in said else "",
@@ -57,10 +57,10 @@ def read(payload: Payload) -> Event | None:
     )
 
 
-def _agent(payload: Payload, kind: str) -> str | None:
-    """A subagent's id; its end names only its task, so the id is made of that.
+def _subagent_id(payload: Payload, kind: str) -> str | None:
+    """The id of a subagent, derived from its task, because the event of its end has only the task.
 
-    A digest, because a task is text that somebody wrote, and an id is neither redacted nor forgotten by itself.
+    The id is a hash: a task is text that a person or a model wrote, and ids are neither redacted nor forgotten.
     """
     if kind not in (events.SUBAGENT_START, events.SUBAGENT_STOP):
         return None

@@ -1,8 +1,8 @@
-"""One event model for all harnesses, and what may be read from a payload.
+"""The event model of all harnesses, and functions that read fields from a payload.
 
-A payload is data from outside: any field may be missing, of another type, or far too long. Adapters therefore take
-fields only through the functions here, which give a text of a bounded length or nothing. (Annotations are not postponed
-here, as in `records`: they would be compiled from their text at every start.)
+A payload is untrusted input: any field may be missing, of the wrong type, or far too long. So adapters read fields only
+through these functions, which return a text of limited length or nothing. (This module does not postpone annotations,
+like `records`: a named tuple would compile them from text at every start.)
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ...safe_text import one_line
 
-#: What a harness can report, by the names used here.
+#: The kinds of events. Each adapter maps its harness's names to them.
 START = "start"
 PROMPT = "prompt"
 BEFORE_TOOL = "before tool"
@@ -21,7 +21,7 @@ SUBAGENT_START = "subagent start"
 SUBAGENT_STOP = "subagent stop"
 END = "end"
 
-#: The longest text taken from a payload; a turn of this length is a pasted log, and its head says what it is.
+#: The longest text read from a payload. A longer turn is usually a pasted log; its beginning is enough.
 LONGEST = 200_000
 LONGEST_NAME = 200
 
@@ -30,29 +30,29 @@ Payload = Mapping[str, object]
 
 class Event(NamedTuple):
     kind: str
-    #: The harness's own name for it, which some answers must repeat.
+    #: The harness's own name of the event. Some answers must repeat it.
     name: str
     #: The harness's own id of the session.
     session: str
-    #: Of a subagent, when the event happened in one.
+    #: The id of the subagent, if the event happened in one.
     agent: str | None = None
     agent_type: str | None = None
     folder: str | None = None
-    #: What was said: the prompt, or the assistant's last message.
+    #: The prompt, or the assistant's last message.
     text: str = ""
-    #: Where the harness keeps the conversation, for messages that are not in the payload.
+    #: The path of the harness's record of the conversation, for messages that the payload lacks.
     transcript: str | None = None
     tool: str = ""
-    #: The files the tool writes; empty for a tool that writes none.
+    #: The files that the tool writes.
     paths: tuple[str, ...] = ()
-    #: What the tool works on, in a line.
+    #: What the tool works on, in one line.
     target: str = ""
     failed: bool = False
-    #: Why it happened: what started the session, or the compaction.
+    #: What caused the event, such as the start of the session or the compaction.
     reason: str = ""
     #: Whether the harness shows the answer's context to the model.
     takes_context: bool = False
-    #: Whether a warning about a file can only be given after the tool has run.
+    #: Whether the harness takes a warning about a file only after the tool has run.
     warn_late: bool = False
 
 
@@ -64,23 +64,23 @@ class Answer(NamedTuple):
 
 
 def text(payload: Payload, *names: str, longest: int = LONGEST) -> str:
-    """The first of these fields that is a text with something in it; empty when there is none."""
+    """The first of these fields that is a non-blank text; empty if there is none."""
     for name in names:
         value = payload.get(name)
         if isinstance(value, str) and value.strip():
-            # A lone surrogate or a NUL cannot be stored, and is no reason to lose the rest.
+            # A lone surrogate or a NUL cannot be stored. Replace it and keep the rest.
             cut = value[:longest].replace("\x00", "")
             return cut if cut.isascii() else cut.encode("utf-8", "replace").decode()
     return ""
 
 
 def name(payload: Payload, *names: str) -> str | None:
-    """A field that is a name, as it can be stored: one plain line."""
+    """The first of these fields that is a text, as one short line that can be stored as a name."""
     return one_line(text(payload, *names, longest=LONGEST_NAME), LONGEST_NAME) or None
 
 
 def inner(payload: Payload, field: str) -> Payload:
-    """A field that is an object, also when it comes as JSON in a text; otherwise an empty one."""
+    """A field that is an object, or JSON text of an object; otherwise an empty object."""
     value = payload.get(field)
     if isinstance(value, str) and value.lstrip().startswith("{"):
         import json
@@ -101,7 +101,7 @@ def texts(payload: Payload, field: str, most: int = 20) -> list[str]:
 
 
 def written_paths(given: Payload) -> tuple[str, ...]:
-    """The files that the input of a writing tool names."""
+    """The files that a writing tool's input names."""
     path = text(given, "file_path", "notebook_path", "path", "target_file", longest=4_096)
     if path:
         return (path,)
@@ -110,7 +110,7 @@ def written_paths(given: Payload) -> tuple[str, ...]:
 
 
 def patched_paths(patch: str, most: int = 50) -> tuple[str, ...]:
-    """The files a patch in the format of `apply_patch` adds, updates, moves or deletes."""
+    """The files that a patch in `apply_patch` format adds, updates, moves or deletes."""
     marks = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
     lines = [line.strip() for line in patch.split("\n") if line.startswith("*** ")]
     found = [line[len(mark) :].strip() for line in lines for mark in marks if line.startswith(mark)]
@@ -118,7 +118,7 @@ def patched_paths(patch: str, most: int = 50) -> tuple[str, ...]:
 
 
 def tool_target(given: Payload, paths: tuple[str, ...]) -> str:
-    """What a tool works on, for one line of a log; never the contents it writes."""
+    """What a tool works on, for one line of the log. It never includes the content that the tool writes."""
     if paths:
         return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
     return text(

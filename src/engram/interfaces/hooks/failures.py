@@ -1,8 +1,8 @@
-"""What goes wrong in a hook: one line in `hook.log`, and after a while one line to the model.
+"""Failures of a hook: each is one line in `hook.log`, and repeated failures are reported to the model.
 
-A hook must never stand in an agent's way, so nothing here raises, and nothing is shown that need not be. But a memory
-that silently stopped working is worse than none: a small file counts failures in a row, and once they are no accident
-any more, the next answer the model can see says so, once, and every new session is told again.
+A hook must not disturb the agent, so nothing here raises, and a single failure is not shown. But a memory that stops
+working silently is worse than none. So a small file counts consecutive failures. From the third on, the next answer
+that the model can see reports them once, and each new session is told again.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ import os
 import time
 from contextlib import suppress
 
-#: Both in the data folder.
+#: Both files are in the data folder.
 LOG = "hook.log"
 COUNT = "hook.failures"
-#: The log is begun anew at this size; one older part is kept.
+#: The log is rotated at this size; one older file is kept.
 MAX_LOG = 256 * 1024
 LONGEST_LINE = 400
-#: So many in a row are no accident.
+#: This many failures in a row are reported to the model.
 REPEATED = 3
 
 _TOLD = b" told"
 
 
 def note(folder: str, line: str) -> None:
-    """Write one line to the log, which only its owner can read."""
+    """Write one line to the log. Only its owner can read the file."""
     from ...private_files import make_folder
     from ...redact import redact
     from ...safe_text import one_line
@@ -39,31 +39,31 @@ def note(folder: str, line: str) -> None:
         _write(path, os.O_APPEND, entry)
 
 
-def count(folder: str, *, new_session: bool, hopeless: bool, can_tell: bool) -> bool:
-    """Count one more failure; whether the model should be told now.
+def count_failure(folder: str, *, new_session: bool, permanent: bool, can_tell: bool) -> bool:
+    """Count one failure; return whether to tell the model now.
 
-    `hopeless` is a failure that cannot pass by itself, so that the first one is worth a word already.
+    A `permanent` failure does not go away by itself, so the model is told about the first one.
     """
     path = os.path.join(folder, COUNT)
-    failures, told = _counted(path)
-    tell = can_tell and (hopeless or failures + 1 >= REPEATED) and (new_session or not told)
+    failures, told = _read_count(path)
+    tell = can_tell and (permanent or failures + 1 >= REPEATED) and (new_session or not told)
     try:
         _write(path, os.O_TRUNC, b"%d" % (failures + 1) + (_TOLD if told or tell else b""))
     except OSError:
-        # Where nothing can be written, nothing can be counted; that is worth saying, but not with every event.
+        # The count cannot be written. Tell each new session, but not every event.
         return can_tell and new_session
     return tell
 
 
-def forget(folder: str) -> None:
-    """All is well again."""
+def clear_count(folder: str) -> None:
+    """Reset the count after a success."""
     path = os.path.join(folder, COUNT)
     if os.access(path, os.F_OK):
         with suppress(OSError):
             os.unlink(path)
 
 
-def _counted(path: str) -> tuple[int, bool]:
+def _read_count(path: str) -> tuple[int, bool]:
     try:
         with open(path, "rb") as file:
             number, told, _ = file.read(30).partition(_TOLD)
@@ -75,7 +75,7 @@ def _counted(path: str) -> tuple[int, bool]:
 def _write(path: str, mode: int, data: bytes) -> None:
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | mode, 0o600)
     try:
-        with suppress(PermissionError):  # somebody else's, which may be written all the same
+        with suppress(PermissionError):  # another user owns the file, but it may still be writable
             os.fchmod(file, 0o600)
         os.write(file, data)
     finally:

@@ -1,8 +1,8 @@
-"""What Engram says to a model, and what it takes from a conversation.
+"""The frame around text that Engram injects into a conversation, and its removal from what is recorded.
 
-Everything injected stands between Engram's own tags. They mark stored text as data, which may have been written by
-anybody and must not be obeyed, and they let it be taken out again before anything is recorded: otherwise every report
-would be remembered, recalled and reported once more.
+Injected text stands between Engram's own tags. The tags mark it as data: anyone may have written it, and the model must
+not follow instructions in it. The tags also allow removing it before a turn is recorded. Otherwise every report would
+be remembered, recalled and reported again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 
 from ...safe_text import TAG, lines, one_line
 
-#: The longest reason for a denial, in characters: room for every quotation in it, however much of it is escaped.
+#: The longest reason for a denial, in characters. It has room for every quotation, even if all of it is escaped.
 LONGEST_DENIAL = 3_000
 #: Gemini CLI shows injected text with its brackets escaped.
 _BRACKET, _CLOSING = "(?:<|&lt;)", "(?:>|&gt;)"
@@ -20,19 +20,19 @@ _HINTS = (TAG, "private")
 
 
 def frame(kind: str, text: str) -> str:
-    """Text for the model, marked as what it is; nothing in it can end the frame."""
+    """Put text for the model into Engram's frame. Nothing in the text can end the frame."""
     return f'<{TAG} kind="{kind}">\n{lines(text)}\n</{TAG}>'
 
 
 def denial(text: str) -> str:
-    """Why a tool may not run, on one line: a harness shows it to the model without a frame."""
+    """Put the reason for a denial on one line: a harness shows it to the model without a frame."""
     return one_line(text, LONGEST_DENIAL)
 
 
 def clean(text: str) -> str:
-    """What was said, without what Engram injected and without what is marked as private.
+    """Remove what Engram injected and what is marked as private from a text.
 
-    A mark that is never closed hides everything after it: half of a private passage is still private.
+    A tag without an end hides everything after it: half of a private passage is still private.
     """
     lower = text.lower()
     if not any(hint in lower for hint in _HINTS):

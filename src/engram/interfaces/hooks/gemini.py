@@ -1,6 +1,6 @@
-"""Gemini CLI's events, payloads and answers; docs/harnesses.md has the facts.
+"""Gemini CLI's events, payloads and answers; docs/harnesses.md describes them.
 
-It reports no subagents, and does not say when a compression has ended: the report comes again with the next prompt.
+It reports no subagents and no end of a compression. So the next prompt after a compression gets the report again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def read(payload: Payload) -> Event | None:
         name=name,
         session=session,
         folder=events.text(payload, "cwd", longest=4_096) or None,
-        text=_said(events.text(payload, "prompt" if kind == events.PROMPT else "prompt_response")),
+        text=_without_wrapper(events.text(payload, "prompt" if kind == events.PROMPT else "prompt_response")),
         tool=tool,
         paths=paths,
         target=events.tool_target(given, paths),
@@ -46,8 +46,8 @@ def read(payload: Payload) -> Event | None:
     )
 
 
-def _said(text: str) -> str:
-    """Without what it puts around injected text when it hands it back before the first prompt."""
+def _without_wrapper(text: str) -> str:
+    """Remove the wrapper that Gemini CLI puts around injected text when it sends it back with the first prompt."""
     if not text.startswith(_OPENING):
         return text
     injected, closed, said = text.removeprefix(_OPENING).partition(_CLOSING)
@@ -59,5 +59,5 @@ def answer(event: Event, given: Answer) -> dict[str, object] | None:
         return {"decision": "deny", "reason": given.denied}
     if given.context and event.takes_context:
         return {"hookSpecificOutput": {"hookEventName": event.name, "additionalContext": given.context}}
-    # Its standard output must be JSON, always.
+    # Gemini CLI expects JSON on standard output after every event.
     return {}

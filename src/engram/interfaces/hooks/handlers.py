@@ -1,13 +1,14 @@
-"""What each event does, over the facade alone.
+"""What each event does. The handlers use only the facade.
 
-What belongs together is one transaction: it happened, or it did not. A session is made or resumed before that, in one
-of its own: claims are locked before sessions everywhere, and the other way round two hooks could wait for each other.
+The writes of an event are one transaction, so all of them happen or none. A session is created or resumed before it, in
+a transaction of its own. Everywhere else leases are locked before sessions; the opposite order could deadlock two
+hooks.
 
-A hook may be killed at any moment, so it works in this order: the text of a turn is committed first, then the answer is
-made and shown, and last comes what can wait. That is to acknowledge the messages in the answer, and to index the words
-of the turn. If the hook does not get to it, the messages are shown again, and a later process indexes the words.
-Indexing after recall also keeps the prompt's own words from making themselves common. Nothing here loads a model: a
-process that has one computes the embeddings later.
+A hook may be killed at any moment, so the order matters. First it commits the text of a turn. Then it makes the answer
+and shows it. Last comes what can wait: acknowledging the messages in the answer, and indexing the words of the turn. If
+the hook is killed before that, the messages are shown again, and a later process indexes the words. Indexing after
+recall also keeps the prompt's own words from counting as common. Nothing here loads a model: a process that has one
+computes the embeddings later.
 """
 
 from __future__ import annotations
@@ -27,25 +28,25 @@ if TYPE_CHECKING:
     from ...client import Engram
     from ...records import Hit, Holder, Message, Session
 
-#: Tokens an answer may take, frame and all.
+#: The most tokens of an answer, including its frame.
 REPORT_BUDGET, RECALL_BUDGET = 1_000, 400
-#: Seconds that a claim lives which was made by editing a file; every further edit renews it.
+#: Seconds that a claim made by editing a file lasts. Each further edit renews it.
 LEASE_TTL = 7_200.0
 SUMMARY_LENGTH, LOG_LENGTH, HIT_LENGTH = 200, 200, 400
-#: How much of a holder's texts is shown in a denial or a warning, in characters.
+#: Characters quoted from a holder's session in a denial or a warning.
 RESOURCE_LENGTH, HOLDER_LENGTH, NOTE_LENGTH = 200, 120, 200
-#: All messages of one answer together, in characters. A single message may be longer; none is cut.
+#: Characters of all messages in one answer. A single message may be longer; no message is cut.
 MESSAGES_LENGTH = 16_000
-#: The head of a prompt that recall is asked with, in characters. More of it would not find better answers.
+#: Characters of a prompt that are used as the query. More would not improve recall.
 QUERY_LENGTH = 4_000
-#: In a session's metadata: true after a compaction, when the model no longer has the report.
+#: Set in a session's metadata after a compaction: the model no longer has the report and needs it again.
 DUE = "report_due"
 
 _FRAME_TOKENS = 30
 
 
 def handle(eng: Engram, event: Event, harness: str, show: Callable[[Answer], None], enough: Callable[[], bool]) -> None:
-    """Do what the event asks for, show the answer, and then do what can wait, until `enough` says to stop."""
+    """Handle the event and show the answer. Then index words until none are left or `enough` returns True."""
     happened = _Happened(eng, event, harness)
     given = _ACTIONS[event.kind](happened)
     session = happened.session
@@ -82,7 +83,7 @@ class _Happened:
         return Answer(self._report(self._begin()))
 
     def prompt(self) -> Answer:
-        # Before a part of it is cut off, which could be half of a secret, and before the transaction.
+        # Redact before the text is cut, which could split a secret, and before the transaction.
         said = redact(clean(self.event.text))
         if not said:
             return Answer()
@@ -156,13 +157,13 @@ class _Happened:
         return self._report(self._begin())
 
     def _begin(self, metadata: dict[str, object] | None = None) -> Session:
-        """The session at work, made or resumed. A resumed session keeps its summary and its outcome."""
+        """Create or resume the event's session. A resumed session keeps its summary and its outcome."""
         known = self.session
         parent = None
         if self.event.agent is not None:
             above = self.event._replace(agent=None, agent_type=None)
             parent = _Happened(self.eng, above, self.harness)._at_work().id
-        # The event of a subagent also begins its parent, whose task is another one.
+        # A subagent's event also starts its parent, which has a different task.
         starts = self.event.kind == events.SUBAGENT_START and self.event.agent is not None
         task = self.event.reason if starts else ""
         id = self.eng.sessions.register(
@@ -198,7 +199,7 @@ class _Happened:
         return _recall_frame(lines) if lines else ""
 
     def _take_messages(self, session: Session) -> str:
-        """As many unread messages as fit, each of them whole. The others wait for the next event."""
+        """Take as many whole unread messages as fit. The others wait for the next event."""
         self._shown = self.eng.messages.show(session.id, longest=MESSAGES_LENGTH)
         if not self._shown:
             return ""
@@ -208,13 +209,13 @@ class _Happened:
         return [self.eng.leases.escape(path) for path in self.event.paths]
 
     def _others(self, session: Session) -> list[Holder]:
-        """Who else holds what the tool writes. A subagent works for its parent, so that one's claims are its own."""
+        """Other sessions that hold what the tool writes. A subagent's parent does not count as another session."""
         family = (session.id, session.parent_id)
         found = [holder for resource in self._resources() for holder in self.eng.leases.check(resource)]
         return [holder for holder in dict.fromkeys(found) if holder.session_id not in family]
 
     def _holds(self, session: Session, resource: str) -> bool:
-        """Whether the session has claimed it itself, for longer or more strictly than an edit does."""
+        """Whether the session already has a stronger claim than an edit makes: exclusive, or without an end."""
         own = [holder for holder in self.eng.leases.check(resource) if holder.session_id == session.id]
         return any(holder.exclusive or holder.expires_at is None for holder in own)
 
@@ -229,14 +230,14 @@ class _Happened:
         return redact(clean(events.text({"said": last_message(self.event.transcript)}, "said")))
 
     def _record(self, role: str, said: str) -> Session:
-        """Store what was said, and with it the session if it is new: the first thing a hook commits is the text.
+        """Store a turn, and its session if that is new. This is the first thing that a hook commits.
 
-        A message of the assistant that is already the last turn is left: some harnesses report a stop more than once.
+        An assistant's message that is already the last turn is skipped: some harnesses report a stop more than once.
         """
-        # What the assistant said last does not bring a completed session back.
+        # The assistant's last message does not resume a completed session.
         known = self.session if role == "assistant" else None
         if known is None and self.event.agent is not None:
-            # In a transaction of its own, because making a child session locks claims.
+            # In a separate transaction, because creating a child session locks leases.
             self._at_work()
         with self.eng.write():
             session = known or self._at_work()
@@ -246,12 +247,12 @@ class _Happened:
         return session
 
     def _complete(self, session: Session) -> None:
-        """End the session. Its outcome is the assistant's last turn, else what it touched."""
+        """Complete the session. Its outcome is the assistant's last turn, else what it touched."""
         touched = [lease.resource for lease in self.eng.leases.list(session.id)]
         with self.eng.write():
             self.eng.sessions.complete(session.id)
             if not self.eng.sessions.quote(session.id, "assistant") and touched:
-                # A log entry of its own, so that the outcome repeats something that can be forgotten.
+                # A separate log entry, so that the outcome quotes something that can be forgotten.
                 self.eng.sessions.log(session.id, one_line(f"Touched {', '.join(touched)}", SUMMARY_LENGTH))
                 self.eng.sessions.quote(session.id, "log")
 
@@ -282,12 +283,12 @@ def _log_line(event: Event) -> str:
 
 
 def _is_relevant(hit: Hit) -> bool:
-    """Whether a hit is about what was said, and not only written with some of the same words.
+    """Whether a hit is about the same topic as the prompt and does not only share some words with it.
 
-    `share` is the part of the prompt's weight that the hit meets; `telling` weighs the common words by how rare they
-    are, 1 for a word that nothing else has. Half of a prompt must be met, by one rare word or by two that are not
-    common; of a long prompt less, if that is a lot by itself. With four of LoCoMo's conversations in the store, this
-    keeps something for eight of ten questions about one of them, and for one of ten about the fifth.
+    `share` is the part of the prompt's weight that the hit matches. `telling` sums the rarity of the matched words; a
+    word that occurs nowhere else has 1. A hit must match half of the prompt, with one rare word or with several that
+    are fairly rare. For a long prompt a quarter is enough if `telling` is high. With four of LoCoMo's conversations in
+    the store, this keeps a hit for 8 of 10 questions about one of them, and for 1 of 10 questions about the fifth.
     """
     share, telling = _number(hit, "share"), _number(hit, "telling")
     matched = hit.why.get("matched")
@@ -347,7 +348,7 @@ def _note(holder: Holder) -> str:
 
 
 def _ask(holder: Holder) -> str:
-    # The model may run it, and a session can choose its own id: the shell must see one word.
+    # The model may run this command, and a session can choose its own id, so the id must be one shell word.
     from shlex import quote
 
     return f'`engram message send {quote(one_line(holder.session_id, 200))} "…"`'

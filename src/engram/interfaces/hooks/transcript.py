@@ -1,20 +1,20 @@
-"""The assistant's last message from a harness's own record of the conversation, for payloads that do not carry it.
+"""Reads the assistant's last message from a harness's transcript, for payloads that do not contain it.
 
-Transcripts are JSON lines and grow to many megabytes, so only the end of the file is read. Their forms differ and
-change; what is looked for is what they have in common: an assistant's entry whose content is text, or a list with texts
-in it.
+A transcript is a file of JSON lines and can grow to many megabytes, so only its end is read. The formats differ and
+change. This module relies only on what they share: an entry of the assistant whose content is a text or a list of
+texts.
 """
 
 from __future__ import annotations
 
 import os
 
-#: How much of the end of a transcript is read.
+#: Bytes that are read from the end of a transcript.
 TAIL = 512 * 1024
 
 
 def last_message(path: str) -> str:
-    """The last text the assistant said; empty when there is none, or no transcript."""
+    """The assistant's last message; empty if there is none, or no transcript."""
     import json
 
     for line in reversed(_last_lines(path)):
@@ -24,7 +24,7 @@ def last_message(path: str) -> str:
             entry = json.loads(line)
         except (ValueError, RecursionError):
             continue  # a line that is still being written, or the second half of one
-        said = _said(entry)
+        said = _assistant_text(entry)
         if said:
             return said
     return ""
@@ -32,7 +32,7 @@ def last_message(path: str) -> str:
 
 def _last_lines(path: str) -> list[bytes]:
     try:
-        # Not blocking: what a payload calls a transcript may be a pipe.
+        # Non-blocking, because the path in a payload may be a pipe.
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
         return []
@@ -45,7 +45,7 @@ def _last_lines(path: str) -> list[bytes]:
         os.close(file)
 
 
-def _said(entry: object) -> str:
+def _assistant_text(entry: object) -> str:
     if not isinstance(entry, dict):
         return ""
     for inside in ("message", "payload"):
@@ -57,10 +57,10 @@ def _said(entry: object) -> str:
         return ""
     content = entry.get("content", entry.get("text"))
     parts = content if isinstance(content, list) else [content]
-    return "\n".join(text for text in map(_text, parts) if text.strip())
+    return "\n".join(text for text in map(_part_text, parts) if text.strip())
 
 
-def _text(part: object) -> str:
+def _part_text(part: object) -> str:
     if isinstance(part, dict) and part.get("type") in ("text", "output_text"):
         part = part.get("text")
     return part if isinstance(part, str) else ""

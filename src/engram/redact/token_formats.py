@@ -1,22 +1,22 @@
-"""Tokens that their own letters give away, in the formats that providers document.
+"""The token formats that providers document.
 
-Which formats there are was read from gitleaks (commit b58d3f10, 222 rules) and detect-secrets 1.5.0: the letters that
-each begins with and what may follow them. `bench/secrets.py` compares this list with a rule file of gitleaks.
+The list of formats (prefixes, and what may follow them) comes from gitleaks (commit b58d3f10, 222 rules) and
+detect-secrets 1.5.0. `bench/secrets.py` compares this list with a rule file of gitleaks.
 
-Every pattern is linear by construction. It begins with fixed letters, so that most of a text is skipped at the speed of
-C. A run without an upper limit is possessive, and it takes all that it could be tried on again.
+Every pattern takes linear time. It begins with fixed letters, so the regex engine skips most of a text quickly. A
+repetition without an upper limit is possessive: it takes everything it can and never backtracks.
 """
 
 from __future__ import annotations
 
 from .patterns import Span, compiled
-from .values import is_placeholder
+from .value_checks import is_placeholder
 
 _HEX, _WORD, _TOKEN, _BASE64 = "[0-9a-fA-F]", "[A-Za-z0-9]", "[A-Za-z0-9_-]", "[A-Za-z0-9+/=_-]"
 _DOTTED = "[A-Za-z0-9_.-]"
 _UUID = _HEX + "{8}(?:-" + _HEX + "{4}){3}-" + _HEX + "{12}"
 
-#: By kind: what its tokens begin with, and what follows. A token ends where its characters end.
+#: Each row: the kind, the prefixes, and a pattern for the rest of the token.
 PREFIXED = (
     ("aws key", ("AKIA", "ASIA", "ABIA", "ACCA", "A3T"), "[A-Z0-9]{16,17}"),
     ("aws key", ("ABSK", "bedrock-api-key-"), "[A-Za-z0-9+/]{60,}+={0,2}"),
@@ -123,26 +123,27 @@ PREFIXED = (
         ("sc_", "ext_", "scauth_", "authress_"),
         "[a-z0-9]{5,30}[.][a-z0-9]{4,6}[.]acc[_-][A-Za-z0-9+/=_.-]{40,}+",
     ),
-    # The number of a bot, encoded, and its time and signature.
+    # The bot's id in base64, a time, and a signature.
     (
         "discord token",
         ("MT", "Mj", "Mz", "MD", "ND", "NT", "Nj", "Nz", "OD", "OT"),
         "[A-Za-z0-9]{21,26}[.]" + _TOKEN + "{6}[.]" + _TOKEN + "{27,}+",
     ),
-    # The beginning of "-----BEGIN … PRIVATE KEY" once more encoded; certificates and public keys begin otherwise.
+    # "-----BEGIN … PRIVATE KEY" in base64. The lookahead excludes certificates and public keys.
     ("private key", ("LS0tLS1CRUdJTi",), "(?!BDRVJU|BQVUJMSUM)[A-Za-z0-9+/=]{40,}+"),
 )
 
-#: By the first two letters of the first word of a prefix, which is how a text is first asked for all of them at once.
+#: The prefixes by the first two letters of their first word: one lookup per word of a text tests all prefixes.
 BY_START: dict[str, list[tuple[str, str, str]]] = {}
 for _kind, _prefixes, _tail in PREFIXED:
     for _prefix in _prefixes:
         _run = next(run for run in _prefix.replace("_", "-").replace(".", "-").split("-") if len(run) > 1)
         BY_START.setdefault(_run[:2], []).append((_kind, _prefix, _tail))
 
-# What may stand before such a run: none of its own characters, or an escape's last letter.
+# What may come before a JWT: none of its own characters, or the last letter of an escape.
 _JWT_START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=%[0-9A-F][0-9A-F])|(?<=\\u[0-9a-f]{4}))"
-#: Told by letters in their middle: kind, those letters, pattern. Where it has a group, only that is the secret.
+#: Tokens with fixed letters in the middle. Each row: the kind, those letters, the pattern. If the pattern has a group,
+#: only the group is the secret.
 SHAPED = (
     (
         "jwt",
@@ -171,15 +172,15 @@ SHAPED = (
     ("dropbox token", "AAAAAAAAAA", r"(?<![A-Za-z0-9_-])[A-Za-z0-9]{11}A{10}[A-Za-z0-9_=-]{43}(?![A-Za-z0-9_=-])"),
 )
 
-#: The other half of an AWS key has no letters of its own, and is looked for only beside the first.
+#: The secret half of an AWS key has no fixed letters. It is searched for only if the first half was found.
 AWS_SECRET = (
     r"(?<![A-Za-z0-9/+=])(?=[A-Za-z0-9/+]{0,38}[0-9])(?=[A-Za-z0-9/+]{0,38}[A-Z])(?=[0-9A-Z/+]{0,38}[a-z])"
     r"[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])"
 )
 
 
-def shaped(text: str, kind: str, pattern: str) -> list[Span]:
-    """The matches of a pattern, or of the group that is the secret in it."""
+def find_matches(text: str, kind: str, pattern: str) -> list[Span]:
+    """Find the matches of a pattern; if it has a group, the matches of the group."""
     return [
         (*match.span(match.lastindex or 0), kind)
         for match in compiled(pattern).finditer(text)
