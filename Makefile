@@ -24,7 +24,7 @@ run: setup  ## the demo on a SQLite store
 	$(BIN)/engram demo
 
 test: setup lint inspector pgbouncer  ## lint and all tests; must pass before a change is merged
-	$(BIN)/python -m pytest -n 6
+	$(BIN)/python -m pytest -n 5 --dist worksteal
 
 inspector: $(INSPECTOR)/node_modules/.bin/mcp-inspector  ## install the MCP Inspector, a client that tests the server
 

@@ -205,7 +205,7 @@ def test_an_applied_proposal_is_not_decided_again_and_the_error_names_the_run_to
 
 @pytest.mark.requirement("PROPOSAL-8")
 def test_applying_by_hand_pushes_no_pass_out_of_the_journal(eng: Engram, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engram.dreaming.undo.journal.KEPT", 1)
+    monkeypatch.setattr("engram.dreaming.undo.journal.KEPT_DREAMS", 1)
     session = eng.sessions.register("codex", "talk")
     eng.exchanges.add(session, "user", "The invoices are late again.")
     (first,) = eng.dream(force=True)

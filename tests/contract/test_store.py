@@ -463,7 +463,7 @@ def test_no_call_shows_what_is_in_another_workspace(eng: Engram) -> None:
         )
         found = view.sessions.find("same")
         assert found is not None and found.id == active.id == lease.session_id == holder.session_id == sid
-        assert (done.summary, holder.note, view.world.get()) == (
+        assert (done.outcome, holder.note, view.world.get()) == (
             f"Done in {name}",
             f"note of {name}",
             f"world of {name}",

@@ -69,9 +69,9 @@ def test_the_installed_hook_writes_to_that_workspace_and_store(
     event = {"session_id": "s1", "conversation_id": "s1", "hook_event_name": start, "cwd": str(home)}
     # In this process, without the time limit: a busy machine may need longer to start a program.
     monkeypatch.setattr("sys.argv", shlex.split(line))
-    monkeypatch.setattr(hooks, "_guard", lambda: None)
-    monkeypatch.setattr(hooks, "_input", lambda: json.dumps({**event, "source": "startup"}).encode())
-    monkeypatch.setattr(hooks, "_write", lambda answer: None)
+    monkeypatch.setattr(hooks, "_start_timers", lambda: None)
+    monkeypatch.setattr(hooks, "_read_input", lambda: json.dumps({**event, "source": "startup"}).encode())
+    monkeypatch.setattr(hooks, "_write_answer", lambda answer: None)
     monkeypatch.setattr("sys.stderr", sys.stderr)
     monkeypatch.setattr("os._exit", sys.exit)
     with pytest.raises(SystemExit):

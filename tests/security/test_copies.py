@@ -427,6 +427,15 @@ def test_a_dry_run_counts_the_summary_and_keeps_it(place: Location) -> None:
     assert place.eng.sessions.get(place.session()).summary == SAID
 
 
+@pytest.mark.requirement("FORGET-21", "FORGET-23")
+def test_a_dry_run_shows_the_outcome_that_would_go(place: Location) -> None:
+    (said,) = say_last(place, "claude-code")
+    shown = place.eng.forget(**said, dry_run=True)
+    assert shown.counts == {"exchanges": 1, "outcomes": 1}
+    assert shown.preview and SAID[:40] in shown.preview["outcomes"][0]
+    assert place.eng.sessions.get(place.session()).outcome == SAID
+
+
 @pytest.mark.requirement("FORGET-20")
 def test_a_hook_that_resumes_a_session_does_not_write_an_older_summary_back(place: Location) -> None:
     """A hook reads the session first and resumes it later; forgetting may happen in between."""

@@ -14,32 +14,40 @@ if TYPE_CHECKING:
 #: At most so many of each kind, and so much of each text.
 MOST, LONGEST = 10, 80
 
+# The casts keep SQLite from reading the whole workspace through an index.
 _EXCHANGES = """
 SELECT id, role, content FROM exchanges
-WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids)) ORDER BY id
+WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids))
 """
 _MEMORIES = """
 SELECT id, kind, content FROM memories
-WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids)) ORDER BY id
+WHERE id IN (SELECT value FROM json_each(:ids)) AND CAST(workspace AS TEXT) = :workspace
 """
 _BLOCKS = """
 SELECT id, name, content FROM blocks
-WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids)) ORDER BY name
+WHERE id IN (SELECT value FROM json_each(:ids)) AND CAST(workspace AS TEXT) = :workspace
 """
 _SESSIONS = """
 SELECT id, type, COALESCE(summary, '') FROM sessions
-WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids)) ORDER BY id
+WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids))
+"""
+_OUTCOMES = """
+SELECT id, type, outcome FROM sessions
+WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids))
 """
 _MESSAGES = """
 SELECT id, 'to ' || target, content FROM messages
-WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids)) ORDER BY id
+WHERE id IN (SELECT value FROM json_each(:ids)) AND CAST(workspace AS TEXT) = :workspace
 """
 
 
 def lines(tx: Transaction, workspace: str, ids: dict[str, list[int | str]]) -> dict[str, list[str]]:
     """A line for each of the first things of every kind: its id, what it is, and its first words."""
     return {
-        name: [f"{id}  {one_line(f'{what}: {text}', LONGEST)}" for id, what, text in _rows(tx, workspace, name, found)]
+        name: [
+            f"{id}  {one_line(f'{what}: {text}', LONGEST)}"
+            for id, what, text in sorted(_rows(tx, workspace, name, found))
+        ]
         for name, found in ids.items()
     }
 
@@ -48,6 +56,8 @@ def _rows(tx: Transaction, workspace: str, name: str, found: Sequence[int | str]
     """Id, kind and text of the first things under one of the names that receipts use."""
     if name in ("sessions", "summaries"):
         return tx.all(_SESSIONS, workspace=workspace, ids=tx.array(list(map(str, found[:MOST]))))
+    if name == "outcomes":
+        return tx.all(_OUTCOMES, workspace=workspace, ids=tx.array(list(map(str, found[:MOST]))))
     ids = tx.array(list(map(int, found[:MOST])))
     if name in ("exchanges", "log entries shortened"):
         return tx.all(_EXCHANGES, workspace=workspace, ids=ids)

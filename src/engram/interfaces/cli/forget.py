@@ -33,6 +33,7 @@ _ONE = {
     "memories to rebuild": "memory to rebuild",
     "blocks to rebuild": "block to rebuild",
     "summaries": "summary",
+    "outcomes": "outcome",
     "log entries shortened": "log entry shortened",
     "block versions": "block version",
 }
