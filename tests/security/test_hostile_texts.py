@@ -88,12 +88,8 @@ def test_a_pattern_is_linear_in_texts_made_of_its_own_pieces(where: str) -> None
 @pytest.mark.requirement("REDACT-3")
 @pytest.mark.parametrize("reader", READERS)
 def test_reading_a_hostile_text_is_linear(reader: str) -> None:
-    found = [
-        (piece, end, wrong)
-        for piece in PIECES
-        for end in ("", "!x")
-        if (wrong := slow(READERS[reader], pumped(piece, end=end)))
-    ]
+    # The end makes a match that began before it fail.
+    found = [(piece, wrong) for piece in PIECES if (wrong := slow(READERS[reader], pumped(piece, end="!x")))]
     assert found == []
 
 
