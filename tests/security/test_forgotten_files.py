@@ -212,7 +212,7 @@ def plant(path: str, page_size: int, trace: bytes) -> None:
     file = apsw.VFSFile("", path, [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE, 0])
     raw = file.xRead(file.xFileSize(), 0)
     for place in range(0, len(raw), page_size):
-        first, end = scrub._middle(raw, place, page_size, place)
+        first, end = scrub._unused_space(raw, place, page_size, place)
         if end - first > 20 * len(trace):
             file.xWrite(trace, (first + end) // 2)
     file.xClose()
