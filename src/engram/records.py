@@ -239,7 +239,7 @@ class DreamReport(NamedTuple):
     #: None for a dry run, and for a pass that could not begin.
     id: int | None
     workspace: str
-    #: The session that stands for the pass.
+    #: The session under which the pass ran.
     session_id: str | None
     dry_run: bool
     started_at: str
@@ -314,7 +314,7 @@ class UndoReport(NamedTuple):
 
     id: int
     workspace: str
-    #: The session that stands for the undo.
+    #: The session under which the undo ran.
     session_id: str
     #: The pass, applied proposal or undo that was undone.
     run: int

@@ -252,7 +252,7 @@ def test_files_that_cannot_be_cleaned_are_reported_and_cleaned_by_the_next_forge
         # A transaction sees the store as it was when it first read.
         tx.all("SELECT COUNT(*) FROM exchanges")
         eng.forget(exchange=first)
-        assert "may still have bytes" in caplog.text
+        assert "may still contain bytes" in caplog.text
         assert seen(said.exchanges[first], parts_in(sqlite_url))
     caplog.clear()
     eng.forget(exchange=second)

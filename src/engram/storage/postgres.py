@@ -409,7 +409,7 @@ def translate(error: Exception, store: str) -> EngramError:
             return StoreBusy(f"Other writers on {store} did not finish in time; try again.")
         case psycopg.errors.ReadOnlySqlTransaction() | psycopg.errors.InsufficientPrivilege():
             return StoreReadOnly(
-                f"{store} cannot be written ({problem}). Connect to the primary server, as a user that may write and "
+                f"{store} cannot be written ({problem}). Connect to the primary server, as a user who may write and "
                 "create a schema."
             )
         case psycopg.errors.DiskFull():

@@ -216,7 +216,7 @@ def _keep_present(path: str, draft: apsw.Connection, spared: str, clock: Clock) 
         if _is_empty(present):
             return None
         kept = backup.keep(present, path, LABEL, clock, spared=spared)
-        # The counters themselves may be damaged. Then the draft keeps its own.
+        # The counters of the store may be damaged. Then those of the draft stay unchanged.
         with suppress(apsw.Error):
             for name, last in present.execute(_SEQUENCES).fetchall():
                 draft.execute(_RAISE, (last, name, last))
