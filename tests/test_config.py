@@ -489,7 +489,7 @@ def test_a_project_that_holds_a_secret_is_refused_without_repeating_it(resolve: 
     value = f"acme/{TOKEN}"
     if layer == "user":
         (user / "config.toml").write_text(f'project = "{value}"\n')
-    with pytest.raises(InvalidInput, match=r"project .*looks as if it contains a secret") as refused:
+    with pytest.raises(InvalidInput, match=r"project .*seems to contain a secret") as refused:
         resolve(
             {"ENGRAM_PROJECT": value} if layer == "environment" else {},
             project=value if layer == "argument" else None,

@@ -6,8 +6,8 @@
     sid = eng.sessions.register("claude-code", "Porting the router")
     print(eng.sitrep())
 
-Names are loaded on first use, because hooks and `engram --help` import this package without needing them. Type checkers
-and editors read the same list, `_public`.
+Public names are loaded on first use, because hooks and `engram --help` import this package without using them. Type
+checkers and editors read the same list, `_public`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        # `from . import checks` asks for `checks` here before it is imported, so only what may be a class loads them.
+        # Python also calls this for submodules (`from . import checks`), so only the name of a class loads the list.
         if name[0].isupper() or name == "__all__":
             from . import _public
 
@@ -36,7 +36,7 @@ __version__ = _version.VERSION
 
 
 def sitrep(budget: int | None = 1_000, session_id: str | None = None, project: str | None = None) -> str:
-    """The situation report of the user's own store."""
+    """The situation report of the user's default store."""
     from .client import Engram
 
     with Engram() as eng:

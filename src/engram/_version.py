@@ -1,12 +1,12 @@
-"""The version and the distribution's name, where even `engram --version` reads them without importing anything else."""
+"""The version and the distribution's name. Imports nothing, so that `engram --version` is fast."""
 
 VERSION = "0.1.0"
 
-#: The name on PyPI. The name `engram` belongs to somebody else's package, so every command that installs uses this one.
+#: The name on PyPI. Another project owns the name `engram` there, so every install command uses this name.
 DISTRIBUTION = "engram-agents"
 UPGRADE = f"pip install --upgrade {DISTRIBUTION}"
 
 
 def install_command(extra: str) -> str:
-    """The command that installs what an optional part needs."""
+    """The command that installs an optional extra."""
     return f"pip install '{DISTRIBUTION}[{extra}]'"

@@ -1,16 +1,16 @@
-"""The first line of defence: what is wrong with a value is said before anything is written.
+"""Checks of values before anything is written.
 
 Every text that enters the store goes through `text`. NUL ends strings in C, and a lone surrogate cannot be stored as
-UTF-8; both engines would fail on them, each in its own way and half-way through an operation.
+UTF-8. Both engines would fail on them in different ways, in the middle of an operation.
 
-Secrets never enter. There is one rule for texts and one for names:
+Secrets are never stored. There is one rule for texts and one for names:
 
-- A text is stored without its secrets (`content`), and so are the values and keys of JSON (`columns.dump`).
-- A name that holds a secret is refused (`new_name`): a kind, a key, a tag, an id, a resource. Things are found by their
-  names; with the secret taken out, two names could become one, and nobody would find the thing by the name they gave.
+- Secrets are removed from a text (`content`) and from the values and keys of JSON (`json_columns.dump`).
+- A name with a secret is refused (`new_name`): a kind, a key, a tag, an id, a resource. Names identify things. Without
+  the secret, two names could become equal, and a search for the original name would find nothing.
 
-Looking something up needs no such check (`name`): what an earlier release stored under such a name can still be found
-and forgotten. All of this happens before a transaction begins, so that no search for secrets holds a lock.
+A lookup does not check for secrets (`name`), so that data stored by an earlier release under such a name can still be
+found and forgotten. All checks run before a transaction begins, so that no search for secrets holds a lock.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .errors import InvalidInput
 from .redact import find, redact
 from .safe_text import has_controls
 
-#: The longest text of any kind: long enough for a pasted log, short enough that one row cannot hurt.
+#: Maximum length of any text: enough for a pasted log, but not enough for one row to slow down the store.
 MAX_TEXT = 1_000_000
-#: For what is shown in one line: names, types, keys.
+#: Maximum length of what is shown in one line: names, types, keys.
 MAX_NAME = 200
 MAX_WORKSPACE = 64
 
-#: The largest number both engines can store, with room for adding one to it; as a LIMIT it means all of them, for
-#: which the engines have no common word.
+#: The largest number that both engines can store, minus one, so that code can add one to it. As a LIMIT it means "all",
+#: because the engines have no common syntax for that.
 MAX_WHOLE = 2**63 - 2
 
 _WORKSPACE_FIRST = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
@@ -36,7 +36,7 @@ _WORKSPACE_REST = _WORKSPACE_FIRST | frozenset("_-")
 
 
 def text(value: object, what: str, *, longest: int = MAX_TEXT, empty: bool = False) -> str:
-    """The value itself when it is a storable text; otherwise InvalidInput, naming `what`."""
+    """The value, unchanged. Raises InvalidInput, which names `what`, if it is not a text that can be stored."""
     if not isinstance(value, str):
         _refuse(what, f"must be text, not {type(value).__name__}")
     if not empty and not value.strip():
@@ -54,7 +54,7 @@ def text(value: object, what: str, *, longest: int = MAX_TEXT, empty: bool = Fal
 
 
 def content(value: object, what: str, *, longest: int = MAX_TEXT, empty: bool = False) -> str:
-    """A storable text as it is stored, without its secrets; for whatever a person, an agent or a tool said."""
+    """The text as it is stored, without its secrets. Use it for the words of a person, an agent or a tool."""
     return redact(text(value, what, longest=longest, empty=empty))
 
 
@@ -63,7 +63,7 @@ def optional_content(value: object, what: str, *, longest: int = MAX_TEXT) -> st
 
 
 def name(value: object, what: str) -> str:
-    """A short text of one line."""
+    """The value, unchanged. Raises InvalidInput if it is not a short text of one line."""
     checked = text(value, what, longest=MAX_NAME)
     if has_controls(checked):
         _refuse(what, f"{checked!r} has a control character; it must be one plain line")
@@ -75,7 +75,7 @@ def optional_name(value: object, what: str) -> str | None:
 
 
 def new_name(value: object, what: str) -> str:
-    """A name that something is to have from now on; it must not hold a secret."""
+    """The name of something new. It must not contain a secret."""
     return without_secrets(name(value, what), what)
 
 
@@ -84,9 +84,9 @@ def optional_new_name(value: object, what: str) -> str | None:
 
 
 def without_secrets(value: str, what: str) -> str:
-    """The value itself. InvalidInput, which does not repeat the value, when it contains a secret."""
+    """The value, unchanged. Raises InvalidInput, without repeating the value, if it contains a secret."""
     for _, _, kind in find(value):
-        _refuse(what, f"looks as if it contains a secret ({kind}); choose one without it")
+        _refuse(what, f"seems to contain a secret ({kind}); choose one without it")
     return value
 
 
@@ -117,7 +117,7 @@ def share(value: object, what: str) -> float:
 
 
 def moment(value: object, what: str) -> str:
-    """A time as the store writes it, from ISO 8601 text; without a zone it is UTC."""
+    """A time in the store's format, from ISO 8601 text. A time without a zone is UTC."""
     from datetime import UTC, datetime
 
     given = text(value, what, longest=64)
@@ -127,7 +127,7 @@ def moment(value: object, what: str) -> str:
     except (ValueError, OverflowError):
         _refuse(what, f"is {given!r}; write a time such as 2026-11-15T18:36:08Z or a date such as 2026-11-15")
     if parsed.year < 1000:
-        _refuse(what, f"is {given!r}; years before 1000 are not kept")
+        _refuse(what, f"is {given!r}; years before 1000 are not supported")
     return parsed.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
@@ -138,7 +138,7 @@ def flag(value: object, what: str) -> bool:
 
 
 def seconds(value: object, what: str, *, least: float = 0.0) -> float:
-    """A finite length of time; at most ten years, so that no sum of times overflows."""
+    """A length of time, at most ten years, so that adding it to a time does not overflow."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         _refuse(what, f"must be a number of seconds, not {value!r}")
     if not least <= value <= 315_360_000:  # also false for NaN

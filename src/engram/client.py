@@ -1,4 +1,4 @@
-"""Engram: opens a store and composes the tiers; the only door for everything above it."""
+"""The facade: opens a store and gives access to the tiers. The interfaces use nothing below it."""
 
 from __future__ import annotations
 
@@ -37,15 +37,14 @@ if TYPE_CHECKING:
 class Engram:
     """One workspace of a store.
 
-    `Engram()` opens the user's own store; `Engram("path.db")` or `Engram("postgresql://…")` another one. Thread-safe,
-    usable after a fork, and a context manager that closes its connections. `workspace(name)` gives another workspace
-    on the same connections.
+    `Engram()` opens the user's default store; `Engram("path.db")` or `Engram("postgresql://…")` opens another one.
+    Thread-safe, usable after a fork, and a context manager that closes its connections. `workspace(name)` returns
+    another workspace on the same connections.
 
-    A store that an earlier version wrote is migrated, after a copy of it was made. With `migrate=False` it is left as
-    it is, and is UpgradeNeeded unless its schema is enough for hooks.
+    Opening a store of an earlier version copies and then migrates it. With `migrate=False` the store stays unchanged,
+    and opening it raises UpgradeNeeded unless hooks can work with its schema.
 
-    A store that does not exist yet is made. With `create=False` that is StoreNotFound, and no file, folder or schema is
-    made.
+    Opening a store that does not exist creates it. With `create=False` it raises StoreNotFound and creates nothing.
     """
 
     def __init__(
@@ -77,24 +76,24 @@ class Engram:
         self.remember = self.memories.remember
 
     def workspace(self, name: str) -> Engram:
-        """The same store, another workspace."""
+        """Another workspace of the same store."""
         other = object.__new__(Engram)
         other._compose(self._view._replace(workspace=checks.workspace(name)))
         return other
 
     def workspaces(self) -> list[WorkspaceInfo]:
-        """Every workspace of the store in which something was ever written, by name."""
+        """Every workspace that was ever written to, sorted by name."""
         from .coordination.counts import workspaces
 
         return workspaces(self._view)
 
     def require_workspace(self) -> None:
-        """WorkspaceNotFound when nothing was ever written to this workspace. The default one always exists."""
+        """Raises WorkspaceNotFound if this workspace was never written to. The default workspace always exists."""
         if self.workspace_name == config.DEFAULT_WORKSPACE:
             return
         names = changes.workspaces(self._view.engine)
         if self.workspace_name not in names:
-            known = f"There are: {', '.join(names)}." if names else "The store is empty."
+            known = f"Existing workspaces: {', '.join(names)}." if names else "The store is empty."
             raise WorkspaceNotFound(
                 f"There is no workspace {self.workspace_name!r}. {known} The first write to a workspace makes it.",
                 self.workspace_name,
@@ -121,8 +120,8 @@ class Engram:
         return text
 
     def recall(self, query: str, k: int = 5, **options: Any) -> list[Hit]:
-        """What fits a question, by words and by meaning; see `engram.memory.recall.Recall.recall` for the options."""
-        # Imported here: the analyser is nothing a situation report needs.
+        """Texts that match a query by words and meaning. `engram.memory.recall.Recall.recall` documents the options."""
+        # Imported here, because a situation report does not need the analyser.
         from .memory.recall import Recall
 
         return Recall(self._view, self.memories).recall(query, k, **options)
@@ -138,27 +137,27 @@ class Engram:
         source: str | None = None,
         dry_run: bool = False,
     ) -> Receipt:
-        """Delete something permanently, including everything derived only from it; a receipt says what was deleted.
+        """Delete something permanently, including everything derived only from it. The receipt lists what was deleted.
 
-        Exactly one is given: an exchange, memory, session or block by its id or name; everything `before` a time; or
-        everything from a `source`, which is a type of session (`claude-code`, `import`, …).
+        Give exactly one: the id or name of an exchange, memory, session or block; `before`, to delete everything before
+        a time; or `source`, to delete everything from one type of session (`claude-code`, `import`, …).
 
-        With `dry_run` nothing is changed, and the receipt has a `preview`: the first words of what would go.
+        With `dry_run` nothing is deleted, and the receipt has a `preview`: the first words of what would be deleted.
         """
         named = {"exchange": exchange, "memory": memory, "session": session, "block": block}
         return _forget(self._view, **named, before=before, source=source, dry_run=checks.flag(dry_run, "dry_run"))
 
     def receipts(self, limit: int = 20) -> list[Receipt]:
-        """What was forgotten, the latest first; limit 0: all."""
+        """The receipts of forgetting, newest first. Limit 0 returns all."""
         from .forgetting.forget import Forgetting
 
         return Forgetting(self._view).receipts(limit)
 
     def reindex(self, model: str | None = None, *, progress: Callable[[int, int], None] | None = None) -> int:
-        """Embed everything anew with a model, the configured one unless told otherwise; how many this call made.
+        """Compute all embeddings again with a model, by default the configured one. Returns how many this call made.
 
-        Until all is done the old vectors serve. A run that was killed goes on where it was when it is started again.
-        `progress` is called with how many are done and how many there are.
+        Recall uses the old vectors until all new ones exist. After an interruption, the next call continues.
+        `progress` is called with the number done and the total.
         """
         from .memory.reindex import reindex
 
@@ -166,21 +165,21 @@ class Engram:
 
     @property
     def dreams(self) -> Dreams:
-        """Passes of dreaming: what waits, what was done."""
+        """Passes of dreaming: the backlog, the reports, and undo."""
         from .dreaming.passes import Dreams
 
         return Dreams(self._view)
 
     @property
     def proposals(self) -> Proposals:
-        """Changes that dreaming would make and somebody else is to decide."""
+        """Changes that dreaming suggests and that a person or agent decides on."""
         from .dreaming.proposals import Proposals
 
         return Proposals(self._view)
 
     @property
     def work(self) -> Work:
-        """Thinking that is left to agents: take a piece, hand it in."""
+        """Prompts of dreaming for agents: take one, then hand in the answer."""
         from .dreaming.agent_queue import Work
 
         return Work(self._view)
@@ -195,10 +194,11 @@ class Engram:
         stop: threading.Event | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> list[DreamReport]:
-        """One pass: sessions into gists, months into eras, all into a portrait. A report for each workspace.
+        """Run one pass: make gists of sessions, eras of months, and the portrait. Returns a report for each workspace.
 
-        A drive acts when it presses enough, with `force` always; `dry_run` only says what would be done. `stop` ends
-        the pass after its current step; `progress` is called with a stage, what is done of it, and how much there is.
+        A stage runs when its drive is high enough; with `force` every stage runs. `dry_run` only reports what a pass
+        would do. `stop` ends the pass after its current step. `progress` is called with the stage, the number done and
+        the total.
         """
         options: dict[str, Any] = {
             "force": force,
@@ -214,29 +214,29 @@ class Engram:
         return [self.dreams.dream(**options)]
 
     def scheduler(self, every: float = 21_600.0, **options: Any) -> Scheduler:
-        """Dreaming by itself, every so many seconds; see `engram.dreaming.scheduler.Scheduler`."""
+        """Dreams at an interval in seconds. `engram.dreaming.scheduler.Scheduler` documents the options."""
         from .dreaming.scheduler import Scheduler
 
         return Scheduler(self._view, every, **options)
 
     def context(self, query: str | None = None, session_id: str | None = None, budget: int = 2_000) -> str:
-        """What an agent should read now, within `budget` tokens: self, profile, narrative, what fits the query."""
+        """What an agent should read now, within `budget` tokens: self, profile, narrative, and matches of the query."""
         from .dreaming.context import context
 
         return context(self._view, query, session_id, budget)
 
     def usage(self, days: int = 30) -> list[Spent]:
-        """What was spent on models, by day and stage, the latest first."""
+        """Model calls and tokens by day and stage, newest first."""
         from .dreaming.usage import spent
 
         return spent(self._view, days)
 
     @contextmanager
     def write(self, *, fence: int | None = None) -> Iterator[Engram]:
-        """One transaction around any number of calls on this thread: all of them happen, or none.
+        """One transaction for any number of calls on this thread. It commits all of them or none.
 
-        With `fence`, a lease's token, it begins only if the token is good and commits only if it still is;
-        otherwise LeaseLost, and nothing was written.
+        With `fence`, the token of a lease, the lease must be valid at the beginning and at the commit. Otherwise the
+        block raises LeaseLost, and nothing is written.
         """
         with self._view.engine.write() as tx:
             if fence is not None:
@@ -244,11 +244,11 @@ class Engram:
             yield self
 
     def changes(self, after: int = 0, limit: int = 1_000) -> list[Change]:
-        """What has changed in this workspace since change number `after`, in the order of commits."""
+        """Changes of this workspace after the change number `after`, in commit order."""
         return changes.since(self._view, after, limit)
 
     def close(self) -> None:
-        """Close the store's connections, also for the other workspaces' views."""
+        """Close the store's connections, which other workspaces of this store share."""
         self._view.engine.close()
 
     def __enter__(self) -> Engram:
@@ -259,21 +259,21 @@ class Engram:
 
 
 def _forget(view: StoreView, *, dry_run: bool = False, **named: Any) -> Receipt:
-    # Imported here: a hook never forgets anything.
+    # Imported here, because a hook never forgets anything.
     from .forgetting.forget import Forgetting, forget_request
 
     return Forgetting(view).forget(forget_request(**named), dry_run=dry_run)
 
 
-#: How long an upgrade waits for another one, which may be copying a large store.
+#: Seconds that an upgrade waits for another upgrade, which may be copying a large store.
 _UPGRADE_PATIENCE = 3_600.0
 
 
 def upgrade(settings: Config, *, progress: Callable[[int, int], None] | None = None) -> Upgraded:
-    """Bring a store to this version's schema, after a copy of it was made; what was done.
+    """Copy a store, then migrate it to this version's schema. Returns what was done.
 
-    `progress` is called with how much is copied, and how much there is to copy. Of several at once one does the work,
-    and the others wait for it.
+    `progress` is called with the number of copied pages and the total. If several processes upgrade at once, one does
+    the work and the others wait.
     """
     from .store_url import masked
 
@@ -292,11 +292,11 @@ def upgrade(settings: Config, *, progress: Callable[[int, int], None] | None = N
 
 
 def restore(settings: Config, file: str, *, progress: Callable[[int, int], None] | None = None) -> Restored:
-    """Put a copy of a backup in the place of the store, also while other processes use it."""
+    """Replace the store with a copy of a backup. Other processes may be using the store."""
     if settings.url.startswith("postgresql://"):
         raise InvalidInput(
             "engram restore works on SQLite stores. Restore a PostgreSQL store with PostgreSQL's own tools, such as "
-            "pg_restore; docs/storage.md says how to go back to a copy that a migration made."
+            "pg_restore; docs/storage.md explains how to return to a copy that a migration made."
         )
     from .storage import restore as restoring
 
@@ -311,7 +311,7 @@ def _open(
     create: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> Engine:
-    # Imported here, so that a SQLite user never pays for the PostgreSQL driver, nor the other way round.
+    # Imported here, so that each engine loads only its own driver.
     if settings.url.startswith("postgresql://"):
         from .storage.postgres import PostgresEngine
 

@@ -1,8 +1,8 @@
-"""Time, in one place.
+"""The clock, and functions on stored times.
 
-Every time in the store is UTC text of fixed width (`2026-11-15T18:36:08.123456Z`), so that both engines compare times
-as they compare strings. Code asks an injected `Clock`; tests shift theirs forward instead of sleeping. The shift
-also applies to an engine that asks its server for the time, so what decides about leases stays the engine's clock.
+Every time in the store is UTC text of fixed width (`2026-11-15T18:36:08.123456Z`), so that both engines can compare
+times as strings. Code gets a `Clock` as a parameter; tests shift it forward instead of sleeping. An engine that reads
+its server's time adds the same shift, so the engine's clock always decides when a lease expires.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ class Clock:
         return datetime.now(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
     def monotonic(self) -> float:
-        """For measuring how long something takes; never goes back."""
+        """Seconds for measuring a duration. The value never decreases."""
         return time.monotonic() + self.shift
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
-        """Wait until the event is set or the time has passed; True when it was set."""
+        """Wait until the event is set or the time has passed. Returns True if the event was set."""
         return event.wait(seconds)
 
 
 def stamp(seconds: float) -> str:
-    """Seconds since 1970 as the store writes them."""
+    """Seconds since 1970 in the store's format."""
     whole, micros = divmod(round(seconds * 1_000_000), 1_000_000)
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{micros:06d}Z"
 
 
 def later(text: str, seconds: float) -> str:
     """The time `seconds` after (or, when negative, before) a stamp."""
-    # Without the Z, here and below: all stamps are UTC, and times without a zone are read and added up much faster.
-    # The years before 1000 and after 9999 would break the fixed width; nothing real is there.
+    # The Z is cut off here and below: all stamps are UTC, and Python handles times without a zone much faster.
+    # Years before 1000 and after 9999 would break the fixed width. No real time is that far away.
     try:
         moment = datetime.fromisoformat(text[:-1]) + timedelta(seconds=seconds)
     except OverflowError:
@@ -69,10 +69,8 @@ def duration(seconds: float) -> str:
 
 
 def age(since: str, now: str) -> str:
-    """How long ago, as a person says it: `just now`, `5m ago`, `3h ago`, `2d ago`."""
+    """The time since a stamp, for people: `just now`, `5m ago`, `3h ago`, `2d ago`."""
     seconds = between(since, now)
-    if seconds < 60:
-        return "just now"
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
         if seconds >= size:
             return f"{int(seconds // size)}{unit} ago"

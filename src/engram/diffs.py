@@ -1,19 +1,19 @@
-"""Unified diffs of any two texts, in a time that stays in proportion to their size.
+"""Unified diffs of two texts, fast for texts of any size.
 
-`difflib` takes the cube of the number of lines where many lines repeat. Two long texts are therefore shown as one
-change: without what both begin and end with, whole against whole.
+`difflib` takes cubic time when many lines repeat. So the diff of two long texts is a single change: everything between
+their common beginning and their common end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-#: The most pairs of lines that are compared one by one.
+#: With more pairs of lines than this, the diff is a single change.
 MOST_PAIRS = 1_000_000
 
 
 def unified(old: Sequence[str], new: Sequence[str], old_name: str, new_name: str, around: int = 3) -> Iterator[str]:
-    """The lines of the diff, each with the line end that it was given; nothing when the texts are equal."""
+    """The lines of the diff, with the line ends of the input. Empty if the texts are equal."""
     if len(old) * len(new) <= MOST_PAIRS:
         import difflib
 

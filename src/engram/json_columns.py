@@ -1,8 +1,8 @@
 """JSON in the columns of the store.
 
-Values and keys lose their secrets before they become one text: a replacement within that text could end a quote and
-leave something that no one can read again. A column that cannot be read, whatever damaged it, reads as a given stand-in
-with one line in the log, so that one bad row does not hide the others.
+Secrets are removed from values and keys before they become JSON text: a replacement within the text could remove a
+quotation mark and make the JSON invalid. A damaged column reads as a default value, with one line in the log, so that
+one bad row does not hide the others.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from .redact import clean
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_told: set[str] = set()
+_warned: set[str] = set()
 
 
 def dump(value: object, what: str, *, sort: bool = False) -> str:
-    """A value as JSON without its secrets; InvalidInput when it is no JSON or does not fit."""
-    # Imported where it is needed: most rows keep no JSON, and hooks pay for every import.
+    """The value as JSON, without its secrets. Raises InvalidInput if JSON cannot express it or it is too long."""
+    # Imported here, because most rows have no JSON and hooks must start fast.
     import json
 
     try:
@@ -32,7 +32,7 @@ def dump(value: object, what: str, *, sort: bool = False) -> str:
 
 
 def dump_object(value: Mapping[str, object] | None, what: str) -> str:
-    """The same for a mapping, its keys in order."""
+    """The mapping as JSON, as `dump` does it, with sorted keys."""
     if not value:
         return "{}"
     try:
@@ -42,7 +42,7 @@ def dump_object(value: Mapping[str, object] | None, what: str) -> str:
 
 
 def merge(kept: str, added: str, what: str) -> str:
-    """One object of two columns' texts: a key of the second replaces that of the first. Neither has a secret."""
+    """Merges two JSON objects that `dump_object` made, so they have no secrets. The values of `added` win."""
     if added == "{}":
         return kept
     import json
@@ -52,7 +52,7 @@ def merge(kept: str, added: str, what: str) -> str:
 
 
 def load(text: str | None, what: str, damaged: object = None) -> object:
-    """The value of a column; `damaged` when it cannot be read. `what` names the column in the log."""
+    """The value of a column, or `damaged` if it is not valid JSON. `what` names the column in the log."""
     if text is None:
         return None
     import json
@@ -60,27 +60,27 @@ def load(text: str | None, what: str, damaged: object = None) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        _tell(what)
+        _warn_once(what)
         return damaged
 
 
 def load_object(text: str | None, what: str) -> dict[str, object]:
-    """The same for a column of objects: an empty one when it cannot be read or is no object."""
+    """The object in a column. Empty if the column is not valid JSON or not an object."""
     if text == "{}":
         return {}
     loaded = load(text, what, {})
     if isinstance(loaded, dict):
         return loaded
-    _tell(what)
+    _warn_once(what)
     return {}
 
 
-def _tell(what: str) -> None:
-    """Once for each column: a damaged row is read again and again."""
-    if what not in _told:
-        _told.add(what)
+def _warn_once(what: str) -> None:
+    """Warns once per column, because a damaged row may be read often."""
+    if what not in _warned:
+        _warned.add(what)
         import logging
 
         logging.getLogger("engram.store").warning(
-            "%s holds text that is not the expected JSON; it reads as empty", what
+            "%s contains text that is not the expected JSON; it is read as empty", what
         )

@@ -1,4 +1,4 @@
-"""What every layer that reads text knows about written language: stop words, and scripts without spaces."""
+"""Stop words, and scripts without spaces between words."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ whom whose why will with would you your yours aren't can't couldn't didn't doesn
 mustn't shouldn't wasn't weren't won't wouldn't i'd i'll i'm i've he'd he'll she'd she'll it'd it'll they'd they'll
 they're they've we'd we'll we're we've you'd you'll you're you've
 """
-#: English words that carry no meaning of their own; question words and contractions are among them.
+#: English words without a meaning of their own, including question words and contractions.
 STOP_WORDS: Final = frozenset(_STOP.split())
 
-#: Ranges of letters, for a character class, of scripts that put no spaces between words. Hangul has spaces, but glues
-#: particles to its words.
+#: Letters of scripts without spaces between words, as ranges for a character class. Hangul is included, because it
+#: joins particles to words.
 UNSPACED: Final = (
     "\u0e00-\u0eff"  # Thai, Lao
     "\u1000-\u109f\u1780-\u17ff"  # Burmese, Khmer
@@ -29,5 +29,5 @@ UNSPACED: Final = (
 
 
 def pairs(run: str) -> list[str]:
-    """Overlapping pairs of characters, which stand for words where no spaces do; a single character is itself."""
+    """Overlapping pairs of characters, used instead of words in scripts without spaces. A single character is kept."""
     return [run] if len(run) == 1 else [run[start : start + 2] for start in range(len(run) - 1)]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 
 def leases(workspace: str) -> str:
-    """For every claim, every end of a claim, and everything else that refers to a session.
+    """For making and ending leases, and for all other writes that refer to a session.
 
-    Forgetting a session takes this lock, so that nothing new can refer to the session meanwhile.
+    Forgetting a session takes this lock, so that no other writer can add a reference to the session meanwhile.
     """
     return f"leases/{workspace}"
 
@@ -23,14 +23,14 @@ def memories(workspace: str) -> str:
 def embedding_queue(workspace: str) -> str:
     """For taking, releasing, finishing and withdrawing entries of the embedding queue.
 
-    So nothing is forgotten in the middle of a step, and two processes cannot wait for each other's entries.
+    The lock keeps forgetting out of a running step, and prevents deadlocks between two processes.
     """
     # Earlier releases use the same name on the same store.
     return f"backlog/{workspace}"
 
 
 def block(workspace: str, name: str) -> str:
-    """For an edit of a block: it reads, decides and writes under this lock."""
+    """For an edit of a block. The editor reads the block, decides and writes under this lock."""
     return f"block/{workspace}/{name}"
 
 

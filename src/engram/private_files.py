@@ -1,7 +1,7 @@
-"""Folders and files that only their owner can use, whatever the umask is.
+"""Folders and files that only their owner can use, with any umask.
 
-A umask may take rights from the mode that a call asks for, and `os.makedirs` applies its mode to the last folder only.
-So every mode is set explicitly. What was there before keeps its own mode.
+A umask may remove rights from the requested mode, and `os.makedirs` applies its mode only to the last folder. So every
+mode is set explicitly. Existing files and folders keep their mode.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ FOLDER_MODE, FILE_MODE = 0o700, 0o600
 
 
 def make_folder(path: str) -> None:
-    """Make a folder and the missing ones above it, each for its owner alone."""
+    """Make a folder and its missing parents. Only the owner can use them."""
     if not path or os.path.isdir(path):
         return
     parent = os.path.dirname(path)
@@ -21,13 +21,13 @@ def make_folder(path: str) -> None:
     try:
         os.mkdir(path, FOLDER_MODE)
     except FileExistsError:
-        # Another process was faster, or there is a file, which the caller will find out.
+        # Another process made the folder first, or a file has this name. The caller's next step fails on a file.
         return
     os.chmod(path, FOLDER_MODE)
 
 
 def make_file(path: str) -> None:
-    """Make an empty file; an error if there is one."""
+    """Make an empty file. Raises FileExistsError if the file exists."""
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, FILE_MODE)
     try:
         os.fchmod(descriptor, FILE_MODE)
@@ -36,8 +36,10 @@ def make_file(path: str) -> None:
 
 
 def sync(path: str) -> None:
-    """Wait until a file, or a folder's entries, are on the disk. Not for a database that somebody has open: closing a
-    descriptor of it drops the process's locks."""
+    """Wait until a file, or a folder's entries, are on the disk.
+
+    Do not use it on an open database: closing the descriptor drops this process's locks on the file.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

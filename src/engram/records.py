@@ -1,18 +1,18 @@
-"""What the library returns: plain, immutable records.
+"""The immutable records that the library returns.
 
-They are named tuples because hooks start on every tool call: `dataclasses` alone would cost them more time than
-everything Engram does there. Build them by keyword; read them by name. For the same reason annotations are not
-postponed here: `typing` would compile each of them from its text.
+They are named tuples because hooks start on every tool call: importing `dataclasses` alone takes longer than the whole
+hook. Build records by keyword and read them by name. Annotations are not postponed here, for the same reason: `typing`
+would have to compile each of them from text.
 """
 
 from typing import NamedTuple
 
-#: The name of the block that is the shared world state.
+#: The name of the block that holds the shared world state.
 WORLD = "world"
 
 
 def plain(value: object) -> object:
-    """Records as dictionaries, all the way down: what every interface can send."""
+    """Converts records to dictionaries at every level, so that every interface can send the value."""
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {name: plain(item) for name, item in value._asdict().items()}
     if isinstance(value, dict):
@@ -23,35 +23,35 @@ def plain(value: object) -> object:
 
 
 class Session(NamedTuple):
-    """One agent at work."""
+    """One agent's work, from its start to its completion."""
 
-    #: `YYYYMMDD-HHMMSS-xxxxxxxx` when Engram made it; whatever the caller chose with `ensure`.
+    #: `YYYYMMDD-HHMMSS-xxxxxxxx` if Engram made the id; any text if the caller chose it with `ensure`.
     id: str
-    #: What kind of agent: `claude-code`, `codex`, a name of one's own.
+    #: The kind of agent: `claude-code`, `codex`, or a custom name.
     type: str
-    #: A name for people, if it was given one.
+    #: An optional name for people to read.
     name: str | None
-    #: What it set out to do.
+    #: What the session is for.
     summary: str
     #: `active`, `idle`, `completed` or `abandoned`.
     status: str
-    #: Active, but silent for longer than the setting `stale_after`; derived at the time of reading.
+    #: True if the session is active but sent no heartbeat for longer than `stale_after`. Computed when read.
     stale: bool
-    #: The repository or folder it works in.
+    #: The repository or folder that the session works in.
     project: str | None
-    #: The harness's own id for it.
+    #: The harness's id of the session.
     external_id: str | None
-    #: The session that started it, for subagents.
+    #: For a subagent: the session that started it.
     parent_id: str | None
-    #: Whatever the agent wants to keep about itself; JSON.
+    #: JSON data that the agent stores about itself.
     metadata: dict[str, object]
     created_at: str
     heartbeat_at: str
-    #: When it was completed or abandoned.
+    #: When the session was completed or abandoned; None before that.
     ended_at: str | None
-    #: How many turns it has.
+    #: Number of turns.
     turns: int = 0
-    #: What came of it, as its last completion says; empty until then.
+    #: The result that the last completion reported; empty before that.
     outcome: str = ""
 
 
@@ -60,37 +60,37 @@ class LogEntry(NamedTuple):
 
     id: int
     session_id: str
-    #: The place among all exchanges of the session, in commit order.
+    #: The position among all exchanges of the session, in commit order.
     seq: int
     content: str
     created_at: str
 
 
 class Exchange(NamedTuple):
-    """One thing said or done in a session."""
+    """One message or action in a session."""
 
     id: int
     session_id: str
-    #: The place among all exchanges of the session, in commit order.
+    #: The position among all exchanges of the session, in commit order.
     seq: int
     #: `user`, `assistant`, `system`, `tool` or `log`.
     role: str
     content: str
-    #: Whose word it is: `user`, `agent`, `tool` or `import`.
+    #: Where the text comes from: `user`, `agent`, `tool` or `import`.
     trust: str
     created_at: str
 
 
 class Memory(NamedTuple):
-    """One thing worth knowing."""
+    """One statement that is kept for later sessions."""
 
     id: int
-    #: `fact`, `preference`, `decision`, `lesson`, `note`, `todo`, `gist`, `era`, `digest`, or the user's own.
+    #: `fact`, `preference`, `decision`, `lesson`, `note`, `todo`, `gist`, `era`, `digest`, or a custom kind.
     kind: str
-    #: What it is about, when only one of its kind may be current.
+    #: The subject, if only one memory of this kind and subject may be active at a time.
     key: str | None
     content: str
-    #: Rises with every edit.
+    #: Increases with every edit.
     version: int
     tags: tuple[str, ...]
     importance: float
@@ -98,14 +98,14 @@ class Memory(NamedTuple):
     trust: str
     #: `active`, `superseded` or `archived`.
     status: str
-    #: The memory that took its place.
+    #: The memory that replaced this one.
     superseded_by: int | None
     session_id: str | None
     project: str | None
     data: object
-    #: How often the same thing was said again.
+    #: How often the same text was stored again.
     reinforced: int
-    #: How often recall has returned it.
+    #: How often recall returned this memory.
     recalled: int
     recalled_at: str | None
     expires_at: str | None
@@ -114,53 +114,53 @@ class Memory(NamedTuple):
 
 
 class Gist(NamedTuple):
-    """What a session was about."""
+    """The summary of one session."""
 
     session_id: str
     memory_id: int
-    #: When the session's earliest turn was said.
+    #: The time of the session's first turn.
     at: str
     text: str
     trust: str
 
 
 class MemoryEdit(NamedTuple):
-    """One state a memory had."""
+    """One version of a memory."""
 
     version: int
     content: str
     reason: str
     actor: str | None
     created_at: str
-    #: The receipt of what was forgotten, if this state lost text that way.
+    #: The receipt, if forgetting removed text from this version.
     receipt: int | None = None
 
 
 class Receipt(NamedTuple):
-    """What was forgotten: ids and counts, not a word of it; of a dry run, also the first words of what would go."""
+    """What was forgotten: ids and counts, without any of its text. A dry run adds a preview."""
 
     #: None for a dry run.
     id: int | None
-    #: `memory 12`, `before 2026-01-01T00:00:00.000000Z`, …
+    #: The request: `memory 12`, `before 2026-01-01T00:00:00.000000Z`, …
     asked: str
-    #: How many of each kind went; those "to rebuild" stay, without what came from what went.
+    #: Number of deleted things of each kind. Things "to rebuild" stay, without the parts derived from deleted things.
     counts: dict[str, int]
     ids: dict[str, list[int | str]]
-    #: Copies of the store made before that still have it; only their owner can say whether they may go.
+    #: Earlier copies of the store, which still contain the deleted text. Engram does not delete them; their owner can.
     backups: tuple[str, ...]
     created_at: str
-    #: Only of a dry run, and never stored: a line for each of the first things of every kind, with its first words.
+    #: Only in a dry run, and never stored: by kind, the first words of the first few things, one line each.
     preview: dict[str, list[str]] | None = None
 
 
 class Hit(NamedTuple):
-    """Something recalled."""
+    """One result of recall."""
 
-    #: The passage that fits: the whole text, or the best piece of a long one.
+    #: The matching text: all of it, or the best passage of a long text.
     text: str
-    #: From 0 to 1, comparable within one answer.
+    #: From 0 to 1. Comparable only within one answer.
     score: float
-    #: The parts of the score, and the words that matched.
+    #: The parts of the score and the words that matched.
     why: dict[str, object]
     exchange_id: int | None
     memory_id: int | None
@@ -169,48 +169,48 @@ class Hit(NamedTuple):
     session_id: str | None
     project: str | None
     created_at: str
-    #: Seconds since then.
+    #: Seconds since `created_at`.
     age: float
     trust: str
-    #: The type of the session it is from: `claude-code`, `import`, …; None for a memory made outside of one.
+    #: The type of its session: `claude-code`, `import`, …; None for a memory that was made outside a session.
     source: str | None = None
-    #: The turns around it, when they were asked for.
+    #: The turns before and after it, if the caller asked for them.
     neighbours: tuple[Exchange, ...] = ()
 
 
 class DreamBacklog(NamedTuple):
-    """What waits to be distilled."""
+    """What dreaming still has to process."""
 
-    #: Sessions that have turns.
+    #: Number of sessions that have turns.
     sessions: int
-    #: Those with turns that no gist covers.
+    #: Number of sessions with turns that no gist covers.
     dirty: int
-    #: Of these, those never summarised or with many new turns.
+    #: Number of dirty sessions that have no gist yet or have many new turns.
     ripe: int
-    #: Turns that no gist covers.
+    #: Number of turns that no gist covers.
     turns: int
-    #: Gists that are new to an era or to the portrait.
+    #: Number of gists that are not yet part of their era or of the portrait.
     unfolded: int
-    #: The latest turn's id.
+    #: The id of the latest turn.
     mark: int
 
 
 class Drives(NamedTuple):
-    """How much there is to do presses, each from 0 to 1."""
+    """Urgency of each kind of pending work, 0 to 1."""
 
-    #: Sessions want to be summarised.
+    #: Sessions to summarise.
     continuity: float
-    #: Gists want to be folded in.
+    #: Gists to fold into eras and the portrait.
     coherence: float
-    #: It wants to reflect.
+    #: The need for a reflection.
     curiosity: float
-    #: How caught-up everything is.
+    #: How little is pending; 1 means that nothing is.
     stability: float
     updated_at: str
 
 
 class Spent(NamedTuple):
-    """What models were paid for on a day, by a stage."""
+    """Model calls and tokens of one stage on one day."""
 
     day: str
     stage: str
@@ -220,119 +220,118 @@ class Spent(NamedTuple):
 
 
 class WorkItem(NamedTuple):
-    """A piece of thinking that an agent has taken."""
+    """One prompt of dreaming that an agent has taken to answer."""
 
     id: int
     stage: str
-    #: What it is about: a session, a month, a block.
+    #: The session, month or block that the prompt is about.
     subject: str
     prompt: str
-    #: JSON Schema of the answer; None: plain text.
+    #: JSON Schema of the answer; None means plain text.
     form: dict[str, object] | None
-    #: After this it goes to the next taker.
+    #: After this time another agent can take the item.
     deadline: str
 
 
 class DreamReport(NamedTuple):
-    """One pass over one workspace."""
+    """The report of one pass over one workspace."""
 
     #: None for a dry run, and for a pass that could not begin.
     id: int | None
     workspace: str
-    #: The session the pass ran as.
+    #: The session under which the pass ran.
     session_id: str | None
     dry_run: bool
     started_at: str
     ended_at: str | None
-    #: Who thought.
+    #: The thinker that produced the texts.
     provider: str
     before: DreamBacklog
     after: DreamBacklog
-    #: As sensed at the beginning, and as they ended.
+    #: At the beginning and at the end of the pass.
     drives_before: Drives
     drives: Drives
-    #: Sessions with a new gist, months with a new era.
+    #: Sessions that got a new gist, and months that got a new era.
     gists: list[str]
     eras: list[str]
-    #: Blocks that were written, with their new versions: `profile`, `narrative`, `self`.
+    #: Blocks that the pass wrote (`profile`, `narrative`, `self`), with their new versions.
     blocks: dict[str, int]
     calls: int
     input_tokens: int
     output_tokens: int
-    #: Pieces of thinking left to agents.
+    #: Number of prompts that wait for an agent.
     waiting: int
-    #: Seconds by stage.
+    #: Seconds that each stage took.
     seconds: dict[str, float]
-    #: What went wrong or was left undone, in words.
+    #: Messages about what failed or was not done.
     errors: list[str]
-    #: What recall found before the pass and not after it, and what was done about it. Nothing is well while this is not
-    #: empty.
+    #: What recall found before the pass but not after it, and how the pass reacted. Anything here needs attention.
     alarms: list[str]
-    #: Statements that became memories or were said again, and proposals that were made.
+    #: Number of statements that became memories or strengthened one, and number of new proposals.
     extracted: int | None = None
     proposals: int | None = None
-    #: Groups of duplicates that were found; memories that became part of another one; memories put away.
+    #: Number of groups of duplicates, of memories merged into another one, and of archived memories.
     groups: int | None = None
     merged: int | None = None
     archived: int | None = None
-    #: Of the memories that consolidation touched: what they cost before and after.
+    #: Tokens of the memories that consolidation changed.
     tokens_before: int | None = None
     tokens_after: int | None = None
     tokens_saved: int | None = None
-    #: Groups made one, contradictions decided, blocks whose overflow was stored, and what was found and left alone.
-    #: None, as the figures above: the stage was off or failed.
+    #: Number of groups merged, of contradictions resolved, of blocks whose overflow was stored, and of findings left as
+    #: they are. In all counts from `extracted` on, None means that the stage was off or failed.
     duplicates_merged: int | None = None
     conflicts_resolved: int | None = None
     summarized: int | None = None
     skipped: int | None = None
-    #: The run that undid this one.
+    #: The undo that undid this pass.
     undone_by: int | None = None
-    #: Set for a run that is no pass: the proposal that somebody applied by hand; 0 once it is undone.
+    #: Set if this is not a pass but a proposal applied by hand: the proposal's id, or 0 after it is undone.
     proposal: int | None = None
 
 
 class WorkCounts(NamedTuple):
-    """Pieces of thinking that wait for an agent, and answers that wait for the next pass."""
+    """Number of prompts that wait for an agent, and of answers that wait for the next pass."""
 
     waiting: int
     answered: int
 
 
 class DreamStatus(NamedTuple):
-    """What waits, how much it presses, and how the last pass went."""
+    """The dream backlog, its urgency, and the report of the last pass."""
 
     backlog: DreamBacklog
     #: None before the first pass.
     drives: Drives | None
     last: DreamReport | None
     work: WorkCounts
-    #: How many proposals wait for a decision.
+    #: Number of proposals that wait for a decision.
     proposals: int
 
 
 class UndoReport(NamedTuple):
-    """A run that undid another one."""
+    """The report of an undo."""
 
     id: int
     workspace: str
-    #: The session it ran as.
+    #: The session under which the undo ran.
     session_id: str
-    #: The run that was undone: a pass, or an undo.
+    #: The pass, applied proposal or undo that was undone.
     run: int
     started_at: str
     ended_at: str | None
-    #: What was brought back to what it was, by kind: `memory 12`, `block profile`, `session ab12cd34`.
+    #: What was restored to its earlier state: `memory 12`, `block profile`, `session ab12cd34`.
     restored: list[str]
-    #: What the run had made, and is gone again.
+    #: What that pass had created and the undo removed.
     removed: list[str]
-    #: What was left as it is, because something of it was forgotten since.
+    #: What was not restored, because parts of it were forgotten since.
     left: list[str]
-    #: The run that undid this one.
+    #: The later undo that undid this one.
     undone_by: int | None = None
 
 
 class Obstacle(NamedTuple):
-    """Something that stands in the way of an undo."""
+    """One reason why an undo is not possible."""
 
     #: `memory`, `block` or `session`.
     kind: str
@@ -341,79 +340,79 @@ class Obstacle(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """A change that dreaming would make and somebody else is to decide."""
+    """A change that dreaming suggests and that a person or agent decides on."""
 
     id: int
     #: `pending`, `accepted`, `edited`, `rejected` or `applied`.
     state: str
     #: `remember`, `merge`, `supersede`, `archive` or `overflow`.
     what: str
-    #: In words.
+    #: The reason, in words.
     why: str
     confidence: float
-    #: The text there would be; empty where nothing new is written.
+    #: The new text; empty if the change writes none.
     content: str
-    #: What it would change: ("memory", 7) or ("block", 3).
+    #: What the change applies to: ("memory", 7) or ("block", 3).
     targets: tuple[tuple[str, int], ...]
-    #: What it rests on.
+    #: The evidence for the change, in the same form.
     sources: tuple[tuple[str, int], ...]
-    #: From what there is to what there would be.
+    #: The diff from the present text to the new text.
     diff: str
-    #: Whether a target has changed since, so that it cannot be applied.
+    #: Whether a target has changed since. A stale proposal cannot be applied.
     stale: bool
     #: The pass that made it.
     dream: int
-    #: The memory that came of it, once it is applied.
+    #: The memory that applying the proposal made.
     result: int | None
     created_at: str
     decided_at: str | None
-    #: The run that applied it: a pass, or one of its own. `engram dream undo RUN` undoes it.
+    #: The id of the pass, or of the separate report, that applied it. `engram dream undo ID` undoes it.
     run: int | None = None
 
 
 class WorkspaceInfo(NamedTuple):
-    """One workspace of a store, and how much is in it."""
+    """One workspace of a store, with counts."""
 
     name: str
-    #: Sessions of any status, without passes of dreaming.
+    #: Sessions of any status, except those of dreaming.
     sessions: int
     turns: int
     #: Active memories, without gists.
     memories: int
-    #: When something last happened in it; None when nothing of it is left.
+    #: The time of the latest activity; None when the workspace is empty again.
     active_at: str | None
 
 
 class Stats(NamedTuple):
-    """How much is in a workspace. Sessions are counted without passes of dreaming, unless those were asked for."""
+    """Counts of a workspace. The sessions of dreaming are counted only on request."""
 
     sessions: int
     active: int
-    #: Of the active ones, those silent for too long.
+    #: Active sessions without a recent heartbeat.
     stale: int
     completed: int
     abandoned: int
     logs: int
-    #: Live leases.
+    #: Leases that are held now.
     leases: int
     blocks: int
-    #: Sessions that were made by `ensure` and have said nothing yet.
+    #: Sessions that `ensure` made and that have no activity yet.
     idle: int = 0
     turns: int = 0
     #: Active memories by kind, without gists.
     memories: dict[str, int] = {}  # noqa: RUF012
     gists: int = 0
-    #: How many things wait in the embedding queue.
+    #: Length of the embedding queue.
     embedding_queue: int = 0
-    #: The configured embedder, and the model that made the workspace's vectors; None before the first vector.
+    #: The configured embedder, and the model of the workspace's vectors (None before the first vector).
     embedder: str = ""
     model: str | None = None
-    #: What the whole store takes on the disk.
+    #: Size of the whole store on the disk.
     store_bytes: int = 0
 
 
 class Holder(NamedTuple):
-    """A live claim as another session sees it: who has it, and whether they are still around."""
+    """A lease as other sessions see it, with the session that holds it."""
 
     session_id: str
     session_type: str
@@ -423,27 +422,27 @@ class Holder(NamedTuple):
     exclusive: bool
     note: str | None
     claimed_at: str
-    #: When it ends by itself, if it does.
+    #: When the lease expires; None if it lasts until it is released.
     expires_at: str | None
-    #: Seconds since it was claimed.
+    #: Seconds since `claimed_at`.
     age: float
 
 
 class Lease(NamedTuple):
     """A session's claim on a resource."""
 
-    #: The fencing token; rises with every new claim in a workspace.
+    #: The fencing token. Every new claim in a workspace gets a higher one.
     token: int
     session_id: str
-    #: As stored: `<project>:<path>`, an absolute path, or a plain name.
+    #: The stored form: `<project>:<path>`, an absolute path, or a plain name.
     resource: str
     note: str | None
     exclusive: bool
-    #: Seconds it lives without being renewed; None: until released.
+    #: Seconds until the lease expires unless it is renewed; None if it lasts until it is released.
     ttl: float | None
     claimed_at: str
     expires_at: str | None
-    #: Other sessions' live overlapping claims at the time of claiming, oldest first.
+    #: Overlapping leases of other sessions at the time of the claim, oldest first.
     conflicts: tuple[Holder, ...] = ()
 
 
@@ -451,25 +450,25 @@ class Message(NamedTuple):
     """A message from one session to others."""
 
     id: int
-    #: None when a person sent it.
+    #: None if a person sent it.
     from_session: str | None
-    #: As addressed: a session, a resource, or `*`.
+    #: The address: a session, a resource, or `*`.
     to: str
     text: str
     created_at: str
-    #: The sessions it goes to; filled by `send`.
+    #: The sessions that receive it. Only `send` fills this in.
     recipients: tuple[str, ...] = ()
-    #: Whether it was shown before, to a reader that did not confirm it.
+    #: Whether the message was shown before and the reader did not confirm it.
     again: bool = False
 
 
 class Block(NamedTuple):
-    """A named, versioned text slot."""
+    """A named text with versions."""
 
     name: str
     content: str
     version: int
-    #: What it should fit into; more is kept until it is archived.
+    #: The intended size. Text beyond it is kept until it is archived.
     max_tokens: int
     updated_by: str | None
     created_at: str
@@ -477,7 +476,7 @@ class Block(NamedTuple):
 
 
 class BlockEdit(NamedTuple):
-    """One entry of a block's log: the step to `version`."""
+    """One entry of a block's history: the edit that made `version`."""
 
     version: int
     old: str
@@ -485,14 +484,14 @@ class BlockEdit(NamedTuple):
     reason: str
     actor: str | None
     created_at: str
-    #: The receipt of what was forgotten, if this state lost text that way.
+    #: The receipt, if forgetting removed text from this version.
     receipt: int | None = None
 
 
 class Change(NamedTuple):
     """One entry of the change feed."""
 
-    #: Rises in commit order across the store.
+    #: Increases in commit order across the whole store.
     number: int
     #: `session`, `exchange`, `lease`, `message`, `block`, `memory`, `proposal`, `dream` or `receipt`.
     what: str
@@ -500,23 +499,23 @@ class Change(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """A store that a backup was put in the place of."""
+    """The result of restoring a store from a backup."""
 
     store: str
     file: str
-    #: The copy of the store as it was before; None when there was none.
+    #: The copy of the replaced store; None if there was no store.
     kept: str | None
-    #: The number of the newest migration it has now.
+    #: The number of the store's newest migration.
     schema: int
 
 
 class Upgraded(NamedTuple):
-    """What was done to bring a store to this version's schema."""
+    """The result of migrating a store to this version's schema."""
 
     store: str
-    #: The migrations that were applied, by number and name: `0008_name`.
+    #: The applied migrations: `0008_name`.
     applied: tuple[str, ...]
-    #: The copy that was made before; None when there was nothing to copy.
+    #: The copy of the store from before; None if there was nothing to copy.
     backup: str | None
-    #: The number of the newest migration it has now.
+    #: The number of the store's newest migration.
     schema: int

@@ -1,7 +1,7 @@
-"""PostgreSQL addresses, read as libpq reads them: taking Engram's own part out, and hiding secrets. Needs no driver.
+"""Parses PostgreSQL URLs as libpq does, takes out Engram's own option, and hides passwords. Needs no driver.
 
-Not with urllib: it ends the address at a `#`, which may be part of a password, and it writes a blank as `+`, which
-libpq takes for a plus sign.
+`urllib` does not fit: it ends the URL at a `#`, which may be part of a password, and it writes a space as `+`, which
+libpq reads as a plus sign.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ DEFAULT_SCHEMA = "engram"
 
 class Address(NamedTuple):
     scheme: str
-    #: `user` or `user:password`, with its `@`; empty when there is none.
+    #: `user@` or `user:password@`; empty if the URL has no user.
     user: str
-    #: Hosts with their ports, and the database.
+    #: Hosts with ports, and the database.
     target: str
     #: `key=value`, as written.
     options: list[str]
@@ -37,7 +37,7 @@ def join(address: Address) -> str:
 
 
 def split_schema(url: str) -> tuple[str, str]:
-    """The URL as the driver takes it, and the schema named in it."""
+    """The URL for the driver, and the schema that the URL names."""
     address = split(url)
     for host in address.target.partition("/")[0].split(","):
         port = host.rpartition("]")[2].partition(":")[2]
@@ -56,7 +56,7 @@ def split_schema(url: str) -> tuple[str, str]:
 
 
 def _quoted(option: str) -> str:
-    """With everything in its value quoted that libpq would stumble over, such as a second `=`."""
+    """The option with its value percent-encoded where libpq needs it, such as a second `=`."""
     from urllib.parse import quote, unquote
 
     key, equals, value = option.partition("=")
@@ -64,7 +64,7 @@ def _quoted(option: str) -> str:
 
 
 def masked(url: str) -> str:
-    """The URL of any scheme without its password, for messages."""
+    """The URL without its passwords, for messages. Works for any scheme."""
     if "://" not in url:
         return url
     address = split(url)

@@ -10,14 +10,16 @@ if TYPE_CHECKING:
 
 
 class Watch(Protocol):
-    """Called with a kind (`memory`, `block`, `session`) and an id before such a thing is changed, and right after its
-    row was made: so whoever keeps a journal sees it as it was. Versions after `since` are about to go."""
+    """Called before a memory, block or session changes, and right after its row was inserted.
+
+    A journal uses it to record the earlier state. The versions after `since` are about to be deleted.
+    """
 
     def __call__(self, tx: Transaction, kind: str, ref: str | int, since: int | None = None) -> None: ...
 
 
 class StoreView(NamedTuple):
     engine: Engine
-    #: Every statement a tier runs filters by it.
+    #: Every statement of a tier filters by it.
     workspace: str
     config: Config

@@ -1,24 +1,24 @@
-"""How many tokens a text costs, by estimate.
+"""Estimates how many tokens a text has.
 
-No tokenizer fits every model, and loading one costs more than a whole report. Latin text runs at about four characters
-a token; Greek, Cyrillic, Arabic and their like at two; a Chinese, Japanese or Korean character is about a token by
-itself, and an emoji two. How many characters of each kind a text has follows from its length in several encodings, so
-that even a megabyte is counted at the speed of C.
+No tokenizer fits every model, and loading one takes longer than making a whole report. Latin text has about four
+characters per token; Greek, Cyrillic, Arabic and similar scripts have two. A Chinese, Japanese or Korean character is
+about one token, and an emoji two. The lengths of a text in several encodings give the number of characters of each
+kind. The encoders are written in C, so even a megabyte is fast.
 """
 
 from __future__ import annotations
 
-#: For scripts whose words most tokenizers know well.
+#: For Latin text.
 CHARACTERS_PER_TOKEN = 4
 
 
 def estimate(text: str) -> int:
-    """Tokens, rounded up; never 0 for a text that is not empty."""
+    """The number of tokens, rounded up. Only an empty text has 0."""
     return -(-weight(text) // CHARACTERS_PER_TOKEN)
 
 
 def weight(text: str) -> int:
-    """The cost in quarters of a token, which add up exactly when texts are joined."""
+    """The number of quarter tokens. The weight of joined texts is exactly the sum of their weights."""
     characters = len(text)
     if text.isascii():
         return characters

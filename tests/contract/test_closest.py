@@ -93,8 +93,8 @@ def indexes(eng: Engram) -> list[str]:
 def nearest(tx: Transaction, model: str, shelves: list[str], most: int, verb: LiteralString = "") -> list[Row]:
     """What the index itself finds, or how."""
     assert isinstance(tx, PostgresTransaction)
-    tx.connection.execute(pgvector._SET, ("100000", "400"))
-    statement = SQL(verb) + pgvector._about(pgvector._NEAREST, "default", model, 256)
+    tx.connection.execute(pgvector._SEARCH_SETTINGS, ("100000", "400"))
+    statement = SQL(verb) + pgvector._fill_in(pgvector._NEAREST, "default", model, 256)
     values = {"query": str([1.0] * 256), "shelves": shelves, "most": most}
     return tx.connection.execute(statement, values).fetchall()
 
@@ -243,7 +243,7 @@ def test_a_store_on_a_server_without_pgvector_works_and_is_caught_up_when_it_get
     with monkeypatch.context() as patch, caplog.at_level("INFO", "engram"):
         patch.setattr(pgvector, "_OLDEST", (99, 0))
         early = open_store(database)
-    assert "compared by each process" in caplog.text
+    assert "this process compares vectors" in caplog.text
     with early:
         fill(early, 20)
         assert len(early.recall("puppy", 5, mode="vectors")) == 5

@@ -21,7 +21,7 @@ COLUMNS = ("sessions.metadata", "memories.data", "dreams.report", "receipts.went
 
 @pytest.fixture(autouse=True)
 def untold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_columns, "_told", set())
+    monkeypatch.setattr(json_columns, "_warned", set())
 
 
 @pytest.mark.requirement("REDACT-5")
@@ -72,7 +72,7 @@ def test_a_damaged_session_is_listed_with_the_others(
         assert len(eng.sessions.active()) == 2
         assert eng.sessions.complete(first).status == "completed"
     assert [record.getMessage() for record in caplog.records] == [
-        "sessions.metadata holds text that is not the expected JSON; it reads as empty"
+        "sessions.metadata contains text that is not the expected JSON; it is read as empty"
     ]
 
 

@@ -165,7 +165,7 @@ def test_no_transaction_is_open_while_the_model_works(open_store: OpenStore, wat
     eng = open_store(embedder="static")
     say(eng)
     open_ones = []
-    watched.happens = lambda what: open_ones.append(eng._view.engine._joined())
+    watched.happens = lambda what: open_ones.append(eng._view.engine._current())
     assert eng.recall("Which storm closed the harbour?", rerank=rerank)
     assert open_ones == [None] * (2 if rerank == "always" else 1)
 

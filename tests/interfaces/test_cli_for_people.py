@@ -300,7 +300,7 @@ def test_reading_a_workspace_that_does_not_exist_is_not_found_and_lists_those_th
     ):
         outcome = engram(*arguments, *options)
         assert (outcome.code, outcome.out) == (3, "")
-        assert "There is no workspace 'nope'. There are: default." in outcome.err
+        assert "There is no workspace 'nope'. Existing workspaces: default." in outcome.err
     assert engram("sitrep", *options, "--json").json["error"]["details"]["workspaces"] == ["default"]
     assert engram("world", "set", "hello", *options).code == 0
     assert engram("world", "show", *options).out == "hello\n"

@@ -276,7 +276,7 @@ def test_another_programs_database_is_not_replaced(tmp_path: Path, saved: Path) 
     connection.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY)")
     connection.close()
     before = foreign.read_bytes()
-    with pytest.raises(NotAStore, match="left as it is"):
+    with pytest.raises(NotAStore, match="was not changed"):
         run(foreign, saved)
     assert foreign.read_bytes() == before
     assert not list(tmp_path.glob("foreign.db.*"))

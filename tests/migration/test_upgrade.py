@@ -315,7 +315,7 @@ def test_an_mcp_server_that_is_overtaken_tells_its_client_in_one_line(sqlite_url
         answer = host.call(connection, "sitrep", {})
         assert answer is not None
         assert answer.failed
-        assert f"has schema {NEWEST + 1}, and this Engram knows schemas up to {NEWEST}" in answer.text
+        assert f"has schema {NEWEST + 1}, but this Engram knows only schemas up to {NEWEST}" in answer.text
         assert "\n" not in answer.text.strip()
         assert "Traceback" not in answer.text
     finally:
@@ -335,7 +335,7 @@ def test_an_mcp_server_goes_on_with_a_store_that_was_replaced(sqlite_url: str, t
         lost = host.call(connection, "sitrep", {})
         assert lost is not None
         assert lost.failed
-        assert "not there any more" in lost.text
+        assert "does not exist any more" in lost.text
         os.rename(tmp_path / "other.db", sqlite_url)
         found = host.call(connection, "sitrep", {"summary": "Working on"})
         assert found is not None

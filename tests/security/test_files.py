@@ -68,7 +68,7 @@ def test_a_file_of_another_program_is_refused_and_unchanged(tmp_path: Path, stra
     STRANGERS[stranger](path)
     before = snapshot(tmp_path)
     for _ in range(2):
-        with pytest.raises(NotAStore, match="left as it is") as refused:
+        with pytest.raises(NotAStore, match="was not changed") as refused:
             Engram(str(path))
         assert str(path) in str(refused.value)
     assert snapshot(tmp_path) == before

@@ -212,7 +212,7 @@ def plant(path: str, page_size: int, trace: bytes) -> None:
     file = apsw.VFSFile("", path, [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE, 0])
     raw = file.xRead(file.xFileSize(), 0)
     for place in range(0, len(raw), page_size):
-        first, end = scrub._middle(raw, place, page_size, place)
+        first, end = scrub._unused_space(raw, place, page_size, place)
         if end - first > 20 * len(trace):
             file.xWrite(trace, (first + end) // 2)
     file.xClose()
@@ -252,7 +252,7 @@ def test_files_that_cannot_be_cleaned_are_reported_and_cleaned_by_the_next_forge
         # A transaction sees the store as it was when it first read.
         tx.all("SELECT COUNT(*) FROM exchanges")
         eng.forget(exchange=first)
-        assert "may still have bytes" in caplog.text
+        assert "may still contain bytes" in caplog.text
         assert seen(said.exchanges[first], parts_in(sqlite_url))
     caplog.clear()
     eng.forget(exchange=second)

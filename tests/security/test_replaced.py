@@ -86,7 +86,7 @@ def test_a_deleted_store_is_an_error_and_no_new_one_is_created(
     lose(path)
     for _ in range(2):
         for call in (lambda: eng.world.set("nowhere"), eng.world.get, eng.sitrep):
-            with pytest.raises(StoreUnavailable, match=r"not there any more.*engram restore"):
+            with pytest.raises(StoreUnavailable, match=r"does not exist any more.*engram restore"):
                 call()
     assert not path.exists()
     assert descriptors(path) == []

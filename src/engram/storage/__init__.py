@@ -1,1 +1,1 @@
-"""Where everything is kept: one protocol (`engine`), two engines, migrations and backups."""
+"""The store: one protocol (`engine`), two engines, migrations and backups."""

@@ -1,12 +1,12 @@
-"""Copies of a whole store, made before the schema changes or a restore replaces what people rely on.
+"""Copies of a whole store, made before a migration or a restore.
 
-On SQLite a copy is a file beside the store. It is written under a draft's name (`….partial`) and renamed when it is
-complete, so a copy under its final name is always whole. A process that was killed leaves its draft behind; the next
-copy removes it. The newest few copies of each kind are kept.
+On SQLite a copy is a file beside the store. It is written under a draft name (`….partial`) and renamed when it is
+complete, so a file with the final name is always complete. A killed process leaves its draft; the next copy removes it.
+The newest few copies of each kind are kept.
 
-On PostgreSQL a copy is a schema beside the store's. A dump would need the server's own tools at the right version on
-this machine. A copy inside the database needs nothing and is part of the migration's transaction, and an administrator
-drops it with one statement.
+On PostgreSQL a copy is a schema beside the store's schema. A dump would need the server's tools in the right version on
+this machine. A copy inside the database needs no tools and is part of the migration's transaction. An administrator can
+drop it with one statement.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 
     from ..clock import Clock
 
-    #: Called with how many pages are copied, and how many there are.
+    #: Called with the number of copied pages and the total.
     Progress = Callable[[int, int], None]
 
-#: How many copies of a kind are kept: before migrations, before restores.
+#: Number of copies kept from before migrations, and from before restores.
 KEPT = 3
 PARTIAL = ".partial"
 
 #: Pages copied between two reports of progress.
 _PORTION = 4_096
-#: Free space that a copy leaves on the disk.
+#: Bytes that a copy leaves free on the disk.
 _MARGIN = 16 * 1024 * 1024
-#: What the end of a copy's name takes: `_before_0002_20261115t183608123456`. PostgreSQL cuts longer names off at their
-#: end, which is what tells two copies apart, so the schema's own name is cut instead.
+#: PostgreSQL cuts names after 63 characters. The end of a copy's name (`_before_0002_20261115t183608123456`) makes it
+#: unique, so Engram shortens the beginning, the store's schema, instead.
 _LONGEST_PREFIX = 63 - 34
 
 
 def sqlite(path: str, label: str, clock: Clock, progress: Progress | None = None) -> str | None:
-    """Copy the store's last committed state into a file beside it; its path, or None when there is no data yet.
+    """Copy the store's last committed state into a file beside it. Returns its path, or None if the store has no data.
 
-    The caller holds the write lock, so there is one copy at a time, and every draft that is found is nobody's any
-    more. Opens a connection of its own, which sees the state before the caller's transaction.
+    The caller holds the write lock, so no other copy is running and every draft is abandoned. The copy uses a separate
+    connection, which sees the state before the caller's transaction.
     """
     import apsw
 
@@ -70,7 +70,7 @@ def keep(
     *,
     spared: str | None = None,
 ) -> str:
-    """Copy what a connection sees into `path.label-time`, and remove older copies of that kind, but not `spared`."""
+    """Copy what a connection sees into `path.label-time`. Removes older copies of that kind, except `spared`."""
     copy = f"{path}.{label}-{compact(clock.now())}"
     require_space(path, size(path) + size(f"{path}-wal"))
     draft = f"{copy}{PARTIAL}"
@@ -86,14 +86,14 @@ def keep(
 
 
 def write(source: apsw.Connection, file: str, progress: Progress | None = None) -> None:
-    """Copy a whole database into a new file that is complete by itself and on the disk."""
+    """Copy a whole database into one new file, and wait until it is on the disk."""
     import apsw
 
-    # Nobody has this file open yet, so making it by hand (for its mode) drops no lock.
+    # No connection has this file open yet, so creating it here, for its mode, drops no lock.
     make_file(file)
     target = apsw.Connection(file, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
-        # Half a copy is worth nothing, so nothing has to be safe before the end.
+        # An incomplete copy is useless, so the data need not be safe before the end.
         target.execute("PRAGMA synchronous=OFF")
         with target.backup("main", source, "main") as running:
             while not running.done:
@@ -107,18 +107,18 @@ def write(source: apsw.Connection, file: str, progress: Progress | None = None) 
 
 
 def require_space(path: str, needed: int) -> None:
-    """Refuse before anything is written, rather than fill the disk that every other program needs as well."""
+    """Raise StoreFull before anything is written, so that a copy never fills the disk."""
     disk = os.statvfs(os.path.dirname(path))
     free = disk.f_bavail * disk.f_frsize
     if free < needed + _MARGIN:
         raise StoreFull(
-            f"A copy of {path} needs {_megabytes(needed)} MB, and its disk has {_megabytes(free)} MB free; nothing was "
+            f"A copy of {path} needs {_megabytes(needed)} MB, but its disk has {_megabytes(free)} MB free; nothing was "
             "changed. Free some space and try again."
         )
 
 
 def size(path: str) -> int:
-    """The size of a file; 0 when there is none."""
+    """The size of a file in bytes; 0 if it does not exist."""
     try:
         return os.stat(path).st_size
     except FileNotFoundError:
@@ -129,37 +129,37 @@ def remove_drafts(path: str) -> None:
     """Remove the incomplete copies that killed processes left beside the store."""
     folder, name = os.path.split(path)
     for file in os.listdir(folder):
-        # A copy with a journal is a draft of a version that wrote under the final name.
+        # An earlier release wrote drafts under the final name. Such a draft has a journal.
         if file.startswith(f"{name}.before-") and file.endswith((PARTIAL, "-journal")):
             remove(os.path.join(folder, file.removesuffix("-journal")))
 
 
 def remove(file: str) -> None:
-    """Remove a database that nobody uses, with its helpers."""
+    """Remove an unused database with its journal, log and index files."""
     for each in (file, f"{file}-journal", f"{file}-wal", f"{file}-shm"):
         with suppress(FileNotFoundError):
             os.unlink(each)
 
 
 def names(path: str) -> list[str]:
-    """The copies beside a store, complete or not: all of them hold what the store held."""
+    """The names of the copies beside a store, including incomplete ones, which also contain data."""
     folder, name = os.path.split(path)
     return [file for file in os.listdir(folder) if _is_copy(file, name)]
 
 
 def older(names: Iterable[str], before: str) -> tuple[str, ...]:
-    """Those of the copies that were made before a time, oldest first; each name ends in its own."""
+    """The copies that were made before a time, oldest first. A copy's name ends with its time."""
     limit = compact(before)
     return tuple(sorted(name for name in names if _stamp(name) < limit))
 
 
 def compact(stamp: str) -> str:
-    """A time that fits into a file's and a schema's name: 20261115t183608123456."""
+    """A time in a form for names of files and schemas: 20261115t183608123456."""
     return stamp.replace("-", "").replace(":", "").replace(".", "").replace("T", "t").removesuffix("Z")
 
 
 def postgres(connection: psycopg.Connection, schema: str, label: str, clock: Clock) -> str | None:
-    """Copy every table of the schema into a schema beside it; its name, or None when there is no data yet."""
+    """Copy every table into a new schema. Returns its name, or None if the store has no data."""
     import re
 
     from psycopg import sql
@@ -175,7 +175,7 @@ def postgres(connection: psycopg.Connection, schema: str, label: str, clock: Clo
         connection.execute(
             sql.SQL("CREATE TABLE {} AS TABLE {}").format(sql.Identifier(copy, table), sql.Identifier(schema, table))
         )
-    # A name that was cut off may belong to another store, so the copies of that one are left alone.
+    # Two stores may share a shortened name, so with one no older copies are removed.
     if len(schema) <= _LONGEST_PREFIX:
         found = connection.execute("SELECT nspname FROM pg_namespace WHERE starts_with(nspname, %s)", (prefix(schema),))
         for name in _surplus(name for (name,) in found.fetchall() if re.search(r"_before_\d{4}_", name)):
@@ -184,7 +184,7 @@ def postgres(connection: psycopg.Connection, schema: str, label: str, clock: Clo
 
 
 def prefix(schema: str) -> str:
-    """How the names of a PostgreSQL store's copies begin."""
+    """The beginning of the names of a PostgreSQL store's copies."""
     return f"{schema[:_LONGEST_PREFIX]}_before_"
 
 
@@ -196,7 +196,7 @@ def _is_copy(file: str, store: str) -> bool:
 
 
 def _prune(path: str, label: str, spared: str | None) -> None:
-    """Keep the newest copies of a kind: all of those made before migrations are one."""
+    """Keep only the newest copies of a kind. The copies from before any migration are one kind."""
     import re
 
     folder, name = os.path.split(path)

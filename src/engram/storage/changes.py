@@ -1,6 +1,6 @@
 """Reads the change feed, which caches, live views and other processes follow.
 
-Numbers rise in the order of commits on both engines. A reader that remembers the last number it saw misses nothing.
+On both engines the numbers increase in commit order. A reader that remembers the last number it saw misses nothing.
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ if TYPE_CHECKING:
 _SINCE = """
 SELECT number, what, id FROM changes WHERE workspace = :workspace AND number > :after ORDER BY number LIMIT :limit
 """
-
-
-# The only query across workspaces: which ones exist. Each answer is one look into the index.
+# The only query across workspaces. Each execution is one index lookup.
 _NEXT_WORKSPACE = "SELECT MIN(workspace) FROM changes WHERE workspace > :workspace"
 
 
 def workspaces(engine: Engine) -> list[str]:
-    """Every workspace in which something was ever written, by name."""
+    """Every workspace that was ever written to, sorted by name."""
     found: list[str] = []
     with engine.read() as tx:
         while (name := tx.value(_NEXT_WORKSPACE, workspace=found[-1] if found else "")) is not None:

@@ -31,9 +31,9 @@ Row = tuple[Any, ...]
 
 
 class Closest(NamedTuple):
-    """The vectors most similar to a query, with mean and spread of the similarity of all vectors."""
+    """The vectors most similar to a query, with mean and standard deviation of the similarity of all vectors."""
 
-    #: Items and their cosines.
+    #: Items with their cosine similarity.
     items: list[tuple[int, float]]
     mean: float
     spread: float
@@ -49,9 +49,9 @@ class Transaction(ABC):
         self.writable = writable
         #: Feed entries (workspace, what, id) of this transaction, in order, each once.
         self.notes: dict[tuple[str, str, str], None] = {}
-        #: Called right before the commit. One that raises rolls everything back.
+        #: Called right before the commit. If one raises, the transaction rolls back.
         self.checks: list[Callable[[], None]] = []
-        #: Called right after the commit, to update what the process remembers. Must not fail.
+        #: Called right after the commit, to update `memo`. They must not fail.
         self.afterwards: list[Callable[[], None]] = []
 
     @abstractmethod
@@ -60,7 +60,7 @@ class Transaction(ABC):
 
     @abstractmethod
     def run(self, sql: LiteralString, **values: object) -> int:
-        """Run a statement that returns no rows; returns how many rows it changed."""
+        """Run a statement that returns no rows. Returns the number of changed rows."""
 
     @abstractmethod
     def many(self, sql: LiteralString, values: Sequence[Mapping[str, object]]) -> None:
@@ -72,22 +72,22 @@ class Transaction(ABC):
 
     @abstractmethod
     def now(self) -> str:
-        """The engine's time at this moment. The transaction may have waited for a lock since its start."""
+        """The engine's present time, not the time when the transaction began: it may have waited for a lock since."""
 
     @abstractmethod
     def lock(self, name: str) -> None:
-        """Keep other transactions that take a lock of the same name waiting until this one ends."""
+        """Take a named lock until the transaction ends. Other transactions wait for the same name."""
 
     @abstractmethod
     def savepoint(self) -> AbstractContextManager[None]:
-        """Roll back what happens inside, and only that, when it raises."""
+        """Roll back only the statements inside the block if it raises."""
 
     def closest(
         self, workspace: str, model: str, query: Sequence[float], shelves: Sequence[str], most: int, size: int | None
     ) -> Closest | None:
-        """The `most` vectors on some shelves that are closest to a query; None when the engine cannot compare vectors.
+        """The `most` vectors on some shelves that are closest to a query; None if the engine cannot compare vectors.
 
-        With the shelves' `size`, an index may answer, with an estimate of mean and spread.
+        If the caller gives the shelves' `size`, the engine may use an index and estimate mean and spread.
         """
         return None
 
@@ -113,25 +113,25 @@ class Transaction(ABC):
 class Engine(ABC):
     """A store that hands out transactions. Thread-safe; usable in the child after a fork."""
 
-    #: What to call this engine in messages and tests.
+    #: The engine's name in messages and tests.
     name: str
-    #: What opening the store has changed in it.
+    #: What opening the store changed.
     outcome: Outcome
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        #: What this process remembers about the store, by subject. A forked child starts with nothing.
+        #: What this process remembers about the store, by subject. Empty in a forked child.
         self.memo: dict[str, Any] = {}
         self._pid = os.getpid()
         self._local = threading.local()
 
     @contextmanager
     def write(self, *, patient: bool = True) -> Iterator[Transaction]:
-        """A write transaction: committed at the end of the block, rolled back when it raises.
+        """A write transaction. It commits at the end of the block and rolls back if the block raises.
 
-        `patient=False` gives up with StoreBusy at once instead of waiting for other writers.
+        With `patient=False` it does not wait for other writers but raises StoreBusy at once.
         """
-        outer = self._joined()
+        outer = self._current()
         if outer is not None:
             if not outer.writable:
                 raise RuntimeError("a write cannot begin inside a read; this is a mistake in Engram")
@@ -146,9 +146,9 @@ class Engine(ABC):
                 yield transaction
                 if os.getpid() != pid:
                     raise StoreUnavailable(
-                        "This process was forked inside a transaction, which is its parent's to end."
+                        "This process was forked inside a transaction. Only the parent process can end it."
                     )
-                self._flush(transaction)
+                self._write_changes(transaction)
                 for check in transaction.checks:
                     check()
             finally:
@@ -158,10 +158,10 @@ class Engine(ABC):
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
-        """A read transaction: every statement in it sees the same state of the store."""
-        outer = self._joined()
+        """A read transaction. All its statements see the same state of the store."""
+        outer = self._current()
         if outer is not None:
-            with self._translated():
+            with self._translating():
                 yield outer
             return
         with self._reading() as transaction:
@@ -174,35 +174,34 @@ class Engine(ABC):
 
     @property
     def joined(self) -> bool:
-        """Whether this thread is inside a transaction already."""
-        return self._joined() is not None
+        """Whether this thread is inside a transaction."""
+        return self._current() is not None
 
     def index_vectors(self, workspace: str, models: Sequence[str]) -> None:
-        """Keep an index of the workspace's vectors for each of these models and for no other, if the engine supports
-        it.
+        """Make an index of the workspace's vectors for each of these models, and drop those for other models.
 
-        May take long. Must not be called inside a transaction.
+        Does nothing on an engine without such indexes. May take long. Must not be called inside a transaction.
         """
         return None
 
     @abstractmethod
     def scrub(self) -> None:
-        """Remove what the store's files still contain of deleted rows, as far as this engine can. Never fails."""
+        """Remove bytes of deleted rows from the store's files, as far as this engine can. Never fails."""
 
     @abstractmethod
     def backups(self, before: str) -> tuple[str, ...]:
-        """Copies of the store from before that time, which still contain what was deleted since."""
+        """Copies of the store from before a time. They still contain what was deleted since."""
 
     @abstractmethod
     def size(self) -> int:
-        """How many bytes the store takes on the disk, as far as can be seen from here."""
+        """Bytes that the store uses on the disk, as far as this process can see."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close every connection; later use is an error. Closing twice is fine."""
+        """Close every connection. Later use is an error. Closing twice is allowed."""
 
     def _memo_for(self, transaction: Transaction) -> dict[str, Any]:
-        """What this process remembers about the state that the transaction sees."""
+        """The memo that belongs to the state that the transaction sees."""
         return self.memo
 
     @abstractmethod
@@ -212,18 +211,18 @@ class Engine(ABC):
     def _reading(self) -> AbstractContextManager[Transaction]: ...
 
     @abstractmethod
-    def _translated(self) -> AbstractContextManager[None]:
-        """Turn the driver's errors into Engram's."""
+    def _translating(self) -> AbstractContextManager[None]:
+        """Turn the driver's errors into Engram's errors."""
 
     @abstractmethod
-    def _flush(self, transaction: Transaction) -> None:
-        """Write the noted changes to the feed, numbered in commit order."""
+    def _write_changes(self, transaction: Transaction) -> None:
+        """Write the transaction's notes to the change feed, numbered in commit order."""
 
     @abstractmethod
     def _after_fork(self) -> None:
         """In the child: drop the parent's connections and locks without touching them."""
 
-    def _joined(self) -> Transaction | None:
+    def _current(self) -> Transaction | None:
         if self._pid != os.getpid():
             self._pid = os.getpid()
             self._local = threading.local()
@@ -235,7 +234,7 @@ class Engine(ABC):
     def _nested(self, outer: Transaction) -> Iterator[None]:
         notes, checks, afterwards = len(outer.notes), len(outer.checks), len(outer.afterwards)
         try:
-            with self._translated(), outer.savepoint():
+            with self._translating(), outer.savepoint():
                 yield
         except BaseException:
             for late in list(outer.notes)[notes:]:

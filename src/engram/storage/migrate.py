@@ -1,17 +1,17 @@
-"""Bringing a store to the schema this version knows.
+"""Migrates a store to the schema of this version.
 
-Migrations are numbered SQL files, one folder per engine with the same numbers and names. Each is applied together with
-its record in one transaction, under a lock, so two processes that start at once do it once. The record keeps the file's
-hash: history that was edited after it was applied is an error, found at the next open by any process that may migrate.
-Before a store with data in it is changed, a backup is made.
+Migrations are numbered SQL files, in one folder per engine, with the same numbers and names. Each is applied together
+with its record in one transaction, under a lock, so two processes that start at once apply it only once. The record
+keeps the file's hash. If a file was edited after it was applied, the next process that may migrate raises an error. A
+store with data is copied before a migration changes it.
 
-A migration that the release before it can live with says so in its first lines (`-- works with: 3`: code that knows
-migrations up to 3 still works on the result); that release then keeps opening the store. Without such a line it
-refuses. A process that has the store open while another one migrates it is told by the same rule (`pending`).
+The line `-- works with: 3` at the beginning of a migration means that code which knows migrations up to 3 works on the
+result. Such a release can still open the store; without the line it refuses. The same rule (`pending`) applies to a
+process that has the store open while another process migrates it.
 
-A hook does not migrate: the copy of a large store takes longer than a hook may. When what hooks do needs nothing of a
-migration, its first lines say so (`-- hooks work without it`), and hooks go on with the schema that is there. Otherwise
-a hook gets `UpgradeNeeded`. A store that does not exist yet is made by whoever comes first, a hook too.
+Hooks do not migrate, because copying a large store takes longer than a hook may run. The line
+`-- hooks work without it` means that hooks need nothing from the migration and can use the earlier schema. Without it a
+hook raises `UpgradeNeeded`. The first process that needs a new store creates it, even if it is a hook.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Migration(NamedTuple):
     number: int
     name: str
     sql: str
-    #: The oldest migration whose code can use the store after this one.
+    #: Code that knows migrations up to this number can use the store after this migration.
     works_with: int
-    #: Whether what hooks do needs nothing of this one.
+    #: Whether hooks work without this migration.
     hooks_without: bool
 
     @property
@@ -56,14 +56,14 @@ class Migration(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What one call has done."""
+    """What opening a store did to its schema."""
 
     applied: tuple[Migration, ...] = ()
-    #: The copy that was made before; None when there was no data to copy.
+    #: The copy of the store from before; None if there was no data to copy.
     backup: str | None = None
-    #: The newest migration that the store has now.
+    #: The store's newest migration.
     newest: int = 0
-    #: SQLite's own number of the schema that was found to be usable; any later change of the schema changes it.
+    #: SQLite's `schema_version` of the schema that was checked. Every later change of the schema changes it.
     schema: int = 0
     #: The newest migration that this version knows.
     known: int = 0
@@ -77,7 +77,7 @@ class Applied(NamedTuple):
 
 @functools.cache
 def shipped(engine: str, folder: str = _FOLDER) -> tuple[Migration, ...]:
-    """The migrations that come with this version, in order."""
+    """The migrations of this version, in order."""
     found = []
     directory = os.path.join(folder, engine)
     for file in sorted(os.listdir(directory)):
@@ -96,46 +96,46 @@ def shipped(engine: str, folder: str = _FOLDER) -> tuple[Migration, ...]:
 def pending(
     applied: Sequence[Applied], known: Sequence[Migration], store: str, *, compare: bool = True
 ) -> list[Migration]:
-    """What is still to be applied; an error when the store's history is not ours.
+    """The migrations that are not applied yet. Raises an error if this version cannot use the store.
 
-    A process that does not migrate need not `compare` the files with what was applied: hashing costs a hook time.
+    A process that does not migrate need not `compare` the hashes of the files, because hashing slows down a hook.
     """
-    hashes = {migration.number: migration for migration in known}
+    by_number = {migration.number: migration for migration in known}
     newest = known[-1].number
     for record in applied:
-        ours = hashes.get(record.number)
+        ours = by_number.get(record.number)
         if ours is None:
             if record.works_with > newest:
                 raise SchemaTooNew(
-                    f"{store} has schema {applied[-1].number}, and this Engram knows schemas up to {newest}. "
+                    f"{store} has schema {applied[-1].number}, but this Engram knows only schemas up to {newest}. "
                     f"Upgrade it ({UPGRADE}) and restart the programs that use it; nothing was changed."
                 )
         elif compare and ours.hash != record.hash:
             raise MigrationChanged(
-                f"Migration {ours.number:04d}_{ours.name} was applied to {store} with other contents than this "
-                "version ships. Reinstall the Engram that made the store, or restore its migration file."
+                f"Migration {ours.number:04d}_{ours.name} of this version differs from the one applied to {store}. "
+                "Reinstall the version of Engram that made the store, or restore its migration file."
             )
     done = {record.number for record in applied}
     return [migration for migration in known if migration.number not in done]
 
 
-def missing(store: str) -> StoreNotFound:
+def not_found(store: str) -> StoreNotFound:
     return StoreNotFound(
-        f"There is no store at {store}. To make one, run `engram init` with the same --store or ENGRAM_URL."
+        f"There is no store at {store}. To create one, run `engram init` with the same --store or ENGRAM_URL."
     )
 
 
-def left_out(applied: Sequence[Applied], todo: Sequence[Migration], store: str) -> bool:
-    """For a process that does not migrate: whether it works without what is to be applied.
+def works_without(applied: Sequence[Applied], todo: Sequence[Migration], store: str) -> bool:
+    """Whether a process that does not migrate can work without the pending migrations.
 
-    False for a store that has to be made; an error when the process cannot go on.
+    False for a store that does not exist yet. Raises UpgradeNeeded if the process cannot work without them.
     """
     if not applied:
         return False
     if not all(migration.hooks_without for migration in todo):
         raise UpgradeNeeded(
-            f"{store} has schema {applied[-1].number}, and this Engram needs schema {todo[-1].number}. Run "
-            "`engram upgrade`; every other engram command and the MCP server do the same when they open it."
+            f"{store} has schema {applied[-1].number}, but this Engram needs schema {todo[-1].number}. Run "
+            "`engram upgrade`. Every other engram command and the MCP server also upgrade the store when they open it."
         )
     return True
 
@@ -150,21 +150,21 @@ def sqlite(
     save: bool = True,
     progress: backup.Progress | None = None,
 ) -> Outcome:
-    """Apply what is missing, after a copy of the store unless `save` is off; what was done.
+    """Apply the pending migrations, after copying the store if `save` is on. Returns what was done.
 
-    With `upgrade` off a store is made but never changed: see `left_out`.
+    With `upgrade` off, a new store is created, but an existing one is not changed: see `works_without`.
     """
     known = shipped("sqlite", folder)
     done: list[Migration] = []
     copy = None
     while True:
-        applied, schema = _seen(connection)
+        applied, schema = _read_applied(connection)
         todo = pending(applied, known, path, compare=upgrade)
-        if not todo or (not upgrade and left_out(applied, todo, path)):
+        if not todo or (not upgrade and works_without(applied, todo, path)):
             return Outcome(tuple(done), copy, applied[-1].number, schema)
         connection.execute("BEGIN IMMEDIATE")
         try:
-            # Asked again under the lock: another process may just have finished the same work.
+            # Checked again under the lock, because another process may have applied them meanwhile.
             applied = sqlite_applied(connection)
             todo = pending(applied, known, path)
             if todo:
@@ -181,17 +181,17 @@ def sqlite(
                 connection.execute("ROLLBACK")
             raise
         done += todo[:1]
-        # A new store is made to its end by whoever began it.
+        # The process that creates a store applies all migrations.
         upgrade = upgrade or not applied
 
 
-def _seen(connection: apsw.Connection) -> tuple[list[Applied], int]:
-    """What is applied, and SQLite's own number of the schema; both of one state of the store."""
+def _read_applied(connection: apsw.Connection) -> tuple[list[Applied], int]:
+    """The applied migrations and SQLite's `schema_version`, both from the same state of the store."""
     connection.execute("BEGIN")
     try:
         return sqlite_applied(connection), connection.execute("PRAGMA schema_version").get
     finally:
-        # SQLite may have ended it by itself, for example on a full disk.
+        # SQLite may have ended the transaction itself, for example on a full disk.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
 
@@ -211,9 +211,10 @@ def postgres(
     upgrade: bool = True,
     create: bool = True,
 ) -> Outcome:
-    """Apply what is pending; `upgrade` as for SQLite. With `create` off, a schema without a store is StoreNotFound.
+    """Apply the pending migrations, after copying the store. `upgrade` is as for SQLite.
 
-    Expects a connection in autocommit, or a transaction, whose search path begins with the schema.
+    With `create` off, raises StoreNotFound if there is no store. The connection is in autocommit mode or in a
+    transaction. Its search path begins with the schema.
     """
     known = shipped("postgres", folder)
     newest = known[-1].number
@@ -221,9 +222,9 @@ def postgres(
     with connection.transaction(force_rollback=True):
         applied = postgres_applied(connection, schema)
     if not applied and not create:
-        raise missing(store)
+        raise not_found(store)
     todo = pending(applied, known, store, compare=upgrade)
-    if not todo or (not upgrade and left_out(applied, todo, store)):
+    if not todo or (not upgrade and works_without(applied, todo, store)):
         return Outcome(newest=applied[-1].number, known=newest)
     from psycopg import sql
 
@@ -234,9 +235,9 @@ def postgres(
         applied = postgres_applied(connection, schema)
         todo = pending(applied, known, store)
         if applied and todo:
-            if not upgrade and left_out(applied, todo, store):
+            if not upgrade and works_without(applied, todo, store):
                 return Outcome(newest=applied[-1].number, known=newest)
-            # Waits for running transactions. Later ones wait for this one and then see the new record.
+            # Waits for running transactions. Later transactions wait for this one and then see the new record.
             table = sql.Identifier(schema, "migrations")
             connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(table))
             copy = backup.postgres(connection, schema, f"before_{todo[0].number:04d}", clock)

@@ -1,14 +1,15 @@
-"""pgvector: the server itself compares vectors, where it has the extension.
+"""Compares vectors on a PostgreSQL server that has the pgvector extension.
 
-The store keeps vectors as bytes, on both engines alike. Where the extension can be had, opening a store makes a table
-of its own for them in the extension's type (16 bits a dimension hold the 8 of the store exactly), which a trigger
-keeps. So it is right in every transaction, also in those of a process that has never heard of it, and of a tier that
-only knows `vectors`. Without the extension (none there, older than 0.8, no right to create it) nothing is made, and the
-tiers compare by themselves as they do on SQLite.
+Both engines store vectors as bytes. If pgvector is available, opening a store also creates the table `closeness`, which
+holds the vectors in the extension's type. Its 16 bits per dimension represent the store's 8 bits exactly. A trigger on
+`vectors` keeps the table up to date, so it is correct in every transaction, even if the writer does not know it. If
+pgvector is missing, older than 0.8, or this role may not create it, no table is made, and the tiers compare vectors as
+they do on SQLite.
 
-A small set is compared whole. For a large one there is an HNSW index per workspace and model, so that only a large
-workspace's writers pay for it, searched iteratively, because what the shelves filter out must not leave too few. It is
-built outside of transactions and without stopping writers; until it is there, the whole set is compared.
+A query compares all vectors of a small set. A large set has an HNSW index per workspace and model, so that only writers
+of large workspaces have to maintain one. The search is iterative, because the filter by shelf could otherwise leave too
+few results. The index is built outside transactions, without blocking writers. Until it is ready, queries compare all
+vectors.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ if TYPE_CHECKING:
 
     Connection = psycopg.Connection[Row]
 
-#: The first with iterative scans.
+#: The first version with iterative scans.
 _OLDEST = (0, 8)
-#: About how many vectors stand for all when a mean is needed and not all are looked at; with fewer than the second, all
-#: are looked at.
+#: Approximate number of vectors in the sample that estimates the mean. If the sample has fewer than `_TOO_FEW`, all
+#: vectors are compared.
 _SAMPLE, _TOO_FEW = 2_000, 200
-#: More dimensions than this cannot be indexed.
+#: pgvector cannot index vectors with more dimensions.
 _MOST_DIMS = 4_000
-#: How many the index looks at before it gives up filling what was asked for, and at once.
+#: Maximum number of vectors that one search reads from the index, in total and at once.
 _MOST_SCANNED, _MOST_AT_ONCE = 100_000, 1_000
-#: How often building is tried when another process gets in the way.
+#: How often building an index is tried if another process interferes.
 _ATTEMPTS = 3
 
-_FOUND = """
+_STATE = """
 SELECT a.default_version, e.extversion, n.nspname,
        CASE WHEN to_regclass(format('%%I.closeness', %(schema)s::text)) IS NULL THEN 'nothing'
             WHEN EXISTS (SELECT 1 FROM pg_attribute WHERE attname = 'embedding' AND NOT attisdropped
@@ -51,7 +52,7 @@ LEFT JOIN pg_available_extensions a ON a.name = 'vector'
 LEFT JOIN pg_extension e ON e.extname = 'vector'
 LEFT JOIN pg_namespace n ON n.oid = e.extnamespace
 """
-_MAKE = """
+_CREATE_TABLE = """
 CREATE TABLE closeness (
   item BIGINT NOT NULL,
   model TEXT COLLATE "C" NOT NULL,
@@ -67,7 +68,7 @@ LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 AS 'SELECT ARRAY(SELECT (get_byte(vector, place) # 128) - 128
                  FROM generate_series(0, length(vector) - 1) place)::halfvec';
 
--- With the owner's rights: a role that was once given the right to write vectors has none on this table.
+-- Runs with the owner's rights, because a role that may write `vectors` may have no rights on this table.
 CREATE FUNCTION keep_closeness() RETURNS TRIGGER
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS '
 BEGIN
@@ -92,13 +93,13 @@ SELECT * FROM (
 ) AS made
 WHERE l2_norm(made.embedding) > 0;
 """
-_REMOVE = """
+_DROP_TABLE = """
 DROP TRIGGER IF EXISTS keep_closeness ON vectors;
 DROP FUNCTION IF EXISTS keep_closeness();
 DROP FUNCTION IF EXISTS halfvec_of(BYTEA);
 DROP TABLE IF EXISTS closeness;
 """
-_EXACT = """
+_ALL = """
 WITH compared AS MATERIALIZED (
   SELECT item, 1 - (embedding::vector <=> %(query)s::vector) AS cosine FROM closeness
   WHERE workspace = %(workspace)s AND model = %(model)s AND shelf = ANY(%(shelves)s)
@@ -114,7 +115,7 @@ WITH nearest AS MATERIALIZED (
 )
 SELECT item, 1 - (embedding::vector <=> %(query)s::vector) AS cosine FROM nearest ORDER BY cosine DESC, item
 """
-#: Always the same pages of the table, so that every process that asks the same question gets the same answer.
+#: Always samples the same pages of the table, so that the same query gives the same answer in every process.
 _SPREAD = """
 SELECT COUNT(*), avg(cosine), stddev_pop(cosine)
 FROM (
@@ -123,7 +124,7 @@ FROM (
   WHERE workspace = %(workspace)s AND model = %(model)s AND shelf = ANY(%(shelves)s)
 ) AS sample
 """
-_SET = """
+_SEARCH_SETTINGS = """
 SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.max_scan_tuples', %s, true),
        set_config('hnsw.ef_search', %s, true)
 """
@@ -134,9 +135,9 @@ _INDEXES = """
 SELECT c.relname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 WHERE i.indrelid = to_regclass(format('%%I.closeness', %(schema)s::text)) AND starts_with(c.relname, %(prefix)s)
 """
-#: A process that builds or drops an index concurrently holds this lock. Autovacuum, which has no user, holds it too,
-#: but gives way.
-_AT_IT = """
+#: A process that builds or drops an index concurrently holds this lock. Autovacuum, which has no user, also takes it
+#: but releases it on request.
+_IS_BUILDING = """
 SELECT 1 FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
 WHERE l.relation = to_regclass(format('%%I.closeness', %(schema)s::text)) AND l.mode = 'ShareUpdateExclusiveLock'
   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND a.usesysid IS NOT NULL
@@ -145,29 +146,29 @@ LIMIT 1
 _DIMS = """
 SELECT {home}.vector_dims(embedding) FROM {schema}.closeness WHERE workspace = {workspace} AND model = {model} LIMIT 1
 """
-_INDEX = """
+_CREATE_INDEX = """
 CREATE INDEX CONCURRENTLY {name} ON {schema}.closeness
 USING hnsw ((embedding::{home}.halfvec({dims})) {home}.halfvec_cosine_ops)
 WHERE workspace = {workspace} AND model = {model}
 """
-#: The search path knows where to look.
+#: For statements that find their tables through the search path.
 _NO_NAMES: Mapping[str, sql.Identifier] = {}
 
 
 def prepare(connection: Connection, schema: str) -> str | None:
-    """Have the table wherever that is possible; the extension's schema, None when the server cannot compare vectors.
+    """Create the table if possible. Returns the extension's schema, or None if the server cannot compare vectors.
 
-    Expects a transaction whose search path begins with the store's schema; leaves it usable, whatever fails.
+    Expects a transaction whose search path begins with the store's schema. A failure leaves the transaction usable.
     """
     try:
-        available, version, home, there, readable = _found(connection, schema)
+        available, version, home, there, readable = _read_state(connection, schema)
         if there == "nothing" and not _new_enough(version or available):
-            _say_without(f"its pgvector is {version or available or 'not there'}")
+            _log_unavailable(f"its pgvector is {version or available or 'missing'}")
             return None
         if there != "all" or not _new_enough(version):
-            home = _make(connection, schema)
+            home = _create_table(connection, schema)
         elif not readable:
-            _say_without("this role may not read the table closeness")
+            _log_unavailable("this role has no right to read the table closeness")
             return None
         return None if home is None else str(home)
     except (
@@ -178,31 +179,31 @@ def prepare(connection: Connection, schema: str) -> str | None:
         psycopg.errors.ReadOnlySqlTransaction,
         psycopg.errors.UndefinedFile,
     ) as error:
-        _say_without(str(error).partition("\n")[0])
+        _log_unavailable(str(error).partition("\n")[0])
         return None
 
 
-def _make(connection: Connection, schema: str) -> str | None:
+def _create_table(connection: Connection, schema: str) -> str | None:
     with connection.transaction():
-        # One at a time in the whole database, which is where extensions live.
+        # One process at a time in the whole database, because an extension belongs to the database.
         connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('engram/pgvector', 0))")
-        available, version, home, there, _ = _found(connection, schema)
+        available, version, home, there, _ = _read_state(connection, schema)
         if there == "rest" or not _new_enough(version or available):
-            # The extension was taken away, and the column of its type with it.
-            connection.execute(_REMOVE.encode())
+            # The extension was dropped, and the column of its type with it.
+            connection.execute(_DROP_TABLE.encode())
         if not _new_enough(version or available):
-            _say_without("its pgvector was taken away")
+            _log_unavailable("its pgvector was dropped")
             return None
         if version is None:
-            # Not into the store's own schema: with that it would vanish under other stores.
+            # Not in the store's schema: dropping that schema would drop the extension for other stores too.
             connection.execute("CREATE EXTENSION vector WITH SCHEMA public")
             home = "public"
         if there != "all":
             path = sql.SQL(", ").join([sql.Identifier(schema), sql.Identifier(home)])
-            # The trigger keeps this path. Temporary tables come last, or they would hide the store's own tables.
+            # The trigger keeps this path. Temporary tables come last, so that they do not hide the store's tables.
             connection.execute(sql.SQL("SET LOCAL search_path TO {}, pg_temp").format(path))
             connection.execute("LOCK TABLE vectors IN SHARE ROW EXCLUSIVE MODE")
-            connection.execute(_MAKE.encode())
+            connection.execute(_CREATE_TABLE.encode())
     return str(home)
 
 
@@ -215,7 +216,7 @@ def closest(
     most: int,
     size: int | None,
 ) -> Closest:
-    """The most similar of some shelves, with mean and spread of them all; approximately when their `size` is given."""
+    """See `Transaction.closest`."""
     values: dict[str, object] = {
         "workspace": workspace,
         "model": model,
@@ -224,58 +225,58 @@ def closest(
         "most": most,
     }
     if size is None or not connection.execute(_IS_INDEXED, (_name(workspace, model),)).fetchone():
-        return _exactly(connection, values)
+        return _compare_all(connection, values)
     percent = min(100.0, 100 * _SAMPLE / size)
     ((count, mean, spread),) = connection.execute(_SPREAD, {**values, "percent": percent}).fetchall()
     if count < _TOO_FEW:
-        return _exactly(connection, values)
-    connection.execute(_SET, (str(_MOST_SCANNED), str(min(_MOST_AT_ONCE, 2 * most))))
-    # The workspace and the model stand in the statement itself, as they do in the index's condition.
-    rows = connection.execute(_about(_NEAREST, workspace, model, len(query)), values, prepare=False).fetchall()
+        return _compare_all(connection, values)
+    connection.execute(_SEARCH_SETTINGS, (str(_MOST_SCANNED), str(min(_MOST_AT_ONCE, 2 * most))))
+    # The workspace and the model are literals, as in the index's condition. Otherwise the planner ignores the index.
+    rows = connection.execute(_fill_in(_NEAREST, workspace, model, len(query)), values, prepare=False).fetchall()
     return Closest(rows, mean, spread)
 
 
-def _exactly(connection: Connection, values: dict[str, object]) -> Closest:
-    rows = connection.execute(_EXACT, values).fetchall()
+def _compare_all(connection: Connection, values: dict[str, object]) -> Closest:
+    rows = connection.execute(_ALL, values).fetchall()
     # Every row repeats the mean and the spread.
     _, _, mean, spread = rows[0] if rows else (0, 0.0, 0.0, 0.0)
     return Closest([(item, cosine) for item, cosine, _, _ in rows], mean, spread)
 
 
 def index(connection: Connection, schema: str, home: str, workspace: str, models: Sequence[str]) -> None:
-    """Have an index of the workspace's vectors by each of these models, and by no other.
+    """Make an index of the workspace's vectors for each of these models, and drop those for other models.
 
-    Expects a connection in autocommit; does nothing while another process builds one. The table's own lock shows that:
-    an advisory lock would have to be held for several statements, which a pooler may send to different connections.
+    Expects a connection in autocommit mode. Does nothing while another process builds an index, which the lock on the
+    table shows. An advisory lock would span several statements, which a pooler may send to different connections.
     """
     for _ in range(_ATTEMPTS):
-        if connection.execute(_AT_IT, {"schema": schema}).fetchone():
+        if connection.execute(_IS_BUILDING, {"schema": schema}).fetchone():
             return
         try:
-            _index(connection, schema, home, workspace, models)
+            _update_indexes(connection, schema, home, workspace, models)
             return
         except (psycopg.errors.DuplicateTable, psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected):
-            # Another process began at the same moment. The next round sees whether it still builds.
+            # Another process began at the same moment. The next attempt checks whether it is still building.
             continue
 
 
-def _index(connection: Connection, schema: str, home: str, workspace: str, models: Sequence[str]) -> None:
+def _update_indexes(connection: Connection, schema: str, home: str, workspace: str, models: Sequence[str]) -> None:
     names = {"schema": sql.Identifier(schema), "home": sql.Identifier(home)}
     wanted = {_name(workspace, model): model for model in models}
     rows = connection.execute(_INDEXES, {"schema": schema, "prefix": _prefix(workspace)}).fetchall()
     there: dict[str, bool] = dict(rows)
     for name, valid in there.items():
-        # Nobody is at work on the table, so whoever was building an invalid one is gone.
+        # No process is building an index, so an invalid one is the rest of an interrupted build.
         if name not in wanted or not valid:
             connection.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(schema, name)))
     for name, model in wanted.items():
-        for (dims,) in connection.execute(_about(_DIMS, workspace, model, 0, names)).fetchall():
+        for (dims,) in connection.execute(_fill_in(_DIMS, workspace, model, 0, names)).fetchall():
             if not there.get(name) and dims <= _MOST_DIMS:
-                connection.execute(_about(_INDEX, workspace, model, dims, names))
+                connection.execute(_fill_in(_CREATE_INDEX, workspace, model, dims, names))
 
 
-def _found(connection: Connection, schema: str) -> Row:
-    row = connection.execute(_FOUND, {"schema": schema}).fetchone()
+def _read_state(connection: Connection, schema: str) -> Row:
+    row = connection.execute(_STATE, {"schema": schema}).fetchone()
     assert row is not None
     return row
 
@@ -284,10 +285,10 @@ def _new_enough(version: str | None) -> bool:
     return version is not None and tuple(int(part) for part in version.split(".")[:2]) >= _OLDEST
 
 
-def _say_without(reason: str) -> None:
+def _log_unavailable(reason: str) -> None:
     import logging
 
-    logging.getLogger("engram.storage").info("vectors are compared by each process, not by the server: %s", reason)
+    logging.getLogger("engram.storage").info("this process compares vectors, because the server cannot: %s", reason)
 
 
 def _prefix(workspace: str) -> str:
@@ -302,7 +303,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _about(
+def _fill_in(
     statement: LiteralString, workspace: str, model: str, dims: int, names: Mapping[str, sql.Identifier] = _NO_NAMES
 ) -> sql.Composed:
     return sql.SQL(statement).format(

@@ -1,17 +1,16 @@
-"""PostgreSQL 14 or newer through `psycopg` 3 and its pool, for a team or several machines.
+"""The PostgreSQL engine, for a team or several machines: PostgreSQL 14 or newer, through `psycopg` 3 and its pool.
 
-The tiers' SQL is written once, with `:name` parameters; `driver_sql` turns each constant into the driver's form, once.
-Everything lives in a schema of its own (`engram`, or `?schema=…` in the URL), so a store can share a database.
+The tiers write their SQL with `:name` parameters. `driver_sql` converts each constant to the driver's form once. A
+store has a separate schema (`engram`, or `?schema=…` in the URL), so it can share a database with other data.
 
-What SQLite gives for free has to be asked for here: `lock` is an advisory lock, the feed is numbered under one, and
-the time is the server's, because the machines that share a store do not share a clock. To stay free of deadlocks,
-every operation takes locks and rows in the same order: leases, sessions by id, memories, the backlog, blocks, items,
-shelves, then the feed.
+Unlike SQLite, PostgreSQL runs several writers at once. So `lock` takes an advisory lock, and another one protects the
+numbering of the change feed. The time is the server's, because machines that share a store do not share a clock. To
+avoid deadlocks, every operation takes locks in the order that `mutexes` gives.
 
-A connection has no state of its own. A pooler such as PgBouncer in transaction mode gives each transaction any of its
-connections to the server, so a setting of one client would apply to the next client, which may use another store. Each
-transaction therefore sets what it needs for itself, in the round trip that begins it. The same round trip tells whether
-a newer Engram has changed the schema under this process, and whether statements may be prepared on the server.
+Connections keep no settings. A pooler such as PgBouncer in transaction mode may give each transaction a different
+server connection, so the settings of one client would apply to the next client, which may use another store. So each
+transaction sets what it needs in the round trip that begins it. The same round trip shows whether a newer Engram has
+migrated the store, and whether statements may be prepared on the server.
 """
 
 from __future__ import annotations
@@ -59,16 +58,16 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-#: Behind a pooler other programs use the same server connections. They may have changed the default isolation level
-#: there, or left temporary tables, which PostgreSQL finds first unless the path names their schema last.
+#: Behind a pooler, other programs use the same server connections. They may have changed the default isolation level or
+#: left temporary tables. PostgreSQL finds those first unless the path names their schema last.
 _BEGIN = """
 BEGIN ISOLATION LEVEL {level};
 SET LOCAL search_path TO {path}, pg_temp;
 SET LOCAL lock_timeout = {patience};
 SET LOCAL idle_in_transaction_session_timeout = {idle}
 """
-#: A migration locks the same table, so no migration runs while a transaction does. LOCK TABLE is needed because SELECT
-#: alone fixes the snapshot of a repeatable read before it waits for the lock; it would miss the new migration.
+#: A migration locks the same table, so migrations and other transactions exclude each other. SELECT is not enough: in
+#: a repeatable read it fixes the snapshot before it waits for the lock, and would miss the new migration.
 _BEGIN_CHECKED = (
     _BEGIN
     + """;
@@ -92,23 +91,23 @@ FROM unnest(%s::text[], %s::text[], %s::text[]) WITH ORDINALITY AS noted (worksp
 ORDER BY place
 """
 
-#: As the tiers write it, with the driver's parameter.
-_EACH = re.compile(r"IN \(SELECT value FROM json_each\((%\(\w+\)s)\)\)")
+#: A list parameter as the tiers write it, with the parameter already in the driver's form.
+_LIST_PARAMETER = re.compile(r"IN \(SELECT value FROM json_each\((%\(\w+\)s)\)\)")
 
 _MOST_CONNECTIONS = 16
 _CONNECT_TIMEOUT = 10
-#: Nothing is prepared on the server before a transaction has found out whether that is safe.
+#: Nothing is prepared on the server before the first transaction has checked whether that is safe.
 _CONNECTING: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "connect_timeout": _CONNECT_TIMEOUT}
-#: A client that was stopped in the middle of a transaction must not keep its row locks for ever.
+#: Ends the transaction of a client that stopped responding, so that it does not keep its row locks.
 _IDLE_IN_TRANSACTION = "60s"
-#: For a writer that does not wait for others, in seconds.
+#: Lock timeout in seconds for a writer that does not wait.
 _HURRIED = 0.01
-#: How often a statement runs on a connection before it is prepared on the server.
+#: Number of executions on a connection before a statement is prepared on the server.
 _PREPARE_AFTER = 5
 
 
 class Begins(NamedTuple):
-    """What begins each kind of transaction."""
+    """The statements that begin each kind of transaction."""
 
     write: bytes
     hurried: bytes
@@ -170,13 +169,13 @@ class PostgresEngine(Engine):
         self._store = masked(url)
         self._busy_timeout = busy_timeout
         self._closed = False
-        #: Where the server's pgvector lives; None without one.
+        #: The schema of the pgvector extension; None without it.
         self._vectors: str | None = None
         #: The newest migration that this version knows.
         self._newest = 0
         self._pool = self._new_pool()
-        with self._translated(), self._connected() as connection:
-            self._begin(connection, self._composed(_BEGIN, "READ COMMITTED", busy_timeout))
+        with self._translating(), self._own_connection() as connection:
+            self._begin(connection, self._begin_statements(_BEGIN, "READ COMMITTED", busy_timeout))
             self.outcome = migrate.postgres(
                 connection, self._schema, self._store, clock, upgrade=upgrade, create=create
             )
@@ -184,42 +183,42 @@ class PostgresEngine(Engine):
             self._vectors = pgvector.prepare(connection, self._schema)
             connection.execute("COMMIT")
         self._begins = Begins(
-            write=self._composed(_BEGIN_CHECKED, "READ COMMITTED", busy_timeout),
-            hurried=self._composed(_BEGIN_CHECKED, "READ COMMITTED", _HURRIED),
-            read=self._composed(_BEGIN_CHECKED, "REPEATABLE READ, READ ONLY", busy_timeout),
+            write=self._begin_statements(_BEGIN_CHECKED, "READ COMMITTED", busy_timeout),
+            hurried=self._begin_statements(_BEGIN_CHECKED, "READ COMMITTED", _HURRIED),
+            read=self._begin_statements(_BEGIN_CHECKED, "REPEATABLE READ, READ ONLY", busy_timeout),
         )
 
     def close(self) -> None:
-        self._joined()
+        self._current()
         self._closed = True
         self._pool.close()
 
     def scrub(self) -> None:
-        """The server's own vacuum and log recycling do that; how soon is its administrator's decision."""
+        """Does nothing. The server's vacuum and log recycling remove the bytes; its administrator decides when."""
 
     def backups(self, before: str) -> tuple[str, ...]:
         with self.read() as transaction:
-            names = transaction.all(_BACKUPS, start=backup.prefix(self._schema))
-        return backup.older((name for (name,) in names), before)
+            names = transaction.column(_BACKUPS, start=backup.prefix(self._schema))
+        return backup.older(names, before)
 
     def size(self) -> int:
         with self.read() as transaction:
-            return int(transaction.all(_SIZE, schema=self._schema)[0][0])
+            return int(transaction.value(_SIZE, schema=self._schema))
 
     def index_vectors(self, workspace: str, models: Sequence[str]) -> None:
         if self._vectors is not None:
-            with self._translated(), self._connected() as connection:
+            with self._translating(), self._own_connection() as connection:
                 pgvector.index(connection, self._schema, self._vectors, workspace, models)
 
     @contextmanager
     def _writing(self, patient: bool) -> Iterator[Transaction]:
-        with self._lent(self._begins.write if patient else self._begins.hurried) as connection:
+        with self._in_transaction(self._begins.write if patient else self._begins.hurried) as connection:
             yield self._transaction(connection, writable=True)
             connection.execute("COMMIT")
 
     @contextmanager
     def _reading(self) -> Iterator[Transaction]:
-        with self._lent(self._begins.read) as connection:
+        with self._in_transaction(self._begins.read) as connection:
             yield self._transaction(connection, writable=False)
             connection.execute("COMMIT")
 
@@ -227,7 +226,7 @@ class PostgresEngine(Engine):
         compares = self._vectors is not None
         return PostgresTransaction(connection, self.clock, self._schema, writable=writable, compares=compares)
 
-    def _flush(self, transaction: Transaction) -> None:
+    def _write_changes(self, transaction: Transaction) -> None:
         assert isinstance(transaction, PostgresTransaction)
         if transaction.notes:
             transaction.lock("changes")
@@ -235,7 +234,7 @@ class PostgresEngine(Engine):
             transaction.connection.execute(_INSERT_CHANGES, columns)
 
     def _after_fork(self) -> None:
-        # The parent's sockets are left to the parent; the child's copies close with the process.
+        # The connections belong to the parent, so the child does not close them. They end with the child process.
         self._parent_pool = self._pool
         self._pool = self._new_pool()
 
@@ -251,12 +250,12 @@ class PostgresEngine(Engine):
         )
 
     @contextmanager
-    def _connected(self) -> Iterator[Connection]:
-        """A connection beside the pool, for what takes long or comes before everything else."""
+    def _own_connection(self) -> Iterator[Connection]:
+        """A connection outside the pool, for opening the store and for long work."""
         with psycopg.connect(self._url, **_CONNECTING) as connection:
             yield connection
 
-    def _composed(self, begin: LiteralString, level: LiteralString, patience: float) -> bytes:
+    def _begin_statements(self, begin: LiteralString, level: LiteralString, patience: float) -> bytes:
         homes = dict.fromkeys([self._schema, "public", self._vectors or "public"])
         statements = driver.SQL(begin).format(
             level=driver.SQL(level),
@@ -269,31 +268,31 @@ class PostgresEngine(Engine):
         return statements.as_bytes(None)
 
     @contextmanager
-    def _lent(self, begin: bytes) -> Iterator[Connection]:
-        """A connection of one's own with a transaction begun; rolled back unless the block ended it."""
-        with self._translated():
+    def _in_transaction(self, begin: bytes) -> Iterator[Connection]:
+        """A connection in a new transaction, which is rolled back unless the block commits it."""
+        with self._translating():
             if self._closed:
                 raise StoreUnavailable(f"The store {self._store} was closed; open it again.")
             self._pool.open()
             pid = os.getpid()
-            connection = self._begun(begin)
+            connection = self._take_connection(begin)
             try:
                 yield connection
             finally:
-                # In the child of a fork inside the block, the connection is the parent's to end.
+                # After a fork inside the block, the connection belongs to the parent.
                 if os.getpid() == pid:
-                    self._give_back(connection)
+                    self._return_connection(connection)
 
-    def _give_back(self, connection: Connection) -> None:
+    def _return_connection(self, connection: Connection) -> None:
         try:
             if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE and not connection.closed:
                 connection.rollback()
         finally:
             self._pool.putconn(connection)
 
-    def _begun(self, begin: bytes) -> Connection:
-        # Pooled connections may all have died with a server that was restarted since. Nothing has been written yet,
-        # so trying again is safe; the pool throws broken ones away, and after them comes a new one.
+    def _take_connection(self, begin: bytes) -> Connection:
+        # A restart of the server breaks all pooled connections. Nothing has been written yet, so trying again is safe.
+        # The pool discards broken connections and then opens a new one.
         for left in range(_MOST_CONNECTIONS, -1, -1):
             connection = self._pool.getconn()
             try:
@@ -301,7 +300,7 @@ class PostgresEngine(Engine):
                 return connection
             except BaseException as error:
                 died = isinstance(error, psycopg.OperationalError) and connection.closed
-                self._give_back(connection)
+                self._return_connection(connection)
                 if isinstance(error, psycopg_pool.PoolTimeout) or not died or left == 0:
                     raise
         raise AssertionError("unreachable")
@@ -310,22 +309,22 @@ class PostgresEngine(Engine):
         pid, too_new = self._begin(connection, begin)
         if too_new is not None:
             raise SchemaTooNew(
-                f"A newer Engram has brought {self._store} to schema {int(too_new)} since this process opened it, and "
-                f"this Engram knows schemas up to {self._newest}. Upgrade it ({UPGRADE}) and "
+                f"A newer Engram has migrated {self._store} to schema {int(too_new)} since this process opened it, but "
+                f"this Engram knows only schemas up to {self._newest}. Upgrade it ({UPGRADE}) and "
                 "restart; nothing was changed."
             )
-        # A pooler opens a connection with a process number of its own, not the server's. Behind a pooler a statement
-        # prepared on the server is missing in the next transaction, or is another client's statement of that name.
+        # A pooler reports a different process id than the server's. Behind a pooler, a prepared statement may be
+        # missing in the next transaction, or belong to another client.
         direct = pid is not None and int(pid) == connection.info.backend_pid
         connection.prepare_threshold = _PREPARE_AFTER if direct else None
 
     def _begin(self, connection: Connection, begin: bytes) -> Sequence[bytes | None]:
-        """Begin a transaction in one round trip; the columns of the last result's only row, if it has one."""
-        # A pooler makes a client wait until a server connection is free; no setting of the server limits that wait.
+        """Begin a transaction in one round trip. Returns the columns of the last statement's row, if it has one."""
+        # A pooler makes a client wait for a free server connection. No setting of the server limits that wait.
         limit = self._busy_timeout + _CONNECT_TIMEOUT
         connection.pgconn.send_query(begin)
         try:
-            results = connection.wait(_limited(generators.execute(connection.pgconn), limit))
+            results = connection.wait(_with_limit(generators.execute(connection.pgconn), limit))
         except psycopg_pool.PoolTimeout:
             connection.close()
             raise
@@ -335,15 +334,15 @@ class PostgresEngine(Engine):
         return [last.get_value(0, column) for column in range(last.nfields)]
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translating(self) -> Iterator[None]:
         try:
             yield
         except (psycopg.Error, psycopg_pool.PoolTimeout) as error:
             raise translate(error, self._store) from error
 
 
-def _limited(work: PQGen[Result], limit: float) -> PQGen[Result]:
-    """The driver's work on a connection, with an end: it is woken several times a second, answer or not."""
+def _with_limit(work: PQGen[Result], limit: float) -> PQGen[Result]:
+    """The driver's work on a connection, with a time limit. The driver resumes it several times a second."""
     deadline = time.monotonic() + limit
     try:
         wanted = next(work)
@@ -359,15 +358,15 @@ def _limited(work: PQGen[Result], limit: float) -> PQGen[Result]:
 
 @functools.cache
 def driver_sql(sql: LiteralString) -> LiteralString:
-    """The same statement for this engine: `:name` becomes `%(name)s`, `%` becomes `%%`, and a list becomes an array.
+    """The statement in the driver's form: `:name` becomes `%(name)s`, `%` becomes `%%`, and a list becomes an array.
 
-    Reads the text token by token, so that what looks like a parameter inside a string, a quoted name, a comment or a
-    cast (`::text`) is left alone.
+    Reads the text token by token, so that a colon inside a string, a quoted name, a comment or a cast (`::text`) does
+    not count as a parameter.
     """
     out: list[str] = []
     position = 0
     while position < len(sql):
-        end = _skip(sql, position)
+        end = _token_end(sql, position)
         if end > position:
             out.append(sql[position:end].replace("%", "%%"))
         elif sql[position] == ":" and sql[position + 1 : position + 2].isidentifier():
@@ -379,11 +378,11 @@ def driver_sql(sql: LiteralString) -> LiteralString:
             end = position + 1
             out.append("%%" if sql[position] == "%" else sql[position])
         position = end
-    return _EACH.sub(r"= ANY(\1)", "".join(out))
+    return _LIST_PARAMETER.sub(r"= ANY(\1)", "".join(out))
 
 
-def _skip(sql: str, position: int) -> int:
-    """Where the string, quoted name, comment or cast that begins here ends; `place` itself when none does."""
+def _token_end(sql: str, position: int) -> int:
+    """The end of the string, quoted name, comment or cast at this position; the position itself if there is none."""
     if sql[position] in "'\"":
         quote = sql[position]
         end = sql.index(quote, position + 1) + 1
@@ -403,7 +402,7 @@ def _skip(sql: str, position: int) -> int:
 
 
 def translate(error: Exception, store: str) -> EngramError:
-    """What a driver's error means to a user, and what to do about it."""
+    """Turn a driver's error into one that tells the user what to do."""
     problem = str(error).strip().partition("\n")[0]
     match error:
         case psycopg.errors.LockNotAvailable() | psycopg.errors.DeadlockDetected():
@@ -416,11 +415,11 @@ def translate(error: Exception, store: str) -> EngramError:
         case psycopg.errors.DiskFull():
             return StoreFull(f"The disk that holds {store} is full; nothing was written. Free some space there.")
         case psycopg_pool.PoolTimeout():
-            return StoreUnavailable(f"No connection to {store} could be had in time ({problem}).")
+            return StoreUnavailable(f"{store} gave no connection in time ({problem}).")
         case psycopg.OperationalError() if "unsupported startup parameter" in problem:
             return InvalidURL(
                 f"The connection pooler of {store} refuses a parameter of this URL ({problem}). Remove it from the "
-                "URL; a setting of the server can be made the role's own instead (ALTER ROLE ... SET ...)."
+                "URL. To keep a server setting, set it for the role instead (ALTER ROLE ... SET ...)."
             )
         case psycopg.OperationalError() if "statement pooling mode" in problem:
             return StoreUnavailable(
@@ -432,8 +431,8 @@ def translate(error: Exception, store: str) -> EngramError:
                 "password and database name in the URL are right."
             )
         case psycopg.InternalError() if error.sqlstate is None:
-            # Not the server's: the driver was told twice that the connection ended, by a pooler and by the system.
+            # Not from the server: the driver got two reports of a lost connection, from a pooler and from the system.
             return StoreUnavailable(f"The connection to {store} was lost ({problem}); nothing was written. Try again.")
         case psycopg.ProgrammingError() if error.sqlstate is None:
-            return InvalidURL(f"{store} is not an address PostgreSQL understands ({problem}).")
+            return InvalidURL(f"{store} is not a valid PostgreSQL URL ({problem}).")
     return StoreError(f"{store}: {type(error).__name__}: {problem}")

@@ -1,17 +1,17 @@
-"""Putting a backup in the place of an SQLite store, while other processes may be using it.
+"""Replaces an SQLite store with a backup while other processes may be using the store.
 
-Copying a file over a store destroys it when an old write-ahead log lies beside it, and processes that have the old file
-open go on writing to nobody. So the backup is written into the store with SQLite's own backup interface: one
-transaction, for which writers wait and which readers see wholly or not at all. A process that dies before the end
-leaves the store as it was. Other processes notice by the changed schema number (see `sqlite`) and drop what they
-remember.
+A plain copy of a file over a store is not safe. An old write-ahead log beside it would damage the new file, and
+processes that have the old file open would write to a file that no other process reads. So the backup is written into
+the store with SQLite's backup interface, in one transaction: writers wait for it, and readers see all of it or nothing.
+If the process dies before the end, the store is unchanged. Other processes notice the changed `schema_version` (see
+`sqlite`) and drop their memo.
 
-Only when the present store is missing, or too damaged for SQLite to read, a file is put in its place. What is there is
-copied first, with its log. An error of the disk is no damage: then nothing is changed.
+If the present store is missing, or too damaged for SQLite to read, a new file takes its place. The old file and its log
+are copied first. A disk error does not count as damage: it ends the restore, and nothing is changed.
 
-The backup is prepared in a draft beside the store: copied, checked, and brought to this version's schema. Numbers that
-the present store has given out since the backup are not given out again, or a stale fencing token could become another
-session's valid one.
+The backup is prepared in a draft beside the store: copied, checked, and migrated. The draft's counters are raised to
+those of the present store, so that no number is used twice. Otherwise an old fencing token could become valid again for
+another session.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from ..clock import Clock
 
 LABEL = "before-restore"
-#: Pages copied under the write lock before anything else is done there: enough to take the lock.
+#: Pages in the first step of the copy, which takes the write lock.
 _FIRST = 1
-#: Bytes at the beginning of a file by which SQLite knows its own.
+#: Length of the text at the beginning of every SQLite file.
 _HEADER = 16
 
 _SEQUENCES = "SELECT name, seq FROM sqlite_sequence"
@@ -49,8 +49,8 @@ INSERT INTO sqlite_sequence (name, seq) SELECT ?, ? WHERE NOT EXISTS (SELECT 1 F
 def sqlite(
     path: str, file: str, clock: Clock, *, busy_timeout: float = 30.0, progress: backup.Progress | None = None
 ) -> Restored:
-    """Put a copy of `file` in the place of the store at `path`; where the present store was kept."""
-    # A link goes on pointing to the same place.
+    """Replace the store at `path` with a copy of `file`."""
+    # A symbolic link at `path` stays; its target is replaced.
     path = os.path.realpath(path)
     if not os.path.isfile(file):
         raise NotFound(f"There is no file {file}.")
@@ -61,11 +61,11 @@ def sqlite(
         make_folder(os.path.dirname(path))
         refuse_network(os.path.dirname(path))
         _remove_drafts(path)
-        # The draft, the copy of the present store, and the log through which the draft is written into it.
+        # For the draft, the copy of the present store, and the log that receives the draft's pages.
         backup.require_space(path, 2 * backup.size(file) + backup.size(path) + backup.size(f"{path}-wal"))
         try:
             schema = _prepare(file, draft, clock, progress)
-            kept = _put(path, draft, os.path.realpath(file), clock, busy_timeout)
+            kept = _replace_store(path, draft, os.path.realpath(file), clock, busy_timeout)
         finally:
             backup.remove(draft)
     except apsw.Error as error:
@@ -76,7 +76,7 @@ def sqlite(
 
 
 def _prepare(file: str, draft: str, clock: Clock, progress: backup.Progress | None) -> int:
-    """Copy the backup into the draft, and see that it is a whole store which this version can use; its schema."""
+    """Copy the backup into the draft, check that it is a complete store, and migrate it. Returns its schema."""
     try:
         _copy_to(draft, file, progress)
         copy = apsw.Connection(draft, flags=apsw.SQLITE_OPEN_READWRITE)
@@ -84,11 +84,11 @@ def _prepare(file: str, draft: str, clock: Clock, progress: backup.Progress | No
             _require_ours(copy, file)
             for (problem,) in copy.execute("PRAGMA integrity_check(1)").fetchall():
                 if problem != "ok":
-                    raise _unusable(file, " ".join(str(problem).split()))
+                    raise _damaged_backup(file, " ".join(str(problem).split()))
             migrate.sqlite(copy, file, clock, save=False)
             missing = _expected_tables(clock) - _tables(copy)
             if missing:
-                raise _unusable(file, f"it has no table {min(missing)}")
+                raise _damaged_backup(file, f"it has no table {min(missing)}")
             return migrate.sqlite_applied(copy)[-1].number
         finally:
             copy.close()
@@ -97,21 +97,21 @@ def _prepare(file: str, draft: str, clock: Clock, progress: backup.Progress | No
     except apsw.CantOpenError as error:
         raise StoreReadOnly(f"{file} cannot be read ({error}); nothing was changed.") from error
     except (apsw.CorruptError, apsw.SQLError, UnicodeDecodeError) as error:
-        raise _unusable(file, str(error)) from error
+        raise _damaged_backup(file, str(error)) from error
 
 
-def _unusable(file: str, why: str) -> StoreDamaged:
+def _damaged_backup(file: str, why: str) -> StoreDamaged:
     return StoreDamaged(f"{file} is damaged ({why}); nothing was changed. Give another backup.")
 
 
 def _copy_to(draft: str, file: str, progress: backup.Progress | None) -> None:
     journal = f"{file}-journal"
     if backup.size(journal):
-        # A write to the backup was interrupted. SQLite takes it back in the draft; the backup itself is only read.
+        # A write to the backup was interrupted. SQLite rolls it back in the draft; the backup itself is only read.
         _copy_file(file, draft)
         _copy_file(journal, f"{draft}-journal")
         return
-    source = _opened(file)
+    source = _open_backup(file)
     try:
         backup.write(source, draft, progress)
     finally:
@@ -124,8 +124,8 @@ def _copy_file(source: str, target: str) -> None:
     sync(target)
 
 
-def _opened(file: str) -> apsw.Connection:
-    """The backup, opened for reading only. Without a log beside it nobody has it open, and SQLite makes none."""
+def _open_backup(file: str) -> apsw.Connection:
+    """Open the backup for reading. Without a log beside it no process has it open; then SQLite must not make a log."""
     alone = "" if os.path.exists(f"{file}-wal") else "&immutable=1"
     address = f"file:{quote(os.path.abspath(file))}?mode=ro{alone}"
     return apsw.Connection(address, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
@@ -150,20 +150,20 @@ def _require_ours(connection: apsw.Connection, file: str) -> None:
         raise NotAStore(f"{file} is an SQLite database, but not an Engram store; nothing was changed.")
 
 
-def _put(path: str, draft: str, spared: str, clock: Clock, busy_timeout: float) -> str | None:
-    """Bring the draft to the store's place; where the present store was kept."""
+def _replace_store(path: str, draft: str, spared: str, clock: Clock, busy_timeout: float) -> str | None:
+    """Replace the store with the draft. Returns the path of the copy of the present store."""
     if os.path.exists(path):
         new = apsw.Connection(draft, flags=apsw.SQLITE_OPEN_READWRITE)
         try:
             return _write_into(path, new, spared, clock, busy_timeout)
         except (apsw.CorruptError, apsw.NotADBError):
-            pass  # too damaged to be written to
+            pass  # The store is too damaged to be written to.
         except (apsw.IOError, apsw.CantOpenError):
             if _is_readable(path):
                 raise
         finally:
             new.close()
-    return _replace(path, draft, clock)
+    return _replace_file(path, draft, clock)
 
 
 def _is_readable(path: str) -> bool:
@@ -181,18 +181,18 @@ def _write_into(path: str, draft: apsw.Connection, spared: str, clock: Clock, bu
     store = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         store.set_busy_timeout(int(busy_timeout * 1000))
-        # What is ours is known by its header, however damaged the rest may be.
+        # The header identifies an Engram store even if the rest is damaged.
         if store.pragma("application_id") != APPLICATION_ID:
             check_ours(store, path)
         with suppress(apsw.CorruptError):
             to_wal(store, busy_timeout)
         _match_pages(draft, store.pragma("page_size"))
         with store.backup("main", draft, "main") as running:
-            # The first step takes the write lock, so what is kept now is the last state there ever was.
+            # The first step takes the write lock, so the kept copy is the store's last state.
             running.step(_FIRST)
-            kept = _keep(path, draft, spared, clock)
+            kept = _keep_present(path, draft, spared, clock)
             running.step(-1)
-        # The restore is complete. Emptying the log is for tidiness, so it does not wait for readers.
+        # The restore is complete. Emptying the log is optional, so it does not wait for readers.
         store.set_busy_timeout(0)
         with suppress(apsw.BusyError):
             store.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -202,21 +202,21 @@ def _write_into(path: str, draft: apsw.Connection, spared: str, clock: Clock, bu
 
 
 def _match_pages(draft: apsw.Connection, size: int) -> None:
-    """SQLite cannot change the size of a store's pages while others use it, so the draft gets the store's."""
+    """Give the draft the store's page size, because SQLite cannot change that of a store in use."""
     if draft.pragma("page_size") != size:
         draft.execute(f"PRAGMA page_size={int(size)}")
         draft.execute("VACUUM")
 
 
-def _keep(path: str, draft: apsw.Connection, spared: str, clock: Clock) -> str | None:
-    """Copy the present store, and raise the draft's counters to where the store's are."""
+def _keep_present(path: str, draft: apsw.Connection, spared: str, clock: Clock) -> str | None:
+    """Copy the present store, and raise the draft's counters to the store's."""
     present = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         backup.remove_drafts(path)
         if _is_empty(present):
             return None
         kept = backup.keep(present, path, LABEL, clock, spared=spared)
-        # What is damaged may be just these; then there is nothing to go by.
+        # The counters of the store may be damaged. Then those of the draft stay unchanged.
         with suppress(apsw.Error):
             for name, last in present.execute(_SEQUENCES).fetchall():
                 draft.execute(_RAISE, (last, name, last))
@@ -233,11 +233,11 @@ def _is_empty(connection: apsw.Connection) -> bool:
         return False
 
 
-def _replace(path: str, draft: str, clock: Clock) -> str | None:
-    """Put the draft where the store was, when that is missing or cannot be read.
+def _replace_file(path: str, draft: str, clock: Clock) -> str | None:
+    """Move the draft to the place of a store that is missing or unreadable.
 
-    The old file's header goes before its log does. SQLite makes a new log only for a file whose header it can read, so
-    no process can make one that would then lie beside the new file.
+    The old file's header is erased before its log is deleted. SQLite makes a new log only for a file with a readable
+    header, so no process can make a log that would end up beside the new file.
     """
     folder = os.path.dirname(path)
     kept = f"{path}.{LABEL}-{backup.compact(clock.now())}"
@@ -278,5 +278,5 @@ def _is_alive(process: str) -> bool:
     except (ProcessLookupError, ValueError):
         return False
     except OSError:
-        return True  # somebody else's
+        pass  # The process belongs to another user.
     return True

@@ -1,17 +1,17 @@
-"""SQLite through `apsw`, which carries a current SQLite of its own.
+"""The SQLite engine, through `apsw`, which includes a current SQLite.
 
-Several processes share one WAL file. Within a process, connections are kept in a small stack and lent out for one
-transaction each; writers of the same process queue on a lock, because SQLite's own waiting is polling and unfair. Every
-write is `BEGIN IMMEDIATE`, so a transaction never fails half-way for want of the write lock.
+Several processes share one database in WAL mode. Within a process, idle connections are kept in a list, and each
+transaction takes one. Writers of the same process wait on a lock, because SQLite itself waits by polling and is unfair.
+Every write begins with `BEGIN IMMEDIATE`, so no transaction has to wait for the write lock in its middle.
 
-Never `open()` a live database file here: closing that descriptor would drop this process's locks on it. A new file is
-therefore made under another name and linked into place.
+Never `open()` a database file that is in use: closing that descriptor would drop this process's locks on it. So a new
+file is made under another name and linked into place.
 
-A connection goes on with the file it has opened, also when that file was deleted, moved or replaced: its writes would
-reach nobody. So each transaction looks whether the path still leads to that file, after it has begun and once more
-before its commit. It also reads SQLite's own number of the schema, which changes when another process migrates or
-restores the store. After either, the store is opened anew as at the start, except that a missing or empty file never
-becomes a new store in the middle of a process's life.
+A connection keeps using the file that it opened, even after that file was deleted, moved or replaced. Its writes would
+be lost. So each transaction checks after it begins, and again before it commits, that the path still leads to the same
+file. It also reads SQLite's `schema_version`, which changes when another process migrates or restores the store. After
+either change the store is opened again as at the start. But a running process never turns a missing or empty file into
+a new store.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from ..private_files import make_file, make_folder
 from . import backup, migrate
 from .engine import Engine, Row, Transaction
 
-#: Written into the file's header ("Engr"), so that a foreign database is never mistaken for a store.
+#: Written into the file's header ("Engr"), so that a database of another program is never taken for a store.
 APPLICATION_ID = 0x456E6772
 
 _SCHEMA_VERSION = "PRAGMA schema_version"
 _INSERT_CHANGE = "INSERT INTO changes (workspace, what, id) VALUES (?, ?, ?)"
 
-#: File systems whose locks do not reach other machines, or not reliably; SQLite corrupts on them.
+#: File systems whose locks do not reliably reach other machines. SQLite databases get corrupted on them.
 NETWORK_FILE_SYSTEMS = frozenset(
     {
         *("9p", "afs", "afpfs", "beegfs", "ceph", "cifs", "coda", "gfs2", "gpfs", "lustre", "ncpfs", "nfs", "nfs4"),
@@ -57,24 +57,23 @@ NETWORK_FILE_SYSTEMS = frozenset(
     }
 )
 
-#: Engines whose idle connections are closed before a fork: SQLite counts locks per file and process, so in a child that
-#: inherits an open connection every later one would believe it holds a lock that only the parent has, and the parent's
-#: last close would delete the write-ahead log under it.
+#: Engines whose idle connections are closed before a fork. SQLite counts locks per file and process. In a child that
+#: inherits an open connection, later connections would rely on a lock that only the parent holds, and the parent's last
+#: close would delete the write-ahead log while the child uses it.
 _ENGINES: weakref.WeakSet[SqliteEngine] = weakref.WeakSet()
-#: Connections that were in use during a fork, and their files: the child may neither use, close nor reopen them.
+#: Connections that were in use during a fork, and their files. The child must not use, close or reopen them.
 _INHERITED: list[object] = []
-_LOST: set[str] = set()
+_INHERITED_FILES: set[str] = set()
 
-
-#: How often a transaction begins anew when its store was replaced or changed at that moment.
+#: How often a transaction tries to begin if the store was replaced or changed at that moment.
 _ATTEMPTS = 5
 
-#: Which file it is: its number and its disk's.
+#: Identifies a file: its inode and its device.
 _File = tuple[int, int]
 
 
 class _Link(NamedTuple):
-    """A connection, and the file it has opened."""
+    """A connection and the file that it opened."""
 
     connection: apsw.Connection
     file: _File
@@ -111,13 +110,13 @@ class SqliteTransaction(Transaction):
         return self._clock.now()
 
     def require_alive(self) -> None:
-        # On some errors (a full disk) SQLite undoes the whole transaction by itself; what follows would then be
-        # committed statement by statement.
+        # On some errors, such as a full disk, SQLite rolls back the whole transaction. Each later statement would then
+        # be committed separately.
         if not self.connection.in_transaction:
-            raise StoreError("SQLite gave this transaction up after an earlier error; nothing of it was written.")
+            raise StoreError("SQLite rolled this transaction back after an earlier error; nothing was written.")
 
     def lock(self, name: str) -> None:
-        """Nothing to do: a write transaction keeps every other writer out already."""
+        """Does nothing, because SQLite has only one write transaction at a time."""
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
@@ -126,7 +125,7 @@ class SqliteTransaction(Transaction):
         try:
             yield
         except BaseException:
-            # SQLite rolls back wholly by itself on some errors (a full disk); then there is no savepoint left.
+            # After some errors, such as a full disk, SQLite has rolled back everything, and the savepoint is gone.
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK TO nested")
                 self.connection.execute("RELEASE nested")
@@ -159,12 +158,12 @@ class SqliteEngine(Engine):
         self._in_use: list[_Link] = []
         self._writer = threading.Lock()
         self._opening = threading.Lock()
-        #: The file that was opened, and the number of its schema; None while no file is known to be the store.
+        #: The store's file (None before it is opened and checked) and its `schema_version`.
         self._file: _File | None = None
         self._schema = 0
         _create(path) if create else _require_file(path)
         _ENGINES.add(self)
-        with _translated(path):
+        with _translating(path):
             try:
                 self.outcome = self._open(first=True, progress=progress)
             except BaseException:
@@ -172,7 +171,7 @@ class SqliteEngine(Engine):
                 raise
 
     def close(self) -> None:
-        self._joined()
+        self._current()
         self._closed = True
         self._drop_idle()
 
@@ -180,8 +179,8 @@ class SqliteEngine(Engine):
         from .scrub import scrub
 
         try:
-            with self._writer, _translated(self.path):
-                # One of its own: a used connection may hold pages as they were before.
+            with self._writer, _translating(self.path):
+                # A new connection, because a used one may have cached old pages.
                 connection = self._connect().connection
                 try:
                     clean = scrub(connection, self.path, self._busy_timeout)
@@ -193,7 +192,7 @@ class SqliteEngine(Engine):
             import logging
 
             logging.getLogger("engram.storage").warning(
-                "%s may still have bytes of what was forgotten, because others kept it busy; the next forgetting "
+                "%s may still contain bytes of forgotten text, because other connections kept it busy; the next forget "
                 "removes them",
                 self.path,
             )
@@ -202,7 +201,7 @@ class SqliteEngine(Engine):
         return backup.older(backup.names(self.path), before)
 
     def size(self) -> int:
-        # Asking for the size opens no descriptor, so it drops no lock.
+        # `stat` opens no descriptor, so it drops no lock.
         total = 0
         for file in (self.path, f"{self.path}-wal"):
             with suppress(OSError):
@@ -214,14 +213,14 @@ class SqliteEngine(Engine):
         writer, pid = self._writer, os.getpid()
         if not writer.acquire(timeout=self._busy_timeout if patient else 0):
             raise StoreBusy(f"Another thread of this process is writing to {self.path}; try again.")
-        # One generator does it all: on this path another layer would cost as much as a statement.
+        # A single generator: here one more layer would take as long as a statement.
         link = None
         try:
-            link, memo = self._begun("BEGIN IMMEDIATE", patient)
+            link, memo = self._begin("BEGIN IMMEDIATE", patient)
             transaction = SqliteTransaction(link, self, memo, writable=True)
             yield transaction
             transaction.require_alive()
-            if not _is_there(self.path, link.file):
+            if not _is_same_file(self.path, link.file):
                 raise StoreUnavailable(
                     f"{self.path} was deleted or replaced during this write; nothing was written. Try again."
                 )
@@ -229,9 +228,9 @@ class SqliteEngine(Engine):
         except apsw.Error as error:
             raise translate(error, self.path) from error
         finally:
-            # In the child of a fork inside the block, all of this is the parent's.
+            # After a fork inside the block, connection and lock belong to the parent.
             if os.getpid() == pid:
-                self._give_back(link)
+                self._return_connection(link)
                 writer.release()
 
     @contextmanager
@@ -239,22 +238,22 @@ class SqliteEngine(Engine):
         pid = os.getpid()
         link = None
         try:
-            link, memo = self._begun("BEGIN", True)
+            link, memo = self._begin("BEGIN", True)
             yield SqliteTransaction(link, self, memo, writable=False)
         except apsw.Error as error:
             raise translate(error, self.path) from error
         finally:
             if os.getpid() == pid:
-                self._give_back(link)
+                self._return_connection(link)
 
     def _memo_for(self, transaction: Transaction) -> dict[str, Any]:
         assert isinstance(transaction, SqliteTransaction)
         return transaction.remembered
 
-    def _begun(self, begin: str, patient: bool) -> tuple[_Link, dict[str, Any]]:
-        """A connection of one's own to the store that is there now, with a transaction begun; and the memo of it."""
+    def _begin(self, begin: str, patient: bool) -> tuple[_Link, dict[str, Any]]:
+        """Begin a transaction on the file that is at the path now. Returns its connection and memo."""
         for _ in range(_ATTEMPTS):
-            link = self._lend()
+            link = self._take_connection()
             try:
                 connection = link.connection
                 if patient:
@@ -265,23 +264,23 @@ class SqliteEngine(Engine):
                         connection.execute(begin)
                     finally:
                         connection.set_busy_timeout(int(self._busy_timeout * 1000))
-                # Before the look at the schema: what another thread finds out later is not about this transaction.
+                # Read before the check of the schema, so that the memo is not newer than this transaction.
                 memo = self.memo
                 if (
                     link.file == self._file
-                    and _is_there(self.path, link.file)
+                    and _is_same_file(self.path, link.file)
                     and connection.execute(_SCHEMA_VERSION).get == self._schema
                 ):
                     return link, memo
             except BaseException:
-                self._give_back(link)
+                self._return_connection(link)
                 raise
-            self._give_back(link)
+            self._return_connection(link)
             self._open()
-        raise StoreUnavailable(f"{self.path} was replaced again and again while this call began; try again.")
+        raise StoreUnavailable(f"{self.path} was replaced several times while this call began; try again.")
 
     def _open(self, *, first: bool = False, progress: backup.Progress | None = None) -> migrate.Outcome:
-        """Connect to the file that is at the path now, and see that this version can use it."""
+        """Connect to the file that is at the path now, and check that this version can use it."""
         with self._opening:
             self.memo = {}
             try:
@@ -294,8 +293,8 @@ class SqliteEngine(Engine):
                     link.connection.close()
                     raise
             except BaseException:
-                # Without an open connection the number of a deleted file may become another one's, so the next call
-                # has to look at everything again.
+                # Without an open connection, another file may get the inode of a deleted one, so the next call must
+                # check everything again.
                 self._file = None
                 self._drop_idle()
                 raise
@@ -305,7 +304,7 @@ class SqliteEngine(Engine):
             self._idle.append(link)
             return outcome
 
-    def _flush(self, transaction: Transaction) -> None:
+    def _write_changes(self, transaction: Transaction) -> None:
         assert isinstance(transaction, SqliteTransaction)
         if transaction.notes:
             transaction.connection.executemany(_INSERT_CHANGE, transaction.notes)
@@ -313,7 +312,7 @@ class SqliteEngine(Engine):
     def _after_fork(self) -> None:
         if self._in_use:
             _INHERITED.append(self._in_use)
-            _LOST.add(os.path.realpath(self.path))
+            _INHERITED_FILES.add(os.path.realpath(self.path))
         self._in_use = []
         self._idle = []
         self._file = None
@@ -329,8 +328,7 @@ class SqliteEngine(Engine):
         while self._idle:
             self._idle.pop().connection.close()
 
-    def _lend(self) -> _Link:
-        """A connection of one's own."""
+    def _take_connection(self) -> _Link:
         if self._closed:
             raise StoreUnavailable(f"The store {self.path} was closed; open it again.")
         if self._file is None:
@@ -342,8 +340,8 @@ class SqliteEngine(Engine):
         self._in_use.append(link)
         return link
 
-    def _give_back(self, link: _Link | None) -> None:
-        """End whatever is still open on a lent connection, and keep it for the next one."""
+    def _return_connection(self, link: _Link | None) -> None:
+        """Roll back an open transaction, then keep the connection for the next one."""
         if link is None:
             return
         self._in_use.remove(link)
@@ -355,13 +353,13 @@ class SqliteEngine(Engine):
         else:
             self._idle.append(link)
 
-    def _translated(self) -> AbstractContextManager[None]:
-        return _translated(self.path)
+    def _translating(self) -> AbstractContextManager[None]:
+        return _translating(self.path)
 
     def _connect(self, *, check: bool = False, first: bool = False) -> _Link:
-        if _LOST and os.path.realpath(self.path) in _LOST:
+        if _INHERITED_FILES and os.path.realpath(self.path) in _INHERITED_FILES:
             raise StoreUnavailable(
-                f"This process was forked while {self.path} was in use, so SQLite cannot lock it here. Fork between "
+                f"This process was forked while {self.path} was in use, so SQLite cannot lock it here. Fork outside "
                 "transactions, or start a new process instead."
             )
         file = _file_at(self.path)
@@ -369,8 +367,8 @@ class SqliteEngine(Engine):
             self.path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX, statementcachesize=256
         )
         try:
-            # Plans do not depend on the values bound; otherwise SQLite prepares every statement that has an ORDER BY
-            # or a join anew at each execution, which takes longer than running it.
+            # Query plans must not depend on bound values. Otherwise SQLite prepares every statement with an ORDER BY or
+            # a join again at each execution, which takes longer than running it.
             connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             connection.set_busy_timeout(int(self._busy_timeout * 1000))
             if check:
@@ -378,13 +376,13 @@ class SqliteEngine(Engine):
                 if not first:
                     _require_contents(connection, self.path)
                 elif not self._may_create and not migrate.sqlite_applied(connection):
-                    raise migrate.missing(self.path)
+                    raise migrate.not_found(self.path)
                 to_wal(connection, self._busy_timeout)
             connection.execute(f"PRAGMA synchronous={'FULL' if self._synchronous == 'full' else 'NORMAL'}")
             connection.execute("PRAGMA foreign_keys=ON")
             connection.execute("PRAGMA secure_delete=ON")
             connection.execute("PRAGMA temp_store=MEMORY")
-            if not _is_there(self.path, file):
+            if not _is_same_file(self.path, file):
                 raise StoreUnavailable(f"{self.path} was replaced while it was being opened; try again.")
         except BaseException:
             connection.close()
@@ -397,13 +395,13 @@ def _file_at(path: str) -> _File:
         found = os.stat(path)
     except OSError as error:
         raise StoreUnavailable(
-            f"{path} is not there any more ({error.strerror}). It was deleted or moved while this process used it; "
-            "nothing was written. Put it back, or bring back a backup with `engram restore FILE`."
+            f"{path} does not exist any more ({error.strerror}). It was deleted or moved while this process used it; "
+            "nothing was written. Put it back, or restore a backup with `engram restore FILE`."
         ) from error
     return found.st_ino, found.st_dev
 
 
-def _is_there(path: str, file: _File) -> bool:
+def _is_same_file(path: str, file: _File) -> bool:
     try:
         return os.stat(path)[1:3] == file
     except OSError:
@@ -411,42 +409,42 @@ def _is_there(path: str, file: _File) -> bool:
 
 
 def _require_contents(connection: apsw.Connection, path: str) -> None:
-    """In the middle of a process's life an empty file is not a new store but the place of one that was lost."""
+    """Refuse an empty file after the start: it is not a new store but has replaced one."""
     if not migrate.sqlite_applied(connection):
         raise StoreUnavailable(
-            f"{path} was replaced by an empty file while this process used it. Bring back a backup with "
-            "`engram restore FILE`, or make a new store with `engram init`."
+            f"{path} was replaced by an empty file while this process used it. Restore a backup with "
+            "`engram restore FILE`, or create a new store with `engram init`."
         )
 
 
 def _require_file(path: str) -> None:
-    """Check the file as `_create` does, but make nothing."""
+    """Check the file as `_create` does, but create nothing."""
     try:
         if os.path.getsize(path) == 0:
-            raise migrate.missing(path)
+            raise migrate.not_found(path)
         refuse_network(os.path.dirname(path))
-        _unlock(path)
+        _make_helpers_writable(path)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise migrate.missing(path) from error
+        raise migrate.not_found(path) from error
     except OSError as error:
         raise translate_os(error, path) from error
 
 
 def _create(path: str) -> None:
-    """Make an empty file only its owner can read, unless there is one."""
+    """Create an empty file that only its owner can read, unless the file exists."""
     folder = os.path.dirname(path)
     try:
         make_folder(folder)
         refuse_network(folder)
         if os.path.exists(path):
-            _unlock(path)
+            _make_helpers_writable(path)
             return
         draft = f"{path}.new-{os.getpid()}-{threading.get_ident()}"
         make_file(draft)
         try:
             os.link(draft, path)
         except FileExistsError:
-            pass  # another process was faster, which is just as well
+            pass  # Another process created the file first.
         finally:
             os.unlink(draft)
     except OSError as error:
@@ -462,27 +460,27 @@ def refuse_network(folder: str) -> None:
         )
 
 
-def _unlock(path: str) -> None:
-    """Who read the store while it was read-only left helper files that are; they follow the store's own mode."""
+def _make_helpers_writable(path: str) -> None:
+    """Give the store's mode to helper files that were made while the store was read-only."""
     for helper in (f"{path}-wal", f"{path}-shm"):
         if os.access(path, os.W_OK) and os.path.exists(helper) and not os.access(helper, os.W_OK):
             os.chmod(helper, os.stat(path).st_mode & 0o777)
 
 
 def check_ours(connection: apsw.Connection, path: str) -> None:
-    """Refuse a database that another program made, before a single byte of it is changed."""
-    # In this order: whoever makes the store writes both at once, perhaps just now.
+    """Refuse a database of another program before anything in it is changed."""
+    # In this order, because another process may be creating the store now. It writes both in one transaction.
     empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall() == [(0,)]
     found = connection.pragma("application_id")
     if found != APPLICATION_ID and not (empty and found == 0):
         raise NotAStore(
-            f"{path} is an SQLite database, but not an Engram store; it was left as it is. "
+            f"{path} is an SQLite database, but not an Engram store; it was not changed. "
             "Give another path with --store or ENGRAM_URL."
         )
 
 
 def to_wal(connection: apsw.Connection, patience: float) -> None:
-    """Write-ahead logging, once per file; SQLite does not wait by itself when two processes switch at once."""
+    """Turn on write-ahead logging. SQLite does not wait if two processes do so at once, so this loop does."""
     deadline = time.monotonic() + patience
     while True:
         try:
@@ -495,10 +493,10 @@ def to_wal(connection: apsw.Connection, patience: float) -> None:
 
 
 def network_file_system(folder: str, mounts: str = "/proc/self/mountinfo") -> str | None:
-    """The type of the network file system that holds the folder; None when it is local or cannot be told."""
+    """The type of the folder's network file system; None if the file system is local or unknown."""
     try:
         device = os.stat(folder).st_dev
-        # A disk has a major number; only file systems without one need a closer look.
+        # A local disk has a major number. Only file systems without one are checked.
         if os.major(device) != 0:
             return None
         with open(mounts, encoding="utf-8", errors="replace") as lines:
@@ -513,7 +511,7 @@ def network_file_system(folder: str, mounts: str = "/proc/self/mountinfo") -> st
 
 
 @contextmanager
-def _translated(path: str) -> Iterator[None]:
+def _translating(path: str) -> Iterator[None]:
     try:
         yield
     except apsw.Error as error:
@@ -523,7 +521,7 @@ def _translated(path: str) -> Iterator[None]:
 
 
 def translate(error: apsw.Error, path: str) -> EngramError:
-    """What a driver's error means to a user, and what to do about it."""
+    """Turn a driver's error into one that tells the user what to do."""
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return StoreBusy(f"Another process is writing to {path} and did not finish in time; try again.")
     if isinstance(error, apsw.ReadOnlyError | apsw.PermissionsError):
@@ -534,9 +532,7 @@ def translate(error: apsw.Error, path: str) -> EngramError:
     if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and _is_full(path)):
         return StoreFull(f"The disk that holds {path} is full; nothing was written. Free some space and try again.")
     if isinstance(error, apsw.NotADBError):
-        return NotAStore(
-            f"{path} is not a database; it was left as it is. Give another path with --store or ENGRAM_URL."
-        )
+        return NotAStore(f"{path} is not a database; it was not changed. Give another path with --store or ENGRAM_URL.")
     if isinstance(error, apsw.CorruptError):
         return damaged(path, str(error))
     if isinstance(error, apsw.CantOpenError):
@@ -547,7 +543,7 @@ def translate(error: apsw.Error, path: str) -> EngramError:
 
 
 def _is_full(path: str) -> bool:
-    """Whether the disk has no room left: SQLite calls it an input or output error where its helper files do not fit."""
+    """Whether the disk is full. SQLite reports an I/O error, not a full disk, if its helper files do not fit."""
     try:
         return os.statvfs(os.path.dirname(path)).f_bavail == 0
     except OSError:
@@ -556,7 +552,7 @@ def _is_full(path: str) -> bool:
 
 def damaged(path: str, why: str) -> StoreDamaged:
     return StoreDamaged(
-        f"{path} is damaged ({why}). Bring back a backup with `engram restore FILE`: your own, or the newest one "
+        f"{path} is damaged ({why}). Restore a backup with `engram restore FILE`: your own, or the newest one "
         "beside the store. The damaged file is kept."
     )
 
