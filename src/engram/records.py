@@ -367,8 +367,8 @@ class Proposal(NamedTuple):
     result: int | None
     created_at: str
     decided_at: str | None
-    #: The run that applied it: a pass, or one of its own. `engram dream undo RUN` undoes it.
-    run: int | None = None
+    #: The number that `dream undo` takes to undo it, once it is applied.
+    applied_as: int | None = None
 
 
 class WorkspaceInfo(NamedTuple):

@@ -23,7 +23,8 @@ def test_dream_alone_means_one_pass(eng: library.Engram, engram: Engram) -> None
     assert report["gists"] == [session]
     shown = engram("dream", "show", str(report["id"]))
     assert shown.code == 0
-    assert "gists" in shown.out
+    assert f"pass {report['id']}, " in engram("dream", "list").out
+    assert "1 gist, 1 era" in shown.out
     assert engram("dream", "list", "--json").json[0]["id"] == report["id"]
     status = engram("dream", "status", "--json").json
     assert status["backlog"]["ripe"] == 0
