@@ -18,6 +18,7 @@ from .common import (
     command,
     complete_session,
     duration_type,
+    limit_option,
     open_store,
     result,
     session_option,
@@ -124,16 +125,14 @@ def status(ctx: click.Context) -> None:
         "urgency": _urgency(drives) if drives else "not measured yet",
         "for agents": f"{counted(work.waiting, 'work item')} waiting, {work.answered} answered" if any(work) else None,
         "to decide": f"{counted(proposals, 'proposal')}: engram dream review" if proposals else None,
-        "last pass": _line(last) if last else "none yet",
+        "last pass": _line(last).removeprefix("pass ") if last else "none yet",
         "ALARM": "\n".join(last.alarms) or None if last else None,
     }
     result(ctx, found, lambda: fields(shown))
 
 
 @dream.command("list")
-@click.option(
-    "-n", "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Maximum number of passes; 0: all."
-)
+@limit_option("passes", 20)
 @utc_option
 @click.pass_context
 def list_dreams(ctx: click.Context, limit: int) -> None:
@@ -333,7 +332,7 @@ def _line(report: DreamReport) -> str:
         which = f"proposal {report.proposal}" if report.proposal else "a proposal"
         line = f"number {report.id}, {when(report.started_at)}: {which} was applied"
     elif report.id or report.dry_run:
-        line = f"{'dry run' if report.dry_run else 'pass'} {_head(report)}: {_outcome(report)}"
+        line = f"{'' if report.dry_run else 'pass '}{_head(report)}: {_outcome(report)}"
     else:
         line = "No pass was started"
     undone = f"; undone by undo {report.undone_by}" if report.undone_by else ""
@@ -348,7 +347,7 @@ def _head(report: DreamReport) -> str:
 
     seconds = between(report.started_at, report.ended_at) if report.id and report.ended_at else None
     took = None if seconds is None else f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-    return ", ".join(filter(None, (str(report.id or ""), when(report.started_at), took)))
+    return ", ".join(filter(None, (str(report.id or "dry run"), when(report.started_at), took)))
 
 
 def _outcome(report: DreamReport) -> str:
