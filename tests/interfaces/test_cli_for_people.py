@@ -345,6 +345,12 @@ def test_a_command_that_lacks_a_session_says_how_to_name_one(engram: Engram, arg
 
 
 @pytest.mark.requirement("PEOPLE-6")
+def test_a_variable_that_a_command_does_not_read_is_not_advised(engram: Engram) -> None:
+    outcome = engram("say")
+    assert "Missing argument 'SESSION'. Start a session: " in outcome.err
+
+
+@pytest.mark.requirement("PEOPLE-6")
 @pytest.mark.parametrize(
     ("arguments", "begins"),
     [

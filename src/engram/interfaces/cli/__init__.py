@@ -116,10 +116,10 @@ def _usage(error: click.UsageError, message: str) -> str:
         return message  # the whole help
     from io import StringIO
 
-    told = StringIO()
-    error.show(told)
+    shown = StringIO()
+    error.show(shown)
     # The message may quote an argument, and it is all that follows.
-    usage = told.getvalue().partition("Error: ")[0]
+    usage = shown.getvalue().partition("Error: ")[0]
     return f"{usage}Error: {one_line(message, 2_000)}"
 
 

@@ -164,12 +164,16 @@ def utc_option(function: _Function) -> _Function:
 
 def explained(error: click.UsageError) -> str:
     """The message of a usage error, with advice."""
+    # Brackets in the name of an argument say that it is optional, which would contradict the message.
+    message = re.sub(
+        r"^(Missing argument|Invalid value for) '\[([^\]]+)\](?:\.\.\.)?'", r"\1 '\2'", error.format_message()
+    )
     if isinstance(error, click.MissingParameter) and error.param and isinstance(error.param.type, SessionType):
-        missing = error.format_message().replace("'[", "'").replace("]'", "'")
-        return f"{missing} Set ENGRAM_SESSION, or start a session: `engram session start TYPE SUMMARY` prints its id."
+        variable = "Set ENGRAM_SESSION, or start" if error.param.envvar else "Start"
+        return f"{message} {variable} a session: `engram session start TYPE SUMMARY` prints its id."
     if isinstance(error, click.NoSuchOption) and error.possibilities:
         return f"{error.message} Did you mean {error.possibilities[0]!r}?"
-    return error.format_message()
+    return message
 
 
 def open_store(ctx: click.Context, *, warn: bool = True) -> Engram:

@@ -232,14 +232,14 @@ def _until_stopped(tell: Any = None) -> Iterator[threading.Event]:
     """Ctrl-C and SIGTERM stop the work after its current step; a second signal stops it at once."""
     stop = threading.Event()
 
-    def told(number: int, frame: object) -> None:
+    def stop_work(number: int, frame: object) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
         if tell:
             tell()
 
-    before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop_work) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:

@@ -67,7 +67,7 @@ def uninstall(harness: Harness, location: Location) -> list[Change]:
 
 def state(harness: Harness, location: Location, commands: Commands) -> str:
     """`ready`; `outdated` if something of Engram's is there, but not all of it or not of this one; `absent`; or
-    `unusable: FILE`, if that file cannot be read or holds something else in the place of Engram's entries.
+    `unusable: FILE`, if that file cannot be read or has something else where Engram's entries belong.
 
     Entries with a workspace or a store count too, if all of them have the same one.
     """
