@@ -47,7 +47,7 @@ PANES = [
     Pane("What was said last week is found again", [Command(["recall", "when do we release?", "-k", "1"])]),
     Pane(
         "While nobody is talking, it dreams: sessions become knowledge",
-        [Command(["dream", "--force"], lines=8), Command(["block", "show", "profile"])],
+        [Command(["dream", "--force"], lines=6), Command(["block", "show", "profile"])],
     ),
 ]
 

@@ -433,7 +433,7 @@ REQUIREMENTS = {
     "PROPOSAL-4": "A proposal is made once, and a rejected one is not made again from the same sources.",
     "PROPOSAL-5": "Forgetting deletes proposals that contain forgotten text.",
     "PROPOSAL-6": "The next pass applies proposals that were accepted and not applied yet.",
-    "PROPOSAL-8": "A proposal that was applied by hand is a run of its own: undoing that run brings everything back, and the proposal waits for a decision again.",
+    "PROPOSAL-8": "A proposal that was applied by hand has a number of its own: undoing that number brings everything back, and the proposal waits for a decision again.",
     "PROPOSAL-7": "engram dream review shows the proposals one by one and takes keys; agents use --json and numbers.",
     # The loss alarm
     "ALARM-1": "A pass asks for what it touches, recent turns, profile facts and pinned memories before and after its changes, and leaves no trace of asking.",

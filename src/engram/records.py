@@ -366,8 +366,8 @@ class Proposal(NamedTuple):
     result: int | None
     created_at: str
     decided_at: str | None
-    #: The id of the pass, or of the separate report, that applied it. `engram dream undo ID` undoes it.
-    run: int | None = None
+    #: The number that `dream undo` takes to undo it, once it is applied.
+    applied_as: int | None = None
 
 
 class WorkspaceInfo(NamedTuple):

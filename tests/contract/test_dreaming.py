@@ -338,7 +338,7 @@ def test_each_workspace_has_a_pass_of_its_own(eng: Engram) -> None:
 
 @pytest.mark.requirement("DREAM-18")
 def test_a_dream_that_was_never_dreamt_is_not_found(eng: Engram) -> None:
-    with pytest.raises(DreamNotFound, match="no dream 7 in workspace"):
+    with pytest.raises(DreamNotFound, match="no pass, undo or applied proposal 7 in workspace"):
         eng.dreams.show(7)
 
 

@@ -179,16 +179,16 @@ def test_what_was_applied_by_hand_is_undone_by_its_run_and_must_be_decided_again
     proposal = proposed(eng)
     before, passes = logical(eng), eng.dreams.list()
     applied = eng.proposals.apply(proposal.id)
-    assert applied.run is not None and logical(eng) != before
-    report = eng.dreams.show(applied.run)
+    assert applied.applied_as is not None and logical(eng) != before
+    report = eng.dreams.show(applied.applied_as)
     assert isinstance(report, DreamReport) and (report.proposal, report.errors) == (proposal.id, [])
     # It is no pass: neither the list of passes nor an undo without a number takes it for one.
     assert eng.dreams.list() == passes
     with pytest.raises(DreamNotFound):
         eng.dreams.undo()
-    undone = eng.dreams.undo(applied.run)
+    undone = eng.dreams.undo(applied.applied_as)
     assert logical(eng) == before
-    assert (eng.proposals.show(proposal.id).state, eng.proposals.show(proposal.id).run) == ("pending", None)
+    assert (eng.proposals.show(proposal.id).state, eng.proposals.show(proposal.id).applied_as) == ("pending", None)
     # The next pass does not do it by itself, and undoing the undo does it again.
     dream(eng)
     assert [memory.id for memory in eng.memories.list()] == [2, 1]
@@ -199,7 +199,7 @@ def test_what_was_applied_by_hand_is_undone_by_its_run_and_must_be_decided_again
 @pytest.mark.requirement("PROPOSAL-8")
 def test_an_applied_proposal_is_not_decided_again_and_the_error_names_the_run_to_undo(eng: Engram) -> None:
     applied = eng.proposals.apply(proposed(eng).id)
-    with pytest.raises(Conflict, match=rf"`engram dream undo {applied.run}`"):
+    with pytest.raises(Conflict, match=rf"`engram dream undo {applied.applied_as}`"):
         eng.proposals.reject(applied.id)
 
 

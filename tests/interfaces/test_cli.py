@@ -106,7 +106,7 @@ def test_locks_are_claimed_checked_listed_released_and_broken(engram: Engram, me
     broken = engram("lock", "break", "src/**", "--reason", "gone for lunch", session=me)
     assert other in broken.out
     assert "gone for lunch" in engram("session", "logs", other).out
-    assert engram("lock", "check", "src/router.py").out == "Nobody holds it.\n"
+    assert engram("lock", "check", "src/router.py").out == "No session holds it.\n"
     assert engram("lock", "release", "--all", session=me).out == "Nothing was held.\n"
 
 
@@ -324,6 +324,7 @@ def test_what_is_said_is_in_the_history_and_the_timeline_and_found(engram: Engra
     assert engram("recall", "src/router.py", "--mode", "words", "--json").json[0]["label"] == "user"
     assert engram("recall", "moved", "--role", "log", "--json").json == []
     assert engram("embed", "--json").json == {"done": 2, "left": 0}
+    assert engram("embed").err == ""
     assert engram("recall", "moved", "--role", "log", "--json").json[0]["label"] == "log"
 
 

@@ -23,12 +23,16 @@ def test_dream_alone_means_one_pass(eng: library.Engram, engram: Engram) -> None
     assert report["gists"] == [session]
     shown = engram("dream", "show", str(report["id"]))
     assert shown.code == 0
-    assert "gists" in shown.out
+    assert f"pass {report['id']}, " in engram("dream", "list").out
+    assert "1 gist, 1 era" in shown.out
     assert engram("dream", "list", "--json").json[0]["id"] == report["id"]
     status = engram("dream", "status", "--json").json
     assert status["backlog"]["ripe"] == 0
     assert status["drives"]["curiosity"] == pytest.approx(0.1)
-    assert "curiosity 0.10" in engram("dream", "status").out
+    pending, urgency, last = engram("dream", "status").out.splitlines()
+    assert pending.split() == ["pending", "nothing"]
+    assert "curiosity 0.10" in urgency
+    assert last.startswith(f"last pass  {report['id']}, ")
     assert engram("dream", "show", "99").code == 3
     assert engram("dream", "--stage", "nap").code == 2
 

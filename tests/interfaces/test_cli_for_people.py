@@ -279,7 +279,7 @@ def test_workspaces_are_listed_and_the_configured_one_is_marked(engram: Engram, 
     ]
     rows = [line.split() for line in engram("workspace", "list", "--workspace", "work").out.splitlines()[1:]]
     assert [row[:2] for row in rows] == [["default", "1"], ["work", "yes"]]
-    assert "Nothing was written to it yet" in engram("workspace", "list", "--workspace", "new").out
+    assert "Nothing has been written to it yet" in engram("workspace", "list", "--workspace", "new").out
 
 
 @pytest.mark.requirement("PEOPLE-5", "CLI-2")
@@ -340,7 +340,14 @@ def test_a_command_that_lacks_a_session_says_how_to_name_one(engram: Engram, arg
     outcome = engram(*arguments)
     assert outcome.code == 2
     assert "ENGRAM_SESSION" in outcome.err
+    assert "'[" not in outcome.err
     assert "engram session start" in outcome.err
+
+
+@pytest.mark.requirement("PEOPLE-6")
+def test_a_variable_that_a_command_does_not_read_is_not_advised(engram: Engram) -> None:
+    outcome = engram("say")
+    assert "Missing argument 'SESSION'. Start a session: " in outcome.err
 
 
 @pytest.mark.requirement("PEOPLE-6")

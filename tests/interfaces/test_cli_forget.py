@@ -34,14 +34,14 @@ def test_forget_shows_what_would_go_asks_and_does_it(
     answer(monkeypatch, "n\n")
     refused = engram("forget", "--exchange", str(said))
     assert refused.code != 0
-    assert "Would be forgotten: 1 exchange, 1 memory." in refused.err
+    assert "Would forget 1 exchange, 1 memory." in refused.err
     assert "cannot be undone" in refused.err
     assert engram("receipts").out.strip() == "Nothing has been forgotten."
 
     answer(monkeypatch, "y\n")
     done = engram("forget", "--exchange", str(said))
     assert done.code == 0
-    assert ": 1 exchange, 1 memory." in done.out and done.out.startswith("Receipt ")
+    assert ": forgot 1 exchange, 1 memory." in done.out and done.out.startswith("Receipt ")
     assert TEXT not in engram("history", "s").out
     listed = engram("receipts")
     assert f"exchange {said}" in listed.out and "1 exchange, 1 memory" in listed.out
@@ -122,7 +122,7 @@ def test_a_dry_run_shows_the_first_words_and_the_names_of_what_goes(engram: Engr
         eng.messages.send("s", eng.sessions.register("codex", "listening"), "It is about quixadrol.")
         eng.blocks.create("vault", TEXT)
     shown = engram("forget", "--session", "s", "--dry-run").out.splitlines()
-    assert shown[0] == "Would be forgotten: 13 exchanges, 1 memory, 1 session, 1 message."
+    assert shown[0] == "Would forget 13 exchanges, 1 memory, 1 session, 1 message."
     assert shown[1] == "  exchanges"
     assert shown[2].startswith(f"    {first}  user: Number 0 is long long") and max(map(len, shown)) < 100
     assert shown[12] == "    … and 3 more"

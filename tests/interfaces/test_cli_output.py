@@ -56,7 +56,7 @@ def test_a_reader_that_has_seen_enough_ends_it_silently(arguments: tuple[str, ..
 
 
 @pytest.mark.requirement("CLI-32")
-def test_a_full_standard_error_under_a_progress_bar_is_an_exit_code(store: dict[str, str], tmp_path: Path) -> None:
+def test_a_full_standard_error_is_an_exit_code(store: dict[str, str], tmp_path: Path) -> None:
     with open("/dev/full", "w") as full, open(tmp_path / "out", "w") as out:
-        ended = subprocess.run([program(), "embed"], env=store, stdout=out, stderr=full, timeout=60)
+        ended = subprocess.run([program(), "recall"], env=store, stdout=out, stderr=full, timeout=60)
     assert ended.returncode == 1

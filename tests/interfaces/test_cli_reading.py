@@ -86,6 +86,13 @@ def test_without_a_default_store_a_reading_command_answers_as_on_an_empty_one(
 
 
 @reading
+def test_without_a_default_store_stats_says_where_it_will_be(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["stats"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.endswith(f"{os.path.join(os.environ['ENGRAM_DATA_DIR'], 'engram.db')}, not created yet")
+
+
+@reading
 def test_opening_without_creating_makes_nothing(new_store_url: str, tmp_path: Path) -> None:
     with pytest.raises(StoreNotFound, match="There is no store at"):
         Engram(new_store_url, create=False)

@@ -23,8 +23,10 @@ def test_the_newest_pass_is_undone_and_the_undo_as_well(engram: Engram, run: int
     undone = engram("dream", "undo")
     assert undone.code == 0
     assert f"undoes {run}" in undone.out and "removed" in undone.out and "block profile" in undone.out
+    # The column is as wide as the longest label that is shown.
+    assert undone.out.startswith("undo       ") and "\nworkspace  " in undone.out
     assert engram("block", "show", "profile").code == 3
-    assert f"undone by run {run + 1}" in engram("dream", "list").out
+    assert f"undone by undo {run + 1}" in engram("dream", "list").out
     assert f"undoes {run}" in engram("dream", "show", str(run + 1)).out
 
     redone = engram("dream", "undo", str(run + 1), "--json")

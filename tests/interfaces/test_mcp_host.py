@@ -364,7 +364,7 @@ def test_a_block_is_shown_as_shared_text(agent: Agent) -> None:
 def test_remembering_the_same_again_says_so(agent: Agent) -> None:
     agent("remember", text="Tea at four", tags=["tea"])
     assert agent("remember", text="tea AT four")["reinforced"] == 1
-    assert agent.text.endswith("said 2 times now.")
+    assert agent.text.endswith("stored 2 times.")
 
 
 @pytest.mark.requirement("MCP-7")

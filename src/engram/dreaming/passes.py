@@ -159,7 +159,7 @@ class Dreams:
             row = tx.one(_GET, workspace=self._workspace, id=id)
             proposal = tx.value(_PROPOSAL, workspace=self._workspace, id=id)
         if row is None:
-            raise DreamNotFound(f"There is no dream {id} in workspace {self._workspace!r}.")
+            raise DreamNotFound(f"There is no pass, undo or applied proposal {id} in workspace {self._workspace!r}.")
         *shared, undoes = row
         _, session, *_ = shared
         if not session and undoes is None:

@@ -268,7 +268,7 @@ class Proposals:
             result=row.result,
             created_at=row.created_at,
             decided_at=row.decided_at,
-            run=row.applied_in,
+            applied_as=row.applied_in,
         )
 
     def _current_state(self, tx: Transaction, kind: str, ref: int) -> tuple[int, str, str]:

@@ -1,8 +1,8 @@
-"""Every operation that a program can ask for over a protocol: its name, its arguments, the scope it needs, its handler.
+"""Every operation that a program can call over a protocol: its name, its arguments, its scope, its handler.
 
 The table is plain data. The MCP server makes its tools and their JSON Schema from it; an HTTP server and a remote
-client can make their routes and calls from it in the same way. The package also has what they would otherwise repeat:
-the check of the arguments, one shape for results (`{"result": …}`) and one for errors (`{"error": {"code", "message",
+client can make their routes and calls from it in the same way. The package also has what they share: the check
+of the arguments, one shape for results (`{"result": …}`) and one for errors (`{"error": {"code", "message",
 "hint", "details"}}`). The command line does not go through it: it calls the client, and checks its options with click.
 """
 
@@ -56,25 +56,25 @@ OPERATIONS: dict[str, Operation] = {
     )
 }
 
-#: What to do about an error, by its code. Named are operations, because every interface made from the table has those.
+#: Advice by error code. It names operations, because every interface that is made from the table has them.
 HINTS = {
-    "session_not_found": "session.register makes one; session.list shows those there are.",
-    "session_ended": "session.heartbeat brings the session back.",
+    "session_not_found": "session.register starts one; session.list shows the existing ones.",
+    "session_ended": "session.heartbeat resumes the session.",
     "lease_held": "Ask its holder with message.send, claim with wait, or work on something else.",
     "lease_lost": "Claim it again with lock.claim, and read again what may have changed.",
-    "lease_not_found": "lock.list shows what is claimed, and by whom.",
+    "lease_not_found": "lock.list shows all claims.",
     "exchange_not_found": "recall finds exchanges and their ids.",
     "memory_not_found": "recall finds memories and their ids.",
-    "block_not_found": "block.list shows what there is; block.create makes one.",
+    "block_not_found": "block.list shows the blocks; block.create makes one.",
     "block_exists": "Write to it with block.update, or choose another name.",
     "version_not_found": "block.history shows the versions.",
     "version_conflict": "Read it with block.view, merge, and try again with the current version as expected_version.",
-    "dream_not_found": "dream.list shows the passes there are.",
-    "proposal_not_found": "dream.review shows what waits for a decision.",
-    "proposal_stale": "What it would change has changed since; dream.run makes a new proposal.",
-    "undo_blocked": "Its details name what was changed since; decide which of the two is wanted.",
-    "work_not_found": "dream.next gives a pending piece of work.",
-    "no_recipient": "session.list and lock.list show who can be reached.",
+    "dream_not_found": "dream.list shows the passes.",
+    "proposal_not_found": "dream.review lists the pending proposals.",
+    "proposal_stale": "Its target has changed since; the next dream.run proposes again.",
+    "undo_blocked": "The details name what was changed since; decide which version to keep.",
+    "work_not_found": "dream.next gives the next work item.",
+    "no_recipient": "session.list and lock.list show possible recipients.",
     "store_busy": "Try again.",
 }
 

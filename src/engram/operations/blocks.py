@@ -10,7 +10,7 @@ from .inputs import LIMIT, ME_IF_KNOWN, REASON, Operation, text, whole
 if TYPE_CHECKING:
     from ..client import Engram
 
-_NAME = text("name", "of the block; world: the shared world state", required=True)
+_NAME = text("name", "block name; world: the shared world state", required=True)
 _CONTENT = text("content", required=True)
 _EXPECTED = whole("expected_version", "fail if it is no longer at this version")
 
@@ -25,7 +25,7 @@ def _view(eng: Engram, name: str, version: int | None = None) -> object:
 
 
 def _update(eng: Engram, name: str, content: str, session: str | None = None, **options: Any) -> object:
-    # The first write creates the world state; nobody has to create it before.
+    # The first write creates the world state.
     if name == WORLD:
         return eng.world.set(content, updated_by=session, **options)
     return eng.blocks.update(name, content, actor=session, **options)
@@ -45,30 +45,30 @@ OPERATIONS = (
     Operation(
         "block.view",
         "read",
-        "The content, now or at a version.",
+        "The content, current or of a version.",
         _view,
         (_NAME, whole("version")),
     ),
     Operation(
         "block.create",
         "write",
-        "Make a block.",
+        "Create a block.",
         lambda eng, name, content="", session=None, **options: eng.blocks.create(
             name, content, actor=session, **options
         ),
-        (ME_IF_KNOWN, _NAME, text("content"), whole("max_tokens", "what it should fit into", rare=True)),
+        (ME_IF_KNOWN, _NAME, text("content"), whole("max_tokens", "its token budget", rare=True)),
     ),
     Operation(
         "block.update",
         "write",
-        "Write the whole content.",
+        "Replace the whole content.",
         _update,
         (ME_IF_KNOWN, _NAME, _CONTENT, REASON, _EXPECTED),
     ),
     Operation(
         "block.append",
         "write",
-        "Add at the end, on a new line.",
+        "Add a line at the end.",
         lambda eng, name, content, session=None, separator="\n", **options: eng.blocks.append(
             name, content, actor=session, separator=separator, **options
         ),
@@ -100,7 +100,7 @@ OPERATIONS = (
     Operation(
         "block.history",
         "read",
-        "Its edits, newest first.",
+        "Edits, newest first.",
         lambda eng, name, limit=10: eng.blocks.history(name, limit),
         (_NAME, LIMIT),
     ),
@@ -114,16 +114,16 @@ OPERATIONS = (
     Operation(
         "block.restore",
         "write",
-        "Bring an old version back as the newest.",
+        "Write an old version again, as the newest.",
         lambda eng, name, version, session=None, **options: eng.blocks.restore(name, version, actor=session, **options),
         (ME_IF_KNOWN, _NAME, whole("version", required=True), _EXPECTED),
     ),
     Operation(
         "block.archive_overflow",
         "write",
-        "Cut off and return what exceeds its max_tokens.",
+        "Cut off and return the text beyond max_tokens.",
         _archive_overflow,
         (ME_IF_KNOWN, _NAME),
     ),
-    Operation("block.delete", "admin", "Remove it with its history.", _delete, (_NAME,)),
+    Operation("block.delete", "admin", "Delete it with its history.", _delete, (_NAME,)),
 )

@@ -1,4 +1,4 @@
-"""Who is at work, what they hold, and what they tell each other."""
+"""Operations on sessions, claims and messages."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ..client import Engram
 
 _RESOURCE = text("resource", "path, glob or any name", required=True)
-_SUMMARY = text("summary", "what you set out to do")
-_OUTCOME = text("outcome", "what came of it", formerly="summary")
+_SUMMARY = text("summary", "what you are working on")
+_OUTCOME = text("outcome", "result of your work", formerly="summary")
 
 
 def _show_session(eng: Engram, id: str, limit: int = 20) -> object:
@@ -56,58 +56,58 @@ OPERATIONS = (
         lambda eng, session=None, budget=1_000, project=None: eng.sitrep(budget, session, project),
         (ME_IF_KNOWN, BUDGET, PROJECT._replace(rare=True)),
     ),
-    Operation("stats", "read", "How much is in the workspace.", lambda eng: eng.sessions.stats()),
+    Operation("stats", "read", "Counts of what is in the workspace.", lambda eng: eng.sessions.stats()),
     Operation(
         "changes",
         "read",
-        "What has changed since a change number.",
+        "Changes after a change number.",
         lambda eng, after=0, limit=1_000: eng.changes(after, limit),
         (whole("after", "change number"), whole("limit")),
     ),
     Operation(
         "session.register",
         "write",
-        "Begin a session; its id.",
+        "Start a session; its id.",
         lambda eng, type, summary, parent=None, **options: {
             "id": eng.sessions.register(type, summary, parent_id=parent, **options)
         },
         (
-            text("type", "what kind of agent", required=True),
+            text("type", "kind of agent", required=True),
             text("summary", "what you are doing", required=True),
-            text("name", "a name for people"),
+            text("name", "name for people"),
             PROJECT,
-            text("external_id", "the harness's own id; a known one is resumed"),
-            text("parent", "the session that started it"),
-            Input("metadata", "object", "whatever is worth keeping about it"),
+            text("external_id", "id that the harness gave it; an existing session is resumed"),
+            text("parent", "session that started it"),
+            Input("metadata", "object", "metadata to keep"),
         ),
     ),
     Operation(
         "session.heartbeat",
         "write",
-        "Say you are at work, and on what.",
+        "Report what you are working on.",
         lambda eng, session, summary=None: eng.sessions.heartbeat(session, summary),
         (ME, _SUMMARY),
     ),
     Operation(
         "session.log",
         "write",
-        "Note a step done.",
+        "Log a step.",
         lambda eng, session, text: eng.sessions.log(session, text),
         (ME, text("text", required=True)),
     ),
     Operation(
         "session.complete",
         "write",
-        "End with what came of your work; frees your locks.",
+        "End your session with its outcome; releases your locks.",
         lambda eng, session, outcome=None: eng.sessions.complete(session, outcome),
         (ME, _OUTCOME),
     ),
     Operation(
         "session.list",
         "read",
-        "Who is at work.",
+        "Sessions at work.",
         _list_sessions,
-        (flag("all", "also those that have ended"), LIMIT),
+        (flag("all", "include ended"), LIMIT),
     ),
     Operation(
         "session.show",
@@ -119,50 +119,52 @@ OPERATIONS = (
     Operation(
         "message.send",
         "write",
-        "Send to a session id, the holders of a resource, or * (all).",
+        "Send to a session, the holders of a resource, or * (all).",
         lambda eng, to, text, session=None: eng.messages.send(session, to, text),
         (ME_IF_KNOWN, text("to", "session id, resource or *", required=True), text("text", required=True)),
     ),
     Operation(
         "message.inbox",
         "write",
-        "What the session has not read yet; each message comes once.",
+        "Unread messages; reading marks them as read.",
         lambda eng, session, peek=False: eng.messages.inbox(session, peek=peek),
         (ME, flag("peek", "leave them unread")),
     ),
     Operation(
         "lock.claim",
         "write",
-        "Claim before you change it; tells who else is there.",
+        "Claim it before you change it; shows other claims.",
         lambda eng, session, resource, **options: eng.leases.claim(session, resource, **options),
         (
             ME,
             _RESOURCE,
-            text("note", "what for"),
+            text("note", "purpose"),
             flag("exclusive", "fail if others hold it"),
-            number("ttl", "seconds it lives unrenewed"),
-            number("wait", "seconds to wait for an exclusive one", bounds=(0, 300)),
+            number("ttl", "seconds until it expires"),
+            number("wait", "seconds to wait for an exclusive claim", bounds=(0, 300)),
         ),
     ),
     Operation(
         "lock.release",
         "write",
-        "Give it back; without resource, all.",
+        "Release it; without resource, all.",
         _release,
         (ME, _RESOURCE._replace(required=False)),
     ),
-    Operation("lock.check", "read", "Who holds it.", lambda eng, resource: eng.leases.check(resource), (_RESOURCE,)),
+    Operation(
+        "lock.check", "read", "Claims that overlap it.", lambda eng, resource: eng.leases.check(resource), (_RESOURCE,)
+    ),
     Operation(
         "lock.list",
         "read",
-        "Everything claimed.",
+        "All claims.",
         lambda eng, of=None: eng.leases.list(of),
         (text("of", "only this session's", rare=True),),
     ),
     Operation(
         "lock.break",
         "admin",
-        "Take a resource away from whoever else holds it.",
+        "Take a resource from the sessions that hold it.",
         lambda eng, session, resource, reason: eng.leases.break_lease(resource, session, reason),
         (ME, _RESOURCE, REASON._replace(required=True)),
     ),

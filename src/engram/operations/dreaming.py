@@ -1,4 +1,4 @@
-"""Operations on dreaming: the context an agent reads, passes and their undoing, proposals, work for agents."""
+"""Operations on dreaming: context, passes, undo, proposals, work items for agents."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ OPERATIONS = (
     Operation(
         "context",
         "read",
-        "What to read now: the portrait, what fits, the latest turns.",
+        "What to read now: profile, what fits the query, latest turns.",
         lambda eng, query=None, session=None, budget=2_000: eng.context(query, session, budget),
         (ME_IF_KNOWN, text("query", "what it is about"), BUDGET),
     ),
     Operation(
         "dream.run",
         "admin",
-        "One pass of consolidation.",
+        "Run one pass.",
         lambda eng, **options: eng.dream(**options),
         (flag("force", "run every stage"), flag("dry_run", "only report"), texts("stages", rare=True)),
     ),
@@ -46,33 +46,39 @@ OPERATIONS = (
     Operation(
         "dream.list",
         "read",
-        "Earlier passes, the latest first.",
+        "Earlier passes, newest first.",
         lambda eng, limit=20: eng.dreams.list(limit),
         (LIMIT,),
     ),
-    Operation("dream.show", "read", "The report of one pass.", lambda eng, id: eng.dreams.show(id), (ID,)),
+    Operation(
+        "dream.show",
+        "read",
+        "The report of a pass, an undo or an applied proposal.",
+        lambda eng, id: eng.dreams.show(id),
+        (ID,),
+    ),
     Operation(
         "dream.next",
         "write",
-        "Take a pending piece of thinking.",
+        "Take the next work item.",
         lambda eng, session=None: eng.work.next(session),
         (ME_IF_KNOWN,),
     ),
     Operation(
         "dream.submit",
         "write",
-        "Hand in its answer.",
+        "Submit its answer.",
         _submit,
         (
             ME_IF_KNOWN,
             whole("item", "from next", required=True),
-            text("answer", "text, or JSON that fits its schema", required=True),
+            text("answer", "text, or JSON that matches its schema", required=True),
         ),
     ),
     Operation(
         "dream.review",
         "write",
-        "Proposals; with id and decide, decide one.",
+        "List proposals; with id and decide, decide one.",
         _review,
         (
             whole("id"),
@@ -83,14 +89,14 @@ OPERATIONS = (
     Operation(
         "dream.undo",
         "admin",
-        "Undo a pass; default: the newest.",
+        "Undo a pass or applied proposal; default: the newest pass.",
         lambda eng, run=None: eng.dreams.undo(run),
-        (whole("run"),),
+        (whole("run", "its number"),),
     ),
     Operation(
         "usage",
         "read",
-        "What was spent on models, by day and stage.",
+        "Model calls and tokens, by day and stage.",
         lambda eng, days=30: eng.usage(days),
         (whole("days"),),
     ),

@@ -5,7 +5,7 @@ type of each, and the choices of those that have choices. The tiers check what a
 whether a time is a time, because a caller of the library needs that too. An input has bounds here only where an
 operation allows less than its tier.
 
-An agent corrects itself if it is told which argument was wrong, what it gave and what is allowed. So every refusal says
+An agent can correct itself if it learns which argument was wrong, what it gave and what is allowed. So every error says
 all three.
 """
 
@@ -19,8 +19,8 @@ from ..errors import InvalidInput
 Kind: TypeAlias = Literal["text", "texts", "whole", "number", "flag", "object"]
 Scope: TypeAlias = Literal["read", "write", "admin"]
 
-#: The input that names the session an operation acts as. An interface that knows its caller's session fills it in. An
-#: operation about a session has another name for that one: no interface may fill in which session to forget.
+#: The input that names the session that acts. An interface that knows its caller's session fills it in. The session
+#: that an operation is about has another name: no interface may fill in which session to forget.
 SESSION = "session"
 
 
@@ -34,9 +34,9 @@ class Input(NamedTuple):
     choices: tuple[str, ...] = ()
     #: Bounds that are narrower than those of the tier, both or none.
     bounds: tuple[float, float] | None = None
-    #: Seldom wanted, or not for an agent to decide: not offered where every word of a definition costs tokens.
+    #: Seldom needed, or not for an agent to decide. Not offered over MCP, where every word costs tokens.
     rare: bool = False
-    #: Its earlier name, which is still understood.
+    #: Its earlier name, which is still accepted.
     formerly: str = ""
 
 
@@ -74,21 +74,21 @@ def flag(name: str, help: str = "", **more: Any) -> Input:
     return Input(name, "flag", help, **more)
 
 
-ME = text(SESSION, "who acts; default: you", required=True)
+ME = text(SESSION, "default: your session", required=True)
 ME_IF_KNOWN = ME._replace(required=False)
 PROJECT = text("project", "repository or folder")
-LIMIT = whole("limit", "at most so many; 0: all")
-REASON = text("reason", "why, for the history")
+LIMIT = whole("limit", "maximum number; 0: all")
+REASON = text("reason", "kept in the history")
 SINCE = text("since", "ISO 8601")
 UNTIL = text("until", "ISO 8601")
 BUDGET = whole("budget", "tokens")
 ID = whole("id", required=True)
-SESSION_ID = text("id", "session id; default: you", required=True)
-TRUST = text("trust", "whose word it is", choices=("user", "agent", "tool", "import"), rare=True)
+SESSION_ID = text("id", "default: your session", required=True)
+TRUST = text("trust", "source of the text", choices=("user", "agent", "tool", "import"), rare=True)
 
 
 def check_arguments(operation: Operation, given: Mapping[str, object]) -> dict[str, object]:
-    """The arguments, each of the kind the operation wants; null counts as not given."""
+    """The arguments, each checked for its type; null counts as not given."""
     known = {each.name: each for each in operation.inputs}
     renamed = {each.formerly: each.name for each in operation.inputs if each.formerly and each.name not in given}
     given = {renamed.get(name, name): value for name, value in given.items()}
@@ -99,7 +99,7 @@ def check_arguments(operation: Operation, given: Mapping[str, object]) -> dict[s
 
 
 def require_arguments(operation: Operation, values: Mapping[str, object]) -> None:
-    """InvalidInput when an argument is missing that the operation cannot do without."""
+    """InvalidInput if a required argument is missing."""
     for each in operation.inputs:
         if each.required and each.name not in values:
             what = f" ({each.help})" if each.help else ""
@@ -131,7 +131,7 @@ def _check_value(wanted: Input, value: object) -> object:
 
 
 def _check_bounds(wanted: Input, value: float) -> float:
-    # Asked this way round, NaN is refused too.
+    # Written this way round, the comparison also refuses NaN.
     if wanted.bounds is None or wanted.bounds[0] <= value <= wanted.bounds[1]:
         return value
     raise _refusal(wanted, value)

@@ -223,7 +223,7 @@ def prepare(tx: Transaction, workspace: str, dream: int) -> Undo:
     """What undoing a pass or an undo takes. UndoBlocked when it is not possible."""
     row = tx.one(_DREAM, workspace=workspace, dream=dream)
     if row is None:
-        raise DreamNotFound(f"There is no dream {dream} in workspace {workspace!r}.")
+        raise DreamNotFound(f"There is no pass, undo or applied proposal {dream} in workspace {workspace!r}.")
     started, undoes, undone_by = row
     name = f"Pass {dream}" if undoes is None else f"Undo {dream}"
     if undone_by is not None:

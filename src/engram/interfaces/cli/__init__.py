@@ -1,8 +1,8 @@
 """The command line, for people and for agents.
 
 Each group of commands is a module that is imported only when it is used, and imports the library only when it runs:
-`engram --help` must not pay for a database. Everything that goes wrong ends here, in one shape and with an exit code
-that tells a script what kind of thing it was: 0 fine, 1 failed, 2 wrong use, 3 not found, 4 conflict.
+`engram --help` must not load a database. All errors are reported here, in one shape and with an exit code for
+scripts: 0 success, 1 failure, 2 wrong usage, 3 not found, 4 conflict.
 """
 
 from __future__ import annotations
@@ -111,20 +111,20 @@ def _run(arguments: list[str]) -> int:
 
 
 def _usage(error: click.UsageError, message: str) -> str:
-    """What click says about wrong use, as text, with the message."""
+    """The usage line that click makes, with our message."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         return message  # the whole help
     from io import StringIO
 
-    told = StringIO()
-    error.show(told)
+    shown = StringIO()
+    error.show(shown)
     # The message may quote an argument, and it is all that follows.
-    usage = told.getvalue().partition("Error: ")[0]
+    usage = shown.getvalue().partition("Error: ")[0]
     return f"{usage}Error: {one_line(message, 2_000)}"
 
 
 def _report(arguments: list[str], code: str, message: str, details: dict[str, object]) -> None:
-    """One shape for every failure: a JSON document on standard output if JSON was asked for, else a line for people."""
+    """Report an error: with --json a document on standard output, else a line on standard error."""
     if json_wanted(arguments):
         print_json({"error": {"code": code, "message": message, "details": details}})
     else:

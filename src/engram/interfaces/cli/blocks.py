@@ -12,9 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import SESSION, Group, as_json, complete_block, edited, open_store, result, text_from, utc_option
+from .common import (
+    Group,
+    as_json,
+    complete_block,
+    edited,
+    limit_option,
+    open_store,
+    result,
+    session_option,
+    text_from,
+    utc_option,
+)
 from .counting import counted
-from .screen import coloured_diff, fields, one_line, print_json, print_stored, say, table, when
+from .screen import coloured_diff, one_line, print_json, print_stored, say, table, when
 
 if TYPE_CHECKING:
     from ...client import Engram
@@ -24,15 +35,13 @@ WORLD = "world"
 
 _NAME = click.argument("name", shell_complete=complete_block)
 _TEXT = click.argument("text", required=False)
-_REASON = click.option("--reason", default="", help="Reason; kept in the history.")
-_ACTOR = click.option(
-    "--session", "actor", type=SESSION, envvar="ENGRAM_SESSION", metavar="ID", help="Session that edits."
-)
+_REASON = click.option("--reason", default="", help="Reason for the change; kept in the history.")
+_ACTOR = session_option(required=False, name="actor")
 _EXPECT = click.option(
-    "--expect", type=click.IntRange(min=0), metavar="VERSION", help="Fail unless it is at this version; 0: unset."
-)
-_LIMIT = click.option(
-    "-n", "--limit", type=click.IntRange(min=0), default=0, help="Maximum number of versions.  [default: all]"
+    "--expect",
+    type=click.IntRange(min=0),
+    metavar="VERSION",
+    help="Fail unless the text is at this version; 0: not written yet.",
 )
 
 
@@ -71,7 +80,13 @@ def _both(command: str) -> Callable[[Callable[..., None]], None]:
 @block.command()
 @_NAME
 @click.argument("text", default="")
-@click.option("--max-tokens", type=click.IntRange(min=1), default=4096, show_default=True, help="Token budget.")
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=1),
+    default=4096,
+    show_default=True,
+    help="Maximum number of tokens; see `engram block archive`.",
+)
 @_ACTOR
 @click.pass_context
 def create(ctx: click.Context, name: str, text: str, max_tokens: int, actor: str | None) -> None:
@@ -178,7 +193,7 @@ def replace(
 
 
 @_both("history")
-@_LIMIT
+@limit_option("versions", 0)
 @utc_option
 def history(ctx: click.Context, name: str, limit: int) -> None:
     """List the versions, newest first."""
@@ -231,7 +246,7 @@ def archive(ctx: click.Context, name: str, actor: str | None) -> None:
 @_NAME
 @click.pass_context
 def verify(ctx: click.Context, name: str) -> None:
-    """Check that the block's log ends in its current text."""
+    """Check that the latest version in the history is the current text."""
     versions = open_store(ctx).blocks.verify(name)
     result(
         ctx,
@@ -251,7 +266,7 @@ def _written(ctx: click.Context, written: Block) -> None:
 
 
 def _printed(ctx: click.Context, values: dict[str, object], text: str) -> None:
-    """One stored text of the values as it is, or all of them as JSON."""
+    """Print one of the values, a stored text, as it is; with --json all of them."""
     if as_json(ctx):
         print_json(values)
     else:
@@ -259,22 +274,21 @@ def _printed(ctx: click.Context, values: dict[str, object], text: str) -> None:
 
 
 def _history(edits: list[BlockEdit]) -> str:
-    return "\n".join(
-        fields(
-            {
-                f"version {each.version}": when(each.created_at),
-                "by": each.actor,
-                "reason": one_line(each.reason, 200) or None,
-                "forgotten": f"receipt {each.receipt}" if each.receipt else None,
-                "text": one_line(each.new, 100),
-            }
+    rows = [
+        (
+            str(each.version),
+            when(each.created_at),
+            each.actor or "",
+            one_line(each.reason, 200),
+            f"text forgotten (receipt {each.receipt})" if each.receipt else one_line(each.new, 100),
         )
         for each in edits
-    )
+    ]
+    return table(("version", "when", "session", "reason", "text"), rows) if rows else "No versions yet."
 
 
 def _keep(content: str) -> str:
-    """Save a text that could not be stored; where."""
+    """Save a text that could not be stored to a file; its path."""
     import tempfile
 
     handle, path = tempfile.mkstemp(prefix="engram-", suffix=".md")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -16,6 +16,8 @@ from .reading import only_reads, open_to_read, path
 from .screen import META, one_line, print_json, say, style
 
 if TYPE_CHECKING:
+    from click._termui_impl import ProgressBar
+
     from ...client import Engram
     from ...config import Config
 
@@ -23,13 +25,14 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _OPENED = f"{META}.opened"
 
-#: Other words for a command, by group: the library's nouns and verbs. Help does not list them.
+#: Aliases of commands by group: plurals, and the library's names. Help does not list them.
 ALIASES: dict[str, dict[str, str]] = {
     "": {
         "blocks": "block",
         "dreams": "dream",
         "lease": "lock",
         "leases": "lock",
+        "locks": "lock",
         "memories": "memory",
         "messages": "message",
         "sessions": "session",
@@ -44,7 +47,7 @@ ALIASES: dict[str, dict[str, str]] = {
 
 
 class SessionType(click.types.StringParamType):
-    """A session: its id, the beginning or end of its id, or its name. `Command` puts the whole id in its place."""
+    """A session: its id, the beginning or end of its id, or its name. `Command` replaces it with the whole id."""
 
     name = "session"
 
@@ -53,7 +56,7 @@ SESSION = SessionType()
 
 
 def _remember(ctx: click.Context, parameter: click.Parameter, value: object) -> None:
-    # Given before or after the command's name, it means the same; the one nearest to the command wins.
+    # An option may come before or after the command's name. The last one wins.
     if value is not None and value is not False:
         ctx.meta[f"{META}.{parameter.name}"] = value
 
@@ -96,7 +99,7 @@ class Command(click.Command):
 
 @contextmanager
 def _naming(names: Sequence[tuple[click.Parameter, str]]) -> Iterator[None]:
-    """The library's message about a value, with the option's name in place of the library's name for it."""
+    """Replace the library's name for a value with the option's name in an error message."""
     try:
         yield
     except InvalidInput as error:
@@ -109,7 +112,7 @@ def _naming(names: Sequence[tuple[click.Parameter, str]]) -> Iterator[None]:
 
 
 class Group(click.Group):
-    """A group that knows other words for its commands, and what a mistyped one was meant to be."""
+    """A group that knows aliases of its commands and suggests a command for a mistyped one."""
 
     command_class = Command
 
@@ -127,15 +130,21 @@ class Group(click.Group):
 
 
 def command(name: str | None = None) -> Callable[[Callable[..., Any]], Command]:
-    """A command that stands by itself, outside any group."""
+    """A command outside any group."""
     return click.command(name, cls=Command)
 
 
-def session_option(*, required: bool = True) -> Callable[[_Function], _Function]:
-    """`--session`, with ENGRAM_SESSION standing in for it."""
+def limit_option(things: str, default: int) -> Callable[[_Function], _Function]:
+    """`--limit`."""
+    text = f"Maximum number of {things}; 0: all."
+    return click.option("-n", "--limit", type=click.IntRange(min=0), default=default, show_default=True, help=text)
+
+
+def session_option(*, required: bool = True, name: str = "session_id") -> Callable[[_Function], _Function]:
+    """`--session`, or else the environment variable ENGRAM_SESSION."""
     return click.option(
         "--session",
-        "session_id",
+        name,
         type=SESSION,
         envvar="ENGRAM_SESSION",
         metavar="ID",
@@ -154,22 +163,24 @@ def utc_option(function: _Function) -> _Function:
 
 
 def explained(error: click.UsageError) -> str:
-    """What was wrong with the arguments, and what to do about it."""
+    """The message of a usage error, with advice."""
+    # Brackets in the name of an argument say that it is optional, which would contradict the message.
+    message = re.sub(
+        r"^(Missing argument|Invalid value for) '\[([^\]]+)\](?:\.\.\.)?'", r"\1 '\2'", error.format_message()
+    )
     if isinstance(error, click.MissingParameter) and error.param and isinstance(error.param.type, SessionType):
-        return (
-            f"{error.format_message()} Set ENGRAM_SESSION, or begin a session: "
-            "`engram session start TYPE SUMMARY` prints its id."
-        )
+        variable = "Set ENGRAM_SESSION, or start" if error.param.envvar else "Start"
+        return f"{message} {variable} a session: `engram session start TYPE SUMMARY` prints its id."
     if isinstance(error, click.NoSuchOption) and error.possibilities:
         return f"{error.message} Did you mean {error.possibilities[0]!r}?"
-    return error.format_message()
+    return message
 
 
 def open_store(ctx: click.Context, *, warn: bool = True) -> Engram:
-    """The store the options, the environment and the settings name; opened once, and closed when the command ends.
+    """The store that the options, the environment and the settings name. It is opened once, and closed at the end.
 
-    A command that only reads does not make it: see `reading`. Nor does it accept a workspace that does not exist: it
-    would show nothing, and hide a mistyped name.
+    A command that only reads does not create it: see `reading`. It refuses a workspace that does not exist, because an
+    empty result would hide a mistyped name.
     """
     from ...client import Engram
 
@@ -186,7 +197,7 @@ def open_store(ctx: click.Context, *, warn: bool = True) -> Engram:
 
 
 def _whole_id(ctx: click.Context, text: str) -> str:
-    """The id of the session that a text names. An unknown one is left as it is: the command says what that means."""
+    """The id of the session that a text names. An unknown one is returned as it is; the command reports it."""
     from ...errors import SessionNotFound
 
     try:
@@ -196,7 +207,7 @@ def _whole_id(ctx: click.Context, text: str) -> str:
 
 
 def load_settings(ctx: click.Context, *, warn: bool = True) -> Config:
-    """The settings, with the common options as arguments; what was ignored is told on standard error."""
+    """The settings, with the common options as arguments. Warnings about ignored ones go to standard error."""
     from ...config import load
 
     found = load(url=ctx.meta.get(f"{META}.store"), workspace=ctx.meta.get(f"{META}.workspace"))
@@ -207,7 +218,7 @@ def load_settings(ctx: click.Context, *, warn: bool = True) -> Config:
 
 
 def json_wanted(arguments: Sequence[str]) -> bool:
-    """Whether JSON was asked for, also when the arguments were too wrong to parse."""
+    """Whether --json was given, even if the arguments cannot be parsed."""
     before_text = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return "--json" in before_text
 
@@ -217,13 +228,30 @@ def as_json(ctx: click.Context) -> bool:
 
 
 def result(ctx: click.Context, value: object, text: str | Callable[[], str]) -> None:
-    """The outcome of a command: as JSON, or as the text made for people."""
+    """Print the result of a command: as JSON, or as text."""
     if as_json(ctx):
         print_json(value)
         return
     shown = text() if callable(text) else text
     if shown:
         say(shown)
+
+
+@contextmanager
+def progress(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar for `show(done, total)`. It appears with the first call, and only on a terminal."""
+    with ExitStack() as stack:
+        bars: list[ProgressBar[int]] = []
+
+        def show(done: int, total: int) -> None:
+            if not sys.stderr.isatty():
+                return
+            if not bars:
+                bars.append(stack.enter_context(click.progressbar(length=max(total, 1), label=label, file=sys.stderr)))
+            bars[0].length = max(total, 1)
+            bars[0].update(done - bars[0].pos)
+
+        yield show
 
 
 def text_from(argument: str | None, current: str = "", what: str = "TEXT") -> str:
@@ -236,7 +264,7 @@ def text_from(argument: str | None, current: str = "", what: str = "TEXT") -> st
 
 
 def edited(current: str, instead: str) -> str:
-    """What the user makes of the text in $EDITOR; `instead` says how to give the text without a terminal."""
+    """The text as the user edits it in $EDITOR; `instead` says how to give the text without a terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError(f"The editor needs a terminal. {instead}")
     changed = click.edit(current, extension=".md", require_save=True)
@@ -258,7 +286,7 @@ def duration_type(ctx: click.Context, parameter: click.Parameter, value: str | N
 
 
 def moment_type(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """A time; from 30s, 15m, 2h or 7d, the time so long ago. Without a zone it is local, or, with --utc, in UTC."""
+    """A time. 30s, 15m, 2h or 7d mean that long ago. A time without a zone is local, or UTC with --utc."""
     if value is None:
         return None
     if not re.fullmatch(r"[\d.]+[smhd]", value.lower()):
@@ -299,8 +327,8 @@ def _complete(
         with Engram(settings=load_settings(ctx, warn=False), create=False) as eng:
             found = values(eng)
     except EngramError:
-        return []  # a Tab key must never print an error into somebody's command line
-    # A value has to be exact, so one that is not fit for a screen is not offered.
+        return []  # the Tab key must not print an error into the command line
+    # A value has to be exact, so a value that cannot be printed safely is not offered.
     return [
         CompletionItem(value, help=one_line(help))
         for value, help in found

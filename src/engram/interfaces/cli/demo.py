@@ -1,6 +1,6 @@
 """`engram demo`: three scripted agents at work, and the situation report that each of them would see.
 
-The agents use the same calls as real ones, in a store of their own that is gone afterwards.
+The agents use the same calls as real ones, in a temporary store.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def demo(ctx: click.Context, pace: float | None) -> None:
     if as_json(ctx):
         print_json(steps)
     else:
-        say(style("The demo's store is deleted again. Your own begins with `engram sitrep`.", bold=True))
+        say(style("The demo's store was deleted. Start with your own: `engram sitrep`.", bold=True))
 
 
 def _show(step: str, report: str, terminal: bool) -> None:
@@ -59,7 +59,7 @@ def _show(step: str, report: str, terminal: bool) -> None:
 
 
 def script(eng: Engram) -> Iterator[tuple[str, str | None]]:
-    """Act out the scene; after each thing that happens, say what it was and who looks at the report."""
+    """Play the demo; after each step, give its description and the session that reads the report."""
     from ...errors import LeaseHeld, VersionConflict
 
     yield "No agent is at work yet.", None
@@ -70,7 +70,7 @@ def script(eng: Engram) -> Iterator[tuple[str, str | None]]:
 
     eng.leases.claim(claude, f"{_PROJECT}:src/router.py", "rewriting")
     codex = eng.sessions.register("codex", "Adding rate limits", project=_PROJECT)
-    eng.sessions.log(codex, "read the middleware; limits belong into the router")
+    eng.sessions.log(codex, "read the middleware; limits belong in the router")
     yield "Claude Code claims the file it rewrites. Codex joins and sees both.", codex
 
     claimed = eng.leases.claim(codex, f"{_PROJECT}:src/**", "rate limits").conflicts

@@ -18,6 +18,7 @@ from .common import (
     command,
     complete_session,
     duration_type,
+    limit_option,
     open_store,
     result,
     session_option,
@@ -26,16 +27,14 @@ from .common import (
 )
 from .counting import counted
 from .review import review
-from .screen import fields, one_line, print_json, say, table, when
+from .screen import fields, one_line, table, when
 
 if TYPE_CHECKING:
     from ...records import DreamBacklog, DreamReport, Drives, UndoReport, WorkItem
 
-#: Somebody else is dreaming: a conflict, as a lease that is held.
+#: Exit code if another pass is running.
 _CONFLICT = 4
 _FAILED = 1
-
-
 #: A shorter interval would keep the store busy for nothing.
 _LEAST_INTERVAL = 60.0
 
@@ -48,7 +47,7 @@ def _interval(ctx: click.Context, parameter: click.Parameter, value: str) -> flo
 
 
 class _Default(Group):
-    """A group whose first command is meant when none is named."""
+    """A group that runs `run` if no command is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or (args[0].startswith("-") and args[0] not in ("-h", "--help")):
@@ -76,7 +75,7 @@ def run(ctx: click.Context, force: bool, dry_run: bool, stages: tuple[str, ...],
     Exit code 4 if another pass is running.
     """
     eng = open_store(ctx)
-    with _until_told() as stop, _Bars(hidden=as_json(ctx)) as bars:
+    with _until_stopped() as stop, _Bars(hidden=as_json(ctx)) as bars:
         reports = eng.dream(
             force=force,
             dry_run=dry_run,
@@ -105,15 +104,12 @@ def loop(ctx: click.Context, every: float, now: bool, all_workspaces: bool) -> N
     """Run a pass at regular intervals, until stopped."""
     eng = open_store(ctx)
 
-    def told(reports: list[DreamReport]) -> None:
-        if as_json(ctx):
-            print_json(reports)
-        else:
-            say("\n".join(map(_line, reports)))
+    def report(reports: list[DreamReport]) -> None:
+        result(ctx, reports, lambda: "\n".join(f"{each.workspace}: {_line(each)}" for each in reports))
         sys.stdout.flush()
 
-    scheduler = eng.scheduler(every, all_workspaces=all_workspaces, now=now, told=told)
-    with _until_told(lambda: scheduler.stop(wait=False)):
+    scheduler = eng.scheduler(every, all_workspaces=all_workspaces, now=now, told=report)
+    with _until_stopped(lambda: scheduler.stop(wait=False)):
         scheduler.run()
 
 
@@ -123,22 +119,20 @@ def loop(ctx: click.Context, every: float, now: bool, all_workspaces: bool) -> N
 def status(ctx: click.Context) -> None:
     """Show what is pending, how urgent it is, and how the last pass went."""
     found = open_store(ctx).dreams.status()
-    waiting, felt, last, work, proposals = found
+    backlog, drives, last, work, proposals = found
     shown: dict[str, object] = {
-        "sessions": f"{waiting.sessions}, {waiting.dirty} with new turns, {waiting.ripe} ready for a gist",
-        "new turns": waiting.turns,
-        "gists to fold in": waiting.unfolded,
-        "urgency": _drives(felt) if felt else "not measured yet",
-        "for agents": f"{counted(work.waiting, 'work item')} waiting, {work.answered} answered",
+        "pending": _pending(backlog),
+        "urgency": _urgency(drives) if drives else "not measured yet",
+        "for agents": f"{counted(work.waiting, 'work item')} waiting, {work.answered} answered" if any(work) else None,
         "to decide": f"{counted(proposals, 'proposal')}: engram dream review" if proposals else None,
-        "last pass": _line(last) if last else "none yet",
+        "last pass": _line(last).removeprefix("pass ") if last else "none yet",
         "ALARM": "\n".join(last.alarms) or None if last else None,
     }
     result(ctx, found, lambda: fields(shown))
 
 
 @dream.command("list")
-@click.option("-n", "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="0: all.")
+@limit_option("passes", 20)
 @utc_option
 @click.pass_context
 def list_dreams(ctx: click.Context, limit: int) -> None:
@@ -148,27 +142,30 @@ def list_dreams(ctx: click.Context, limit: int) -> None:
 
 
 @dream.command()
-@click.argument("id", type=click.IntRange(min=1))
+@click.argument("number", type=click.IntRange(min=1))
 @utc_option
 @click.pass_context
-def show(ctx: click.Context, id: int) -> None:
-    """Show the report of one run: a pass, an undo, or a proposal that was applied by hand."""
+def show(ctx: click.Context, number: int) -> None:
+    """Show the report of a pass, of an undo, or of a proposal that was applied by hand.
+
+    These share one numbering.
+    """
     from ...records import UndoReport
 
-    found = open_store(ctx).dreams.show(id)
+    found = open_store(ctx).dreams.show(number)
     result(ctx, found, lambda: _undone(found) if isinstance(found, UndoReport) else _shown(found))
 
 
 @dream.command()
-@click.argument("run", type=click.IntRange(min=1), required=False)
+@click.argument("number", type=click.IntRange(min=1), required=False)
 @click.pass_context
-def undo(ctx: click.Context, run: int | None) -> None:
-    """Undo everything that RUN changed. Without RUN, undo the newest pass that is not undone yet.
+def undo(ctx: click.Context, number: int | None) -> None:
+    """Undo everything that one pass changed. Without NUMBER, undo the newest pass that is not undone yet.
 
-    RUN is the number of a pass, of an applied proposal, or of an earlier undo. If something was changed again since,
+    NUMBER is the number of a pass, of an applied proposal, or of an earlier undo. If something was changed again since,
     nothing is undone. What was forgotten since stays forgotten.
     """
-    found = open_store(ctx).dreams.undo(run)
+    found = open_store(ctx).dreams.undo(number)
     result(ctx, found, lambda: _undone(found))
 
 
@@ -231,18 +228,18 @@ def usage(ctx: click.Context, days: int) -> None:
 
 
 @contextmanager
-def _until_told(tell: Any = None) -> Iterator[threading.Event]:
-    """Ctrl-C and SIGTERM end what runs after its current step; a second one ends it at once."""
+def _until_stopped(tell: Any = None) -> Iterator[threading.Event]:
+    """Ctrl-C and SIGTERM stop the work after its current step; a second signal stops it at once."""
     stop = threading.Event()
 
-    def told(number: int, frame: object) -> None:
+    def stop_work(number: int, frame: object) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
         if tell:
             tell()
 
-    before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop_work) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:
@@ -288,24 +285,24 @@ def _code(report: DreamReport) -> int:
 
 
 def _shown(report: DreamReport) -> str:
-    if report.proposal is not None:
-        return fields({"run": _line(report)})
-    would = "would write " if report.dry_run else ""
+    """A pass in full. A pass that did not start has only errors, and an applied proposal only its line."""
+    if report.proposal is not None or not (report.id or report.dry_run):
+        return _line(report)
+    seconds = (f"{stage} {value:.2f} s" for stage, value in report.seconds.items() if value >= 0.005)
+    tokens = f"{report.input_tokens:,} tokens in, {report.output_tokens:,} out"
     values: dict[str, object] = {
-        "pass": _line(report),
+        "pass": _head(report),
+        "workspace": report.workspace,
         "model": report.provider or None,
-        "pending before": _waiting(report.before),
-        "pending now": None if report.dry_run else _waiting(report.after),
-        "gists": f"{would}{len(report.gists)}",
-        "eras": f"{would}{', '.join(report.eras) or 'none'}",
-        "blocks": ", ".join(f"{name} (version {version})" for name, version in report.blocks.items()) or None,
-        "learnt": counted(report.extracted, "statement") if report.extracted else None,
+        "result": _outcome(report),
         "consolidated": _consolidated(report),
         "to decide": f"{counted(report.proposals, 'new proposal')}: engram dream review" if report.proposals else None,
-        "urgency": _drives(report.drives),
-        "spent": f"{counted(report.calls, 'call')}, {report.input_tokens} tokens in, {report.output_tokens} out",
         "for agents": f"{counted(report.waiting, 'work item')} waiting" if report.waiting else None,
-        "seconds": ", ".join(f"{stage} {value:.2f}" for stage, value in report.seconds.items()) or None,
+        "pending before": _pending(report.before),
+        "pending now": None if report.dry_run else _pending(report.after),
+        "urgency": _urgency(report.drives),
+        "spent": f"{counted(report.calls, 'model call')}, {tokens}" if report.calls else None,
+        "time by stage": ", ".join(seconds) or None,
         "errors": "\n".join(report.errors) or None,
         "ALARM": "\n".join(report.alarms) or None,
     }
@@ -314,49 +311,88 @@ def _shown(report: DreamReport) -> str:
 
 def _undone(report: UndoReport) -> str:
     values: dict[str, object] = {
-        "undo": f"{report.id}  {when(report.started_at)}  {report.workspace}: undoes {report.run}",
-        "restored": ", ".join(report.restored) or None,
-        "removed": ", ".join(report.removed) or None,
-        "left as it is": f"{', '.join(report.left)} (partly forgotten since)" if report.left else None,
-        "undone by": report.undone_by,
+        "undo": f"{report.id}, {when(report.started_at)}: undoes {report.run}",
+        "workspace": report.workspace,
+        "restored": _things(report.restored),
+        "removed": _things(report.removed),
+        "not restored": f"{_things(report.left)} (partly forgotten since)" if report.left else None,
+        "undone by": f"undo {report.undone_by}" if report.undone_by else None,
     }
     return fields(values)
 
 
+def _things(names: list[str]) -> str | None:
+    """`block profile, memory 5, memory 10`, by kind and in the order of the ids."""
+    return ", ".join(sorted(names, key=lambda name: (name.partition(" ")[0], len(name), name))) or None
+
+
 def _line(report: DreamReport) -> str:
-    number = "dry run" if report.dry_run else f"{report.id}" if report.id else "not run"
-    written = f"{counted(len(report.gists), 'gist')}, {counted(len(report.eras), 'era')}"
-    done = written if report.ended_at else "did not end"
+    """`pass 3, 2026-11-16 16:20:05, 12 s: 2 gists, 1 era, profile v2; learnt 3 statements`."""
     if report.proposal is not None:
-        done = f"proposal {report.proposal} was applied" if report.proposal else "a proposal was applied"
-    undone = f", undone by run {report.undone_by}" if report.undone_by else ""
+        which = f"proposal {report.proposal}" if report.proposal else "a proposal"
+        line = f"number {report.id}, {when(report.started_at)}: {which} was applied"
+    elif report.id or report.dry_run:
+        line = f"{'' if report.dry_run else 'pass '}{_head(report)}: {_outcome(report)}"
+    else:
+        line = "No pass was started"
+    undone = f"; undone by undo {report.undone_by}" if report.undone_by else ""
     problem = f"; {one_line(report.errors[0], 500)}" if report.errors else ""
     problem += f"; ALARM: {one_line(report.alarms[0], 500)}" if report.alarms else ""
-    return f"{number}  {when(report.started_at)}  {report.workspace}: {done}{undone}{problem}"
+    return f"{line}{undone}{problem}"
+
+
+def _head(report: DreamReport) -> str:
+    """`3, 2026-11-16 16:20:05, 12 s`."""
+    from ...clock import between
+
+    seconds = between(report.started_at, report.ended_at) if report.id and report.ended_at else None
+    took = None if seconds is None else f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    return ", ".join(filter(None, (str(report.id or "dry run"), when(report.started_at), took)))
+
+
+def _outcome(report: DreamReport) -> str:
+    if not (report.ended_at or report.dry_run):
+        return "did not end"
+    eras = f" ({', '.join(report.eras)})" if report.eras else ""
+    written = [
+        *([counted(len(report.gists), "gist")] if report.gists else []),
+        *([counted(len(report.eras), "era") + eras] if report.eras else []),
+        *(f"{name} v{version}" for name, version in report.blocks.items()),
+    ]
+    learnt = f"learnt {counted(report.extracted, 'statement')}" if report.extracted else ""
+    text = "; ".join(filter(None, (", ".join(written), learnt)))
+    return f"would write {text or 'nothing'}" if report.dry_run else text or "nothing to write"
 
 
 def _consolidated(report: DreamReport) -> str | None:
-    if report.groups is None:
-        return None
-    return (
-        f"{counted(report.groups, 'group of duplicates', 'groups of duplicates')}; "
-        f"{counted(report.merged or 0, 'memory')} merged, {report.archived} archived, "
-        f"{counted(report.conflicts_resolved or 0, 'conflict')} resolved, "
-        f"{counted(report.summarized or 0, 'block')} shortened, {report.skipped} skipped; "
-        f"{report.tokens_saved} of {counted(report.tokens_before or 0, 'token')} saved"
+    """What consolidation did; None if it did nothing."""
+    counts = (
+        counted(report.groups or 0, "group of duplicates", "groups of duplicates"),
+        f"{counted(report.merged or 0, 'memory')} merged",
+        f"{report.archived or 0} archived",
+        f"{counted(report.conflicts_resolved or 0, 'conflict')} resolved",
+        f"{counted(report.summarized or 0, 'block')} shortened",
+        f"{report.skipped or 0} skipped",
     )
+    done = [each for each in counts if not each.startswith("0 ")]
+    if report.tokens_saved:
+        done.append(f"{report.tokens_saved:,} of {counted(report.tokens_before or 0, 'token')} saved")
+    return ", ".join(done) or None
 
 
-def _waiting(backlog: DreamBacklog) -> str:
-    return (
-        f"{counted(backlog.ripe, 'session')} ready for a gist, {counted(backlog.turns, 'new turn')}, "
-        f"{counted(backlog.unfolded, 'gist')} to fold in"
+def _pending(backlog: DreamBacklog) -> str:
+    """`2 sessions to summarise, 5 new turns`."""
+    counts = (
+        f"{counted(backlog.ripe, 'session')} to summarise",
+        counted(backlog.turns, "new turn"),
+        f"{counted(backlog.unfolded, 'gist')} to add to an era or the profile",
     )
+    return ", ".join(each for each in counts if not each.startswith("0 ")) or "nothing"
 
 
-def _drives(felt: Drives) -> str:
-    names = ("continuity", "coherence", "curiosity", "stability")
-    return ", ".join(f"{name} {getattr(felt, name):.2f}" for name in names)
+def _urgency(drives: Drives) -> str:
+    urgent = ", ".join(f"{name} {getattr(drives, name):.2f}" for name in ("continuity", "coherence", "curiosity"))
+    return f"{urgent} (0 to 1); stability {drives.stability:.2f}"
 
 
 def _item(item: WorkItem) -> str:

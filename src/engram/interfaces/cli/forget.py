@@ -12,6 +12,7 @@ from .common import (
     command,
     complete_block,
     complete_session,
+    limit_option,
     moment_type,
     open_store,
     result,
@@ -23,7 +24,7 @@ from .screen import say, table, when
 if TYPE_CHECKING:
     from ...records import Receipt
 
-#: The names that receipts use, for one thing.
+#: The singular of the names in receipts.
 _ONE = {
     "exchanges": "exchange",
     "memories": "memory",
@@ -69,7 +70,7 @@ def forget(ctx: click.Context, /, dry_run: bool, yes: bool, **chosen: Any) -> No
     eng = open_store(ctx)
     if not dry_run and not yes:
         if as_json(ctx):
-            raise click.UsageError("With --json, add --yes or --dry-run: nobody can be asked.")
+            raise click.UsageError("With --json there is no prompt: add --yes or --dry-run.")
         say(_shown(eng.forget(**chosen, dry_run=True)), err=True)
         click.confirm("Forget this? It cannot be undone.", abort=True, err=True)
     receipt = eng.forget(**chosen, dry_run=dry_run)
@@ -77,7 +78,7 @@ def forget(ctx: click.Context, /, dry_run: bool, yes: bool, **chosen: Any) -> No
 
 
 @command()
-@click.option("-n", "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="0: all.")
+@limit_option("receipts", 20)
 @utc_option
 @click.pass_context
 def receipts(ctx: click.Context, limit: int) -> None:
@@ -92,10 +93,11 @@ def receipts(ctx: click.Context, limit: int) -> None:
 
 
 def _shown(receipt: Receipt) -> str:
-    lines = [f"Receipt {receipt.id}: {_counts(receipt)}." if receipt.id else f"Would be forgotten: {_counts(receipt)}."]
-    lines += _previewed(receipt) if receipt.id is None else _ids(receipt)
+    is_done = receipt.id is not None
+    lines = [f"{f'Receipt {receipt.id}: forgot' if is_done else 'Would forget'} {_counts(receipt)}."]
+    lines += _ids(receipt) if is_done else _previewed(receipt)
     if receipt.backups:
-        lines.append("These older backups still contain it. Delete them if it must be gone there too:")
+        lines.append("These older backups may still contain it. Delete them to remove it there too:")
         lines += [f"  {name}" for name in receipt.backups]
     return "\n".join(lines)
 

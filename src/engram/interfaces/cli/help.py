@@ -1,4 +1,4 @@
-"""`engram help`: the same text as `--help`, for those who look for it as a command."""
+"""`engram help`: the same text as `--help`."""
 
 from __future__ import annotations
 

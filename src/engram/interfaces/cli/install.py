@@ -24,7 +24,7 @@ _DONE = {"create": "created", "change": "changed", "remove": "removed"}
 
 
 @command()
-@click.argument("harness", nargs=-1, type=_NAMES)
+@click.argument("harness", nargs=-1, type=_NAMES, metavar="HARNESS...")
 @_project
 @_dry_run
 @click.option("--list", "show", is_flag=True, help="List the harnesses and whether Engram is set up in them.")
@@ -33,7 +33,9 @@ def install(ctx: click.Context, harness: tuple[str, ...], project: bool, dry_run
     """Set up a harness, so that Engram sees and remembers its sessions.
 
     Adds Engram's hooks and MCP server to the settings files of the harness. Everything else in them stays. Before a
-    file is changed, it is backed up. `all` means every harness that is found on this machine.
+    file is changed, it is backed up.
+
+    HARNESS is claude-code, codex, gemini, cursor, or all: every harness that is found on this machine.
 
     With --workspace or --store, the hooks and the server always use that workspace or store. Without them, an existing
     installation goes back to what the settings say.
@@ -51,14 +53,15 @@ def install(ctx: click.Context, harness: tuple[str, ...], project: bool, dry_run
 
 
 @command()
-@click.argument("harness", nargs=-1, type=_NAMES)
+@click.argument("harness", nargs=-1, type=_NAMES, metavar="HARNESS...")
 @_project
 @_dry_run
 @click.pass_context
 def uninstall(ctx: click.Context, harness: tuple[str, ...], project: bool, dry_run: bool) -> None:
     """Remove Engram from the settings of a harness, and nothing else.
 
-    What Engram has remembered stays in the store. Entries of older installations are removed too.
+    HARNESS is claude-code, codex, gemini, cursor, or all. What Engram has remembered stays in the store. Entries of
+    older installations are removed too.
     """
     from ..install import plan
 
@@ -131,10 +134,10 @@ def _carry_out(
                 kept = [each for path in settings for each in move_backups(path, backups)]
             outcome["backups"] = [str(path) for path in kept]
         outcomes.append(outcome)
-    result(ctx, {"dry_run": dry_run, "harnesses": outcomes}, lambda: _told(outcomes, dry_run, uninstalling))
+    result(ctx, {"dry_run": dry_run, "harnesses": outcomes}, lambda: _shown(outcomes, dry_run, uninstalling))
 
 
-def _told(outcomes: list[dict[str, Any]], dry_run: bool, uninstalling: bool) -> str:
+def _shown(outcomes: list[dict[str, Any]], dry_run: bool, uninstalling: bool) -> str:
     if dry_run:
         diffs = "".join(file["diff"] for each in outcomes for file in each["files"])
         return coloured_diff(diffs.rstrip("\n")) if diffs else "Nothing would change."

@@ -1,4 +1,4 @@
-"""`engram lock …`: claim what you are about to change, and see who else did."""
+"""`engram lock …`: claim what you are about to change, and see other claims."""
 
 from __future__ import annotations
 
@@ -24,8 +24,12 @@ def lock() -> None:
 
 @lock.command()
 @click.argument("resource")
-@click.option("--note", help="What you are going to do with it.")
-@click.option("--exclusive", is_flag=True, help="Fail if another session holds it. No other session can claim it then.")
+@click.option("--note", help="Purpose of the claim, for other sessions.")
+@click.option(
+    "--exclusive",
+    is_flag=True,
+    help="Fail if another session holds it. Until it ends, others can claim it only as advisory.",
+)
 @click.option(
     "--ttl", metavar="TIME", callback=duration_type, help="Time after which the claim ends: 90 (seconds), 30s, 15m, 2h."
 )
@@ -48,7 +52,7 @@ def claim(
     wait: float,
     session_id: str,
 ) -> None:
-    """Claim a resource, and see who else claims it."""
+    """Claim a resource, and show other claims on it."""
     if wait and not exclusive:
         raise click.UsageError("--wait needs --exclusive: an advisory claim never waits.")
     lease = open_store(ctx).leases.claim(session_id, resource, note, exclusive=exclusive, ttl=ttl, wait=wait)
@@ -78,9 +82,9 @@ def release(ctx: click.Context, resource: str | None, everything: bool, session_
 @utc_option
 @click.pass_context
 def check(ctx: click.Context, resource: str) -> None:
-    """Show who holds a resource, or something that overlaps it."""
+    """Show the claims on a resource and on everything that overlaps it."""
     holders = open_store(ctx).leases.check(resource)
-    result(ctx, holders, lambda: _holders(holders) if holders else "Nobody holds it.")
+    result(ctx, holders, lambda: _holders(holders) if holders else "No session holds it.")
 
 
 @lock.command("list")
@@ -98,7 +102,7 @@ def list_leases(ctx: click.Context, mine: bool, session_id: str | None) -> None:
 
 @lock.command("break")
 @click.argument("resource")
-@click.option("--reason", required=True, help="Reason; it goes into the logs of both sessions.")
+@click.option("--reason", required=True, help="Reason; written to the logs of both sessions.")
 @session_option()
 @click.pass_context
 def break_lease(ctx: click.Context, resource: str, reason: str, session_id: str) -> None:

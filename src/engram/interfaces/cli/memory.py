@@ -1,8 +1,7 @@
-"""`engram remember`, `recall`, `say`, `history`, `timeline`, `embed`, `memory …`: keep things, and find them again."""
+"""`engram remember`, `recall`, `say`, `history`, `timeline`, `embed`, `memory …`: store things, and find them again."""
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,8 +12,10 @@ from .common import (
     command,
     complete_session,
     edited,
+    limit_option,
     moment_type,
     open_store,
+    progress,
     result,
     session_option,
     text_from,
@@ -36,16 +37,23 @@ _SINCE = click.option(
 _UNTIL = click.option("--until", metavar="TIME", callback=moment_type, help="Before this time; same forms as --since.")
 
 _NO_EMBED = click.option(
-    "--no-embed", is_flag=True, help="Compute no embedding now; `engram embed` does it later. Words find it at once."
+    "--no-embed",
+    is_flag=True,
+    help="Compute no embedding now; `engram embed` does it later. Until then only its words find it.",
 )
 
 
 @command()
 @click.argument("text", required=False)
-@click.option("--kind", default="note", show_default=True, help="fact, preference, decision, lesson, note, todo, …")
-@click.option("--tag", "tags", multiple=True, help="A tag; may be repeated.")
-@click.option("--no-tags", is_flag=True, help="Do not take over the tags of the memory it supersedes.")
-@click.option("--importance", type=click.FloatRange(0, 1), default=0.5, show_default=True)
+@click.option(
+    "--kind",
+    default="note",
+    show_default=True,
+    help="Kind of memory: fact, preference, decision, lesson, note, todo, …",
+)
+@click.option("--tag", "tags", multiple=True, help="Tag; may be repeated.")
+@click.option("--no-tags", is_flag=True, help="Do not copy the tags of the memory that it supersedes.")
+@click.option("--importance", type=click.FloatRange(0, 1), default=0.5, show_default=True, help="How much it matters.")
 @click.option(
     "--key", help="Subject; a new memory with the same kind and key supersedes the old one and keeps its tags and pin."
 )
@@ -75,7 +83,7 @@ def remember(
         embed=not no_embed,
         **options,
     )
-    known = f" It was known already, and has been stored {counted(memory.reinforced + 1, 'time')}."
+    known = f" It is not new: it has been stored {counted(memory.reinforced + 1, 'time')}."
     result(ctx, memory, f"Stored as memory {memory.id} ({memory.kind}).{known if memory.reinforced else ''}")
 
 
@@ -91,13 +99,21 @@ def remember(
     help="Only from this session.",
 )
 @click.option("--kind", "kinds", multiple=True, help="Only memories of this kind; may be repeated.")
-@click.option("--role", "roles", multiple=True, help="Only turns with this role; log for log entries.")
+@click.option(
+    "--role", "roles", multiple=True, help="Only turns with this role, or log for log entries; may be repeated."
+)
 @click.option("--tag", "tags", multiple=True, help="Only memories with this tag; may be repeated.")
 @click.option("--project", help="Only from this project.")
 @_SINCE
 @_UNTIL
 @click.option("--archived", "include_archived", is_flag=True, help="Include archived and superseded memories.")
-@click.option("--mode", type=click.Choice(["hybrid", "words", "vectors"]), default="hybrid", show_default=True)
+@click.option(
+    "--mode",
+    type=click.Choice(["hybrid", "words", "vectors"]),
+    default="hybrid",
+    show_default=True,
+    help="Search by words, by meaning (vectors), or by both.",
+)
 @click.option(
     "--rerank",
     type=click.Choice(["auto", "always", "never"]),
@@ -105,8 +121,8 @@ def remember(
     show_default=True,
     help="Compare the best results again, token by token; auto: if the model is good at it.",
 )
-@click.option("--budget", type=click.IntRange(min=1), help="Maximum number of tokens of all results together.")
-@click.option("--explain", is_flag=True, help="Show how each score was made.")
+@click.option("--budget", type=click.IntRange(min=1), help="Maximum number of tokens, of all results together.")
+@click.option("--explain", is_flag=True, help="Show the parts of each score.")
 @utc_option
 @click.pass_context
 def recall(ctx: click.Context, /, query: str, k: int, explain: bool, **options: Any) -> None:
@@ -123,7 +139,13 @@ def recall(ctx: click.Context, /, query: str, k: int, explain: bool, **options: 
 @click.argument("session_id", type=SESSION, metavar="SESSION", shell_complete=complete_session)
 @click.argument("role", type=click.Choice(["user", "assistant", "system", "tool", "log"]))
 @click.argument("text", required=False)
-@click.option("--at", "created_at", metavar="TIME", callback=moment_type, help="When it was said.  [default: now]")
+@click.option(
+    "--at",
+    "created_at",
+    metavar="TIME",
+    callback=moment_type,
+    help="Time when it was said; same forms as --since of `engram recall`.  [default: now]",
+)
 @_NO_EMBED
 @click.pass_context
 def say(
@@ -169,23 +191,27 @@ def timeline(ctx: click.Context, since: str | None, limit: int) -> None:
     """
     found = open_store(ctx).exchanges.timeline(since, limit)
     result(
-        ctx, found, lambda: "\n".join(_turn(turn, session=True) for turn in found) or "Nothing was said in that time."
+        ctx,
+        found,
+        lambda: (
+            "\n".join(_turn(turn, session=True) for turn in found)
+            or "Nothing was said in that time. --since 30d goes back further."
+        ),
     )
 
 
 @command()
-@click.option(
-    "-n", "--limit", type=click.IntRange(min=1), help="Maximum number of items.  [default: all that are waiting]"
-)
+@click.option("-n", "--limit", type=click.IntRange(min=1), help="Maximum number of items.  [default: all in the queue]")
 @click.pass_context
 def embed(ctx: click.Context, limit: int | None) -> None:
     """Compute embeddings for items that were written without a model."""
-    backlog = open_store(ctx).backlog
-    waiting = backlog.size()
-    length = min(waiting, limit or waiting)
-    with click.progressbar(length=length, label="Embedding", file=sys.stderr) as bar:
-        done = backlog.work(limit, progress=lambda count: bar.update(count - bar.pos))
-    result(ctx, {"done": done, "left": backlog.size()}, f"Embedded {counted(done, 'item')}.")
+    queue = open_store(ctx).embedding_queue
+    waiting = queue.size()
+    with progress("Embedding") as show:
+        done = queue.work(limit, progress=lambda count: show(count, min(waiting, limit or waiting)))
+    left = queue.size()
+    rest = f" {counted(left, 'item')} left in the queue." if left else ""
+    result(ctx, {"done": done, "left": left}, f"Embedded {counted(done, 'item')}.{rest}")
 
 
 @click.group(cls=Group)
@@ -196,12 +222,18 @@ def memory() -> None:
 @memory.command("list")
 @click.option("--kind", help="Only memories of this kind.")
 @click.option("--tag", help="Only memories with this tag.")
-@click.option("--status", type=click.Choice(["active", "superseded", "archived"]), default="active", show_default=True)
+@click.option(
+    "--status",
+    type=click.Choice(["active", "superseded", "archived"]),
+    default="active",
+    show_default=True,
+    help="Only memories with this status.",
+)
 @click.option("--project", help="Only from this project.")
 @_SINCE
 @_UNTIL
 @click.option("--pinned", is_flag=True, help="Only pinned memories.")
-@click.option("-n", "--limit", type=click.IntRange(min=0), default=50, show_default=True, help="0: all.")
+@limit_option("memories", 50)
 @utc_option
 @click.pass_context
 def list_memories(ctx: click.Context, /, **filters: Any) -> None:
@@ -228,9 +260,9 @@ def show(ctx: click.Context, id: int) -> None:
 @memory.command()
 @_ID
 @click.argument("text", required=False)
-@click.option("--reason", default="", help="Reason; kept in the history.")
-@click.option("--tag", "tags", multiple=True, help="New tag, instead of all present ones; may be repeated.")
-@click.option("--importance", type=click.FloatRange(0, 1))
+@click.option("--reason", default="", help="Reason for the change; kept in the history.")
+@click.option("--tag", "tags", multiple=True, help="New tag, instead of all existing tags; may be repeated.")
+@click.option("--importance", type=click.FloatRange(0, 1), help="New importance.")
 @session_option(required=False)
 @click.pass_context
 def edit(
@@ -286,18 +318,22 @@ def pin(ctx: click.Context, id: int, undo: bool) -> None:
 
 def _hit(hit: Hit, explain: bool) -> str:
     where = f"memory {hit.memory_id}" if hit.memory_id else f"exchange {hit.exchange_id}"
-    head = f"{hit.score:.2f}  {where}, {hit.label}, {day(hit.created_at)}"
-    head += f", {hit.session_id}" if hit.session_id else ""
+    head = f"{where}, {hit.label}, {day(hit.created_at)}{f', {hit.session_id}' if hit.session_id else ''}"
     matched = hit.why["matched"]
     assert isinstance(matched, list)
-    lines = [style(one_line(head, 500), dim=True), _highlighted(hanging(hit.text), matched)]
+    lines = [
+        style(f"{hit.score:.2f}  {one_line(head, 500)}", dim=True),
+        f"      {_highlighted(hanging(hit.text, 6), matched)}",
+    ]
     if explain:
-        lines.append(style(f"      {', '.join(f'{name} {value}' for name, value in hit.why.items())}", dim=True))
+        parts = {name: ", ".join(map(str, each)) if isinstance(each, list) else each for name, each in hit.why.items()}
+        shown = "; ".join(f"{name} {each}" for name, each in parts.items() if each != "")
+        lines.append(style(f"      ({shown})", dim=True))
     return "\n".join(lines)
 
 
 def _highlighted(text: str, matched: list[str]) -> str:
-    """The text with the words that matched in bold; what matched are stems."""
+    """The text with the words in bold that begin with a matched stem."""
     stems = tuple(matched)
     return highlighted(text, lambda word: word.lower().startswith(stems)) if stems else text
 
@@ -316,7 +352,7 @@ def _whole(
     values: dict[str, object] = {
         **with_times(memory._asdict()),
         "tags": ", ".join(memory.tags) or None,
-        "superseded_by": memory.superseded_by and f"memory {memory.superseded_by}",
+        "superseded by": memory.superseded_by and f"memory {memory.superseded_by}",
         "sources": ", ".join(f"{kind} {id}" for kind, id in sources) or None,
         "links": "\n".join(_link(memory.id, *link) for link in links) or None,
         "versions": "\n".join(map(_version, versions)),
@@ -325,7 +361,7 @@ def _whole(
 
 
 def _link(own: int, begin: int, end: int, relation: str) -> str:
-    """A link as it is seen from one of its memories."""
+    """A link, from the view of one of its memories."""
     return f"→ memory {end} ({one_line(relation)})" if begin == own else f"← memory {begin} ({one_line(relation)})"
 
 

@@ -58,13 +58,13 @@ def _sent(eng: Engram, sender: str | None, to: str, text: str) -> Message:
 
     try:
         return eng.messages.send(sender, to, text)
-    except NoRecipient as nobody:
+    except NoRecipient as not_found:
         try:
             session = eng.sessions.resolve(to)
         except SessionAmbiguous:
             raise
         except EngramError:
-            raise nobody from None
+            raise not_found from None
         return eng.messages.send(sender, session, text)
 
 

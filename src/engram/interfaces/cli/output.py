@@ -1,7 +1,7 @@
-"""Output that cannot be written: a reader that has gone, a full disk, a stream that was closed from the start.
+"""Handle output that cannot be written: a closed pipe, a full disk, a stream that was closed from the start.
 
-Python writes what is left in its buffers once more when it ends, and would complain again. So after a failure the
-stream leads nowhere.
+Python flushes its buffers again when it ends, and would report the error again. So after a failure the stream is
+redirected to the null device.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Closed(io.TextIOBase):
 
 
 def prepare() -> None:
-    """Make a closed standard output fail, as other outputs do; otherwise the result would be lost without a word."""
+    """Make a closed standard output fail, as other outputs do; otherwise the result would be lost silently."""
     if sys.stdout is None:
         sys.stdout = Closed()
 
@@ -41,13 +41,13 @@ class Guard:
 
 @contextlib.contextmanager
 def guarded() -> Iterator[Guard]:
-    """What fails to be written inside ends the block, and its exit code is in the guard."""
+    """An error in writing the output ends the block; the guard has the exit code."""
     guard = Guard()
     out, err = sys.stdout, sys.stderr
     try:
         yield guard
     except SystemExit:
-        # When the reader of a pipe has gone, click puts other streams in place and ends the program by itself.
+        # When a pipe is closed, click replaces the streams and ends the program by itself.
         if sys.stdout is out:
             raise
         sys.stdout, sys.stderr = out, err
@@ -59,7 +59,7 @@ def guarded() -> Iterator[Guard]:
 
 
 def _failed(error: OSError) -> int:
-    """Say in one line what is wrong, unless the reader has simply seen enough; the exit code."""
+    """Print what is wrong in one line, except for a closed pipe; the exit code."""
     _drop(sys.stdout)
     if isinstance(error, BrokenPipeError):
         _drop(sys.stderr)

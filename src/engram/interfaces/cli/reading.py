@@ -1,6 +1,6 @@
-"""Which commands only read. They never make a store, so that a mistyped `--store` leaves no file behind.
+"""The commands that only read. They never create a store, so that a mistyped `--store` leaves no file behind.
 
-One table instead of a mark at each command: a test goes through all commands and asks for a decision about a new one.
+This is one table, and not a mark at each command: a test fails until every new command is listed here or there.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def path(ctx: click.Context) -> str:
 
 
 def open_to_read(ctx: click.Context, settings: Config) -> Engram:
-    """The store, which must exist if it was named. As long as there is no default store, an empty one stands in for it.
+    """The store, which must exist if it was named. If there is no default store yet, an empty one takes its place.
 
-    The empty one is in a temporary folder and is removed with it, so that each command gives its usual answer to an
-    empty store and the machine stays as it was.
+    The empty one is in a temporary folder, which is removed at the end. So each command gives its usual answer for an
+    empty store, and nothing is written to the machine.
     """
     from ...client import Engram
     from ...errors import StoreNotFound

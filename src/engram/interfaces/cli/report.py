@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import as_json, command, open_store, result, session_option
+from .common import as_json, command, load_settings, open_store, result, session_option
 from .screen import byte_size, fields, print_json, say
 from .setup import shown_url
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @command()
 @click.option("--budget", type=click.IntRange(min=1), default=1000, show_default=True, help="Maximum number of tokens.")
-@click.option("--full", is_flag=True, help="No limit.")
+@click.option("--full", is_flag=True, help="Show everything, without a limit.")
 @click.option("--project", metavar="NAME", help="List this project first.  [default: the session's or folder's]")
 @session_option(required=False)
 @click.pass_context
@@ -32,13 +32,16 @@ def sitrep(ctx: click.Context, budget: int, full: bool, project: str | None, ses
 
 
 @command()
-@click.option("--dreams", is_flag=True, help="Count passes of dreaming as sessions, too.")
+@click.option("--dreams", is_flag=True, help="Include passes of dreaming in the sessions.")
 @click.pass_context
 def stats(ctx: click.Context, dreams: bool) -> None:
     """Count what is in the workspace."""
     eng = open_store(ctx)
     counts = eng.sessions.stats(dreams=dreams)
-    result(ctx, counts, lambda: _shown(counts, eng.workspace_name, shown_url(eng.settings)))
+    settings = load_settings(ctx, warn=False)
+    # A command that only reads has opened an empty store elsewhere if there is none yet.
+    size = byte_size(counts.store_bytes) if settings.url == eng.settings.url else "not created yet"
+    result(ctx, counts, lambda: _shown(counts, eng.workspace_name, f"{shown_url(settings)}, {size}"))
 
 
 def _shown(counts: Stats, workspace: str, store: str) -> str:
@@ -62,7 +65,7 @@ def _shown(counts: Stats, workspace: str, store: str) -> str:
             "leases": f"{counts.leases:,}",
             "embedder": f"{counts.embedder}{made_by}",
             "embedding queue": f"{counts.embedding_queue:,}",
-            "store": f"{store}, {byte_size(counts.store_bytes)}",
+            "store": store,
         }
     )
 

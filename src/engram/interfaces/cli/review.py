@@ -18,11 +18,13 @@ _KEYS = "[a]ccept and apply  [e]dit  [r]eject  [s]kip  [q]uit"
 
 
 @click.command(cls=Command)
-@click.option("--accept", type=click.IntRange(min=1), metavar="ID", help="Accept it; the next pass applies it.")
-@click.option("--reject", type=click.IntRange(min=1), metavar="ID", help="Reject it; it is not proposed again.")
-@click.option("--edit", type=(click.IntRange(min=1), str), metavar="ID TEXT", help="Accept it with another text.")
-@click.option("--apply", type=click.IntRange(min=1), metavar="ID", help="Accept and apply it now.")
-@click.option("--state", default="pending", show_default=True, help="State of the proposals to list, or all.")
+@click.option("--accept", type=click.IntRange(min=1), metavar="ID", help="Accept a proposal; the next pass applies it.")
+@click.option("--reject", type=click.IntRange(min=1), metavar="ID", help="Reject a proposal; it does not return.")
+@click.option(
+    "--edit", type=(click.IntRange(min=1), str), metavar="ID TEXT", help="Accept a proposal with another text."
+)
+@click.option("--apply", type=click.IntRange(min=1), metavar="ID", help="Accept a proposal and apply it now.")
+@click.option("--state", default="pending", show_default=True, help="Only proposals in this state; all: every state.")
 @click.pass_context
 def review(
     ctx: click.Context,
@@ -98,14 +100,14 @@ def _decide(eng: Engram, proposal: Proposal, key: str) -> None:
 
 
 def _decision(proposal: Proposal) -> str:
-    undo = f" To undo that: engram dream undo {proposal.run}" if proposal.run else ""
+    undo = f" To undo that: engram dream undo {proposal.applied_as}" if proposal.applied_as else ""
     return f"Proposal {proposal.id} is {proposal.state}.{undo}"
 
 
 def _shown(proposal: Proposal) -> str:
     values: dict[str, object] = {
         "proposal": f"{proposal.id}, {proposal.state}{', out of date' if proposal.stale else ''}",
-        "undo": f"engram dream undo {proposal.run}" if proposal.run else None,
+        "undo": f"engram dream undo {proposal.applied_as}" if proposal.applied_as else None,
         "what": proposal.what,
         "why": f"{proposal.why} (confidence {proposal.confidence:.2f})",
         "sources": ", ".join(f"{kind} {id}" for kind, id in proposal.sources),

@@ -1,4 +1,4 @@
-"""The way out to a person: the only module of the command line that prints.
+"""Output for people. No other module of the command line prints.
 
 Stored text may hold anything, and control characters in it would drive the terminal. So everything that is printed is
 made visible here, whatever it was made of. Colours are marked with `style` and become escape sequences only afterwards.
@@ -79,17 +79,20 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, whole: Collecti
 
 
 def fields(values: Mapping[str, object]) -> str:
-    """One thing in full, a line for each of its parts."""
-    width = max(len(name) for name in values)
+    """A record, with a line for each field that is not None."""
+    shown = {name: _yes_or_no(value) for name, value in values.items() if value is not None}
+    width = max(map(len, shown))
     return "\n".join(
-        f"{style(name.ljust(width), bold=True)}  {hanging(str(value), width + 2)}"
-        for name, value in values.items()
-        if value is not None
+        f"{style(name.ljust(width), bold=True)}  {hanging(value, width + 2)}" for name, value in shown.items()
     )
 
 
+def _yes_or_no(value: object) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
 def hanging(text: str, by: int = 2) -> str:
-    """Stored text behind something of ours: its further lines are indented, so that they cannot pass for ours."""
+    """Stored text after a label. Its further lines are indented, so that they cannot pass for Engram's own output."""
     return f"\n{' ' * by}".join(lines(text).split("\n"))
 
 
@@ -131,13 +134,13 @@ def until(stamp: str | None, *, short: bool = False) -> str:
     """In how long: `in 2 hours`, in a table `in 2h`. With --utc: the time."""
     if not stamp or _utc_wanted():
         return when(stamp)
-    # To the nearest minute: what was just given 15 minutes has 15 minutes.
+    # Rounded to the nearest minute, so that a new claim of 15 minutes shows 15 minutes.
     seconds = _seconds_until(stamp) + 30
     return f"in {_length(seconds, short)}" if seconds >= 60 else "now" if seconds < 30 else "in less than a minute"
 
 
 def with_times(values: Mapping[str, object]) -> dict[str, object]:
-    """A record's parts for `fields`, with names and times as a person reads them."""
+    """A record for `fields`, with names and times as a person reads them."""
     return {
         name.replace("_", " "): when(value) if name.endswith("_at") and isinstance(value, str) else value
         for name, value in values.items()
@@ -214,7 +217,7 @@ def _fitted(widths: list[int], may_shrink: Sequence[int]) -> list[int]:
     while sum(fitted) > room:
         widest = max(may_shrink, key=lambda column: fitted[column])
         if fitted[widest] <= _NARROW:
-            break  # the lines wrap: a table of stumps says nothing
+            break  # wrapped lines are easier to read than narrower columns
         fitted[widest] -= 1
     return fitted
 
@@ -251,7 +254,7 @@ def _sequence(mark: re.Match[str]) -> str:
 
 
 def _escaped(json: str) -> str:
-    """JSON escapes what ASCII has of control characters; here the others are, too."""
+    """JSON escapes only the control characters of ASCII. This escapes the others."""
     if json.isprintable():
         return json
     return "".join(

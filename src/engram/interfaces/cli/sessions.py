@@ -1,4 +1,4 @@
-"""`engram session …`: say that you are at work, on what, and when you are done."""
+"""`engram session …`: start a session, report what it works on, and complete it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import SESSION, Group, complete_session, open_store, result, session_option, text_from, utc_option
+from .common import (
+    SESSION,
+    Group,
+    complete_session,
+    limit_option,
+    open_store,
+    result,
+    session_option,
+    text_from,
+    utc_option,
+)
 from .screen import ago, fields, hanging, short_ids, style, table, when, with_times
 
 if TYPE_CHECKING:
@@ -21,17 +31,20 @@ _ID = click.argument(
 def session() -> None:
     """Sessions: agents at work.
 
-    ID is a session's id, a unique beginning or end of it, or its name. ENGRAM_SESSION stands in for it. So, after
-    `export ENGRAM_SESSION=$(engram session start claude-code "Porting the router")`, the commands act as that session.
+    ID is a session's id, a unique beginning or end of it, or its name. Without it, ENGRAM_SESSION is used:
+    after `export ENGRAM_SESSION=$(engram session start claude-code "Porting the router")`, all commands act as that
+    session.
     """
 
 
 @session.command()
 @click.argument("type")
 @click.argument("summary")
-@click.option("--name", help="A name for people.")
+@click.option("--name", help="Name for people.")
 @click.option("--project", help="Project it works on.  [default: the git remote's or folder's name]")
-@click.option("--external-id", metavar="ID", help="The harness's own id. A session with that id is resumed.")
+@click.option(
+    "--external-id", metavar="ID", help="Id that the harness gave it. An existing session with this id is resumed."
+)
 @click.option(
     "--parent",
     "parent_id",
@@ -40,7 +53,7 @@ def session() -> None:
     shell_complete=complete_session,
     help="Session that started it.",
 )
-@click.option("--meta", multiple=True, metavar="KEY=VALUE", help="Metadata; can be repeated.")
+@click.option("--meta", multiple=True, metavar="KEY=VALUE", help="Metadata; may be repeated.")
 @click.pass_context
 def start(
     ctx: click.Context,
@@ -94,7 +107,7 @@ def log(ctx: click.Context, text: str | None, session_id: str) -> None:
 @session_option()
 @click.pass_context
 def done(ctx: click.Context, outcome: str | None, session_id: str) -> None:
-    """Complete the session with what came of it, and release what it holds."""
+    """Complete the session with its OUTCOME, and release its claims."""
     text = None if outcome is None else text_from(outcome)
     found = open_store(ctx).sessions.complete(session_id, text)
     result(ctx, found, f"{found.id} is completed.")
@@ -103,17 +116,15 @@ def done(ctx: click.Context, outcome: str | None, session_id: str) -> None:
 @session.command("list")
 @click.option("--all", "everything", is_flag=True, help="Include sessions that have ended, newest first.")
 @click.option("--dreams", is_flag=True, help="Include passes of dreaming.")
-@click.option(
-    "-n", "--limit", type=click.IntRange(min=0), default=50, show_default=True, help="Limit for --all; 0 for no limit."
-)
+@limit_option("sessions with --all", 50)
 @utc_option
 @click.pass_context
 def list_sessions(ctx: click.Context, everything: bool, dreams: bool, limit: int) -> None:
     """List sessions at work, the latest heartbeat first."""
     sessions = open_store(ctx).sessions
     found = sessions.list(limit, dreams=dreams) if everything else sessions.active(dreams=dreams)
-    nobody = "There are no sessions yet." if everything else "No session is at work. --all lists those that have ended."
-    result(ctx, found, lambda: _table(found) if found else nobody)
+    none = "There are no sessions yet." if everything else "No session is at work. --all lists those that have ended."
+    result(ctx, found, lambda: _table(found) if found else none)
 
 
 @session.command()
@@ -121,7 +132,7 @@ def list_sessions(ctx: click.Context, everything: bool, dreams: bool, limit: int
 @utc_option
 @click.pass_context
 def show(ctx: click.Context, session_id: str) -> None:
-    """Show one session with everything about it."""
+    """Show everything about one session."""
     eng = open_store(ctx)
     found = eng.sessions.get(session_id)
     leases = eng.leases.list(session_id)
@@ -142,7 +153,7 @@ def show(ctx: click.Context, session_id: str) -> None:
 
 @session.command()
 @_ID
-@click.option("-n", "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="0 for no limit.")
+@limit_option("entries", 20)
 @utc_option
 @click.pass_context
 def logs(ctx: click.Context, session_id: str, limit: int) -> None:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
-from .common import as_json, command, load_settings, result
+from .common import as_json, command, load_settings, progress, result
 from .screen import one_line
 from .setup import shown_url
 
 if TYPE_CHECKING:
-    from click._termui_impl import ProgressBar
-
     from ...records import Restored, Upgraded
 
 #: Longer than a path that the system accepts.
@@ -38,10 +33,10 @@ def restore(ctx: click.Context, file: str, yes: bool) -> None:
     settings = load_settings(ctx)
     if not yes:
         if as_json(ctx):
-            raise click.UsageError("With --json, add --yes: nobody can be asked.")
+            raise click.UsageError("With --json there is no prompt: add --yes.")
         store, copy = one_line(shown_url(settings), _PATH_LENGTH), one_line(file, _PATH_LENGTH)
         click.confirm(f"Replace everything in {store} with {copy}?", abort=True, err=True)
-    with _progress("Copying") as show:
+    with progress("Copying") as show:
         done = replace(settings, file, progress=show)
     result(ctx, done, lambda: _restored(done))
 
@@ -56,7 +51,7 @@ def upgrade(ctx: click.Context) -> None:
     """
     from ...client import upgrade as migrate
 
-    with _progress("Copying the store") as show:
+    with progress("Copying the store") as show:
         done = migrate(load_settings(ctx), progress=show)
     result(ctx, done, lambda: _upgraded(done))
 
@@ -71,20 +66,3 @@ def _upgraded(done: Upgraded) -> str:
         return f"{done.store} is up to date (schema {done.schema})."
     copy = f"\nThe store as it was before: {done.backup}" if done.backup else ""
     return f"Upgraded {done.store} to schema {done.schema}: {', '.join(done.applied)}.{copy}"
-
-
-@contextmanager
-def _progress(label: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on a terminal, from the first report on: mostly there is nothing to copy."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    with ExitStack() as stack:
-        bars: list[ProgressBar[int]] = []
-
-        def show(done: int, total: int) -> None:
-            if not bars:
-                bars.append(stack.enter_context(click.progressbar(length=max(total, 1), label=label, file=sys.stderr)))
-            bars[0].update(done - bars[0].pos)
-
-        yield show

@@ -1,4 +1,4 @@
-"""`engram workspace …`: which memories the store holds."""
+"""`engram workspace …`: the workspaces of the store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def workspace() -> None:
     """Workspaces: separate memories in one store.
 
-    Choose one with --workspace or ENGRAM_WORKSPACE. The first write to a workspace makes it.
+    Choose one with --workspace or ENGRAM_WORKSPACE. The first write to a workspace creates it.
     """
 
 
@@ -48,5 +48,5 @@ def _shown(found: list[WorkspaceInfo], current: str) -> str:
     head = ("name", "configured", "sessions", "turns", "memories", "last activity")
     shown = [table(head, rows)] if rows else []
     if all(each.name != current for each in found):
-        shown.append(f"Workspace {current} is configured. Nothing was written to it yet.")
+        shown.append(f"Workspace {current} is configured. Nothing has been written to it yet.")
     return "\n".join(shown)

@@ -1,4 +1,4 @@
-"""The command lines that go into settings files, and how to recognise them there."""
+"""The command lines in settings files: how to write and recognise them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Commands(NamedTuple):
 
     hook: str
     server: str
-    #: `--workspace` and `--store` with their values, if both programs are to use others than the settings say.
+    #: `--workspace` and `--store` with their values, if they override the settings.
     options: tuple[str, ...] = ()
 
     def hook_line(self, harness: str) -> str:
-        """The hook as one line for a shell; harnesses hand it to whichever shell they find."""
+        """The hook as one line for a shell: harnesses run it in a shell."""
         words = [self.hook, harness, *self.options]
         if os.name == "nt":
             import subprocess
@@ -40,7 +40,7 @@ class Commands(NamedTuple):
 
 
 def carried(workspace: str | None, store: str | None) -> tuple[str, ...]:
-    """The options that the installed commands carry. The hook and the server both understand them.
+    """The options of the installed commands. The hook and the server both accept them.
 
     InvalidInput for an address with a password: other users of the machine can see the arguments of a program.
     """
@@ -70,20 +70,20 @@ def this_installation() -> Commands:
 
 
 def is_hook(line: object) -> bool:
-    """Whether a command line starts Engram's hook, of whichever installation."""
+    """Whether a command line starts Engram's hook, of any installation."""
     words = _words(line)
     return bool(words) and _program(words[0]) == HOOK
 
 
 def hook_options(line: str) -> tuple[str, ...]:
-    """What one of Engram's hooks carries besides the name of the harness."""
+    """The options in the command line of a hook."""
     return tuple(_words(line)[2:])
 
 
 def is_server(entry: object) -> bool:
-    """Whether an MCP server's entry starts Engram's server, of whichever installation.
+    """Whether an MCP server's entry starts Engram's server, of any installation.
 
-    SettingsUnusable if it starts Engram with arguments that are no list: nobody can say what it was meant to be.
+    SettingsUnusable if it starts Engram with arguments that are not a list.
     """
     if not isinstance(entry, dict):
         return False
@@ -98,12 +98,12 @@ def is_server(entry: object) -> bool:
 
 
 def server_options(entry: Any) -> tuple[str, ...]:
-    """What the entry of Engram's server carries besides the command."""
+    """The options in the entry of Engram's server."""
     return tuple(map(str, entry["args"][1:]))
 
 
 def _words(line: object) -> list[str]:
-    """A command line's words; none if it is no text, or one that no shell would take."""
+    """The words of a command line; none if it is not text or a shell could not parse it."""
     if not isinstance(line, str):
         return []
     try:

@@ -1,4 +1,4 @@
-"""Reading settings files and replacing them, so that nobody ever finds half of one."""
+"""Read settings files, back them up and replace them atomically."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import NamedTuple
 from ...errors import SettingsConflict, SettingsUnusable
 from ...private_files import make_folder
 
-#: What the names of backups end with.
+#: Suffix of the names of backups.
 BACKUP = ".engram-backup"
 
 
 class Change(NamedTuple):
-    """What is to become of one file."""
+    """The change to one file."""
 
     path: Path
-    #: What it holds now; None if there is no such file.
+    #: Its present text; None if there is no such file.
     before: str | None
-    #: What it shall hold; None if it shall be gone.
+    #: Its new text; None to remove the file.
     after: str | None
 
     @property
@@ -52,7 +52,7 @@ def read(path: Path) -> str | None:
 
 
 class Backups(NamedTuple):
-    """Where copies of a project's settings go: a folder of the user's, so that none are left in the repository."""
+    """Where backups of a project's settings go: to a folder of the user, so that none are in the repository."""
 
     folder: Path
     project: Path
@@ -64,13 +64,13 @@ class Backups(NamedTuple):
 
 
 def apply(change: Change, backups: Backups | None = None) -> Path | None:
-    """Make the change; the backup of what was there before, which is beside the file unless `backups` says where."""
+    """Make the change. Returns the backup, which is beside the file unless `backups` names another folder."""
     with _as_unusable(change.path, "written"):
         if read(change.path) != change.before:
-            raise SettingsConflict(f"{change.path} was changed by somebody else in the meantime. Try again.")
-        # A link, as people who keep their settings in a repository have them, goes on pointing to the same file.
+            raise SettingsConflict(f"{change.path} was changed by another program in the meantime. Try again.")
+        # Some people keep their settings in a repository and link to them. The link stays.
         real = Path(os.path.realpath(change.path))
-        # A file that is removed has nothing in it but what Engram wrote.
+        # A file that is removed holds only what Engram wrote.
         is_theirs = change.before is not None and change.after is not None
         backup = _back_up(change.path, change.before or "", backups) if is_theirs else None
         try:
@@ -80,7 +80,7 @@ def apply(change: Change, backups: Backups | None = None) -> Path | None:
                 make_folder(str(real.parent))
                 _replace(real, change.after)
         except BaseException:
-            # The settings are as they were, so there is nothing to keep.
+            # The settings did not change, so the backup is not needed.
             if backup is not None:
                 backup.unlink(missing_ok=True)
             raise
@@ -88,7 +88,7 @@ def apply(change: Change, backups: Backups | None = None) -> Path | None:
 
 
 def move_backups(path: Path, backups: Backups) -> list[Path]:
-    """Move the copies that earlier versions put beside a file; where they are now."""
+    """Move the backups that earlier versions put beside a file; their new paths."""
     moved = []
     for old in earlier_backups(path):
         with _as_unusable(old, "moved"):
@@ -98,7 +98,7 @@ def move_backups(path: Path, backups: Backups) -> list[Path]:
 
 
 def earlier_backups(path: Path) -> list[Path]:
-    """The copies of a file that are beside it, oldest first."""
+    """The backups beside a file, oldest first."""
     begin, end = f"{path.name}.", BACKUP
     with contextlib.suppress(OSError):
         return sorted(each for each in path.parent.iterdir() if each.name.startswith(begin) and each.suffix == end)
@@ -106,7 +106,7 @@ def earlier_backups(path: Path) -> list[Path]:
 
 
 def _back_up(path: Path, text: str, backups: Backups | None, stamp: str = "") -> Path:
-    """Keep a copy for the file's owner alone: settings hold keys and tokens."""
+    """Save a copy that only the file's owner can read: settings hold keys and tokens."""
     if backups is not None:
         make_folder(str(backups.folder))
         path = backups.name(path)
@@ -117,11 +117,11 @@ def _back_up(path: Path, text: str, backups: Backups | None, stamp: str = "") ->
             with contextlib.suppress(FileExistsError):
                 _name(draft, backup)
                 return backup
-    raise SettingsUnusable(f"{path} has a thousand backups of this second beside it.")
+    raise SettingsUnusable(f"{path} has too many backups of this second.")
 
 
 def _name(draft: str, backup: Path) -> None:
-    """Give a draft a name that nobody has yet; FileExistsError if somebody has."""
+    """Give a draft its name; FileExistsError if a file has that name."""
     try:
         os.link(draft, backup)
     except FileExistsError:
@@ -137,14 +137,14 @@ def _replace(path: Path, text: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             old = path.stat()
             os.chmod(draft, old.st_mode & 0o7777)
-            with contextlib.suppress(PermissionError):  # root, setting somebody else up, leaves the file theirs
+            with contextlib.suppress(PermissionError):  # when root installs for another user, that user keeps the file
                 os.chown(draft, old.st_uid, old.st_gid)
         os.replace(draft, path)
 
 
 @contextlib.contextmanager
 def _draft(path: Path, text: str) -> Iterator[str]:
-    """A file beside `path` that is complete and on the disk; gone afterwards, unless it was given another name."""
+    """A complete temporary file beside `path`, written to the disk; removed afterwards unless it was renamed."""
     descriptor, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         os.fchmod(descriptor, 0o600)

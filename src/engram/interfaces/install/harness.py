@@ -1,4 +1,4 @@
-"""What has to be known about a harness to set it up."""
+"""The description of a harness."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-#: How long a harness lets a hook run, in seconds. The hook stops by itself long before; this is for a machine that
-#: is too busy to start it.
+#: Seconds that a harness lets a hook run. The hook stops long before; the limit is for a machine that is too busy to
+#: start it.
 PATIENCE = 10
 
 #: The name under which harnesses know Engram's MCP server.
@@ -24,11 +24,11 @@ class Files(NamedTuple):
 
 class Harness(NamedTuple):
     name: str
-    #: What people call it.
+    #: Its name for people.
     title: str
     #: Any of these on the search path means that it is installed.
     programs: tuple[str, ...]
-    #: Any of these on the disk means so, too.
+    #: Any of these files means the same.
     traces: Callable[[], tuple[Path, ...]]
     user_files: Callable[[], Files]
     project_files: Callable[[Path], Files]
@@ -41,12 +41,12 @@ class Harness(NamedTuple):
     skeleton: Mapping[str, Any] = {}
     #: Whether its JSON files may have comments.
     comments: bool = False
-    #: What the person still has to know or do.
+    #: What the user still has to do.
     notes: tuple[str, ...] = ()
 
 
 def grouped(timeout: int) -> Callable[[str], dict[str, Any]]:
-    """An entry in the form that Claude Code began: a group of handlers, here without a matcher, so for everything."""
+    """An entry as Claude Code defined it: a group of handlers; without a matcher it applies to everything."""
     return lambda line: {"hooks": [{"type": "command", "command": line, "timeout": timeout}]}
 
 

@@ -1,4 +1,4 @@
-"""Changing a JSON file as text, so that whatever a change does not touch stays byte for byte as it was.
+"""Edit a JSON file as text, so that everything else stays byte for byte the same.
 
 Comments, where a harness allows them, are overwritten with spaces in a copy of the text. The copy is plain JSON with
 every value at the same place, so Python's own decoder finds where each one begins and ends.
@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-#: The way to a value from the top: keys of objects and positions in lists.
+#: The path to a value: keys of objects and positions in lists.
 Path = tuple[str | int, ...]
 
 _DECODER = json.JSONDecoder()
@@ -46,7 +46,7 @@ class JsonText:
         return self._value
 
     def put(self, path: Path, value: object) -> None:
-        """Set a value; objects that are missing on the way are made."""
+        """Set a value; missing objects on the path are created."""
         found = self._walk(path)
         if len(found) == len(path):
             _, _, begin, end = found[-1]
@@ -60,7 +60,7 @@ class JsonText:
         self._insert(found, str(key), value)
 
     def append(self, path: Path, value: object) -> None:
-        """Add to the end of a list, which is made if it is missing."""
+        """Add to the end of a list, which is created if it is missing."""
         found = self._walk(path)
         if len(found) == len(path):
             self._insert(found, None, value)
@@ -68,7 +68,7 @@ class JsonText:
             self.put(path, [value])
 
     def remove(self, path: Path) -> None:
-        """Take one member out of its object or list, with its comma."""
+        """Remove one member from its object or list, with its comma."""
         *outer, mine = self._walk(path)
         start = self._start(outer)
         members, close = self._members(start)
@@ -88,7 +88,7 @@ class JsonText:
         plain = _without_comments(text) if self._comments else text
         value = json.loads(plain)
         if not isinstance(value, dict):
-            raise ValueError("it does not hold an object")
+            raise ValueError("it is not a JSON object")
         self._text, self._plain, self._value = text, plain, value
 
     def _start(self, found: list[_Member]) -> int:
@@ -100,7 +100,7 @@ class JsonText:
         found: list[_Member] = []
         for key in path:
             members, _ = self._members(self._start(found))
-            # Of a key that is there twice, readers of JSON see the last.
+            # If a key occurs twice, JSON readers use the last.
             member = next((each for each in reversed(members) if each.key == key), None)
             if member is None:
                 break

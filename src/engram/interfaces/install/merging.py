@@ -1,7 +1,7 @@
-"""Engram's entries in a settings document: finding them, adding them, taking them out.
+"""Find, add and remove Engram's entries in a settings document.
 
-What is already right is left as it is, also where a person changed its timeout or matcher; of an older entry only the
-path is brought up to date. What is taken out leaves no empty list or object behind, and nothing else changes.
+A correct entry stays as it is, even if a person changed its timeout or matcher. In an older entry only the command is
+updated. A removed entry leaves no empty list or object behind, and nothing else changes.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ def remove_server(document: Document, harness: Harness) -> None:
 
 
 def has_entries(document: Document, harness: Harness) -> bool:
-    """Whether anything of Engram's is in it."""
+    """Whether the document has entries of Engram."""
     return any(_handlers(document)) or is_server(_servers(document, harness).get(SERVER_NAME))
 
 
 def options(document: Document, harness: Harness) -> set[tuple[str, ...]]:
-    """The options that Engram's entries carry; more than one when they do not agree."""
+    """The options in Engram's entries; more than one set if they differ."""
     found = {hook_options(handler.line) for handler in _handlers(document)}
     server = _servers(document, harness).get(SERVER_NAME)
     return found | {server_options(server)} if is_server(server) else found
@@ -111,10 +111,10 @@ def _handlers(document: Document) -> Iterator[_Handler]:
 
 
 def _take_out(document: JsonText, paths: list[Path]) -> None:
-    for path in reversed(paths):  # from the end, so that positions stay true
+    for path in reversed(paths):  # from the end, so that positions stay valid
         outermost = path
         for length in range(len(path) - 1, 0, -1):
-            is_group = length == 3  # without handlers it is of no use, whatever its matcher
+            is_group = length == 3  # a group without handlers has no effect
             if not is_group and len(_at(document.value(), path[:length])) > 1:
                 break
             outermost = path[:length]
@@ -134,5 +134,5 @@ def _servers(document: Document, harness: Harness) -> dict[str, Any]:
 
 def _typed(value: Any, kind: type, name: str) -> Any:
     if not isinstance(value, kind):
-        raise SettingsUnusable(f"its {name!r} is not of the form that the harness documents")
+        raise SettingsUnusable(f"its {name!r} does not have the form that the harness documents")
     return value

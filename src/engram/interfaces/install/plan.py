@@ -1,4 +1,4 @@
-"""What would have to change to set a harness up, or to take Engram out of it again."""
+"""The changes that set up a harness, or remove Engram from it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALL = "all"
 
 
 class Location(NamedTuple):
-    """How far the settings reach: everything this user does, or one project."""
+    """Where the settings are: the user's, or one project's."""
 
     project: Path | None = None
 
@@ -42,34 +42,34 @@ def chosen(names: Iterable[str], *, found_only: bool) -> list[Harness]:
     wanted = list(dict.fromkeys(names))
     if ALL not in wanted:
         if not wanted:
-            raise InvalidInput(f"Say which harness: {', '.join(HARNESSES)} or {ALL}.")
+            raise InvalidInput(f"Name a harness: {', '.join(HARNESSES)}, or {ALL}.")
         return [HARNESSES[name] for name in wanted]
     every = [each for each in HARNESSES.values() if not found_only or is_found(each) or each.name in wanted]
     if not every:
-        raise NotFound(f"No harness was found. Name one to set it up all the same: {', '.join(HARNESSES)}.")
+        raise NotFound(f"No harness was found. Name one to set it up anyway: {', '.join(HARNESSES)}.")
     return every
 
 
 def is_found(harness: Harness) -> bool:
-    """Whether the harness is on this machine: its program, or settings it once made."""
+    """Whether the harness is on this machine: its program or its settings."""
     return any(map(shutil.which, harness.programs)) or any(trace.exists() for trace in harness.traces())
 
 
 def install(harness: Harness, location: Location, commands: Commands) -> list[Change]:
-    """The changes that set a harness up; none if it is."""
+    """The changes that set up a harness; none if it is set up."""
     return _changes(harness, location, commands)
 
 
 def uninstall(harness: Harness, location: Location) -> list[Change]:
-    """The changes that take out what Engram wrote, also from an older installation."""
+    """The changes that remove Engram, including entries of older installations."""
     return _changes(harness, location, None)
 
 
 def state(harness: Harness, location: Location, commands: Commands) -> str:
     """`ready`; `outdated` if something of Engram's is there, but not all of it or not of this one; `absent`; or
-    `unusable: FILE`, if that file cannot be read or holds something else in the place of Engram's entries.
+    `unusable: FILE`, if that file cannot be read or has something else where Engram's entries belong.
 
-    Entries with a workspace or a store are as good as those without, if all of them have the same one.
+    Entries with a workspace or a store count too, if all of them have the same one.
     """
     files = location.files(harness)
     commands = commands._replace(options=commands.options or options(harness, location))
@@ -88,7 +88,7 @@ def state(harness: Harness, location: Location, commands: Commands) -> str:
 
 
 def options(harness: Harness, location: Location) -> tuple[str, ...]:
-    """The workspace and store that all of Engram's entries carry; nothing if they carry none, or do not agree."""
+    """The workspace and store options of Engram's entries; empty if there are none or they differ."""
     found: set[tuple[str, ...]] = set()
     for path in dict.fromkeys(location.files(harness)):
         with suppress(SettingsUnusable, RecursionError):
@@ -97,7 +97,7 @@ def options(harness: Harness, location: Location) -> tuple[str, ...]:
 
 
 def _changes(harness: Harness, location: Location, commands: Commands | None) -> list[Change]:
-    """The changes to both files; with commands Engram is added, without them it is taken out."""
+    """The changes to both files: with commands Engram is added, without them it is removed."""
     files = location.files(harness)
     changes = [_change(path, files, harness, commands) for path in dict.fromkeys(files)]
     return [change for change in changes if change is not None]
@@ -142,12 +142,12 @@ def _opened(path: Path, text: str, harness: Harness) -> JsonText | TomlText:
         return TomlText(text) if path.suffix == ".toml" else JsonText(text, comments=harness.comments)
     except RecursionError:
         raise
-    except Exception as error:  # ValueError, and from tomlkit also errors that are none
-        raise SettingsUnusable(f"it cannot be understood ({one_line(str(error), 200)}).") from error
+    except Exception as error:  # tomlkit raises more than ValueError
+        raise SettingsUnusable(f"it cannot be parsed ({one_line(str(error), 200)}).") from error
 
 
 def _is_bare(document: JsonText | TomlText, harness: Harness, path: Path) -> bool:
-    """Whether nothing is left but what Engram itself puts into a new file; a link is never taken away."""
+    """Whether only what Engram puts into a new file is left. A link is never removed."""
     left = document.value()
     bare = not left or left == dict(harness.skeleton)
     has_comments = "//" in document.text() or "/*" in document.text() or "#" in document.text()

@@ -1,4 +1,4 @@
-"""Changing a TOML file, with its comments and its order kept."""
+"""Edit a TOML file; its comments and its order stay."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .jsontext import Path
 
 
 class TomlText:
-    """A TOML document that is edited in place; the same calls as `JsonText`, as far as settings in TOML need them."""
+    """A TOML document that is edited in place, with those methods of `JsonText` that settings in TOML need."""
 
     def __init__(self, text: str) -> None:
         self._set(text)
@@ -21,7 +21,7 @@ class TomlText:
         return self._document.unwrap()
 
     def put(self, path: Path, value: object) -> None:
-        """Set a value; a new table goes to the end of the file, where it parts no other from its comments."""
+        """Set a value. A new table goes to the end of the file, where it separates no table from its comments."""
         import tomlkit
 
         outer: Any = self._document

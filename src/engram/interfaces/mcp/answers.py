@@ -2,7 +2,7 @@
 
 An agent must not take stored text for its user's words. So remembered text, blocks and messages are introduced as data,
 with their source and trust, and quoted line by line: nothing in them can pass for a part of the answer. Some clients
-show only the structured form; it says the same. Results, errors and messages all go through `_clean`, which takes out
+show only the structured form; it says the same. Results, errors and messages all go through `_clean`, which removes
 what could pass for Engram's own words.
 """
 
@@ -46,12 +46,16 @@ def answer(operation: str, result: object, session: str | None) -> Answer:
         structured["session"] = session = visible(session)
     text = _TEXTS.get(operation, _json_text)(shown)
     if operation == "sitrep":
-        text += f"\n\nYour session: {session}" if session else "\n\nYou are not registered; give a summary to be."
+        text += (
+            f"\n\nYour session: {session}"
+            if session
+            else "\n\nYou are not registered. To register, call sitrep with a summary."
+        )
     return Answer(text, structured)
 
 
 def refusal(error: EngramError) -> Answer:
-    """The answer to a call that failed: what is wrong, and what to do about it."""
+    """The answer to a call that failed: the error, and advice."""
     shape: Any = operations.error_shape(error)
     hint = shape["error"]["hint"]
     text = f"Error ({error.code}): {one_line(str(error), LONGEST_ERROR)}" + (f" {hint}" if hint else "")
@@ -100,7 +104,7 @@ def _recall_text(result: Any) -> str:
 
 
 def _memory_text(memory: Any) -> str:
-    again = f", said {memory['reinforced'] + 1} times now" if memory["reinforced"] else ""
+    again = f", stored {memory['reinforced'] + 1} times" if memory["reinforced"] else ""
     return f"Memory {memory['id']} ({one_line(memory['kind'], 40)}){again}."
 
 
@@ -136,7 +140,7 @@ def quoted(text: str, mark: str = "> ") -> str:
 
 
 def _clean(value: Any) -> Any:
-    """Plain data with every text made safe to show; without empty fields, because an agent pays for every word."""
+    """Plain data with every text made safe to show, and without empty fields, which would cost tokens."""
     if isinstance(value, dict):
         said = {name: item for name, item in value.items() if item is not None and item != "" and item != {}}
         return {visible(name): _clean(item) for name, item in said.items()}

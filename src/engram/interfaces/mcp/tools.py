@@ -1,6 +1,6 @@
 """The tools: which operations an agent is offered, under which name, and how each is described.
 
-Every agent pays for every definition in every conversation. So there are at most eight tools, each a group of
+Every definition costs tokens in every conversation. So there are at most eight tools, each a group of
 operations chosen by `action`, with short descriptions and schemas that are made from the table of operations.
 """
 
@@ -81,21 +81,21 @@ TOOLS = (
     ),
     Tool(
         "forget",
-        "Permanent; what was derived only from it goes too. Only when the user asks; try dry_run first.",
+        "Permanent, with everything derived only from it. Only when the user asks; try dry_run first.",
         {"forget": "forget"},
         destructive=True,
         idempotent=True,
     ),
     Tool(
         "dream",
-        "Consolidation of what happened.",
+        "Summarises and consolidates what happened.",
         {action: f"dream.{action}" for action in ("run", "status", "next", "submit", "review", "undo")},
         destructive=True,
     ),
 )
 
 #: The tool `sitrep` does more than the operation: it also registers the caller.
-_SUMMARY = Input("summary", "text", "what you are going to do")
+_SUMMARY = Input("summary", "text", "what you are working on")
 _KNOWN = Input(operations.SESSION, "text", "your session id, if you were given one")
 
 
@@ -132,7 +132,7 @@ def definitions() -> list[dict[str, object]]:
 
 
 def resolve(name: str, arguments: Mapping[str, object]) -> Call | None:
-    """What a call asks for; None when there is no such tool."""
+    """The operation and arguments of a call; None if there is no such tool."""
     for tool, actions in offered():
         if tool.name == name:
             given = dict(arguments)
@@ -162,7 +162,7 @@ def _description(tool: Tool, actions: Mapping[str, Operation]) -> str:
 
 
 def _line(action: str, operation: Operation) -> str:
-    # The server knows the caller's session, so it is not worth a word in each line.
+    # The server knows the caller's session, so the lines leave it out.
     names = [
         each.name if each.required and each != operations.SESSION_ID else f"{each.name}?"
         for each in operation.inputs
