@@ -211,7 +211,7 @@ class Host:
         operations.require_arguments(operation, given)
         if session is not None:
             if operation.name not in _ALIVE_ANYWAY:
-                self._sign_of_life(eng, session)
+                self._heartbeat(eng, session)
             if operation.name == _CLAIM and given.get("exclusive") and given.get("wait"):
                 return Pending(self, session, _lined_up(eng, given))
         # The report lists unread messages, so its messages are taken before it is made. Other calls take them at the
@@ -289,7 +289,7 @@ class Host:
         acting = given.get(SESSION)
         return None if acting is None else str(acting)
 
-    def _sign_of_life(self, eng: Engram, session: str) -> None:
+    def _heartbeat(self, eng: Engram, session: str) -> None:
         now = self._clock()
         if now - self._beats.get(session, -BEAT_EVERY) >= BEAT_EVERY:
             eng.sessions.heartbeat(session)
