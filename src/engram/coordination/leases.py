@@ -290,7 +290,7 @@ class Leases:
             tx.run(_TAKE_OWN, workspace=self._workspace, session=claim.session_id, resource=claim.resource)
             now = tx.now()
             _require_at_work(sessions.require(tx, self._workspace, claim.session_id))
-            for (token,) in tx.all(_EXPIRE, workspace=self._workspace, now=now):
+            for token in tx.column(_EXPIRE, workspace=self._workspace, now=now):
                 tx.note(self._workspace, "lease", token)
             held = self._overlapping(tx, claim.resource, now)
             others = [holder for holder in held if holder.session_id != claim.session_id]

@@ -48,12 +48,12 @@ def resolve(tx: Transaction, workspace: str, text: str) -> str | None:
 def _candidates(tx: Transaction, workspace: str, text: str) -> list[str]:
     """The sessions that the text may name: at most one more than an error lists."""
     given = {"workspace": workspace, "text": text, "limit": SHOWN + 1}
-    rows = [
-        *tx.all(_BEGINS, end=text + _LAST, **given),
-        *tx.all(_ENDS, length=len(text), **given),
-        *tx.all(_NAMED, **given),
-    ]
-    return sorted({id for (id,) in rows})[: SHOWN + 1]
+    found = {
+        *tx.column(_BEGINS, end=text + _LAST, **given),
+        *tx.column(_ENDS, length=len(text), **given),
+        *tx.column(_NAMED, **given),
+    }
+    return sorted(found)[: SHOWN + 1]
 
 
 def _ambiguous(tx: Transaction, workspace: str, text: str, found: list[str]) -> SessionAmbiguous:

@@ -378,7 +378,7 @@ class Sessions:
                 tx.lock(mutexes.leases(self._workspace))
                 now = tx.now()
                 since = later(now, -self._config.abandon_after)
-                ids = [id for (id,) in tx.all(_ABANDON, workspace=self._workspace, since=since, now=now)]
+                ids = tx.column(_ABANDON, workspace=self._workspace, since=since, now=now)
                 for id in ids:
                     tx.note(self._workspace, "session", id)
                     end_leases(tx, self._workspace, id, now, "abandoned")
@@ -466,10 +466,10 @@ def renew_exclusive(tx: Transaction, workspace: str, id: str, now: str) -> None:
 
 def end_leases(tx: Transaction, workspace: str, id: str, now: str, because: str) -> list[int]:
     """End all live leases of a session; their tokens."""
-    ended = tx.all(_END_LEASES, workspace=workspace, id=id, now=now, because=because)
-    for (token,) in ended:
+    ended = tx.column(_END_LEASES, workspace=workspace, id=id, now=now, because=because)
+    for token in ended:
         tx.note(workspace, "lease", token)
-    return [token for (token,) in ended]
+    return ended
 
 
 def _log_later(tx: Transaction, event: str, id: str, type: str, project: str | None) -> None:

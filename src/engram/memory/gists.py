@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .memories import Memories, Prepared
 
 KIND = "gist"
-#: What each new gist is to be folded into.
+#: What each new gist will be folded into.
 TARGETS = ("era", "profile", "narrative", "extract")
 
 _SESSION = """
@@ -126,18 +126,18 @@ class Gists:
             tx.run(_NOTE_GIST, at=first, month=first[:7], **noted)
             for target in TARGETS:
                 tx.run(_FOLD, workspace=self._workspace, target=target, gist=memory.id, after=covered.seq)
-            self._memories.rebuilt(tx, memory.id)
+            self._memories.mark_rebuilt(tx, memory.id)
             return memory
 
-    def folded(self, tx: Transaction, target: str, gist: int) -> None:
+    def mark_folded(self, tx: Transaction, target: str, gist: int) -> None:
         """Record that the gist was folded into the target."""
-        for (session,) in tx.all(_SESSION_OF, workspace=self._workspace, gist=gist):
+        for session in tx.column(_SESSION_OF, workspace=self._workspace, gist=gist):
             self._changing(tx, session)
             tx.run(_FOLDED, workspace=self._workspace, target=target, gist=gist)
 
-    def unfolded(self, tx: Transaction, target: str, gist: int) -> None:
+    def mark_unfolded(self, tx: Transaction, target: str, gist: int) -> None:
         """Record that the gist is still to be folded into the target, which is being rebuilt."""
-        for (session,) in tx.all(_SESSION_OF, workspace=self._workspace, gist=gist):
+        for session in tx.column(_SESSION_OF, workspace=self._workspace, gist=gist):
             self._changing(tx, session)
             tx.run(_FOLD, workspace=self._workspace, target=target, gist=gist, after=0)
 
@@ -180,7 +180,7 @@ class Gists:
 
 
 def erase(tx: Transaction, workspace: str, memory_ids: Sequence[int]) -> None:
-    """Delete what is recorded about gists that go."""
+    """Delete what is recorded about gists that are deleted."""
     for id in memory_ids:
         tx.run(_UNFOLD, workspace=workspace, gist=id)
         tx.run(_DELETE_GIST, workspace=workspace, gist=id)
