@@ -269,7 +269,7 @@ class Forgetting:
         return []
 
     def _find_requested(self, tx: Transaction, request: Request, locked: set[str]) -> _Removal:
-        """What the request names, read only now that nobody can add to it."""
+        """What the request names. Read under locks, so that no writer can add to it."""
         gone = _Removal()
         by, value = request
         if by == "exchange":

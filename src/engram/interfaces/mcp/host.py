@@ -183,8 +183,8 @@ class Host:
             return backlog.work(BACKLOG_STEP) if backlog.size() else 0
 
     def close(self) -> None:
-        """Stop background work and close the store. A running call gets a moment to finish. A call that waits for a
-        lock may end with the process; the store stays consistent."""
+        """Stop background work and close the store. A running call gets a moment to finish. A call that waits for
+        another writer may end with the process; the store stays consistent."""
         self._stop.set()
         for timer in list(self._passed_on):
             timer.cancel()
@@ -360,7 +360,7 @@ def _lined_up(eng: Engram, given: Mapping[str, object]) -> Waiter:
 def _refused(name: str, error: Exception) -> Answer:
     if isinstance(error, EngramError):
         return answers.refusal(error)
-    # A mistake in Engram. The traceback goes to the log, and the agent can go on with its work.
+    # A bug in Engram. The traceback goes to the log, and the agent can continue its work.
     _log().error("%s failed", name, exc_info=error)
     return answers.refusal(
         EngramError(f"{name} failed because of a mistake in Engram. The server's log has the details.")
