@@ -1,8 +1,8 @@
 """Waiting for a lease: a queue of claims in the store, in order of arrival, and one claim's position in it.
 
 A waiter does not block. Each look is one short attempt, and between two looks the caller sleeps or does other work.
-Most looks only read, so many waiters cost other writers nothing. A position must be kept alive. If its process was
-killed, it expires after `LIFE` seconds.
+Most looks only read, so waiters do not slow down writers. A waiter renews its position. If its process was killed, the
+position expires after `LIFE` seconds.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A lease is a row, and its number is its fencing token. Claiming again after a lease has ended makes a new, higher
 number, so tokens only rise. A row that has ended is never revived. Claims of a workspace are decided one at a time, by
-the engine's clock: SQLite has a single writer, and on PostgreSQL a lock does it. Before a claim is decided, expired
+the engine's clock: SQLite has a single writer, and PostgreSQL uses a lock. Before a claim is decided, expired
 leases are marked as ended. On PostgreSQL this waits for a fenced write in progress on such a lease, because that write
 holds the row. So no session is granted a resource while the previous holder's last write is still in progress.
 """

@@ -49,9 +49,9 @@ SELECT id, alarms FROM dreams WHERE workspace = :workspace AND session_id <> '' 
 """
 
 _EMPTY = """\
-Nobody is at work in workspace {workspace!r} yet.
+No session is active in workspace {workspace!r} yet.
 Begin: `engram session start TYPE "what you are doing"`, then `engram lock claim PATH` before you edit,
-`engram message send` to talk to the others, `engram world set` for what everybody should know."""
+`engram message send` to reach other sessions, `engram world set` for what all agents should know."""
 
 
 class _Session(NamedTuple):

@@ -24,9 +24,7 @@ KIND = "gist"
 #: What each new gist will be folded into.
 TARGETS = ("era", "profile", "narrative", "extract")
 
-_SESSION = """
-SELECT gist_seq, gist_turns, last_seq, turns FROM sessions WHERE workspace = :workspace AND id = :session
-"""
+_SESSION = "SELECT gist_seq, last_seq FROM sessions WHERE workspace = :workspace AND id = :session"
 _LOCK_SESSION = "UPDATE sessions SET gist_seq = gist_seq WHERE workspace = :workspace AND id = :session"
 _CURRENT = """
 SELECT id FROM memories WHERE workspace = :workspace AND kind = 'gist' AND key = :session AND status = 'active'
@@ -74,9 +72,7 @@ class Covered(NamedTuple):
     """How far a session is summarised, and how far it goes."""
 
     seq: int
-    turns: int
     last_seq: int
-    all_turns: int
 
 
 class Gists:
@@ -136,7 +132,7 @@ class Gists:
             tx.run(_FOLDED, workspace=self._workspace, target=target, gist=gist)
 
     def mark_unfolded(self, tx: Transaction, target: str, gist: int) -> None:
-        """Record that the gist is still to be folded into the target, which is being rebuilt."""
+        """Record that the gist is not folded into the target yet, because the target is being rebuilt."""
         for session in tx.column(_SESSION_OF, workspace=self._workspace, gist=gist):
             self._changing(tx, session)
             tx.run(_FOLD, workspace=self._workspace, target=target, gist=gist, after=0)

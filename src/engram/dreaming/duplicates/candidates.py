@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 #: Memory ids covered by one query; rows that are compared with others at once.
 _PORTION, _BLOCK = 16_384, 1_024
-#: The number of trees, and the most memories in a leaf. With fewer new memories than the leaves of all trees can hold,
-#: comparing them with all others is faster.
+#: The number of trees, and the most memories in a leaf. With fewer new memories than the product of both, comparing
+#: them with all others is faster.
 _TREES, _LEAF = 8, 256
 _SEED = 5
 #: How many of a memory's rarest words find candidates. A word that more memories than this contain is not used.
@@ -99,8 +99,7 @@ class _Shelf(NamedTuple):
         return from_int8(self.rows[places])
 
     def words(self, places: Numbers) -> tuple[Numbers, Numbers]:
-        """How many words the memories at some places have, and these words, each combined with its place in one
-        number."""
+        """The number of words of the memories at these places, and each word combined with its place in one number."""
         starts = np.searchsorted(self.owners, places)
         counts = np.searchsorted(self.owners, places, "right") - starts
         whose = np.repeat(np.arange(len(places)), counts)

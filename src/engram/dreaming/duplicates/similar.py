@@ -192,7 +192,7 @@ def _is_turned_round(one: Statement, other: Statement) -> bool:
 
 
 def _agent_turned(passive: Statement, active: Statement) -> bool:
-    """Whether who does it in the passive ("was reviewed by Bob") has it done to them in the active."""
+    """Whether the agent of the passive sentence ("was reviewed by Bob") is the object of the active one."""
     agent = _objects(passive).get("by")
     position = next(position for position, word in enumerate(passive.words) if word.plain == "by")
     verb = next((word.head for word in reversed(passive.words[:position]) if word.kind != "stop"), "")

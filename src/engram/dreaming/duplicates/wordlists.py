@@ -181,7 +181,7 @@ def _inverted(lists: dict[str, str]) -> dict[str, str]:
     return {word: meant for meant, words in lists.items() for word in words.split()}
 
 
-#: Words that weaken a statement. Two statements that say the same both have one, or neither.
+#: Words that weaken a statement. Two statements that say the same have the same ones.
 QUALIFIERS: Final = _inverted(
     {
         "maybe": "might may maybe perhaps possibly probably likely presumably supposedly",
@@ -226,7 +226,7 @@ TURNS: Final = frozenset(
     )
 )
 
-#: Limits in time or place. Two statements that say the same both have one.
+#: Limits in time or place. Two statements that say the same have the same ones.
 BOUNDS: Final = {
     **{word: word for word in ("before", "after", "since", "during", "between", "above", "below", "under", "within")},
     "until": "until",
