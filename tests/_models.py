@@ -15,9 +15,9 @@ from engram.llm import quoted
 PORTRAIT = {
     "standing facts": {"facts": []},
     "worth remembering by itself": {"facts": []},
-    "Carry on the narrative": {"arc": ["It went on."], "trends": [], "open_threads": [], "callbacks": []},
+    "Continue the narrative": {"arc": ["It went on."], "trends": [], "open_threads": [], "callbacks": []},
     "first person": {"mood": "calm", "energy": 0.5, "narrative": "I keep notes.", "reflection": "Little happened."},
-    "Write the draft anew": {"mood": "calm", "energy": 0.5, "narrative": "I keep notes.", "reflection": "As before."},
+    "Rewrite the draft": {"mood": "calm", "energy": 0.5, "narrative": "I keep notes.", "reflection": "As before."},
 }
 
 
@@ -58,11 +58,11 @@ def echoing(prompt: str) -> str:
         facts = [(id, text) for id, text in rows if id.startswith("e")]
         kind = {"kind": "fact", "confidence": 0.9}
         return json.dumps({"facts": [{"text": text[:400], "source": id, **kind} for id, text in facts]})
-    if "Carry on the narrative" in prompt:
+    if "Continue the narrative" in prompt:
         lines = [f"{line[:400]} [{id}]" for id, text in rows if id.startswith("m") for line in text.split("\n") if line]
         known = [line[2:] for id, text in rows if id.startswith("b") for line in text.split("\n") if line[:2] == "- "]
         return json.dumps({"arc": [*known, *lines][-30:], "trends": [], "open_threads": [], "callbacks": []})
-    if "first person" in prompt or "Write the draft anew" in prompt:
+    if "first person" in prompt or "Rewrite the draft" in prompt:
         spoken = {"narrative": " ".join(texts)[-2_000:], "reflection": " ".join(texts)[-1_000:]}
         return json.dumps({"mood": "calm", "energy": 0.5, **spoken})
     return "\n".join(texts)

@@ -365,8 +365,8 @@ def test_a_reflection_says_what_it_counted_and_that_no_model_thought_it() -> Non
     data: Any = ask("reflect", GISTS, schema=REFLECTION).data
     assert data["mood"] == "strained"
     assert "I looked through 3 texts from 2023-05-01 to 2023-05-03, mostly about kiln" in data["narrative"]
-    assert data["reflection"].startswith("A readout made without a model: of 5 sentences")
-    assert "2 questions or tasks stood open" in data["reflection"]
+    assert data["reflection"].startswith("Counted without a model: of 5 sentences")
+    assert "2 questions or tasks remained open" in data["reflection"]
     quiet: Any = ask("reflect", [], schema=REFLECTION).data
     assert (quiet["mood"], quiet["energy"]) == ("quiet", 0)
 
@@ -390,7 +390,7 @@ def test_a_form_it_cannot_give_is_said_not_faked() -> None:
 @pytest.mark.requirement("LLM-16")
 @pytest.mark.parametrize("task", ["critique", "revise", "poem"])
 def test_what_takes_a_model_is_refused(task: str) -> None:
-    with pytest.raises(InvalidInput, match="takes a model; it does gist"):
+    with pytest.raises(InvalidInput, match="needs a model; it does gist"):
         ask(task, LONG)
 
 

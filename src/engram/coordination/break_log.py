@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 
     from ..storage.engine import Transaction
 
-#: How the entries begin.
+#: The beginning of each entry.
 LOST, BROKE = "Lost the claim on ", "Broke the claim on "
 
 
-def tell(tx: Transaction, workspace: str, lost: Mapping[str, list[str]], by: str, reason: str, now: str) -> None:
-    """Log who took which resources from whom: on every side, and for all others with its source."""
-    news = {session: f"{LOST}{', '.join(each)}{broken_by(by)}{reason}" for session, each in lost.items()}
+def log_break(tx: Transaction, workspace: str, lost: Mapping[str, list[str]], by: str, reason: str, now: str) -> None:
+    """Log a broken claim for the session that broke it and for every session that lost a resource."""
+    entries = {session: f"{LOST}{', '.join(each)}{broken_by(by)}{reason}" for session, each in lost.items()}
     taken = "; ".join(f"{', '.join(each)}{taken_from(session)}" for session, each in lost.items())
-    news[by] = f"{BROKE}{taken}: {reason}"
+    entries[by] = f"{BROKE}{taken}: {reason}"
     logged: dict[str, int] = {}
-    # In order of id: rows of sessions are locked in one order everywhere.
-    for session, entry in sorted(news.items()):
+    # In order of id: all code locks session rows in that order.
+    for session, entry in sorted(entries.items()):
         logged[session], _ = exchanges.append(tx, workspace, session, "log", entry, now, alive=session == by)
     for session in lost:
         provenance.add(tx, workspace, "exchange", logged[session], 1, [("exchange", logged[by])])
 
 
 def broken_by(session: str) -> str:
-    """What stands between the resources and the reason in the entry of a session that lost them."""
+    """The text between the resources and the reason in the entry of a session that lost them."""
     return f": broken by {session}: "
 
 
 def taken_from(session: str) -> str:
-    """What stands after its resources in the entry of the session that took them."""
+    """The text after the resources in the entry of the session that took them."""
     return f" from {session}"

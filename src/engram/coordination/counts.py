@@ -1,6 +1,6 @@
-"""How much there is: in one workspace, and in each workspace of a store.
+"""Counts: how much one workspace contains, and each workspace of a store.
 
-Turns are counted by the sessions' own counters, memories by an index that holds nothing else. No statement here reads
+Turns come from the sessions' own counters, memories are counted through an index. No statement here reads
 the rows of exchanges, memories or vectors.
 """
 
@@ -40,25 +40,25 @@ FROM sessions WHERE workspace = :workspace AND type <> 'dream'
 _COUNT_MEMORIES = """
 SELECT COUNT(*) FROM memories WHERE workspace = :workspace AND status = 'active' AND kind <> 'gist'
 """
-# What can happen outside of a session; each is one look into an index, or reads the few blocks.
+# The latest changes outside of sessions. Memories take one index lookup; blocks are few.
 _LATEST = """
 SELECT
   (SELECT MAX(created_at) FROM memories WHERE workspace = :workspace AND status = 'active'),
   (SELECT MAX(updated_at) FROM blocks WHERE workspace = :workspace)
 """
-#: Gists are counted by themselves: a person looks for what was remembered.
+#: Gists are counted separately, because dreaming writes them and not a person or an agent.
 _GIST = "gist"
 
 
 def stats(view: StoreView, *, dreams: bool) -> Stats:
-    """How much is in the workspace; see `Stats`."""
+    """The counts of the workspace; see `Stats`."""
     workspace = view.workspace
     with view.engine.read() as tx:
         now = tx.now()
         since = later(now, -view.config.stale_after)
         rows = tx.all(_SESSIONS, workspace=workspace, since=since, dreams=int(dreams))
         memories = {kind: count for kind, count in tx.all(_MEMORIES, workspace=workspace)}
-        logs, leases, blocks, waiting = tx.all(_REST, workspace=workspace, now=now)[0]
+        ((logs, leases, blocks, waiting),) = tx.all(_REST, workspace=workspace, now=now)
         model = model_of(tx, workspace)
     by_status = {status: count for status, count, _, _ in rows}
     return Stats(
@@ -82,16 +82,17 @@ def stats(view: StoreView, *, dreams: bool) -> Stats:
 
 
 def workspaces(view: StoreView) -> list[WorkspaceInfo]:
-    """Every workspace of the store in which something was ever written, by name."""
+    """Every workspace that was ever written to, by name."""
     names = changes.workspaces(view.engine)
     with view.engine.read() as tx:
         return [_workspace(tx, name) for name in names]
 
 
 def _workspace(tx: Transaction, name: str) -> WorkspaceInfo:
-    sessions, turns, heartbeat = tx.all(_WORKSPACE, workspace=name)[0]
-    memories = tx.all(_COUNT_MEMORIES, workspace=name)[0][0]
-    times = [time for time in (heartbeat, *tx.all(_LATEST, workspace=name)[0]) if time]
+    ((sessions, turns, heartbeat),) = tx.all(_WORKSPACE, workspace=name)
+    memories = tx.value(_COUNT_MEMORIES, workspace=name)
+    ((remembered, edited),) = tx.all(_LATEST, workspace=name)
+    times = [time for time in (heartbeat, remembered, edited) if time]
     return WorkspaceInfo(
         name=name, sessions=sessions, turns=int(turns), memories=memories, active_at=max(times, default=None)
     )

@@ -1,7 +1,7 @@
 """Patterns with gitignore's meaning, and whether two of them can match the same path.
 
-Both patterns are walked side by side with a set of positions held as the bits of one integer, so that nothing recurses
-and no pattern, however hostile, takes exponential time.
+The two patterns are compared step by step. The set of possible positions is the bits of one integer. So there is no
+recursion, and no hostile pattern takes exponential time.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-#: The characters one place of a name may hold: that character, or the ranges of a class.
+#: What one position of a name matches: one character, or the ranges of a character class.
 _Chars: TypeAlias = "str | tuple[tuple[int, int], ...]"
-#: One segment of a path: literally, or as a pattern whose `None` is a `*`.
+#: One segment of a path: a literal text, or a pattern in which `None` is a `*`.
 _Name: TypeAlias = "str | tuple[_Chars | None, ...]"
 
 _Item = TypeVar("_Item")
 
 
 def meet(a: str, b: str) -> bool:
-    """Whether some path matches both patterns, or lies below what they match."""
+    """Whether some path matches both patterns, or is below what they match."""
     first, second = _compiled(a), _compiled(b)
     return first is not None and second is not None and _paths_meet(first, second)
 
 
 def has_extension(name: str) -> bool:
-    """`README.md` and `*.[ch]`, but not `v1.2`, `.github` or `e.g. this`."""
+    """Whether a name has a file extension: `README.md` and `*.[ch]`, but not `v1.2`, `.github` or `e.g. this`."""
     stem, _, extension = name.rpartition(".")
     begins = extension[:1].isalpha() or extension[:1] in ("*", "?", "[")
     return bool(stem) and begins and not any(map(str.isspace, extension))
@@ -45,7 +45,7 @@ def escaped(text: str) -> str:
 
 
 def canonical(segment: str) -> str:
-    """One spelling for a segment that is literal: with its magic characters escaped, and no others."""
+    """A literal segment with only its special characters escaped; any other segment is returned unchanged."""
     if not has_magic(segment):
         return segment
     name = parse(segment)
@@ -53,7 +53,7 @@ def canonical(segment: str) -> str:
 
 
 def parse(segment: str) -> _Name:
-    """Parse a segment; it stays a string when all of it is literal."""
+    """Parse a segment. A literal segment stays a string."""
     if not has_magic(segment):
         return segment
     places: list[_Chars | None] = []
@@ -71,7 +71,7 @@ def parse(segment: str) -> _Name:
             ranges, at = found
             places.append(ranges)
         else:
-            # Where one `[` is not closed no later one is, and looking again would make parsing quadratic.
+            # If one `[` is not closed, no later one is. Searching again would make parsing quadratic.
             classes = classes and char != "["
             char, at = _member(segment, at - 1)
             places.append(char)
@@ -80,7 +80,7 @@ def parse(segment: str) -> _Name:
 
 
 def _char_class(text: str, at: int) -> tuple[tuple[tuple[int, int], ...], int] | None:
-    """The ranges of the class whose `[` stands before `at`, and where it ends; None when it is not closed."""
+    """The ranges of the class whose `[` is right before `at`, and where it ends; None when it is not closed."""
     negated = text[at : at + 1] in ("!", "^")
     start = at = at + negated
     ranges: list[tuple[int, int]] = []
@@ -91,13 +91,13 @@ def _char_class(text: str, at: int) -> tuple[tuple[tuple[int, int], ...], int] |
         high = low
         if text[at : at + 1] == "-" and text[at + 1 : at + 2] not in ("", "]"):
             high, at = _member(text, at + 1)
-        # As in git, a range that runs backwards holds its first character.
+        # As in git, a reversed range matches only its first character.
         ranges.append((ord(low), max(ord(low), ord(high))))
     return None
 
 
 def _member(text: str, at: int) -> tuple[str, int]:
-    """The character at a position, where it may be escaped, and the position behind it."""
+    """The character at a position, unescaped, and the position after it."""
     if text[at] == "\\" and at + 1 < len(text):
         at += 1
     return text[at], at + 1
@@ -115,7 +115,7 @@ def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _complement(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """All other characters that a name can have, which excludes NUL and `/`."""
+    """All other characters that a name can contain, so never NUL or `/`."""
     gaps: list[tuple[int, int]] = []
     start = 0
     for low, high in _merged([*ranges, (0, 0), (ord("/"), ord("/"))]):
@@ -131,17 +131,17 @@ _ANY_CHAR = tuple(_complement([]))
 
 
 class _Pattern(NamedTuple):
-    """A path as `overlap` walks it."""
+    """A parsed path."""
 
-    #: Segment by segment; `None` is a `**`, never the last one.
+    #: The segments. `None` is a `**`, which is never last.
     names: tuple[_Name | None, ...]
-    #: Whether anything may lie below what it matches, without the other pattern saying so.
+    #: Whether it covers everything below what it matches, even if the other pattern does not name a path below.
     is_open: bool
 
 
 @lru_cache(maxsize=512)
 def _compiled(path: str) -> _Pattern | None:
-    """Parse the path of a stored form; None if it can match nothing, having a class without characters."""
+    """Parse the path of a stored resource; None if it has an empty class and so matches nothing."""
     names: list[_Name | None] = []
     for segment in filter(None, path.split("/")):
         if segment != "**":
@@ -152,15 +152,15 @@ def _compiled(path: str) -> _Pattern | None:
         elif names[-1:] != [None]:
             names.append(None)
     if names[-1:] == [None]:
-        # A last `**` is all that is inside, so at least one segment; what is below that is covered anyway.
+        # A final `**` matches everything inside, so at least one segment. Anything below that segment is covered too.
         names[-1] = (None,)
     return _Pattern(tuple(names), not has_extension(path.rpartition("/")[2]))
 
 
 def _paths_meet(a: _Pattern, b: _Pattern) -> bool:
-    """Compare name by name, and search only from the first `**` on.
+    """Compare segment by segment up to the first `**`, and search from there on.
 
-    A pattern that ends where the other goes on covers the rest: the other one says that this is a folder.
+    A pattern that is shorter than the other covers the rest, because the other shows that this is a folder.
     """
     for start, (x, y) in enumerate(zip(a.names, b.names, strict=False)):
         if x is None or y is None:
@@ -171,7 +171,7 @@ def _paths_meet(a: _Pattern, b: _Pattern) -> bool:
 
 
 def _trees_meet(a: _Pattern, b: _Pattern) -> bool:
-    """_paths_meet from a `**` on, under which a pattern may end without the other one naming that place."""
+    """Like `_paths_meet`, from a `**` on. There a pattern may end where the other has no matching segment."""
     end = 1 << len(b.names)
     state = named = 0
     for state, named in _states(a.names, b.names, _names_meet):
@@ -189,7 +189,7 @@ def _names_meet(a: _Name, b: _Name) -> bool:
     if not (_heads_meet(a, b) and _heads_meet(a[::-1], b[::-1])):
         return False
     if not isinstance(a, str) and not isinstance(b, str) and None in a and None in b:
-        # What stands between the stars of one can go into a star of the other, so only the ends decide.
+        # Text between two stars of one can match a star of the other, so only the beginnings and ends decide.
         return True
     state = 0
     for state, _ in _states(a, b, _chars_meet):
@@ -209,7 +209,7 @@ def _heads_meet(a: _Name, b: _Name) -> bool:
 
 
 def _chars_meet(a: _Chars, b: _Chars) -> bool:
-    """Whether two sets of characters, as ascending ranges, have one in common."""
+    """Whether two sets of characters, given as ascending ranges, share a character."""
     if isinstance(a, str):
         return a == b if isinstance(b, str) else _holds(b, ord(a))
     if isinstance(b, str):
@@ -238,12 +238,12 @@ def _states(
     b: Sequence[str | _Item | None],
     meets: Callable[[str | _Item, str | _Item], bool],
 ) -> Iterator[tuple[int, int]]:
-    """Walk two patterns side by side; after each item of `a`, yield how far `b` can have come by then.
+    """Compare two patterns step by step; after each item of `a`, yield the positions that `b` can have reached.
 
-    `None` stands for any number of items, so this serves the characters of a name (`*`) and the names of a
-    path (`**`). A set of positions in `b` is one integer with a bit each: a step costs a few operations on it,
-    however many ways lead there, and nothing recurses. The second integer has just the positions to which an
-    item of `b` led, rather than a `None`. Every item must be able to match something.
+    `None` matches any number of items, so this works for the characters of a name (`*`) and for the segments of a path
+    (`**`). A set of positions in `b` is one integer with one bit per position, so a step takes a few operations. The
+    second integer has only the positions that were reached by an item of `b`, not by a `None`. Every item must be able
+    to match something.
     """
     stars, literals, others = _positions(b)
     masks: dict[str | _Item, int] = {}
@@ -252,7 +252,7 @@ def _states(
     for item in a:
         named = 0
         if item is None:
-            # It can take in any items of `b`: all positions from the first one on.
+            # It can match any items of `b`: all positions from the first one on.
             state = everything & -(state & -state)
         else:
             if item not in masks:
@@ -264,7 +264,7 @@ def _states(
 
 
 def _positions(items: Sequence[str | _Item | None]) -> tuple[int, dict[str, int], dict[_Item, int]]:
-    """Where a pattern has its `None`s, each literal and each other item, as one bit a position."""
+    """The positions of a pattern's `None`s, of each literal and of each other item, as bits."""
     stars = 0
     literals: dict[str, int] = {}
     others: dict[_Item, int] = {}
@@ -284,7 +284,7 @@ def _mask(
     others: dict[_Item, int],
     meets: Callable[[str | _Item, str | _Item], bool],
 ) -> int:
-    """The positions whose item has something in common with this one."""
+    """The positions of items that share a match with this one."""
     mask = 0
     if isinstance(item, str):
         mask = literals.get(item, 0)

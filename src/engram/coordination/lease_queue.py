@@ -1,8 +1,8 @@
 """Waiting for a lease: a queue of claims in the store, in order of arrival, and one claim's position in it.
 
 A waiter does not block. Each look is one short attempt, and between two looks the caller sleeps or does other work.
-Most looks only read, so many waiters cost other writers nothing. A position must be kept alive. If its process was
-killed, it expires after `LIFE` seconds.
+Most looks only read, so waiters do not slow down writers. A waiter renews its position. If its process was killed, the
+position expires after `LIFE` seconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..storage.engine import Transaction
     from ..store_view import StoreView
 
-#: Seconds that a waiting claim keeps its position without a sign of life.
+#: Seconds that a waiting claim keeps its position without a call of `stay`.
 LIFE = 10.0
 #: The pause between two looks grows from the first value to the second, times the claims ahead, at most `FAR_BEHIND`.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
@@ -117,7 +117,7 @@ class Waiter:
     def look(self) -> Lease | None:
         """The lease, or None while it is not this claim's turn. LeaseHeld or StoreBusy when the time is up."""
         try:
-            return self._looked()
+            return self._check_turn()
         except (LeaseHeld, StoreBusy):
             if self._place is not None and self._clock.monotonic() >= self._deadline:
                 raise
@@ -139,7 +139,7 @@ class Waiter:
     def __exit__(self, *_: object) -> None:
         self.leave()
 
-    def _looked(self) -> Lease | None:
+    def _check_turn(self) -> Lease | None:
         if self._place is None:
             return self._attempt(None)
         now = self._clock.monotonic()

@@ -2,7 +2,7 @@
 
 A lease is a row, and its number is its fencing token. Claiming again after a lease has ended makes a new, higher
 number, so tokens only rise. A row that has ended is never revived. Claims of a workspace are decided one at a time, by
-the engine's clock: SQLite has a single writer, and on PostgreSQL a lock does it. Before a claim is decided, expired
+the engine's clock: SQLite has a single writer, and PostgreSQL uses a lock. Before a claim is decided, expired
 leases are marked as ended. On PostgreSQL this waits for a fenced write in progress on such a lease, because that write
 holds the row. So no session is granted a resource while the previous holder's last write is still in progress.
 """
@@ -82,7 +82,7 @@ _RENEW = """
 UPDATE leases SET ttl = :ttl, expires_at = :expires
 WHERE workspace = :workspace AND token = :token AND ended_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
 """
-# These take a row's lock and change nothing: whether it may be renewed is decided by the time after waiting for it.
+# These lock a row without changing it. Whether it may be renewed is decided by the time after waiting for the lock.
 _TAKE = "UPDATE leases SET exclusive = exclusive WHERE workspace = :workspace AND token = :token AND ended_at IS NULL"
 _TAKE_OWN = """
 UPDATE leases SET exclusive = exclusive
@@ -229,12 +229,12 @@ class Leases:
                 if lease.session_id != by and resources.overlap(lease.resource, resource)
             ]
             if not taken:
-                raise LeaseNotFound(f"Nobody else holds {resource!r}; there is nothing to break.")
+                raise LeaseNotFound(f"No other session holds {resource!r}; there is nothing to break.")
             lost: dict[str, list[str]] = {}
             for lease in taken:
                 self._end(tx, lease.token, now, "broken")
                 lost.setdefault(lease.session_id, []).append(lease.resource)
-            break_log.tell(tx, self._workspace, lost, by, reason, now)
+            break_log.log_break(tx, self._workspace, lost, by, reason, now)
         return taken
 
     @contextmanager
@@ -257,19 +257,19 @@ class Leases:
             raise InvalidInput("hold cannot be used inside a transaction: its renewals could not be seen.")
         lease = self.claim(session_id, resource, note, exclusive=exclusive, ttl=ttl, wait=wait)
         done = threading.Event()
-        renewer = threading.Thread(target=self._keep, args=(lease, done), name="engram-lease", daemon=True)
+        renewer = threading.Thread(target=self._renew_until, args=(lease, done), name="engram-lease", daemon=True)
         if lease.ttl is not None:
             renewer.start()
         try:
             yield lease
         except BaseException:
-            self._let_go(lease, done, renewer)
+            self._stop_and_release(lease, done, renewer)
             raise
-        if not self._let_go(lease, done, renewer):
+        if not self._stop_and_release(lease, done, renewer):
             try:
                 self.verify(lease.token)
             except LeaseLost as lost:
-                if lost.reason not in ("released", "completed"):  # the holder's own doing
+                if lost.reason not in ("released", "completed"):  # released inside the block
                     raise
 
     def fence(self, tx: Transaction, token: int) -> None:
@@ -290,7 +290,7 @@ class Leases:
             tx.run(_TAKE_OWN, workspace=self._workspace, session=claim.session_id, resource=claim.resource)
             now = tx.now()
             _require_at_work(sessions.require(tx, self._workspace, claim.session_id))
-            for (token,) in tx.all(_EXPIRE, workspace=self._workspace, now=now):
+            for token in tx.column(_EXPIRE, workspace=self._workspace, now=now):
                 tx.note(self._workspace, "lease", token)
             held = self._overlapping(tx, claim.resource, now)
             others = [holder for holder in held if holder.session_id != claim.session_id]
@@ -374,8 +374,8 @@ class Leases:
             )
         return lease
 
-    def _keep(self, lease: Lease, done: threading.Event) -> None:
-        """Renew until told to stop. While the lease lives, a store that is briefly unavailable is tried again."""
+    def _renew_until(self, lease: Lease, done: threading.Event) -> None:
+        """Renew until `done` is set. While the lease lives, try again when the store is briefly unavailable."""
         assert lease.ttl is not None
         while not self._engine.clock.wait(done, lease.ttl / 3):
             try:
@@ -385,7 +385,7 @@ class Leases:
             except (LeaseLost, LeaseNotFound):
                 return
 
-    def _let_go(self, lease: Lease, done: threading.Event, renewer: threading.Thread) -> bool:
+    def _stop_and_release(self, lease: Lease, done: threading.Event, renewer: threading.Thread) -> bool:
         """Stop renewing and release. False when another session had ended the lease already."""
         done.set()
         if renewer.is_alive():
@@ -439,7 +439,7 @@ def _claim(session_id: str, resource: str, note: str | None, exclusive: bool, tt
 
 
 def _require_at_work(session: Row) -> None:
-    """SessionEnded for a session that has ended, because a late hook must not leave a lease that nobody releases."""
+    """SessionEnded for a session that has ended, because nothing would release a lease that a late hook claims."""
     id, _, _, _, status, *_ = session
     if status in ("completed", "abandoned"):
         raise SessionEnded(f"Session {id} is {status} and cannot claim; send a heartbeat to reactivate it first.")

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from ..storage.engine import Transaction
     from ..store_view import StoreView
 
-#: Long enough for a question and its context; more belongs into a block.
+#: Long enough for a question and its context. Longer text belongs in a block.
 MAX_MESSAGE = 20_000
 EVERYBODY = "*"
-#: Seconds a reader has for showing what it was given: longer than a hook may live.
+#: Seconds that a reader has to show its messages: longer than a hook may run.
 PATIENCE = 5.0
-#: In place of the time of a showing, for a message that was given back and is due at once: no showing counts yet, or
-#: one does, because its reader was killed.
+#: These replace the time of a showing when a message was given back and is due at once. With the first, no showing
+#: counts yet. With the second, one counts, because its reader was killed.
 _FREE, _FREE_ONCE = "0000", "0001"
 
 _INSERT = """
@@ -57,8 +57,8 @@ WHERE d.workspace = :workspace AND d.session_id = :session AND d.read_at IS NULL
   AND (d.shown_at IS NULL OR d.shown_at <= :before)
 ORDER BY d.message_id
 """
-# The first of two showings leaves it unread; anything else reads it. Only the second showing makes both times equal:
-# then it can still be given back.
+# The first showing leaves the message unread. The second one, `inbox` and `acknowledge` mark it as read. Only the
+# second showing sets both times to the same value, and then the message can still be given back.
 _TAKE = """
 UPDATE deliveries
 SET read_at = CASE WHEN :show = 1 AND (shown_at IS NULL OR shown_at = :free) THEN read_at ELSE :now END,
@@ -86,7 +86,7 @@ class Messages:
     def send(self, from_session: str | None, to: str, text: str) -> Message:
         """Send to a session, to the holders of a resource, or to every other active session (`*`).
 
-        `from_session` None means a person. NoRecipient when nobody would get it.
+        `from_session` None means a person. NoRecipient when no session would get it.
         """
         checks.without_secrets(checks.text(to, "recipient", longest=4_096), "recipient")
         text = checks.content(text, "message", longest=MAX_MESSAGE)
@@ -111,7 +111,7 @@ class Messages:
         return Message(id=id, from_session=from_session, to=to, text=text, created_at=now, recipients=tuple(recipients))
 
     def inbox(self, session_id: str, *, peek: bool = False) -> list[Message]:
-        """Unread messages of the session, oldest first. They are read with this call, unless `peek` is set."""
+        """Unread messages of the session, oldest first. Marks them as read, unless `peek` is set."""
         checks.flag(peek, "peek")
         if not peek:
             return self._take(session_id, show=False)
@@ -120,10 +120,10 @@ class Messages:
             return self._unread(tx, session_id, tx.now())
 
     def show(self, session_id: str, *, longest: int | None = None) -> list[Message]:
-        """Unread messages for a reader that is still to show them; see the module's docstring.
+        """Unread messages that the reader will show; see the module's docstring.
 
-        `acknowledge` them once they were shown, or `give_back` when they could not be. With `longest`, only as many of
-        the oldest as have that many characters together, but at least one; the others stay as they are.
+        Call `acknowledge` after showing them, or `give_back` if that failed. `longest` limits their total length in
+        characters: the oldest that fit are returned, but at least one. The others stay unread.
         """
         return self._take(session_id, show=True, longest=longest)
 
@@ -134,7 +134,7 @@ class Messages:
         try:
             yield shown
         except BaseException:
-            # If even that fails, they are due again after a while.
+            # If this fails too, they are due again after `PATIENCE`.
             with suppress(EngramError):
                 self.give_back(session_id, shown)
             raise
@@ -154,7 +154,7 @@ class Messages:
                         tx.note(self._workspace, "message", id)
 
     def give_back(self, session_id: str, shown: Iterable[Message]) -> None:
-        """Let the next reader have what `show` returned; that showing does not count."""
+        """Return messages to the mailbox. The showing does not count."""
         messages = sorted(shown, key=lambda message: message.id)
         if messages:
             with self._engine.write() as tx:
@@ -165,7 +165,7 @@ class Messages:
                         workspace=self._workspace,
                         session=session_id,
                         message=message.id,
-                        # A first reader that is late cannot take the second showing from its reader.
+                        # If the message has been shown again since, a late first reader does not affect that showing.
                         again=int(message.again),
                         free=_FREE,
                         once=_FREE_ONCE,
@@ -179,8 +179,9 @@ class Messages:
                 return []
             self._lock(tx, session_id)
             now = tx.now()
-            # Two readers at once may both have seen a message; the one whose update marks it gets it. One by one,
-            # because ids do not follow commits: an earlier one may come in after we looked, and is not ours to mark.
+            # Two concurrent readers may both see a message; the one whose update marks it gets it. Each message is
+            # marked by its id, because ids do not follow the order of commits: one with a lower id may arrive after
+            # this read.
             mine = [
                 message
                 for message in _fitting(self._unread(tx, session_id, now), longest)
@@ -200,7 +201,7 @@ class Messages:
             return mine
 
     def _lock(self, tx: Transaction, session_id: str) -> None:
-        # Forgetting a session takes messages and mailboxes away in an order of its own.
+        # Prevents deadlocks: forgetting a session deletes messages and mailboxes in a different order.
         tx.lock(mutexes.leases(self._workspace))
         sessions.require(tx, self._workspace, session_id)
 
@@ -214,7 +215,7 @@ class Messages:
         if to == EVERYBODY:
             everybody = sorted(id for id in tx.column(_ACTIVE, workspace=self._workspace) if id != sender)
             if not everybody:
-                raise NoRecipient(f"Nobody else is at work in workspace {self._workspace!r}.")
+                raise NoRecipient(f"No other session is active in workspace {self._workspace!r}.")
             return everybody
         if tx.one(_EXISTS, workspace=self._workspace, id=to):
             return [to]
@@ -233,7 +234,7 @@ class Messages:
 
 
 def _fitting(messages: list[Message], longest: int | None) -> list[Message]:
-    """The first messages that together are no longer than `longest`, but at least one."""
+    """The first messages whose total length is at most `longest`, but at least one."""
     if longest is None:
         return messages
     ends = accumulate(len(message.text) for message in messages)

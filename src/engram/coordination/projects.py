@@ -1,8 +1,8 @@
-"""Projects: which folder tree a path belongs to, and what that tree is called.
+"""Projects: the folder tree that a path belongs to, and its name.
 
-A project is the nearest folder upwards with a `.git` or an `.engram.toml`. Its name is the git remote's slug, so that
-all clones of a repository share it; the configuration is read by hand, because starting `git` costs more than a hook
-may take.
+A project is the nearest parent folder with a `.git` or an `.engram.toml`. Its name is the git remote's slug, so that
+all clones of a repository share it. Git's configuration is parsed here, because starting `git` takes too long for a
+hook.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
 
 class Project(NamedTuple):
-    """What the paths of a folder tree are counted from."""
+    """The root of a folder tree. Paths inside it are stored relative to it."""
 
-    #: The git remote's slug, so that all clones share their leases; without one, the root folder's name.
+    #: The git remote's slug, so that all clones share their leases. Without a remote, the root folder's name.
     name: str
     #: Absolute, with symlinks resolved.
     root: str
 
 
 def project_name(folder: str | None = None) -> str:
-    """What a session started in `folder` (by default, here) belongs to; empty only for a bare `/`."""
+    """The project of a session that starts in `folder` (by default the current one); empty only for a bare `/`."""
     real = real_path(absolute(folder))
     project = project_above(real)
     return project.name if project else _label(os.path.basename(real))
 
 
 def default_project(config: Config) -> str | None:
-    """The project of what is begun or remembered here: the configured one, else the current folder's.
+    """The project for sessions and memories made here: the configured one, else that of the current folder.
 
-    Nobody chose the folder's name for Engram. So a secret in it is taken out and a long name is cut, not refused; a
-    folder that was deleted meanwhile is no project.
+    The user did not choose the folder's name for Engram. So a secret in it is redacted and a long name is cut, not
+    refused. A folder that was deleted meanwhile has no project.
     """
     if config.project:
         return config.project
@@ -50,7 +50,7 @@ def default_project(config: Config) -> str | None:
 
 
 def absolute(folder: str | None) -> str:
-    """`folder`, by default the current one, as an absolute path that the system's calls accept."""
+    """`folder`, by default the current one, as a valid absolute path."""
     try:
         if not folder:
             return os.getcwd()
@@ -66,12 +66,12 @@ def absolute(folder: str | None) -> str:
 
 def real_path(path: str) -> str:
     """The path without symlinks."""
-    # POSIX leaves the meaning of a leading `//` open and realpath keeps it; here it means `/`.
+    # POSIX does not define a leading `//`, and realpath keeps it. Here it means `/`.
     return "/" + os.path.realpath(path).lstrip("/")
 
 
 def project_above(real: str) -> Project | None:
-    """Ask the disk each time: a remembered "no project" would outlive somebody's `git init`."""
+    """The project that contains a path. Not cached: a cached "no project" would be wrong after a `git init`."""
     root = real.rstrip("/")
     while True:
         if os.access(f"{root}/.git", os.F_OK):
@@ -84,12 +84,12 @@ def project_above(real: str) -> Project | None:
 
 
 def _root_label(root: str) -> str:
-    # A project needs a name even at `/`, or what it stores would not read as qualified.
+    # Even a project at `/` needs a name, because its resources are stored as `<project>:<path>`.
     return _label(os.path.basename(root)) or "root"
 
 
 def _label(name: str) -> str:
-    """Make a name fit to stand before a colon: without colons, blanks, or the `~` that begins a path."""
+    """Make a name usable before a colon: without colons, blanks or a leading `~`, which would begin a path."""
     plain = "".join("-" if char == ":" or char.isspace() or not char.isprintable() else char for char in name)
     return "-" + plain[1:] if plain.startswith("~") else plain
 
@@ -110,7 +110,7 @@ def _remote_slug(git: str) -> str:
 
 @lru_cache(maxsize=128)
 def _linked_config(git: str, mtime_ns: int) -> str:
-    """The configuration that a `.git` file stands for: a submodule's own, or the one all worktrees share."""
+    """The configuration that a `.git` file points to: a submodule's own, or the one that all worktrees share."""
     marker, _, target = _read(git).strip().partition(" ")
     if marker != "gitdir:" or not target:
         raise ValueError("not a .git file")
@@ -123,12 +123,12 @@ def _linked_config(git: str, mtime_ns: int) -> str:
 
 @lru_cache(maxsize=128)
 def _configured_slug(config: str, mtime_ns: int, size: int) -> str:
-    """Parsed once per version of the file; the size tells two versions apart within one tick of the clock."""
+    """Cached per version of the file. Its size distinguishes versions with the same modification time."""
     return _slug(_remote_url(_read(config)))
 
 
 def _read(path: str) -> str:
-    # A pipe of that name must not keep anybody waiting.
+    # Opening a pipe of that name must not block.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         return os.read(descriptor, 1 << 20).decode("utf-8", "replace")
@@ -137,7 +137,7 @@ def _read(path: str) -> str:
 
 
 def _remote_url(config: str) -> str:
-    """The url of `origin`, else of the first remote; by hand, since configparser refuses files that git reads."""
+    """The URL of `origin`, else of the first remote. configparser would reject files that git accepts."""
     first, remote = "", ""
     for line in config.split("\n"):
         line = line.strip()
@@ -161,9 +161,9 @@ def _unquoted(value: str) -> str:
 
 
 def _slug(url: str) -> str:
-    """`owner/repo` of a network address, the last name of a local one; nothing from before the host's end.
+    """`owner/repo` of a network address, the last name of a local path. Nothing up to the end of the host is used.
 
-    What precedes an `@` and what follows a `?` can hold credentials, wherever an odd address has them.
+    Text before an `@` and after a `?` may contain credentials, even in malformed addresses.
     """
     scheme, is_url, rest = url.partition("://")
     host, is_scp, _ = url.partition(":")

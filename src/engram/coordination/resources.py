@@ -1,10 +1,10 @@
-r"""Resources: the strings that leases are about, in the one form in which they are stored and compared.
+r"""Resources: the strings that leases name, in the form in which they are stored and compared.
 
-A hook reports `/repos/engram/src/router.py`, a person types `src/router.py`, and both must mean one lease.
-`normalise` is the only place that decides what a string means; `overlap` compares its results without reading
-files, since a claim is compared with every live lease.
+A hook reports `/repos/engram/src/router.py`, a person types `src/router.py`, and both must mean the same lease. Only
+`normalise` decides what a string means. `overlap` compares its results without reading files, because a claim is
+compared with every live lease.
 
-What is stored:
+The stored forms:
 
     acme/engram:src/router.py    a path inside a project, from its root; `.` is the root itself
     /etc/hosts                   a path outside every project, symlinks resolved
@@ -15,19 +15,19 @@ What is stored:
 
 Where a string could mean two things:
 
-- What exists wins: `app/[id]/page.tsx` is a file if there is one, a pattern otherwise, and `deploy` is a path
-  where a file of that name lies. So what a bare name means depends on the folder; every other stored form means
-  the same wherever it is given again. Whoever knows that a string is a file's name calls `escape` first.
+- An existing file wins: `app/[id]/page.tsx` is a file if it exists, otherwise a pattern, and `deploy` is a path if a
+  file of that name exists. So the meaning of a bare name depends on the folder; every other stored form means the same
+  everywhere. A caller that knows that a string is a file name calls `escape` first.
 - `a:b.txt` reads as path `b.txt` of project or scheme `a`, and `src/a:b.txt` as path `b.txt` of project `src/a`, unless
-  that file exists. `./a:b.txt` is a path for certain, and `escape` writes it so.
-- A control character is no part of a resource: it could fake lines of what another agent reads. A file that has one
-  in its name is meant by a pattern, with `?` in its place; `escape` writes it so.
-- A claim covers everything below it, as in gitignore. By the letter of that, `*.md` would meet `src/router.py`
-  in `src/router.py/x.md`, and every pattern that begins with `**` would lock the whole project. So what ends
-  like a file, in an extension, has nothing below it unless the other claim goes on below that very name.
-- A project inside another one (a submodule) has its own resources: a claim on the outer project does not cover
-  it, as a claim on an absolute path does not cover the projects below it.
-- Classes such as `[[:alpha:]]` are not known, and a class does not reach across a `/`.
+  that file exists. `./a:b.txt` is always a path, and `escape` writes it that way.
+- A resource contains no control character, because it could fake lines in what another agent reads. A file with one in
+  its name is claimed by a pattern with `?` in its place; `escape` writes that pattern.
+- A claim covers everything below it, as in gitignore. Taken literally, `*.md` would overlap with `src/router.py`, in
+  `src/router.py/x.md`, and every pattern that begins with `**` would cover the whole project. So a name with an
+  extension has nothing below it, unless the other claim names a path below exactly that name.
+- A project inside another one (a submodule) has its own resources. A claim on the outer project does not cover it, and
+  a claim on an absolute path does not cover the projects below it.
+- Classes such as `[[:alpha:]]` are not supported, and a class does not match `/`.
 """
 
 from __future__ import annotations
@@ -41,14 +41,13 @@ from .globs import canonical, escaped, has_extension, has_magic, parse
 from .projects import absolute, project_above, real_path
 
 MAX_LENGTH = 4096
-#: Comparing two patterns takes up to the product of their segments, each a search: far above any real path's depth.
+#: The time to compare two patterns grows with the product of their segments. No real path is this deep.
 MAX_SLASHES = 256
 
 
 def normalise(resource: str, folder: str | None = None) -> str:
-    """The form in which a resource is stored and compared; a relative path counts from `folder`, or from here.
-
-    Raises InvalidInput for what can be no resource: empty, with a control character, not valid Unicode, or too long.
+    """The form in which a resource is stored and compared. A relative path is relative to `folder`, by default here.
+    InvalidInput for text that is empty, too long or not valid Unicode, or that contains a control character.
     """
     text = _plain(_stripped(_checked(resource)))
     if _is_qualified(text):
@@ -63,11 +62,11 @@ def normalise(resource: str, folder: str | None = None) -> str:
 
 
 def overlap(a: str, b: str) -> bool:
-    """Whether two resources, as stored, can concern the same thing: whether some path matches both."""
+    """Whether two stored resources overlap: whether some path matches both."""
     if a == b:
         return True
-    scope_a, path_a = _view(a)
-    scope_b, path_b = _view(b)
+    scope_a, path_a = _split(a)
+    scope_b, path_b = _split(b)
     if scope_a != scope_b or not scope_a:
         return False
     if not (has_magic(path_a) or has_magic(path_b)):
@@ -76,14 +75,14 @@ def overlap(a: str, b: str) -> bool:
 
 
 def escape(path: str) -> str:
-    """The pattern that matches just this path, for callers that know they have a file's name, such as a hook."""
-    # Otherwise `a:b.txt` would read as qualified, and a new `Makefile` as a plain name.
+    """The pattern that matches only this path, for callers that have a file name and not a pattern, such as hooks."""
+    # Without `./`, `a:b.txt` would be read as `<project>:<path>`, and a new `Makefile` as a plain name.
     bare = not path.startswith(("/", "./", "../", "~"))
     return _with_tail(_without_controls(escaped(f"./{path}" if bare else path)))
 
 
 def _checked(text: object) -> str:
-    """Refuse what nobody can mean or store; results pass here as well, so that they can be given again."""
+    """Refuse text that cannot be a resource. Results are checked too, so that a stored form is valid input."""
     if not isinstance(text, str):
         raise InvalidInput(f"resource must be text, not {type(text).__name__}.")
     if not text or text.isspace():
@@ -113,12 +112,12 @@ def _refused(text: str, problem: str) -> InvalidInput:
 
 
 def _without_controls(pattern: str) -> str:
-    """A pattern that matches the same path and is one plain line."""
+    """The pattern with control characters replaced by `?`; it still matches the same path."""
     return "".join("?" if has_controls(char) else char for char in pattern) if has_controls(pattern) else pattern
 
 
 def _stripped(text: str) -> str:
-    r"""Without surrounding whitespace; like git, keep a last blank that a `\` protects."""
+    r"""The text without surrounding whitespace. Like git, keeps a final blank after a `\`."""
     bare = text.rstrip()
     if len(bare) != len(text) and _ends_in_escape(bare):
         bare = text[: len(bare) + 1]
@@ -126,7 +125,7 @@ def _stripped(text: str) -> str:
 
 
 def _with_tail(path: str) -> str:
-    """Protect a name's own last blank, which would be stripped when the stored form is given again."""
+    """Escape a final blank in a name. Otherwise it would be stripped when the stored form is used as input."""
     if path[-1:].isspace() and not _ends_in_escape(path[:-1]):
         return f"{path[:-1]}\\{path[-1]}"
     return path
@@ -137,7 +136,7 @@ def _ends_in_escape(text: str) -> bool:
 
 
 def _is_qualified(text: str) -> bool:
-    """Whether text reads `<project>:<path>` or `<scheme>:<name>`; a project may be `owner/repo`, with a slash."""
+    """Whether the text is `<project>:<path>` or `<scheme>:<name>`. A project may contain a slash: `owner/repo`."""
     head, colon, _ = text.partition(":")
     if not colon or not head or text.startswith(("/", "./", "../", "~")):
         return False
@@ -146,12 +145,12 @@ def _is_qualified(text: str) -> bool:
 
 
 def _exists(text: str, folder: str | None) -> bool:
-    # Without a folder the system counts from the current one, which may be gone.
+    # Without a folder, the path is relative to the current one, which may no longer exist.
     return os.path.lexists(os.path.join(absolute(folder), text) if folder else text)
 
 
 def _clean(text: str) -> str:
-    """Tidy a qualified path by its letters alone: the project need not be on this machine."""
+    """Tidy a qualified path without looking at the disk: the project may not be on this machine."""
     head, _, rest = text.partition(":")
     if rest.startswith("//"):
         return text
@@ -166,7 +165,7 @@ def _clean(text: str) -> str:
 
 
 def _is_path(text: str, folder: str | None) -> bool:
-    """Whether an unqualified string is about files; `dream` or `staging database` is not, unless it exists."""
+    """Whether an unqualified string is a path. `dream` or `staging database` is not, unless it exists."""
     return (
         text[0] in "/~."
         or "/" in text
@@ -179,7 +178,7 @@ def _is_path(text: str, folder: str | None) -> bool:
 
 
 def _located(text: str, folder: str | None) -> str:
-    """Store a path under the project that holds it, or as absolute when none does."""
+    """The stored form of a path: within its project, or absolute when it is in none."""
     if text[0] == "~":
         text = os.path.expanduser(text)
     base = "/" if text[0] == "/" else absolute(folder)
@@ -189,18 +188,17 @@ def _located(text: str, folder: str | None) -> str:
         real, pattern = real_path(os.path.join(base, text)), []
     project = project_above(real)
     prefix, root = (f"{project.name}:", project.root) if project else ("/", "/")
-    # A folder above may have a control character in its name, whatever was given.
+    # The name of a parent folder may contain a control character, even if the given text does not.
     inside = _without_controls(escaped(real[len(root) :].removeprefix("/")))
     path = "/".join([inside, *pattern] if inside else pattern)
     return prefix + (_with_tail(path) or ("." if project else ""))
 
 
 def _anchored(text: str, base: str) -> tuple[str, list[str]]:
-    """Split a pattern into the real folder it counts from and its segments from the first wildcard on.
+    """Split a pattern into the real folder that it starts from and its segments from the first wildcard on.
 
-    A segment that exists as it is spelled is a name, whatever characters it has, so that a new file in an
-    existing `app/[id]` is understood too. Behind a wildcard there is no folder to ask, so there `..` takes back
-    the segment before it.
+    A segment that exists exactly as written is a name, even with special characters. So a new file in an existing
+    `app/[id]` is recognised too. After a wildcard there is no folder to look into, so `..` removes the one before it.
     """
     here = base
     pattern: list[str] = []
@@ -222,8 +220,8 @@ def _anchored(text: str, base: str) -> tuple[str, list[str]]:
     return real_path(here), pattern
 
 
-def _view(stored: str) -> tuple[str, str]:
-    """Within what a stored path is compared, and the path there; no view for what meets only its equal."""
+def _split(stored: str) -> tuple[str, str]:
+    """The project, scheme or root that a stored path is in, and the path; both empty if it overlaps only its equal."""
     if stored.startswith("/"):
         return "/", stored[1:]
     head, _, path = stored.partition(":")

@@ -1,9 +1,8 @@
-"""Finding a session by what a person types: its id, the beginning or end of its id, or its name.
+"""Finds a session by its id, by the beginning or end of its id, or by its name.
 
-The exact id is one look into the index and always wins. The beginning of an id is a range of the same index. The end of
-an id is compared with every id of the workspace, which are read from the index alone; a name is compared with every
-session of the workspace. For 100,000 sessions that takes some hundredths of a second, and only a person's short form
-costs it.
+An exact id takes one index lookup and always wins. The beginning of an id is a range of the same index. The end of an
+id is compared with every id of the workspace, read from the index alone. A name is compared with every session of the
+workspace. For 100,000 sessions this takes some hundredths of a second, and only when a person types a short form.
 """
 
 from __future__ import annotations
@@ -47,20 +46,20 @@ def resolve(tx: Transaction, workspace: str, text: str) -> str | None:
 
 
 def _candidates(tx: Transaction, workspace: str, text: str) -> list[str]:
-    """The sessions that the text may name, one more than an error lists at most."""
+    """The sessions that the text may name: at most one more than an error lists."""
     given = {"workspace": workspace, "text": text, "limit": SHOWN + 1}
-    rows = [
-        *tx.all(_BEGINS, end=text + _LAST, **given),
-        *tx.all(_ENDS, length=len(text), **given),
-        *tx.all(_NAMED, **given),
-    ]
-    return sorted({id for (id,) in rows})[: SHOWN + 1]
+    found = {
+        *tx.column(_BEGINS, end=text + _LAST, **given),
+        *tx.column(_ENDS, length=len(text), **given),
+        *tx.column(_NAMED, **given),
+    }
+    return sorted(found)[: SHOWN + 1]
 
 
 def _ambiguous(tx: Transaction, workspace: str, text: str, found: list[str]) -> SessionAmbiguous:
-    lines = [f"{text!r} fits more than one session. Write more of the id:"]
+    lines = [f"{text!r} matches more than one session. Type more of the id:"]
     for id in found[:SHOWN]:
-        type, summary = tx.all(_DESCRIBE, workspace=workspace, id=id)[0]
+        ((type, summary),) = tx.all(_DESCRIBE, workspace=workspace, id=id)
         lines.append(f"{name(id, checks.MAX_NAME)}  {name(type)}  {quoted(summary, 60)}")
     if len(found) > SHOWN:
         lines.append("…")

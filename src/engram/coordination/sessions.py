@@ -1,4 +1,4 @@
-"""Sessions: who is at work, since when, on what, and what came of it.
+"""Sessions: which agents are at work, since when, on what, and with which outcome.
 
 A session's `summary` says what it set out to do, its `outcome` what came of it. Completing a session sets only the
 outcome. Both stay when the session is resumed; the outcome is replaced by that of the next completion.
@@ -122,7 +122,7 @@ _RENEW = """
 UPDATE leases SET expires_at = :expires
 WHERE workspace = :workspace AND token = :token AND ended_at IS NULL AND expires_at > :now
 """
-# Locks the rows without changing them. What may be renewed is decided by the time after the wait for the locks.
+# Locks the rows without changing them. Which leases may be renewed is decided after waiting for the locks.
 _TAKE = """
 UPDATE leases SET exclusive = 1
 WHERE workspace = :workspace AND session_id = :id AND resource >= '' AND ended_at IS NULL AND exclusive = 1
@@ -213,7 +213,7 @@ class Sessions:
         return id
 
     def ensure(self, id: str, name: str | None = None) -> Session:
-        """The session of that id, made if need be. A new one is idle: the situation report does not list it."""
+        """The session with that id, created if it does not exist. A new one is idle: the situation report omits it."""
         checks.new_name(id, "session id")
         checks.optional_new_name(name, "session name")
         with self._engine.write() as tx:
@@ -239,7 +239,7 @@ class Sessions:
             return self._record(require(tx, self._workspace, id), now)
 
     def heartbeat(self, id: str, summary: str | None = None) -> Session:
-        """Say that the session is at work, and perhaps on what. Resumes a completed or abandoned session."""
+        """Record that the session is at work, with a new summary if given. Resumes a completed or abandoned session."""
         checks.name(id, "session id")
         summary = checks.optional_content(summary, "summary")
         with self._engine.write() as tx:
@@ -294,7 +294,7 @@ class Sessions:
             raise InvalidInput(f"role is {role!r}; a session can quote one of {', '.join(summaries.ROLES)}.")
         with self._engine.write() as tx:
             # The row first: an exchange must not be forgotten between being read and being copied.
-            if not summaries.take(tx, self._workspace, id):
+            if not summaries.lock_row(tx, self._workspace, id):
                 raise unknown(self._workspace, id)
             return summaries.quote(tx, self._workspace, id, role)
 
@@ -363,7 +363,7 @@ class Sessions:
         return stats(self._view, dreams=checks.flag(dreams, "dreams"))
 
     def sweep(self) -> int:
-        """Abandon the sessions that have been silent for too long and free their leases; how many there were.
+        """Abandon sessions that have been silent for too long and free their leases; how many there were.
 
         This is housekeeping, so it never waits: it does nothing on a busy or read-only store. It also does nothing
         inside a transaction of the caller, which it must not make longer.
@@ -378,7 +378,7 @@ class Sessions:
                 tx.lock(mutexes.leases(self._workspace))
                 now = tx.now()
                 since = later(now, -self._config.abandon_after)
-                ids = [id for (id,) in tx.all(_ABANDON, workspace=self._workspace, since=since, now=now)]
+                ids = tx.column(_ABANDON, workspace=self._workspace, since=since, now=now)
                 for id in ids:
                     tx.note(self._workspace, "session", id)
                     end_leases(tx, self._workspace, id, now, "abandoned")
@@ -453,7 +453,7 @@ def unknown(workspace: str, id: str) -> SessionNotFound:
 
 
 def renew_exclusive(tx: Transaction, workspace: str, id: str, now: str) -> None:
-    """Renew the session's exclusive leases, as every sign of life does. An expired lease stays expired."""
+    """Renew the session's exclusive leases, as every heartbeat does. An expired lease stays expired."""
     held = tx.all(_EXCLUSIVE_HELD, workspace=workspace, id=id, now=now)
     if held:
         tx.lock(mutexes.leases(workspace))
@@ -466,16 +466,16 @@ def renew_exclusive(tx: Transaction, workspace: str, id: str, now: str) -> None:
 
 def end_leases(tx: Transaction, workspace: str, id: str, now: str, because: str) -> list[int]:
     """End all live leases of a session; their tokens."""
-    ended = tx.all(_END_LEASES, workspace=workspace, id=id, now=now, because=because)
-    for (token,) in ended:
+    ended = tx.column(_END_LEASES, workspace=workspace, id=id, now=now, because=because)
+    for token in ended:
         tx.note(workspace, "lease", token)
-    return [token for (token,) in ended]
+    return ended
 
 
 def _log_later(tx: Transaction, event: str, id: str, type: str, project: str | None) -> None:
     """Log one line after the commit: names only, no stored text.
 
-    Without a `logging` module in the process there is nobody to read it. Hooks do not import it, for its cost.
+    Does nothing if `logging` was not imported. Hooks do not import it, because that takes time.
     """
     logging = sys.modules.get("logging")
     if logging is not None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..store_view import StoreView
 
 DEFAULT_BUDGET = 1_000
-#: How far back completed sessions are worth a line.
+#: How far back completed sessions are listed.
 RECENT_HOURS = 24
 SUMMARY_LENGTH = 100
 MESSAGE_LENGTH = 500
@@ -49,9 +49,9 @@ SELECT id, alarms FROM dreams WHERE workspace = :workspace AND session_id <> '' 
 """
 
 _EMPTY = """\
-Nobody is at work in workspace {workspace!r} yet.
+No session is active in workspace {workspace!r} yet.
 Begin: `engram session start TYPE "what you are doing"`, then `engram lock claim PATH` before you edit,
-`engram message send` to talk to the others, `engram world set` for what everybody should know."""
+`engram message send` to reach other sessions, `engram world set` for what all agents should know."""
 
 
 class _Session(NamedTuple):
@@ -80,7 +80,7 @@ class Section:
         self.command = command
         #: Sections with a low rank get room first.
         self.rank = rank
-        #: The part of the budget that it may take before the other sections had their part.
+        #: The share of the budget that it may take before the other sections have had theirs.
         self.share = share
         #: Left out without a note when there is no room.
         self.optional = optional
@@ -211,7 +211,7 @@ def _fit(head: str, sections: list[Section], budget: int | None) -> str:
     if left < 0:
         counts = ", ".join(section.counted(len(section.lines)) for section in sections)
         return _fit_plain(f"{counts}: `engram sitrep --budget {DEFAULT_BUDGET}`", budget)
-    # First each section's share, then what is left: sessions and locks come before the tail of the world state.
+    # First each section's share, then the rest: sessions and leases come before the tail of the world state.
     ranked = sorted(sections, key=lambda section: section.rank)
     for section in ranked:
         left = section.grow(left, int(budget * 4 * section.share))
@@ -255,7 +255,7 @@ def _session(session: _Session, stale_before: str, now: str, you: str | None) ->
 
 
 def _what(session: _Session) -> str:
-    """Who it is, and what came of it, or what it set out to do."""
+    """The session, with its outcome or its summary."""
     text = one_line(session.outcome, SUMMARY_LENGTH) or one_line(session.summary, SUMMARY_LENGTH)
     return f"{visible(session.id)} {visible(session.type)}: {text or '(no summary)'}"
 

@@ -13,7 +13,7 @@ from ..safe_text import one_line
 if TYPE_CHECKING:
     from ..storage.engine import Transaction
 
-#: Whose words a session can quote: the user's first turn is its summary, the assistant's last turn or the last log
+#: The roles that a session can quote: the user's first turn is its summary, the assistant's last turn or the last log
 #: entry its outcome.
 ROLES = ("user", "assistant", "log")
 #: How much of an exchange a copy repeats.
@@ -40,8 +40,8 @@ WHERE workspace = :workspace AND session_id = :id AND role = 'log' ORDER BY seq 
 """
 
 
-def take(tx: Transaction, workspace: str, id: str) -> bool:
-    """Hold the session's row; whether there is one."""
+def lock_row(tx: Transaction, workspace: str, id: str) -> bool:
+    """Lock the session's row; whether it exists."""
     return bool(tx.run(_TAKE, workspace=workspace, id=id))
 
 

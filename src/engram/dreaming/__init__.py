@@ -1,1 +1,1 @@
-"""Dreaming: while nobody talks, what happened becomes what is known."""
+"""Dreaming: turns what was said and done into memories, summaries and the portrait, in the background."""

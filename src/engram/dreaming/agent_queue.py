@@ -1,4 +1,4 @@
-"""The queue of thinking that connected agents do: no key, no extra bill.
+"""Work items for connected agents, which answer prompts in place of a model: no key, no extra bill.
 
 Instead of asking a model, a pass leaves a work item and goes on. An agent takes it, answers, and hands the answer in.
 The next pass finds the answer under the same stage and subject. An item that is not answered by its deadline goes to
@@ -138,7 +138,7 @@ class Work:
             if earlier_answer is not None:
                 raise LeaseLost(f"Work item {id} was answered already.", id, "answered")
             if taken_by != taker:
-                raise LeaseLost(f"Work item {id} is now assigned to {taken_by or 'nobody'}.", id, "taken")
+                raise LeaseLost(f"Work item {id} is now assigned to {taken_by or 'no agent'}.", id, "taken")
             if current_form != form or not tx.run(_ANSWER, workspace=self._workspace, id=id, answer=answer):
                 raise self._not_found(id)
 

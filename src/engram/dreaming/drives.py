@@ -1,8 +1,9 @@
 """The dream backlog and the four drives that decide which stages of a pass run.
 
 Continuity rises with sessions that need a gist, coherence with gists that are not yet in an era or the portrait,
-curiosity with every look since the last reflection. Stability says how little is pending. Each drive is between 0 and
-1. A stage runs once its drive reaches `THRESHOLD`. The values are stored, so that curiosity can grow from pass to pass.
+curiosity with every call of `current` since the last reflection. Stability says how little is pending. Each drive is
+between 0 and 1. A stage runs once its drive reaches `THRESHOLD`. The values are stored, so that curiosity can grow from
+pass to pass.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ if TYPE_CHECKING:
 #: A stage runs when its drive is at least this high.
 THRESHOLD = 0.6
 #: A session with this many new turns gets a new gist.
-RIPE_TURNS = 20
+TURNS_FOR_GIST = 20
 _FULL_CONTINUITY = 4
 _FULL_COHERENCE = 10
 _CURIOUS, _MORE_CURIOUS, _SATISFIED = 0.15, 0.30, 0.10
 
 _SESSIONS = "SELECT COUNT(*) FROM sessions WHERE workspace = :workspace AND turns > turns_gone"
 _UNSUMMARISED = """
-SELECT COUNT(*), COALESCE(SUM(CASE WHEN gist_turns = 0 OR turns - gist_turns >= :ripe THEN 1 ELSE 0 END), 0),
+SELECT COUNT(*), COALESCE(SUM(CASE WHEN gist_turns = 0 OR turns - gist_turns >= :ready THEN 1 ELSE 0 END), 0),
        COALESCE(SUM(turns - gist_turns), 0)
 FROM sessions WHERE workspace = :workspace AND turns > gist_turns
 """
 _SESSIONS_TO_SUMMARISE = """
 SELECT id FROM sessions
-WHERE workspace = :workspace AND turns > gist_turns AND (gist_turns = 0 OR turns - gist_turns >= :ripe OR :all = 1)
+WHERE workspace = :workspace AND turns > gist_turns AND (gist_turns = 0 OR turns - gist_turns >= :ready OR :all = 1)
 ORDER BY id
 """
 _UNFOLDED = """
@@ -51,10 +52,10 @@ ON CONFLICT (workspace) DO UPDATE SET continuity = :continuity, coherence = :coh
 """
 
 
-def backlog(tx: Transaction, workspace: str, ripe: int = RIPE_TURNS) -> DreamBacklog:
+def backlog(tx: Transaction, workspace: str, ripe: int = TURNS_FOR_GIST) -> DreamBacklog:
     """What is waiting to be summarised or folded in."""
     sessions = tx.value(_SESSIONS, workspace=workspace)
-    ((dirty, ready, turns),) = tx.all(_UNSUMMARISED, workspace=workspace, ripe=ripe)
+    ((dirty, ready, turns),) = tx.all(_UNSUMMARISED, workspace=workspace, ready=ripe)
     unfolded = tx.value(_UNFOLDED, workspace=workspace)
     mark = tx.value(_MARK, workspace=workspace)
     return DreamBacklog(sessions, dirty, int(ready), int(turns), unfolded, mark or 0)
@@ -62,7 +63,7 @@ def backlog(tx: Transaction, workspace: str, ripe: int = RIPE_TURNS) -> DreamBac
 
 def sessions_to_summarise(tx: Transaction, workspace: str, *, everything: bool = False) -> list[str]:
     """Sessions that need a gist now. With `everything`, all sessions with at least one new turn."""
-    return tx.column(_SESSIONS_TO_SUMMARISE, workspace=workspace, ripe=RIPE_TURNS, all=int(everything))
+    return tx.column(_SESSIONS_TO_SUMMARISE, workspace=workspace, ready=TURNS_FOR_GIST, all=int(everything))
 
 
 def stored(tx: Transaction, workspace: str) -> Drives | None:

@@ -34,7 +34,7 @@ _TURNS = """
 SELECT id, session_id, content FROM exchanges
 WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids))
 """
-# The casts keep SQLite from going through all active memories of the workspace.
+# The casts keep SQLite from reading all active memories of the workspace.
 _MEMORIES = """
 SELECT id, content FROM memories
 WHERE id IN (SELECT value FROM json_each(:ids)) AND CAST(workspace AS TEXT) = :workspace AND status = 'active'
@@ -105,7 +105,7 @@ def of_work_item(quoted: Iterable[tuple[str, str]]) -> tuple[Ground, ...]:
 
 
 def require_unchanged(tx: Transaction, workspace: str, shown: Iterable[Ground]) -> None:
-    """Lock what the grounds name, so that nobody can change it until the commit, and compare it. Outdated when it
+    """Lock what the grounds name, so that no writer can change it until the commit, and compare it. Outdated when it
     differs."""
     wanted = set(shown)
     if not wanted:
@@ -132,10 +132,10 @@ def are_unchanged(tx: Transaction, workspace: str, shown: Iterable[Ground]) -> b
     there = _turns(tx, workspace, wanted) | _memories(tx, workspace, wanted)
     for each in wanted:
         if found := _BLOCK.fullmatch(each.handle):
-            there |= {Ground(each.handle, text) for (text,) in tx.all(_CURRENT, workspace=workspace, name=found[1])}
+            there |= {Ground(each.handle, text) for text in tx.column(_CURRENT, workspace=workspace, name=found[1])}
         elif found := _VERSION.fullmatch(each.handle):
             version = {"version": int(found[1]), "name": found[2]}
-            there |= {Ground(each.handle, text) for (text,) in tx.all(_EARLIER, workspace=workspace, **version)}
+            there |= {Ground(each.handle, text) for text in tx.column(_EARLIER, workspace=workspace, **version)}
     return wanted <= there
 
 

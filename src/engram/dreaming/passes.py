@@ -38,7 +38,7 @@ RESOURCE = "dream"
 #: How long the lease lives without being renewed.
 TTL = 300.0
 
-# Only gists, eras and the narrative are rebuilt after forgetting. Other things just stay shorter.
+# Only gists, eras and the narrative are rebuilt after forgetting. Other things stay shorter.
 _REBUILDS = """
 SELECT 1 FROM rebuilds r LEFT JOIN memories m ON r.kind = 'memory' AND m.id = r.ref
   LEFT JOIN blocks b ON r.kind = 'block' AND b.id = r.ref
@@ -118,7 +118,7 @@ class Dreams:
             self._sessions.complete(session, "dreamt")
         return report
 
-    def backlog(self, ripe: int = drives.RIPE_TURNS) -> DreamBacklog:
+    def backlog(self, ripe: int = drives.TURNS_FOR_GIST) -> DreamBacklog:
         """What is waiting to be distilled. A session with `ripe` new turns counts as ready for a new gist."""
         checks.whole(ripe, "ripe", least=1)
         with self._engine.read() as tx:

@@ -105,7 +105,7 @@ def supersede(loser: Memory, winner: Memory, confidence: float) -> Plan:
 
 
 def archive(memory: Memory, idle_days: int) -> Plan:
-    """Archive a memory that nobody has used for a long time."""
+    """Archive a memory that was not used for a long time."""
     why = f"memory {memory.id} was not used for {idle_days} days, and its importance is {memory.importance:g}"
     target, source = ("memory", memory.id, memory.version), ("memory", memory.id)
     return Plan("archive", why, 0.5, "", (target,), (source,), {}, (grounds.of_memory(memory),))

@@ -5,47 +5,45 @@ from __future__ import annotations
 from ..llm import headings
 
 GIST = (
-    "Write the gist of this session in 4 to 8 short sentences: what was wanted, what was decided and why, what was "
-    "learnt, numbers and names that matter, what is still open. Say who said it (the user, the agent). Where there is "
-    "an earlier gist among what is known, write one new gist of both."
+    "Write a gist of this session in 4 to 8 short sentences: what the user wanted, what was decided and why, what was "
+    "learnt, important numbers and names, and what is still open. Say who said it (the user, the agent). If the known "
+    "data contains an earlier gist, write one new gist that covers both."
 )
 MERGE = (
-    "These are the gists of consecutive parts of one session, with an earlier gist of it where there is one. Write one "
-    "gist of 4 to 8 short sentences that keeps what matters most of all of them."
+    "These are the gists of consecutive parts of one session, and possibly an earlier gist of the same session. Write "
+    "one gist of 4 to 8 short sentences. Keep the most important points of all of them."
 )
 ERA = (
-    "These are the gists of sessions of one calendar month, with the month's earlier summary where there is one. Write "
-    "one summary of the month in 5 to 10 short sentences: what was worked on, what changed, what was decided, how it "
+    "These are the gists of sessions of one calendar month, and possibly an earlier summary of the month. Write one "
+    "summary of the month in 5 to 10 short sentences: what was worked on, what changed, what was decided, and how it "
     "ended."
 )
 PROFILE = (
     "Find standing facts about the user that will matter in other sessions: who they are, what they prefer, decided, "
-    "learnt, own, avoid. One statement each, in the third person, only what the quoted data says. Give the id of the "
-    "passage it rests on as its source. Leave out what is known already, passing states, and what an assistant says "
-    "about itself. With nothing new, the list is empty."
+    "learnt, own or avoid. Write one statement for each fact, in the third person. Use only the quoted data. As the "
+    "source, give the id of the passage that supports the statement. Leave out facts that are already known, temporary "
+    "states, and what an assistant says about itself. If there is nothing new, return an empty list."
 )
 EXTRACT = (
-    "Find what is worth remembering by itself: facts, preferences, decisions (with their reason), lessons, things left "
-    "to do. One statement each that can be understood without the rest, in the third person, only what the quoted data "
-    "says; keep names, numbers, dates and versions exactly. Give the id of the passage it rests on as its source. "
-    "Leave out passwords, keys, tokens, passing states and small talk. With nothing of that kind, the list is empty."
+    "Find what is worth remembering by itself: facts, preferences, decisions (with their reason), lessons, and things "
+    "to do. Write one statement for each, in the third person, that can be understood without the rest. Use only the "
+    "quoted data. Keep names, numbers, dates and versions exactly. As the source, give the id of the passage that "
+    "supports the statement. Leave out passwords, keys, tokens, temporary states and small talk. If there is nothing "
+    "to remember, return an empty list."
 )
 NARRATIVE = (
-    "Carry on the narrative of this person's work with their agents from the new gists: the arc (how it went, one line "
-    "a step), trends (what keeps coming up), open threads (what is not finished), callbacks (what is worth coming back "
-    "to). Keep what still holds of the known narrative. End every line with the ids of the passages it rests on, in "
-    "square brackets, like [m12, m15]; a line carried over keeps its ids."
+    "Continue the narrative of this person's work with their agents, using the new gists. Its sections are: the arc "
+    "(how the work went, one line per step), trends (topics that recur), open threads (unfinished work), and callbacks "
+    "(topics to return to). Keep the lines of the known narrative that are still true. End every line with the ids of "
+    "the passages that support it, in square brackets, like [m12, m15]. A line that you keep keeps its ids."
 )
 REFLECT = (
-    "You are the memory these gists are kept in. In the first person, say how things stand: a mood in one or two "
-    "words, energy from 0 to 1, a short narrative of yourself and your work with this person, and one reflection: "
-    "something you noticed that nobody said. Only from what the gists say."
+    "You are the memory that contains these gists. Write in the first person: a mood in one or two words, your energy "
+    "from 0 to 1, a short narrative of yourself and your work with this person, and one reflection: something you "
+    "noticed that was not said. Use only the gists."
 )
-CRITIQUE = (
-    "Read the draft against the quoted data. List what in it is not supported, exaggerated, or empty, and what it "
-    "misses. Be brief."
-)
-REVISE = "Write the draft anew with the critique in mind, in the same form."
+CRITIQUE = "Compare the draft with the quoted data. List what is unsupported, exaggerated, empty or missing. Be brief."
+REVISE = "Rewrite the draft to address the critique. Keep the same form."
 
 #: The kinds of statements, in the order of the profile. `PROFILE_FORM` is also the schema for `EXTRACT`.
 KINDS = tuple(headings.PROFILE)
@@ -90,7 +88,7 @@ REFLECT_FORM = {
     "required": ["mood", "energy", "narrative", "reflection"],
     "additionalProperties": False,
 }
-#: Schema of the `self` block, whoever writes it.
+#: Schema of the `self` block, for every writer.
 SELF_FORM = {
     "type": "object",
     "properties": {

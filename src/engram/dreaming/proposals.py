@@ -295,7 +295,7 @@ class Proposals:
 
 
 def withdraw(tx: Transaction, workspace: str, dream: int) -> None:
-    """Undo the proposals of a pass, or of a proposal that was applied by hand: delete those that nobody has decided.
+    """Undo the proposals of a pass, or of a proposal that was applied by hand: delete those that are undecided.
 
     A proposal that a pass applied was accepted before and stays so. One that was applied by hand is pending again.
     """

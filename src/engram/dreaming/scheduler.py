@@ -53,7 +53,7 @@ def dream_all(
 
 
 class Scheduler:
-    """Runs passes at an interval, in a thread of its own or in the caller's. `told` is called with the reports."""
+    """Runs passes at an interval, in a thread of its own or in the caller's. `told` is called with their reports."""
 
     def __init__(
         self,

@@ -146,8 +146,8 @@ class Thinker:
         if found is None:
             return None
         with self._engine.read() as tx:
-            stands = grounds.are_unchanged(tx, self._workspace, grounds.of_work_item(quoted(found.prompt)))
-        return found if stands else None
+            unchanged = grounds.are_unchanged(tx, self._workspace, grounds.of_work_item(quoted(found.prompt)))
+        return found if unchanged else None
 
     def _ask_agents(
         self,

@@ -107,7 +107,8 @@ class _SnapshotRow(NamedTuple):
 
 
 def _read_snapshots(tx: Transaction, workspace: str) -> list[_SnapshotRow]:
-    """All snapshots of a workspace. Damaged ones are erased: nobody can tell what they contain, or use them."""
+    """All snapshots of a workspace. Damaged ones are erased, because their content is unknown and they cannot be
+    used."""
     rows = [
         _SnapshotRow(dream, kind, ref, action, snapshots.load(before))
         for dream, kind, ref, action, before in tx.all(_SNAPSHOTS, workspace=workspace)

@@ -4,8 +4,8 @@ Provenance decides what else goes. A thing whose sources all go, goes too. A thi
 that go, is marked for rebuilding, and loses any text that may have come from them. A gist, an era or a digest is
 blanked, because dreaming writes it again. Other memories and blocks lose only the sentences and lines that can be
 traced to what goes. A version inherits the sources of the versions before it, so all versions from the first one with a
-forgotten source on are treated alike; a version that loses text names the receipt. Copies that Engram itself makes go
-too: a session's summary or outcome that quotes a turn, a log entry that quotes another session's.
+forgotten source on are treated the same; a version that loses text names the receipt. Copies that Engram itself makes
+go too: a session's summary or outcome that quotes a turn, a log entry that quotes another session's.
 
 All of it is one transaction. A dry run is the same transaction, rolled back. Afterwards the engine removes what its
 files still contain of deleted rows.
@@ -269,7 +269,7 @@ class Forgetting:
         return []
 
     def _find_requested(self, tx: Transaction, request: Request, locked: set[str]) -> _Removal:
-        """What the request names, read only now that nobody can add to it."""
+        """What the request names. Read under locks, so that no writer can add to it."""
         gone = _Removal()
         by, value = request
         if by == "exchange":

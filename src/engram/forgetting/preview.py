@@ -1,4 +1,4 @@
-"""What a dry run would forget, in words: for the person who decides. It is read and returned, and never stored."""
+"""Describes what a dry run would forget, for the person who decides. The text is never stored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from ..storage.engine import Row, Transaction
 
-#: At most so many of each kind, and so much of each text.
+#: The most lines of each kind, and the most characters of each line.
 MOST, LONGEST = 10, 80
 
 # The casts keep SQLite from reading the whole workspace through an index.

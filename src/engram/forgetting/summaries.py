@@ -14,9 +14,9 @@ from ..safe_text import one_line
 if TYPE_CHECKING:
     from ..storage.engine import Transaction
 
-#: So many characters in common tell a shortened copy of a turn from a text that only begins alike.
+#: With this many characters in common, a text is a shortened copy of a turn and not only similar at its beginning.
 _ALIKE = 20
-#: The head of a turn that a copy is compared with; a copy repeats far less.
+#: Characters of a turn that a copy is compared with. A copy is far shorter.
 _HEAD = 4_000
 #: How a hook describes a session without words: by the files it touched.
 _TOUCHED = "Touched "
@@ -24,7 +24,7 @@ _TOUCHED = "Touched "
 _COPIES = """
 SELECT summary, summary_from, outcome, outcome_from FROM sessions WHERE workspace = :workspace AND id = :session
 """
-# COALESCE keeps SQLite from reading the whole session by an index; the ids are enough.
+# COALESCE keeps SQLite from reading the whole session through an index. The ids are selective enough.
 _HEADS = """
 SELECT SUBSTR(content, 1, :length) FROM exchanges
 WHERE workspace = :workspace AND COALESCE(session_id, '') = :session AND COALESCE(role, '') <> 'log'
@@ -57,7 +57,7 @@ def find_copies(tx: Transaction, workspace: str, ids: list[int], ending: set[str
     repeating_summaries: set[str] = set()
     repeating_outcomes: set[str] = set()
     gone = set(ids)
-    losing = {session for (session,) in tx.all(_SESSIONS_OF, workspace=workspace, ids=tx.array(ids))}
+    losing = set(tx.column(_SESSIONS_OF, workspace=workspace, ids=tx.array(ids)))
     for session in losing - ending:
         row = tx.one(_COPIES, workspace=workspace, session=session)
         summary, summary_from, outcome, outcome_from = row or ("", None, "", None)
@@ -78,7 +78,7 @@ def find_copies(tx: Transaction, workspace: str, ids: list[int], ending: set[str
 def replace_copies(tx: Transaction, workspace: str, copies: Copies) -> None:
     """Quote what is left of each session: the user's first turn as its summary, the assistant's last as its outcome.
 
-    Without such a turn the text is emptied. The caller holds the sessions' rows, and what was repeated is gone.
+    Without such a turn the text is emptied. The caller has locked the sessions' rows and deleted the exchanges.
     """
     for session in copies.summaries:
         if not summaries.quote(tx, workspace, session, "user"):
@@ -91,7 +91,7 @@ def replace_copies(tx: Transaction, workspace: str, copies: Copies) -> None:
 def repeats(copy: str, text: str) -> bool:
     """Whether a copy is the text on one line, perhaps shortened.
 
-    Secrets were taken out of the two separately, so that they may differ from there on.
+    Secrets were removed from the two separately, so they may differ after a secret.
     """
     plain = one_line(text, len(text))
     if copy == plain:
@@ -101,6 +101,6 @@ def repeats(copy: str, text: str) -> bool:
 
 
 def _repeats_one(tx: Transaction, workspace: str, session: str, copy: str, ids: list[int]) -> bool:
-    """Whether a copy that names no exchange repeats one of these of its session."""
+    """Whether a copy that names no exchange repeats one of these exchanges of its session."""
     heads = tx.all(_HEADS, workspace=workspace, session=session, length=_HEAD, ids=tx.array(ids))
     return any(repeats(copy, head) for (head,) in heads)

@@ -27,7 +27,7 @@ def load(
     meter: Meter | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Provider | None:
-    """The provider of that name; None for "agent": that work is left in the store for agents.
+    """The provider of that name; None for "agent", because agents then take that work from the store.
 
     `meter` is called before and after every call to a server; the extractive provider makes no calls.
     """
@@ -40,7 +40,7 @@ def load(
         return Extractive()
     if provider not in ("openai", "anthropic"):
         raise InvalidInput(
-            f"There is no provider {choice!r}. Known are: extractive, openai, openai:<model>, anthropic, "
+            f"There is no provider {choice!r}. The providers are: extractive, openai, openai:<model>, anthropic, "
             "anthropic:<model>, agent."
         )
     if ":" in choice:

@@ -28,7 +28,7 @@ DEFAULT_MODEL: Final = "claude-haiku-4-5"
 _KEY_VARIABLE: Final = "ANTHROPIC_API_KEY"
 _TOKEN_VARIABLE: Final = "ANTHROPIC_AUTH_TOKEN"
 _CONNECT_TIMEOUT: Final = 5.0
-#: What structured output does not know; it also wants every object to be exact.
+#: Keywords that structured output does not support. It also requires every object to be exact.
 _UNKNOWN: Final = frozenset({"maxLength", "minItems", "maxItems", "minimum", "maximum"})
 _ABOUT_FORMS: Final = re.compile(r"output_config|output_format|json|schema|structured|grammar", re.IGNORECASE)
 _TROUBLE: Final = {
@@ -94,13 +94,13 @@ class AnthropicModel:
                 base_url=self._base_url or None,
                 max_retries=0,
                 timeout=anthropic.Timeout(self._timeout, connect=_CONNECT_TIMEOUT),
-                # Texts from the store must not appear in traces.
+                # Stored text must not appear in traces.
                 open_telemetry=False,
-                # Texts go to the server that the user named, and to no other that it points at.
+                # Stored text goes only to the server that the user named, so redirects are not followed.
                 http_client=anthropic.DefaultHttpxClient(follow_redirects=False),
             )
         except (anthropic.AnthropicError, ValueError, TypeError):
-            raise LLMUnavailable("The address of the anthropic provider is not one; see ENGRAM_LLM_BASE_URL.") from None
+            raise LLMUnavailable("The address of the anthropic provider is invalid; see ENGRAM_LLM_BASE_URL.") from None
 
 
 def _format(schema: Mapping[str, Any]) -> Any:
@@ -117,7 +117,7 @@ def _call_failed(error: Any, client: Anthropic) -> CallFailed:
 
 def _reply(answer: Any) -> Reply:
     try:
-        # The thoughts of a model are in blocks of their own.
+        # A model's thoughts are in separate blocks.
         text = "".join(block.text for block in answer.content if block.type == "text")
         trouble = _TROUBLE.get(answer.stop_reason)
     except (AttributeError, TypeError):

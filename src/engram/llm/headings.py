@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Of the profile, by the kind of a statement.
+#: The headings of the profile, by the kind of a statement.
 PROFILE: Final = {
     "fact": "Facts",
     "preference": "Preferences",
@@ -12,7 +12,7 @@ PROFILE: Final = {
     "lesson": "Lessons",
     "todo": "To do",
 }
-#: Of the narrative.
+#: The headings of the narrative.
 NARRATIVE: Final = {
     "arc": "How it went",
     "trends": "What keeps coming up",

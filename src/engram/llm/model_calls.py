@@ -3,11 +3,11 @@
 A `Model` makes one HTTP call and reports its outcome. Everything that repeats a call is here, and the SDKs' own retries
 are switched off. So the meter sees every call before it is made and can refuse it.
 
-- The server is busy, fails, stays silent or is gone (408, 409, 429, 5xx, no connection): it is asked up to three times
-  more, after a wait that doubles or as long as the server says. Then, or if it wants more than a minute,
-  LLMUnavailable.
-- The server does not know a part of the request (structured output, the name of a parameter): it is asked at once in
-  the next simpler way.
+- The server is busy, fails, does not answer or cannot be reached (408, 409, 429, 5xx, no connection): it is asked up to
+  three more times, after a wait that doubles or that the server gives. After that, or if the wait would be more than a
+  minute, LLMUnavailable.
+- The server does not support a part of the request (structured output, the name of a parameter): it is asked again at
+  once, with a simpler request.
 - The answer is empty or does not match the schema: the model is told what is wrong and asked once more; then
   LLMMalformed.
 - The model refuses, or is cut off at max_tokens: LLMRefused and LLMTruncated, at once.
@@ -29,7 +29,7 @@ from .schemas import check, parse_answer
 RETRIES: Final = 3
 _FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 60.0
-#: Enough of a server's own words to see what it wants.
+#: Characters of a server's own message that are shown.
 _MAX_REASON: Final = 300
 #: How much of a wrong answer is shown to the model again.
 _MAX_SHOWN: Final = 4_000
@@ -56,7 +56,7 @@ class Reply(NamedTuple):
 
 
 class CallFailed(Exception):
-    """A call got no reply. The message holds no key, and at most one line of the server's words."""
+    """A call got no reply. The message contains no key, and at most one line of the server's message."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class CallFailed(Exception):
         usage: Usage | None = None,
     ) -> None:
         super().__init__(message)
-        #: Whether the same call may succeed later, and when the server said so.
+        #: Whether the same call may succeed later, and the time that the server gave for that.
         self.again = again
         self.wait = wait
         self.kind = kind
@@ -76,7 +76,7 @@ class CallFailed(Exception):
 
 
 class AskOtherwise(Exception):
-    """The server refused this way of asking, and the model can ask in another one. There are only a few."""
+    """The server refused this form of request, and the model has another one. There are only a few."""
 
 
 class Model(Protocol):
@@ -119,7 +119,7 @@ class Served:
         return Answer(reply.text, data, usage)
 
     def _reply(self, request: Request) -> tuple[Reply, Usage]:
-        """A whole reply, however many calls it takes."""
+        """A complete reply, after as many calls as needed."""
         usage = NOTHING
         failed = 0
         while True:
@@ -169,9 +169,9 @@ _TROUBLE: Final[dict[type[LLMFailed], str]] = {
 
 
 def reason(said: str, *secrets: str | None) -> str:
-    """A server's words for a message: one line, not too long, without what must not be shown.
+    """A server's message, shortened to one line and without secrets.
 
-    In quotes, because they may repeat what it was sent: what is kept of a message leaves quoted words out.
+    It is in quotes, because it may repeat stored text: quoted words are removed from messages that are stored.
     """
     for secret in secrets:
         if secret:
@@ -181,7 +181,7 @@ def reason(said: str, *secrets: str | None) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """How many seconds the server asks to wait, if it says so."""
+    """The seconds to wait that the server asks for, if any."""
     try:
         if milliseconds := headers.get("retry-after-ms"):
             return max(0.0, float(milliseconds) / 1000)
@@ -200,7 +200,7 @@ def _until(date: str) -> float:
 
 
 def not_a_completion() -> CallFailed:
-    """The error for a reply that is no completion. It may be a gateway's, so the call is made again."""
+    """The error for a reply that is not a completion. A gateway may have sent it, so the call is retried."""
     return CallFailed("gave an answer that is not a completion.", again=True, kind=LLMMalformed)
 
 
@@ -215,7 +215,7 @@ def _times_asked(failed: int) -> str:
 def _schema_instruction(schema: Mapping[str, Any]) -> str:
     import json
 
-    return f"Answer with one JSON value that fits this JSON Schema, and with nothing else:\n{json.dumps(schema)}"
+    return f"Answer with one JSON value that matches this JSON Schema, and nothing else:\n{json.dumps(schema)}"
 
 
 def _read_answer(text: str, schema: Mapping[str, Any] | None) -> tuple[object | None, list[str]]:
@@ -232,8 +232,8 @@ def _read_answer(text: str, schema: Mapping[str, Any] | None) -> tuple[object | 
 
 
 def _corrected_request(request: Request, said: str, problems: list[str]) -> Request:
-    """The same again, with the wrong answer and what was wrong with it."""
+    """The request, extended by the wrong answer and its problems."""
     ask = f"This answer cannot be used: {'; '.join(problems)}. Give the whole answer again, in the requested form."
-    # A turn must not be empty.
+    # An empty turn is not allowed.
     shown = said.strip()[:_MAX_SHOWN] or "(nothing)"
     return request._replace(turns=(*request.turns, Turn("assistant", shown), Turn("user", ask)))

@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 DEFAULT_MODEL: Final = "gpt-4.1-mini"
 _KEY_VARIABLE: Final = "OPENAI_API_KEY"
 _CONNECT_TIMEOUT: Final = 5.0
-#: What OpenAI's strict mode does not know; it also wants every object to be exact.
+#: Keywords that OpenAI's strict mode does not support. It also requires every object to be exact.
 _NOT_STRICT: Final = frozenset({"maxLength"})
 _FORMS: Final = ("json_schema", "json_object", "words")
-#: OpenAI's newer models insist on the first, and some other servers know only the second.
+#: OpenAI's newer models require the first, and some other servers know only the second.
 _LIMITS: Final = ("max_completion_tokens", "max_tokens")
 _ABOUT_FORMS: Final = re.compile(r"response_format|json|schema|grammar|structured", re.IGNORECASE)
 _ABOUT_LIMITS: Final = re.compile("|".join(_LIMITS))
 _TROUBLE: Final = {"length": LLMTruncated, "content_filter": LLMRefused}
 #: Codes of errors that a content policy caused.
 _POLICY: Final = {"content_filter", "content_policy_violation"}
-#: The code of a status 429 that waiting does not help.
+#: The code of a status 429 that will not go away by waiting.
 _QUOTA: Final = "insufficient_quota"
 
 
@@ -92,16 +92,16 @@ class OpenAIModel:
             )
         try:
             return openai.OpenAI(
-                # The SDK insists on one, and a server that takes none ignores it.
+                # The SDK requires a key. A server that needs none ignores it.
                 api_key=key or "none",
                 base_url=address or None,
                 max_retries=0,
                 timeout=openai.Timeout(self._timeout, connect=_CONNECT_TIMEOUT),
-                # Texts go to the server that the user named, and to no other that it points at.
+                # Stored text goes only to the server that the user named, so redirects are not followed.
                 http_client=openai.DefaultHttpxClient(follow_redirects=False),
             )
         except (openai.OpenAIError, ValueError, TypeError):
-            raise LLMUnavailable("The address of the openai provider is not one; see ENGRAM_LLM_BASE_URL.") from None
+            raise LLMUnavailable("The address of the openai provider is invalid; see ENGRAM_LLM_BASE_URL.") from None
 
     def _arguments(self, request: Request) -> dict[str, Any]:
         system = [{"role": "system", "content": request.system}] if request.system else []
@@ -122,11 +122,11 @@ class OpenAIModel:
         return {"response_format": {"type": "json_schema", "json_schema": form}}
 
     def _ask_otherwise(self, error: Any, with_form: bool) -> None:
-        """AskOtherwise if the server refused a part of the request that it can be asked without."""
+        """AskOtherwise if the server refused a part of the request that can be left out."""
         if error.status_code not in (400, 422, 501):
             return
         said = str(error)
-        # Read once: another thread may learn the same at the same time, and the last way must stay.
+        # Read once: another thread may remove the same way of asking now, and the last one must stay.
         limits, forms = self._limits, self._forms
         if len(limits) > 1 and _ABOUT_LIMITS.search(said):
             self._limits = limits[1:]

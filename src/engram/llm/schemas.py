@@ -2,7 +2,7 @@
 
 Written by hand instead of using the `jsonschema` library: the answers of agents are checked too, in an installation
 without extras, and that library brings four others. The problems are worded so that a model or an agent can act on
-them. A schema with an unknown keyword is a mistake of ours and raises, so nothing passes unchecked.
+them. A schema with an unknown keyword is a bug in Engram and raises, so nothing passes unchecked.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KNOWN = {
     *("type", "enum", "properties", "required", "additionalProperties", "items", "minItems", "maxItems"),
     *("maxLength", "minimum", "maximum", "title", "description"),
 }
-#: Enough to correct an answer; a long list of the same mistake does not help.
+#: The most problems that are reported. More would not help to correct an answer.
 _MAX_PROBLEMS = 10
 
 

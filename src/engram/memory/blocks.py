@@ -1,8 +1,8 @@
 """Blocks: named, versioned texts that agents edit themselves, and the world state, which is one of them.
 
-Every state a block ever had is a row of `block_versions`, the first included; `history` shows the steps between them.
-An edit writes under the block's lock, and only if the block is still as it was read: no version is lost, and no edit is
-built on a state that is not the latest.
+Every version of a block, including the first, is a row of `block_versions`; `history` shows the steps between them. An
+edit holds the block's lock while it writes, and only writes if the block is still as it was read. So no version is
+lost, and every edit starts from the latest version.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .provenance import Thing
 
 DEFAULT_TOKENS = 4_096
-#: The world state is everybody's, so it may be long; the situation report shows what fits.
+#: All agents share the world state, so it may be long. The situation report shows what fits.
 WORLD_TOKENS = 32_768
 OVERFLOW = "overflow archived"
 
@@ -50,12 +50,12 @@ WHERE block_id = :id ORDER BY version DESC LIMIT :limit
 """
 _VERSION = "SELECT content, receipt FROM block_versions WHERE block_id = :id AND version = :version"
 
-#: How often an edit begins again when another writer was faster.
+#: How often an edit is tried again when another writer was faster.
 _TRIES = 5
 
 
 class _Stored(NamedTuple):
-    """A block as it is in the store."""
+    """A block and its id."""
 
     id: int
     block: Block
@@ -69,7 +69,7 @@ class _Version(NamedTuple):
     reason: str
     actor: str | None
     created_at: str
-    #: Of the forgetting that blanked it.
+    #: The receipt of the forgetting that blanked it.
     receipt: int | None
 
 
@@ -82,13 +82,13 @@ class Blocks:
     def create(
         self, name: str, content: str = "", max_tokens: int = DEFAULT_TOKENS, *, actor: str | None = None
     ) -> Block:
-        """Make a block at version 1. BlockExists when there is one of that name."""
+        """Create a block at version 1. BlockExists when the name is taken."""
         content = _check_new(name, content, actor)
         checks.whole(max_tokens, "max_tokens", least=1, most=10_000_000)
         with self._engine.write() as tx:
             self._lock(tx, name)
             if self._find(tx, name):
-                raise BlockExists(f"There is a block {name!r} already; update it, or choose another name.")
+                raise BlockExists(f"Block {name!r} already exists; update it, or choose another name.")
             return self._insert(tx, name, content, max_tokens, "", actor)
 
     def get(self, name: str) -> Block | None:
@@ -119,7 +119,7 @@ class Blocks:
         actor: str | None = None,
         expected_version: int | None = None,
     ) -> Block:
-        """Add at the end; `separator` goes between, unless the content is empty or ends with it already."""
+        """Add text at the end, after `separator`, unless the content is empty or already ends with it."""
         text = _check(name, text, actor)
         checks.text(separator, "separator", empty=True)
 
@@ -141,13 +141,13 @@ class Blocks:
     ) -> Block:
         """Replace a passage that occurs exactly once."""
         new = _check(name, new, actor)
-        # As it is stored: a secret in the passage is not there any more.
+        # Redacted like stored text, because the stored passage contains no secret either.
         old = checks.content(old, "text to replace", empty=True)
         if not old:
             raise InvalidInput("The text to replace is empty.")
 
         def replaced(content: str) -> str:
-            # Overlapping occurrences count too: which of them was meant would be a guess.
+            # Overlapping occurrences count too, because it is not clear which one is meant.
             first = content.find(old)
             if first < 0:
                 raise InvalidInput(f"Block {name!r} does not contain {_short(old)}; nothing was replaced.")
@@ -160,7 +160,7 @@ class Blocks:
         return self._edit(name, replaced, reason, actor, expected_version)
 
     def delete(self, name: str) -> None:
-        """Remove a block with its history."""
+        """Delete a block with its history."""
         with self._engine.write() as tx:
             self._lock(tx, name)
             id, _ = self._require(tx, name)
@@ -169,11 +169,11 @@ class Blocks:
             tx.note(self._workspace, "block", name)
 
     def history(self, name: str, limit: int = 0) -> list[BlockEdit]:
-        """The edits, newest first; 0: all. A block that was only created has none."""
+        """The edits, newest first. Limit 0 means all. A block that was only created has none."""
         return [edit for edit in self.versions(name, limit) if edit.version > 1]
 
     def versions(self, name: str, limit: int = 0) -> list[BlockEdit]:
-        """Every version, newest first; 0: all. The first one has no edit before it, so its `old` is empty."""
+        """The versions, newest first. Limit 0 means all. The first version has an empty `old`."""
         checks.whole(limit, "limit", least=0)
         with self._engine.read() as tx:
             found = self._versions(tx, self._require(tx, name), limit + 1 if limit else checks.MAX_WHOLE)
@@ -190,13 +190,13 @@ class Blocks:
             return self._version(tx, self._require(tx, name), version)
 
     def diff(self, name: str, a: int, b: int) -> str:
-        """The unified diff from version a to version b; empty when they are alike."""
+        """The unified diff from version a to version b; empty when they are equal."""
         from ..diffs import unified
 
         with self._engine.read() as tx:
             stored = self._require(tx, name)
             old, new = self._version(tx, stored, a), self._version(tx, stored, b)
-        # Texts usually end without a line break; that is worth a word only where the two differ in it.
+        # Most texts end without a line break. The diff mentions this only where the two versions differ in it.
         if not old.endswith("\n") and not new.endswith("\n"):
             old, new = (text and f"{text}\n" for text in (old, new))
         lines = unified(_lines(old), _lines(new), f"{name} v{a}", f"{name} v{b}")
@@ -215,7 +215,7 @@ class Blocks:
         actor: str | None = None,
         expected_version: int | None = None,
     ) -> Block:
-        """Bring back the content of an earlier version, as a new version."""
+        """Write the content of an earlier version as a new version."""
         _check(name, "", actor)
         with self._engine.write() as tx:
             self._lock(tx, name)
@@ -227,7 +227,7 @@ class Blocks:
     def archive_overflow(self, name: str, *, actor: str | None = None) -> str | None:
         """Cut off what exceeds the budget and return it; None, and no write, when everything fits.
 
-        Counted in characters, so that no letter is ever torn. What is cut off stays in the history.
+        It cuts between characters, never inside one. The removed text stays in the history.
         """
         _check(name, "", actor)
         with self._engine.write() as tx:
@@ -240,7 +240,7 @@ class Blocks:
             return content[fits:]
 
     def verify(self, name: str) -> int:
-        """Replay the log and prove that it ends in the current content; how many versions it has."""
+        """Check that the versions are complete and end in the current content; how many there are."""
         with self._engine.read() as tx:
             stored = self._require(tx, name)
             versions = self._versions(tx, stored, checks.MAX_WHOLE)
@@ -250,7 +250,7 @@ class Blocks:
             raise LogBroken(f"The log of block {name!r} should have versions 1 to {block.version}, but has {numbers}.")
         if versions[0].content != block.content:
             raise LogBroken(
-                f"The log of block {name!r} ends in other content than the block has at version {block.version}."
+                f"The log of block {name!r} does not end in the content that the block has at version {block.version}."
             )
         return len(versions)
 
@@ -263,7 +263,7 @@ class Blocks:
         expected_version: int | None,
         max_tokens: int,
     ) -> Block:
-        """Update the block, or create it when there is none, which counts as version 0 for `expected_version`."""
+        """Update or create the block. A block that does not exist has version 0 for `expected_version`."""
         content = _check_new(name, content, actor)
         reason = _check_reason(reason)
         with self._engine.write() as tx:
@@ -272,14 +272,14 @@ class Blocks:
     def derive(
         self, name: str, content: str, reason: str, actor: str, max_tokens: int, sources: Iterable[Thing]
     ) -> Block:
-        """Write what was made from these sources. A block that had lost text to forgetting is complete again."""
+        """Write text derived from these sources. Clears the mark of a block that had lost text to forgetting."""
         content = _check_new(name, content, actor)
         reason = _check_reason(reason)
         with self._engine.write() as tx:
             block = self._put(tx, name, content, reason, actor, None, max_tokens)
             id, _ = self._require(tx, name)
             provenance.add(tx, self._workspace, "block", id, block.version, sorted(sources))
-            provenance.rebuilt(tx, self._workspace, "block", id)
+            provenance.mark_rebuilt(tx, self._workspace, "block", id)
             return block
 
     def _put(
@@ -302,7 +302,7 @@ class Blocks:
         return self._insert(tx, name, content, max_tokens, reason, actor)
 
     def _changing(self, tx: Transaction, id: int, since: int | None = None) -> None:
-        """Called before every change of a block, and between the two rows that make one."""
+        """Tell the watcher before a block changes, and after the first of the two rows that create one."""
         if self._watch:
             self._watch(tx, "block", id, since)
 
@@ -314,10 +314,10 @@ class Blocks:
         actor: str | None,
         expected_version: int | None,
     ) -> Block:
-        """Write what `change` makes of the content.
+        """Write the result of `change` as the new content.
 
-        Two edits together may form a secret, so the whole content is searched, before the lock is taken. If another
-        writer changes the block after it was read, the edit begins again.
+        Two edits together may form a secret, so the whole new content is searched for secrets, before the lock is
+        taken. If another writer changes the block meanwhile, the edit starts again.
         """
         reason = _check_reason(reason)
         for _ in range(_TRIES):
@@ -330,7 +330,7 @@ class Blocks:
                 now = self._require(tx, name)
                 if (now.id, now.block.version, now.block.content) == (seen.id, seen.block.version, seen.block.content):
                     return self._write(tx, seen, content, reason, actor)
-        # Other writers change it all the time, so this time the lock is held while the content is searched.
+        # Other writers keep changing the block, so now the lock is held while the content is searched.
         with self._engine.write() as tx:
             self._lock(tx, name)
             stored = self._require(tx, name)
@@ -371,7 +371,7 @@ class Blocks:
     def missing(self, name: str) -> BlockNotFound:
         """The error to raise when there is no such block."""
         return BlockNotFound(
-            f"There is no block {name!r} in workspace {self._workspace!r}; `engram block list` shows what there is."
+            f"There is no block {name!r} in workspace {self._workspace!r}; `engram block list` lists the blocks."
         )
 
     def _lock(self, tx: Transaction, name: str) -> None:
@@ -417,7 +417,7 @@ class Blocks:
 
 
 class World:
-    """The shared world state: one text that says how things stand, for every agent of the workspace."""
+    """The world state: one text about the current state of the work, shared by all agents of the workspace."""
 
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
@@ -430,18 +430,18 @@ class World:
     def set(
         self, text: str, updated_by: str | None = None, expected_version: int | None = None, reason: str = ""
     ) -> Block:
-        """Write the whole text; the first write makes the block."""
+        """Replace the whole text. The first call creates the block."""
         return self._blocks.put(WORLD, text, reason, updated_by, expected_version, WORLD_TOKENS)
 
 
 def _check_new(name: object, content: object, actor: object) -> str:
-    """The content as it is stored, for a block that may not exist yet."""
+    """Check the arguments; the content as it is stored. For a block that may not exist yet."""
     checks.new_name(name, "block name")
     return _check(name, content, actor)
 
 
 def _check(name: object, content: object, actor: object) -> str:
-    """The content as it is stored, for a block that exists."""
+    """Check the arguments; the content as it is stored. For a block that exists."""
     checks.name(name, "block name")
     checks.optional_new_name(actor, "actor")
     return checks.content(content, "content", empty=True)
@@ -467,7 +467,7 @@ def _conflict(name: str, expected: int, current: int) -> VersionConflict:
 
 
 def _lines(text: str) -> list[str]:
-    """Lines with their ends, so that a difference in the ends alone is one too; only `\\n` ends a line."""
+    """The lines with their line breaks, so that a difference in these counts too. Only `\\n` ends a line."""
     *whole, last = text.split("\n")
     return [line + "\n" for line in whole] + ([last] if last else [])
 

@@ -1,4 +1,4 @@
-"""The embedding queue: what is still to be indexed or embedded, and vectors that are computed at once.
+"""The embedding queue: things that are not indexed or embedded yet. Also computes vectors directly.
 
 A process that may load a model embeds what it writes in the same call, before its transaction begins. No transaction is
 ever open during an embedding. Text written by a process without a model (a hook), and all logs, wait in the queue. Any

@@ -21,12 +21,10 @@ if TYPE_CHECKING:
     from .memories import Memories, Prepared
 
 KIND = "gist"
-#: What each new gist is to be folded into.
+#: What each new gist will be folded into.
 TARGETS = ("era", "profile", "narrative", "extract")
 
-_SESSION = """
-SELECT gist_seq, gist_turns, last_seq, turns FROM sessions WHERE workspace = :workspace AND id = :session
-"""
+_SESSION = "SELECT gist_seq, last_seq FROM sessions WHERE workspace = :workspace AND id = :session"
 _LOCK_SESSION = "UPDATE sessions SET gist_seq = gist_seq WHERE workspace = :workspace AND id = :session"
 _CURRENT = """
 SELECT id FROM memories WHERE workspace = :workspace AND kind = 'gist' AND key = :session AND status = 'active'
@@ -74,9 +72,7 @@ class Covered(NamedTuple):
     """How far a session is summarised, and how far it goes."""
 
     seq: int
-    turns: int
     last_seq: int
-    all_turns: int
 
 
 class Gists:
@@ -126,18 +122,18 @@ class Gists:
             tx.run(_NOTE_GIST, at=first, month=first[:7], **noted)
             for target in TARGETS:
                 tx.run(_FOLD, workspace=self._workspace, target=target, gist=memory.id, after=covered.seq)
-            self._memories.rebuilt(tx, memory.id)
+            self._memories.mark_rebuilt(tx, memory.id)
             return memory
 
-    def folded(self, tx: Transaction, target: str, gist: int) -> None:
+    def mark_folded(self, tx: Transaction, target: str, gist: int) -> None:
         """Record that the gist was folded into the target."""
-        for (session,) in tx.all(_SESSION_OF, workspace=self._workspace, gist=gist):
+        for session in tx.column(_SESSION_OF, workspace=self._workspace, gist=gist):
             self._changing(tx, session)
             tx.run(_FOLDED, workspace=self._workspace, target=target, gist=gist)
 
-    def unfolded(self, tx: Transaction, target: str, gist: int) -> None:
-        """Record that the gist is still to be folded into the target, which is being rebuilt."""
-        for (session,) in tx.all(_SESSION_OF, workspace=self._workspace, gist=gist):
+    def mark_unfolded(self, tx: Transaction, target: str, gist: int) -> None:
+        """Record that the gist is not folded into the target yet, because the target is being rebuilt."""
+        for session in tx.column(_SESSION_OF, workspace=self._workspace, gist=gist):
             self._changing(tx, session)
             tx.run(_FOLD, workspace=self._workspace, target=target, gist=gist, after=0)
 
@@ -180,7 +176,7 @@ class Gists:
 
 
 def erase(tx: Transaction, workspace: str, memory_ids: Sequence[int]) -> None:
-    """Delete what is recorded about gists that go."""
+    """Delete what is recorded about gists that are deleted."""
     for id in memory_ids:
         tx.run(_UNFOLD, workspace=workspace, gist=id)
         tx.run(_DELETE_GIST, workspace=workspace, gist=id)

@@ -1,9 +1,8 @@
 """Memories: things worth knowing, each stored once.
 
-Storing the same content again, within a workspace, kind and key, reinforces the memory instead of doubling it. Another
-content under the same kind and key supersedes: the new memory takes the old one's place, with its pin and its tags
-unless others are given, and the old one stays readable and searchable in the archive. Every edit keeps the state
-before it.
+Storing the same content again, within a workspace, kind and key, reinforces the memory instead of adding another.
+Different content under the same kind and key supersedes the old memory. The new one gets its pin and tags, unless
+others are given. The old one stays readable, and searchable in the archive. Every edit keeps the previous version.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from .recall import Recall
 
 MAX_TAGS = 50
-#: The relation of a memory to the one that it and others became.
+#: The relation of a memory to the one that it was merged into.
 MERGED = "merged into"
 
 _COLUMNS = (
@@ -84,7 +83,7 @@ _VERSIONS = """
 SELECT version, content, reason, actor, created_at, receipt FROM memory_versions
 WHERE memory_id = :id ORDER BY version DESC
 """
-# The cast keeps SQLite from going through the tags of the whole workspace.
+# The cast keeps SQLite from reading the tags of the whole workspace.
 _TAGS = "SELECT tag FROM memory_tags WHERE memory_id = :id AND CAST(workspace AS TEXT) = :workspace ORDER BY tag"
 _ADD_TAG = """
 INSERT INTO memory_tags (workspace, tag, memory_id) VALUES (:workspace, :tag, :id)
@@ -126,19 +125,19 @@ UPDATE memories SET recalled = recalled + 1, recalled_at = :now WHERE workspace 
 
 
 class Prepared(NamedTuple):
-    """A content as it is stored, without its secrets, and as the indexes will have it."""
+    """A content as it is stored, without secrets, and ready to be indexed."""
 
     content: str
     pieces: list[word_index.Piece]
-    #: None: left to the backlog.
+    #: None: left to the embedding queue.
     vectors: embedding_queue.Vectors | None
 
 
 class Memories:
     """The memories of a workspace.
 
-    `default_project` gives the project of a memory that comes without a project and without a session. Dreaming and
-    forgetting have none: what they make belongs where its sources do.
+    `default_project` returns the project of a memory that is stored without a project and without a session. Dreaming
+    and forgetting pass none: a derived memory belongs to the project of its sources.
     """
 
     def __init__(
@@ -173,10 +172,10 @@ class Memories:
         embed: bool = True,
         prepared: Prepared | None = None,
     ) -> Memory:
-        """Keep something worth knowing.
+        """Store something worth knowing.
 
-        A content that is known already is reinforced. Another content under the same kind and key supersedes it, and
-        takes over its tags and its pin unless `tags` or `pinned` are given; an empty list and False clear them.
+        Storing the same content again reinforces the memory. Different content under the same kind and key supersedes
+        it and takes over its tags and its pin, unless `tags` or `pinned` are given; an empty list and False clear them.
 
         The project defaults to that of the session. Without a session it is the configured one, else that of the
         current folder. `sources` are pairs such as `("exchange", 12)`; without `trust` the memory has the lowest trust
@@ -241,16 +240,16 @@ class Memories:
             return self._read(tx, id)
 
     def prepare(self, content: str, *, embed: bool = True) -> Prepared:
-        """What indexing a content needs, made before a transaction begins; `remember` and `update` take it."""
+        """Prepare a content for indexing before a transaction begins, for `remember` and `update`."""
         return self._prepared(checks.content(content, "content"), embed)
 
     def _prepared(self, content: str, embed: bool) -> Prepared:
-        """The same for a content that was checked."""
+        """Like `prepare`, for a content that is already checked."""
         pieces = word_index.cut(content)
         return Prepared(content, pieces, self._backlog.vectors_of(pieces) if embed else None)
 
     def lock(self, tx: Transaction) -> None:
-        """Let one writer write at a time, so that concurrent duplicates cannot both insert."""
+        """Serialise writers, so that concurrent duplicates cannot both insert."""
         tx.lock(mutexes.memories(self._workspace))
 
     def get(self, id: int) -> Memory:
@@ -272,9 +271,9 @@ class Memories:
         sources: Sequence[Thing] = (),
         prepared: Prepared | None = None,
     ) -> Memory:
-        """Change what is given and leave the rest; a new content is a new version.
+        """Change the given fields. A new content makes a new version.
 
-        More `sources` are added to those it has; less trusted ones lower its trust.
+        `sources` are added to the existing ones; less trusted sources lower the trust.
         """
         checks.whole(id, "memory id", least=1)
         reason = checks.content(reason, "reason", longest=2_000, empty=True)
@@ -319,18 +318,18 @@ class Memories:
             return self._read(tx, id)
 
     def archive(self, id: int) -> Memory:
-        """Put a memory away: still readable, and found with `include_archived`."""
+        """Archive a memory. It stays readable, and recall finds it with `include_archived`."""
         return self._move(id, "archived")
 
     def unarchive(self, id: int) -> Memory:
-        """Bring an archived memory back."""
+        """Make an archived memory active again."""
         return self._move(id, "active")
 
     def supersede(self, id: int, by: int, relation: str = "superseded by") -> Memory:
-        """Let another memory take its place: it stays readable, linked, and found with `include_archived`."""
+        """Replace a memory by another one. It stays readable and linked; recall finds it with `include_archived`."""
         checks.new_name(relation, "relation")
         if id == by:
-            raise InvalidInput(f"Memory {id} cannot take its own place.")
+            raise InvalidInput(f"Memory {id} cannot supersede itself.")
         with self._engine.write() as tx:
             self.lock(tx)
             for each in (id, by):
@@ -343,18 +342,18 @@ class Memories:
             return self._read(tx, id)
 
     def history(self, id: int) -> list[MemoryEdit]:
-        """Every state of the memory, newest first."""
+        """Every version of the memory, newest first."""
         with self._engine.read() as tx:
             self._read(tx, checks.whole(id, "memory id", least=1))
             return [MemoryEdit(*row) for row in tx.all(_VERSIONS, id=id)]
 
     def link(self, from_id: int, to_id: int, relation: str = "related") -> None:
-        """Say that two memories belong together, and how."""
+        """Link two memories, with a relation."""
         checks.new_name(relation, "relation")
         if from_id == to_id:
             raise InvalidInput(f"Memory {from_id} cannot be linked to itself; name two different memories.")
         with self._engine.write() as tx:
-            # Neither of them may be forgotten in between.
+            # The lock keeps both from being forgotten in between.
             self.lock(tx)
             for id in (from_id, to_id):
                 self._read(tx, checks.whole(id, "memory id", least=1))
@@ -377,7 +376,7 @@ class Memories:
             return sorted(provenance.of(tx, self._workspace, "memory", id))
 
     def used(self, ids: Sequence[int]) -> None:
-        """Note that recall returned them. Never waits and never fails, because the answer is there already."""
+        """Record that recall returned these memories. Never waits and never fails: recall already has its answer."""
         if not ids or self._engine.joined:
             return
         with suppress(StoreBusy, StoreError), self._engine.write(patient=False) as tx:
@@ -386,19 +385,19 @@ class Memories:
                 tx.run(_USED, workspace=self._workspace, id=id, now=now)
 
     def sweep(self, limit: int = 1_000) -> int:
-        """Archive what has expired, at most so many; how many. Nobody finds them any more, so nothing is lost."""
+        """Archive expired memories, at most `limit`; how many. Recall already leaves them out."""
         with self._engine.read() as tx:
-            rows = tx.all(_EXPIRED, workspace=self._workspace, now=tx.now(), limit=limit)
-        for (id,) in rows:
+            expired = tx.column(_EXPIRED, workspace=self._workspace, now=tx.now(), limit=limit)
+        for id in expired:
             self._move(id, "archived")
-        return len(rows)
+        return len(expired)
 
     def recall_gists(self, query: str, k: int = 3, exclude_session: str | None = None) -> list[Hit]:
-        """Sessions that fit a question, by their gists; not the one that asks."""
+        """Sessions whose gist matches a question, without `exclude_session`."""
         return self._recall().recall(query, k, what=("memories",), kinds=["gist"], exclude_session=exclude_session)
 
     def recall_eras(self, query: str, k: int = 2) -> list[Hit]:
-        """Months that fit a question, by their digests."""
+        """Months whose era matches a question."""
         return self._recall().recall(query, k, what=("memories",), kinds=["era"])
 
     def _recall(self) -> Recall:
@@ -411,7 +410,7 @@ class Memories:
         return self._gists().current(session_id)
 
     def store_gist(self, session_id: str, text: str, seq: int, *, sources: Sequence[int] = ()) -> Memory:
-        """Keep a gist that covers a session up to `seq`, made of these exchanges."""
+        """Store a gist that covers a session up to `seq`, made of these exchanges."""
         return self._gists().store(session_id, text, seq, sources=sources)
 
     def unsummarised(self, session_id: str) -> list[Exchange]:
@@ -427,15 +426,15 @@ class Memories:
 
         return Gists(self._view, self)
 
-    def rebuilt(self, tx: Transaction, id: int) -> None:
-        """It was made anew from what is left of its sources."""
-        # First the lock: forgetting holds it when it marks a memory, and would wait for this mark crosswise.
+    def mark_rebuilt(self, tx: Transaction, id: int) -> None:
+        """Record that the memory was rebuilt from its remaining sources."""
+        # Lock first: forgetting marks memories under this lock, and the opposite order could deadlock.
         self.lock(tx)
         self._changing(tx, id)
-        provenance.rebuilt(tx, self._workspace, "memory", id)
+        provenance.mark_rebuilt(tx, self._workspace, "memory", id)
 
     def _changing(self, tx: Transaction, id: int) -> None:
-        """Called before every change of a memory, and between the two rows that make one."""
+        """Tell the watcher before a memory changes, and after the first of the two rows that create one."""
         if self._watch:
             self._watch(tx, "memory", id)
 
@@ -450,7 +449,7 @@ class Memories:
                     holder = self._with_key(tx, before.kind, before.key)
                     if holder is not None:
                         self._retire(tx, holder.id, tx.now(), by=id)
-                    for (same,) in tx.all(_SAME_AS, workspace=self._workspace, id=id):
+                    for same in tx.column(_SAME_AS, workspace=self._workspace, id=id):
                         self._retire(tx, same, tx.now(), by=id)
                 statement = {"workspace": self._workspace, "id": id, "now": tx.now()}
                 if status == "active":
@@ -463,11 +462,8 @@ class Memories:
 
     def _with_key(self, tx: Transaction, kind: str, key: str | None) -> Memory | None:
         """The active memory of that kind and key."""
-        row = tx.one(_SAME_KEY, workspace=self._workspace, kind=kind, key=key) if key is not None else None
-        if row is None:
-            return None
-        (id,) = row
-        return self._read(tx, id)
+        id = tx.value(_SAME_KEY, workspace=self._workspace, kind=kind, key=key) if key is not None else None
+        return None if id is None else self._read(tx, id)
 
     def _retire(self, tx: Transaction, id: int, now: str, by: int | None) -> None:
         self._changing(tx, id)
@@ -476,14 +472,14 @@ class Memories:
         tx.note(self._workspace, "memory", id)
 
     def reshelve(self, tx: Transaction, id: int) -> None:
-        """Move a memory to the shelf its status asks for; its vectors are made again from the backlog."""
+        """Move a memory to the shelf for its status. The embedding queue computes its vectors again."""
         memory = self._read(tx, id)
         self._unshelve(tx, id)
-        if memory.content:  # a forgotten text leaves nothing to be found
+        if memory.content:  # empty if its text was forgotten
             self._shelve(tx, id, word_index.cut(memory.content), None)
 
     def _unshelve(self, tx: Transaction, id: int) -> None:
-        # First the backlog: a worker that is computing the old text's vectors must not find its entry any more.
+        # The queue entry first, so that a process that is embedding the old text does not find it again.
         embedding_queue.withdraw(tx, self._workspace, "memory", id)
         word_index.remove(tx, self._workspace, "memory", [id])
 
@@ -523,7 +519,7 @@ class Memories:
 
     def _record(self, tx: Transaction, row: Row) -> Memory:
         id, kind, key, content, version, importance, pinned, trust, status, by, session, project, data, *rest = row
-        tags = tuple(tag for (tag,) in tx.all(_TAGS, workspace=self._workspace, id=id))
+        tags = tuple(tx.column(_TAGS, workspace=self._workspace, id=id))
         return Memory(
             id, kind, key, content, version, tags, importance, bool(pinned), trust, status, by, session, project,
             json_columns.load(data, "memories.data"), *rest,
@@ -543,7 +539,7 @@ class Memories:
         pinned: bool = False,
         limit: int = 0,
     ) -> list[Memory]:
-        """Memories that fit all of what is given, newest first; limit 0: all."""
+        """Memories that match all given filters, newest first. Limit 0 means all."""
         if status not in ("active", "superseded", "archived"):
             raise InvalidInput(f"status is {status!r}; it must be active, superseded or archived.")
         checks.whole(limit, "limit", least=0)
@@ -566,7 +562,7 @@ class Memories:
 
 
 def fingerprint(content: str) -> str:
-    """The same for texts that differ only in case, spaces and how their letters are encoded."""
+    """A hash that ignores case, spaces and different encodings of a character."""
     import hashlib
     import unicodedata
 

@@ -42,7 +42,7 @@ def of(tx: Transaction, workspace: str, derived: str, id: int) -> set[Thing]:
     return {(kind, source) for kind, source in tx.all(_OF, workspace=workspace, derived=derived, id=id)}
 
 
-def rebuilt(tx: Transaction, workspace: str, derived: str, id: int) -> None:
+def mark_rebuilt(tx: Transaction, workspace: str, derived: str, id: int) -> None:
     """Clear the mark that forgetting had set: the thing was rebuilt from its sources."""
     tx.run(_NO_REBUILD, workspace=workspace, kind=derived, id=id)
 

@@ -21,7 +21,7 @@ _MOST: Final = 3
 
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-#: 29 February may be as many years away, and one more.
+#: How many years are searched for a date. Two dates of 29 February are at most 8 years apart.
 _LEAP_GAP: Final = 9
 _COUNTS: Final = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -45,7 +45,7 @@ _DATE: Final = rf"""
     | \bon\s+(?P<weekday>{_WEEKDAY})\b
     | \b(?P<ago>{_COUNT}\s+(?:hour|day|week|month|year)s?\s+ago)\b
 """
-#: Without one of these words, or the number of a year, a text holds no date.
+#: A text without any of these words and without a year contains no date.
 _HINTS: Final = frozenset(
     [
         *_MONTHS,
@@ -115,7 +115,7 @@ def _named_period(name: str, *, is_current: bool, now: datetime) -> tuple[dateti
 
 
 def _period(unit: str, now: datetime, back: int) -> tuple[datetime, datetime]:
-    """The first and the last day of the day, week, month or year that was so many units ago."""
+    """The first and last day of the day, week, month or year that was `back` units ago."""
     if unit == "year":
         return datetime(now.year - back, 1, 1), datetime(now.year - back, 12, 31)
     if unit == "month":

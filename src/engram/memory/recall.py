@@ -6,7 +6,7 @@ in the sentence that answers it, but mostly around it. The engines add floating-
 what SQL selected is scored again here, from the same postings, and both engines give the same order.
 
 **Meaning.** Cosines against the workspace's vectors, in standard deviations above the mean, so that a model that finds
-everything alike does not outweigh the words. The query's words are weighted by rarity, and what all turns have in
+everything similar does not outweigh the words. The query's words are weighted by rarity, and what all turns have in
 common is subtracted. Both parts are squared before they are added. So a good match by either beats a mediocre one by
 both, and a paraphrase without a common word is still found.
 

@@ -124,7 +124,7 @@ class _Reindex:
         self._progress(self._done, self._total)
 
     def _embed_lacking(self) -> int:
-        """Embed the items that lack a new vector now; how many were embedded here.
+        """Embed the items that have no new vector yet; how many were embedded here.
 
         It starts at a random item, and continues at another one when some other process was faster. So processes that
         share the work rarely embed the same items.

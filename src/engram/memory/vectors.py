@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _BLOCK = 512
 #: Rows fetched at once.
 _PORTION = 16_384
-#: With more changes than this, loading everything anew is faster.
+#: With more changes than this, loading everything again is faster.
 _TOO_MANY = 20_000
 #: Cosines this many standard deviations above the mean are searched for the best ones first.
 _FAR = 2.0
@@ -125,7 +125,7 @@ class Resident:
         self._count = end
 
     def drop(self, kind: str, refs: Sequence[int]) -> None:
-        """What is gone, or about to be put anew, keeps its place but can no longer be found."""
+        """Hide items that were deleted or are about to be added again. Their rows stay."""
         known = [ref for ref in refs if ref <= self._newest.get(kind, 0)]
         if known:
             count = self._count

@@ -1,14 +1,13 @@
 """Finds the pairs of memories that are worth comparing: those close to a new memory, by vectors or by words.
 
 Only memories that are new to a pass are compared with the others. All vectors and the numbers of all words are read
-once: asking the store for each memory would read everything each time, and this way both engines give the same pairs in
-the same order.
-
-A few new memories are compared with all. When nearly everything is new, as in the first pass, that work would grow with
-the square, so a small forest is built instead. Each tree halves the memories again and again, across a line between two
-of them that a fixed seed chooses, until few enough are left to compare them all. Duplicates are rarely separated in
-every tree. By words, only rare words lead to others, and memories with exactly the same words are always paired. Long
-texts with hardly a word in common are left out in the end: among very many, some vectors are close by chance.
+once. A query per memory would read everything each time, and this way both engines give the same pairs in the same
+order. A few new memories are compared with all others. When nearly all memories are new, as in the first pass, that
+time would grow with the square of their number, so several trees are built instead. Each tree splits the memories in
+half again and again, between two of them that a fixed seed chooses, until the groups are small enough to compare all
+pairs. Duplicates are rarely separated in every tree. By words, candidates share rare words, and memories with exactly
+the same words are always paired. Pairs of long texts with few words in common are left out at the end, because among
+many vectors some are close by chance.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float32]
     Numbers = npt.NDArray[np.int64]
 
-#: Numbers looked at in one reading; rows that are compared with others at once.
+#: Memory ids covered by one query; rows that are compared with others at once.
 _PORTION, _BLOCK = 16_384, 1_024
-#: How many trees there are, and how many memories at most stay together at their ends. With fewer new ones than are
-#: looked at in all trees together, comparing them with everything is less work.
+#: The number of trees, and the most memories in a leaf. With fewer new memories than the product of both, comparing
+#: them with all others is faster.
 _TREES, _LEAF = 8, 256
 _SEED = 5
-#: A memory's rarest words lead to others, so many of them, unless more memories than this have a word.
+#: How many of a memory's rarest words find candidates. A word that more memories than this contain is not used.
 _LEADS, _COMMON = 8, 64
-#: Texts of more words than this have to share so much of them.
+#: Texts with more words than this must share at least this part of their words.
 _SHORT, _HARDLY = 8, 1 / 3
-#: Memories are close by words if they share at least this much of the weight of their leading words.
+#: Memories are close by words if they share at least this part of the weight of their rare words.
 _SHARED = 0.5
 
 _LAST = "SELECT COALESCE(MAX(id), 0) FROM memories WHERE workspace = :workspace"
@@ -59,9 +58,9 @@ ORDER BY m.id, i.piece
 
 
 class Pair(NamedTuple):
-    """Two memories that may have to do with each other."""
+    """Two memories that may say the same or contradict each other."""
 
-    #: The lower number of the two.
+    #: The lower id of the two.
     first: int
     second: int
     #: None while one of them has no vector.
@@ -71,8 +70,8 @@ class Pair(NamedTuple):
 def candidates(view: StoreView, fresh: Collection[int], *, least: float = 0.75, most: int = 10) -> Iterator[Pair]:
     """Pairs of a `fresh` memory and one of its closest others: at most `most` by vectors, and as many by words.
 
-    Only active memories count, without gists, eras and digests. By vectors, others are close from a cosine of `least`
-    on. Pairs come in the order of their ids, each once; no transaction is open meanwhile.
+    Only active memories count, without gists, eras and digests. Vectors are close if their cosine is at least `least`.
+    Pairs come in the order of their ids, each once. No transaction is open meanwhile.
     """
     if not fresh:
         return iter(())
@@ -86,12 +85,12 @@ def candidates(view: StoreView, fresh: Collection[int], *, least: float = 0.75, 
 
 
 class _Shelf(NamedTuple):
-    """What is compared of each memory. A place is a position in these arrays."""
+    """The vectors and words of all memories. A place is a position in these arrays."""
 
     ids: Numbers
-    #: Eight bits a dimension; zeros where there is no vector.
+    #: Eight bits per dimension; zeros for a memory without a vector.
     rows: npt.NDArray[np.int8]
-    #: The numbers of all their words, one memory after the other, and at which place it is.
+    #: The numbers of all words, memory by memory, and the place of each word's memory.
     terms: Numbers
     owners: Numbers
 
@@ -100,7 +99,7 @@ class _Shelf(NamedTuple):
         return from_int8(self.rows[places])
 
     def words(self, places: Numbers) -> tuple[Numbers, Numbers]:
-        """How many words the memories at some places have, and all of these, each as one number with its place here."""
+        """The number of words of the memories at these places, and each word combined with its place in one number."""
         starts = np.searchsorted(self.owners, places)
         counts = np.searchsorted(self.owners, places, "right") - starts
         whose = np.repeat(np.arange(len(places)), counts)
@@ -113,7 +112,7 @@ def _load(tx: Transaction, workspace: str) -> _Shelf:
     ids: list[int] = []
     terms: list[Numbers] = [np.zeros(0, np.int64)]
     vectors: list[bytes] = []
-    last: int = tx.all(_LAST, workspace=workspace)[0][0]
+    last: int = tx.value(_LAST, workspace=workspace)
     for after in range(0, last, _PORTION):
         rows = tx.all(_SOME, workspace=workspace, model=model, now=now, after=after, until=after + _PORTION)
         for id, pieces in groupby(rows, itemgetter(0)):
@@ -128,7 +127,7 @@ def _load(tx: Transaction, workspace: str) -> _Shelf:
 
 
 def _mean(vectors: Sequence[bytes]) -> bytes:
-    """The vector of a memory of several pieces is the mean of theirs."""
+    """The mean vector of a memory's pieces."""
     if len(vectors) < 2:
         return vectors[0] if vectors else b""
     rows = np.frombuffer(b"".join(vectors), np.int8).reshape(len(vectors), -1)
@@ -168,7 +167,7 @@ class _Best:
         self._waiting.append((here * self._size + there, scores))
 
     def settle(self) -> None:
-        """Keep the best of each, ties by number; the same two may have been found more than once."""
+        """Keep the best of each place, ties by number. The same pair may have been found more than once."""
         keys, first = np.unique(np.concatenate([self._keys, *(each for each, _ in self._waiting)]), return_index=True)
         scores = np.concatenate([self._scores, *(each for _, each in self._waiting)])[first]
         self._waiting.clear()
@@ -182,7 +181,7 @@ class _Best:
 
 
 def _rank(groups: Numbers) -> Numbers:
-    """The position of each within its group; the members of a group stand together."""
+    """The position of each item within its group. The items of a group are adjacent."""
     starts = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1]]) if len(groups) else np.zeros(0, np.int64)
     sizes = np.diff(np.r_[starts, len(groups)])
     ranks: Numbers = np.arange(len(groups)) - np.repeat(starts, sizes)
@@ -190,7 +189,7 @@ def _rank(groups: Numbers) -> Numbers:
 
 
 def _close(shelf: _Shelf, here: Numbers, there: Numbers, least: float, most: int) -> tuple[Numbers, Numbers, Floats]:
-    """Of each place here, the closest there, with their cosines."""
+    """For each place in `here`, the closest places in `there`, with their cosines."""
     cosines = shelf.units(here) @ shelf.units(there).T
     cosines[here[:, None] == there[None, :]] = -1
     if len(there) > most:
@@ -198,12 +197,12 @@ def _close(shelf: _Shelf, here: Numbers, there: Numbers, least: float, most: int
         rows, columns = np.nonzero((cosines >= edge) & (cosines >= least))
     else:
         rows, columns = np.nonzero(cosines >= least)
-    # Rounded, because the last bits depend on the shape of the product, and ties have to stay ties.
+    # Rounded, because the last bits depend on the shape of the product, and equal values must stay equal.
     return here[rows], there[columns], np.round(cosines[rows, columns], 5)
 
 
 def _leaves(shelf: _Shelf, places: Numbers, chance: np.random.Generator) -> Iterator[Numbers]:
-    """One tree: memories that are close to each other, some at a time."""
+    """The leaves of one tree: groups of memories that are close to each other."""
     waiting = [places]
     while waiting:
         some = waiting.pop()
@@ -219,7 +218,7 @@ def _leaves(shelf: _Shelf, places: Numbers, chance: np.random.Generator) -> Iter
 
 
 def _by_words(shelf: _Shelf, new: npt.NDArray[np.bool_], most: int) -> Numbers:
-    """Pairs of a new place and one that shares most of its leading words."""
+    """Pairs of a new place and one that shares most of its rare words."""
     terms, owners, weights = _leads(shelf)
     totals = np.bincount(owners, weights, len(shelf.ids))
     order = np.argsort(terms, kind="stable")

@@ -1,10 +1,10 @@
 """Whether two statements say the same, and whether they cannot both be true.
 
 The vectors of texts about the same thing are close: port 5432 and port 5433, tabs and spaces, always and never. So
-closeness alone never merges anything. First the two are compared word by word, and a difference in a number, a date, a
-version, a name, a negation or an opposite forbids merging. Then their words have to agree. Only then do the vectors
-count, and only against merging. Unclear pairs are kept apart: two memories that say the same cost a little room, but a
-memory that was merged by mistake is lost.
+close vectors alone are no reason to merge. First the two texts are compared word by word, and a difference in a number,
+a date, a version, a name, a negation or an opposite forbids merging. Then their words must agree. Only then do the
+vectors count, and only against merging. Unclear pairs are kept apart: a duplicate takes a little space, but a memory
+that was merged by mistake is lost.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .statements import Statement, Word, read
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-#: The weight of a word that says how rather than what; it weighs more where it stands in the place of another.
+#: The weight of a word with little meaning; it weighs more where it replaces another word.
 _LIGHT, _LIGHT_INSTEAD = 0.15, 0.5
-#: A word that only one of them has counts against a pair as much as this many shared words count for it.
+#: A word that only one text has counts against a pair as much as this many shared words count for it.
 _MISSING: Final = 3.0
 #: How much of the cosine's distance from 1 counts against a pair whose words agree.
 _DOUBT: Final = 0.16
@@ -34,15 +34,15 @@ _JOINS: Final = frozenset({"and", "or", ",", "the", "a", "an"})
 
 
 def differ(a: str, b: str) -> str | None:
-    """Why the two must never merge: number, date, version, name, negation or preference; None if nothing forbids it."""
+    """Why the two must not be merged: number, date, version, name, negation or preference; None if they may be."""
     return _difference(read(a), read(b))
 
 
 def alike(a: str, b: str, cosine: float | None) -> float:
-    """How surely the two say the same: by words and by vectors, the lower of both; 0 when they must never merge.
+    """The confidence that the two say the same, from 0 to 1: the lower of words and vectors; 0 if they must not merge.
 
-    Without a cosine the words alone decide, and more strictly. Case and punctuation never count, although a model's
-    vectors may differ by them.
+    Without a cosine the words alone decide, more strictly. Case and punctuation do not count, although a model's
+    vectors may depend on them.
     """
     one, other = read(a), read(b)
     if _difference(one, other) is not None:
@@ -56,15 +56,15 @@ def alike(a: str, b: str, cosine: float | None) -> float:
 
 
 def contradicts(a: str, b: str, cosine: float | None) -> float:
-    """How surely the two speak of the same thing and cannot both hold.
+    """The confidence that the two are about the same thing and cannot both be true.
 
-    They begin with the same subject, and except for a value, an opposite or a negation they have the same words. This
-    is a guess, good enough for a proposal.
+    They begin with the same subject, and have the same words except for a value, an opposite or a negation. This is a
+    guess, good enough for a proposal.
     """
     one, other = read(a), read(b)
     why = _difference(one, other)
     shared, (left, right) = _overlap(one, other)
-    # Values are to differ; where they are plain words, as many on both sides.
+    # The values must differ. If they are plain words, both sides must have the same number of them.
     words = [sum(_weight(word) for word in only if word.kind in ("word", "name")) for only in (left, right)]
     replaced = min(*words, 2.0) if why in ("preference", "name", None) else 0.0
     if _other_subject(one, other) or not shared or (why is None and not 1 <= max(words) < 2 <= 2 * replaced):
@@ -97,7 +97,7 @@ def _difference(one: Statement, other: Statement) -> str | None:
 
 
 def _has_another_name(one: Statement, other: Statement) -> bool:
-    """Whether the first has a name that the second does not have."""
+    """Whether the first has a name that the second lacks."""
     there = other.plain
     for word in one.words:
         if word.head in there or word.plain in there or not _is_name(word, one):
@@ -123,14 +123,14 @@ def _have_nothing_in_common(one: frozenset[str], other: frozenset[str]) -> bool:
 
 
 def _denials(one: Statement, other: Statement) -> int:
-    """How often something is denied, also by a prefix of a word that the other has without it."""
+    """The number of negations in the first, including prefixes of words that the second has without the prefix."""
     there = other.plain
     prefixed = sum(_positive(word, there) is not None for word in one.words if word.head not in there)
     return one.negations + prefixed
 
 
 def _positive(word: Word, there: frozenset[str]) -> str | None:
-    """The word without the prefix that denies it, if the other statement has it so."""
+    """The word without its negative prefix, if the other statement has it that way."""
     for prefix in lists.PREFIXES:
         rest = word.plain.removeprefix(prefix)
         if rest != word.plain and len(rest) > 2 and lists.canonical(rest) in there:
@@ -139,7 +139,7 @@ def _positive(word: Word, there: frozenset[str]) -> str | None:
 
 
 def _another_time(one: Statement, other: Statement) -> bool:
-    """Whether one speaks of what was, and the other of what is or will be."""
+    """Whether one is about the past and the other about the present or future."""
     tenses = {_tense(one), _tense(other)}
     return tenses >= {"past", "present"} or _past_verbs(one, other) or _past_verbs(other, one)
 
@@ -152,7 +152,7 @@ def _tense(statement: Statement) -> str:
 
 
 def _past_verbs(one: Statement, other: Statement) -> bool:
-    """Whether a verb that is past in one is not in the other; a participle ("is used", "used by") has no tense."""
+    """Whether a verb is past in one and not in the other. A participle ("is used", "used by") has no tense."""
     there = {word.head: position for position, word in enumerate(other.words) if word.kind == "word"}
     for position, word in enumerate(one.words):
         if word.kind != "word" or word.first or word.head not in there or not _is_past(word.plain):
@@ -169,19 +169,19 @@ def _is_participle(statement: Statement, position: int) -> bool:
 
 
 def _is_past(plain: str) -> bool:
-    """By its ending, or because nothing but a table of irregular verbs leads from it to its stem."""
+    """Whether a verb is past: by its ending, or by the table of irregular verbs."""
     return plain.endswith("ed") or not plain.startswith(lists.stem(plain)[:3])
 
 
 def _opposed(one: Statement, other: Statement) -> bool:
-    """Whether one has a word, and the other its opposite in its place."""
+    """Whether one has the opposite of a word that the other has."""
     here, there = ({word.head for word in each.words} for each in (one, other))
     known = lists.opposites()
     return any(known.get(word, frozenset()) & (there - here) for word in here - there)
 
 
 def _is_turned_round(one: Statement, other: Statement) -> bool:
-    """Whether both have the same words, but on other sides: "tabs over spaces", "after the tests", "to Bob"."""
+    """Whether both have the same words, but on different sides: "tabs over spaces", "after the tests", "to Bob"."""
     here, there = _objects(one), _objects(other)
     for turn in here.keys() & there.keys():
         if here[turn] != there[turn] and here[turn] in other.plain and there[turn] in one.plain:
@@ -192,7 +192,7 @@ def _is_turned_round(one: Statement, other: Statement) -> bool:
 
 
 def _agent_turned(passive: Statement, active: Statement) -> bool:
-    """Whether who does it in the passive ("was reviewed by Bob") has it done to them in the active."""
+    """Whether the agent of the passive sentence ("was reviewed by Bob") is the object of the active one."""
     agent = _objects(passive).get("by")
     position = next(position for position, word in enumerate(passive.words) if word.plain == "by")
     verb = next((word.head for word in reversed(passive.words[:position]) if word.kind != "stop"), "")
@@ -201,7 +201,7 @@ def _agent_turned(passive: Statement, active: Statement) -> bool:
 
 
 def _objects(statement: Statement) -> dict[str, str]:
-    """What stands after each word that has a before and an after; one that occurs twice says nothing."""
+    """The word after each word that has two sides, such as "over". One that occurs twice is left out."""
     found: dict[str, list[str]] = {}
     for position, word in enumerate(statement.words):
         if word.head in lists.TURNS:
@@ -212,16 +212,16 @@ def _objects(statement: Statement) -> dict[str, str]:
 
 
 def _reversed(one: Statement, other: Statement) -> bool:
-    """Whether three words stand the other way round: the client calls the server, the server calls the client.
+    """Whether three words are in reverse order: "the client calls the server", "the server calls the client".
 
-    Unless one of them is in the passive: endpoints require a login, a login is required for endpoints.
+    A passive does not count: "endpoints require a login", "a login is required for endpoints".
     """
     there = dict(_triples(other))
     return any(there.get(triple[::-1]) == passive for triple, passive in _triples(one))
 
 
 def _triples(statement: Statement) -> Iterator[tuple[tuple[str, str, str], bool]]:
-    """Three words that follow each other, and whether the middle one is in the passive."""
+    """Each three consecutive words, and whether the middle one is in the passive."""
     places = [position for position, word in enumerate(statement.words) if word.kind != "stop"]
     for first, second, third in zip(places, places[1:], places[2:], strict=False):
         passive = any(word.plain in _BE for word in statement.words[max(second - 2, 0) : second])
@@ -230,7 +230,7 @@ def _triples(statement: Statement) -> Iterator[tuple[tuple[str, str, str], bool]
 
 
 def _names_turned(one: Statement, other: Statement) -> bool:
-    """Whether names or numbers have changed places: their order differs, and so does what they stand with."""
+    """Whether names or numbers have changed places: their order and the words around them differ."""
     if ("by" in one.plain) != ("by" in other.plain):  # the passive; see `_agent_turned`
         return False
     for kind in ("name", "number"):
@@ -244,7 +244,7 @@ def _names_turned(one: Statement, other: Statement) -> bool:
 def _settings(statement: Statement, kind: str) -> dict[str, tuple[tuple[str, ...], bool]]:
     """The two words before each value of a kind, and whether it owns what follows ("Bob's").
 
-    An enumeration stands as one, and on either side of "is" there is the same.
+    An enumeration counts as one value. The two sides of "is" count as equal.
     """
     found: dict[str, tuple[tuple[str, ...], bool]] = {}
     before: tuple[str, ...] = ()
@@ -262,7 +262,7 @@ def _settings(statement: Statement, kind: str) -> dict[str, tuple[tuple[str, ...
 
 
 def _overlap(one: Statement, other: Statement) -> tuple[float, tuple[list[Word], list[Word]]]:
-    """The weight of what both have, and what only the one and only the other has."""
+    """The weight of the words that both have, and the words that only one of them has."""
     here, there = (_by_head(each, rest) for each, rest in ((one, other), (other, one)))
     shared = sum(_weight(word) for head, word in here.items() if head in there)
     left = [word for head, word in here.items() if head not in there]
@@ -282,7 +282,7 @@ def _weight(word: Word) -> float:
 
 
 def _agreement(one: Statement, other: Statement) -> float:
-    """The share of words that both have."""
+    """The part of the words that both have."""
     shared, (left, right) = _overlap(one, other)
     heavy = [_heavy(words) for words in (left, right)]
     light = [sum(map(_weight, words)) - weight for words, weight in zip((left, right), heavy, strict=True)]
@@ -295,7 +295,7 @@ def _heavy(words: Iterable[Word]) -> float:
 
 
 def _other_subject(one: Statement, other: Statement) -> bool:
-    """Whether the two begin with somebody or something that the other does not speak of."""
+    """Whether each begins with a subject that the other does not mention."""
     if _have_nothing_in_common(one.persons, other.persons):
         return True
     here, there = (

@@ -54,9 +54,9 @@ _PARTS: Final = re.compile(
 )
 _CONTRACTED: Final = re.compile(r"(?i)\b(?:(ca)n't|(wo)n't|(sha)n't|(\w+)n't)\b")
 _ENDINGS: Final = re.compile(r"(?i)(?<=\w)'(?:s|re|ve|ll|d|m)?\b|(?<=s)'(?=\s|$)")
-#: Not in "is used to…", which is about now.
+#: Not in "is used to…", which is about the present.
 _FORMERLY: Final = re.compile(r"(?i)(?<!is )(?<!are )(?<!be )(?<!was )(?<!were )(?<!been )(?<!get )\bused to (?=[a-z])")
-#: "A week" is one; a second is more often the one after the first.
+#: "A week" is one week, but "a second" is more often an ordinal.
 _ONE: Final = re.compile(r"(?i)\b(?:an?|(?<=every)|(?<=each))\s+(minute|hour|week|month|year)\b")
 _RATE: Final = re.compile(r"(?i)(?<=[a-z])\s?/\s?(?=(?:s|sec|second|min|minute|hour|day|week|month|year)\b)")
 _NUMBER_WORD: Final = "(?:" + "|".join([*lists.NUMBERS, *lists.SCALES]) + ")"
@@ -66,23 +66,23 @@ _SPELT: Final = re.compile(rf"(?i){_NAME_BEFORE}\b{_NUMBER_WORD}(?:(?:\s+and\s+|
 _SPELT_ORDINAL: Final = re.compile(
     rf"(?i){_NAME_BEFORE}\b(?:{'|'.join(lists.ORDINALS)})\b{_NAME_AFTER}(?!\s+(?:of\s+all|time))"
 )
-#: How far before a word its article is looked for.
+#: The largest distance between a word and its article.
 _ARTICLE: Final = 12
-#: "one" stands for something more often than for a number.
+#: "one" is a pronoun more often than a number.
 _PRONOUN: Final = re.compile(
     r"(?i)\b(no|any|some|every|each|this|that|which|the|another)[ -]one\b|\bone (of|another|by)\b"
 )
 
 
 class Word(NamedTuple):
-    #: The form that is compared: one for all words that mean the same.
+    #: The form that is compared. Words that mean the same have the same form.
     head: str
     #: As it is written, in lower case.
     plain: str
-    #: number, date, version, name, word; stop for a mark or a word that only joins others.
+    #: number, date, version, name or word; stop for punctuation and for words that only join others.
     kind: str
     capital: bool
-    #: Whether it begins a sentence, where a capital does not show a name.
+    #: Whether it begins a sentence. There a capital does not indicate a name.
     first: bool
 
 
@@ -91,7 +91,7 @@ _END: Final = Word("", "", "stop", False, False)
 
 class Statement(NamedTuple):
     words: tuple[Word, ...]
-    #: Whether most words have a capital, as in headlines; then a capital does not show a name.
+    #: Whether most words have a capital, as in headlines. Then a capital does not indicate a name.
     loud: bool
 
     def values(self, kind: str) -> list[str]:
@@ -109,7 +109,7 @@ class Statement(NamedTuple):
 
     @property
     def said(self) -> list[str]:
-        """The words alone, in order, without case and punctuation."""
+        """The words in order, without case and punctuation."""
         return [word.plain for word in self.words if word.kind != "stop" or word.plain.isalpha()]
 
     @property
@@ -131,7 +131,7 @@ class Statement(NamedTuple):
 
     @property
     def bounds(self) -> list[str]:
-        """The words that set a limit in time or place, in their order by name; `by` only before a date."""
+        """The words that set a limit in time or place, sorted; `by` only before a date."""
         found = [lists.BOUNDS[word.plain] for word in self.words if word.plain in lists.BOUNDS]
         deadlines = sum(word.plain == "by" and after.kind == "date" for word, after in self.followed)
         return sorted(found + ["by"] * deadlines)
@@ -192,7 +192,7 @@ def _replace_phrase(match: re.Match[str]) -> str:
 
 
 def _replace_ordinal(match: re.Match[str]) -> str:
-    """`second` is also a time: it counts only where an article says so."""
+    """Replace an ordinal by its number. `second` is also a unit of time, so it needs an article."""
     word = match[0].lower()
     before = match.string[max(0, match.start() - _ARTICLE) : match.start()]
     if word == "second" and not re.search(r"(?i)\b(?:the|our|my|his|her)\s{1,9}$", before):
@@ -243,7 +243,7 @@ def _number_word(plain: str, first: bool, before: list[Word]) -> list[Word]:
         return [Word(f"{float(digits) * 1_000:g}", plain, "number", False, first)]
     base, factor = lists.UNITS.get(currency or unit, ("", 1))
     amount = float(digits) * factor
-    # A long number is kept as it is: an account number must not be rounded.
+    # A long number, such as an account number, is kept as text so that it is not rounded.
     value = digits if len(digits) > 15 or (not unit and "." in digits) else f"{amount:.12g}"
     return [Word(f"{sign}{value} {base}".strip(), plain, "number", False, first)]
 
@@ -271,7 +271,7 @@ def _plain_word(raw: str, plain: str, first: bool) -> list[Word]:
 
 
 def _date_value(kind: str, plain: str) -> str:
-    """The date in the spelling that is compared; parts that the text does not give are left out."""
+    """The date in the form that is compared. Parts that the text does not give are left out."""
     if kind == "weekday":
         return lists.WEEKDAYS[plain]
     if kind == "relative":
@@ -290,7 +290,7 @@ def _date_value(kind: str, plain: str) -> str:
 
 
 def _date_in_digits(plain: str, first: int, second: int, year: int) -> str:
-    """The date, if it is clear which number is the month: with points, or when only one can be; else as given."""
+    """The date, if it is clear which number is the month: with dots, or when only one can be. Otherwise the text."""
     if "." in plain or first > 12:
         return f"{year:04}-{second:02}-{first:02}"
     if second > 12 or first == second:

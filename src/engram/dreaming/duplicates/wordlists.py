@@ -12,7 +12,7 @@ from typing import Final
 from ...language import STOP_WORDS
 from ...memory import analyser
 
-#: What replaces which phrases, before anything else is read; the longest phrase is tried first.
+#: Replacements of phrases, made before a text is read. Longer phrases are tried first.
 _PHRASES: Final = {
     "atmost": "no more than; not more than; at most; up to; a maximum of",
     "atleast": "no less than; not less than; no fewer than; at least; a minimum of",
@@ -94,7 +94,7 @@ _PHRASES: Final = {
 }
 PHRASES: Final = {phrase: meant for meant, phrases in _PHRASES.items() for phrase in phrases.split("; ")}
 
-#: Mean the same, or near enough that only what they are said of matters.
+#: Groups of words that mean the same, or nearly.
 _SAME: Final = """
 use utilise utilize employ rely; start begin commence launch; end finish conclude; happen occur; live reside dwell
 buy purchase; help assist aid; show display present; fix repair resolve solve; build construct compile
@@ -131,7 +131,7 @@ refuse decline; latest newest; depend; vegetarian; breakfast; dinner supper; tir
 located situated
 """
 
-#: Two of one line cannot both be meant by statements that say the same.
+#: Groups of opposites. Statements with two different words of a group do not say the same.
 _APART: Final = """
 enable disable; on off; up down; in out; inside outside; into from; open close closed; start end stop; add remove
 create remove; increase decrease; grow shrink; more less fewer; most least; high low; higher lower; big small
@@ -163,7 +163,7 @@ office home; call email chat; inner outer; stable unstable beta; encourage disco
 trust distrust; succeed fail; gain lose; advance delay; hire fire; attach detach; mount unmount
 """
 
-#: What says how a thing is said rather than what.
+#: Words with little meaning of their own.
 _LIGHT: Final = """
 use make do get go have take give put set let keep happen there thing way time people someone something occur
 really very quite just actually basically simply please also still already now currently always
@@ -177,11 +177,11 @@ choice prefer important like perform conduct
 
 
 def _inverted(lists: dict[str, str]) -> dict[str, str]:
-    """What each word of some lists stands for."""
+    """The key of the list that each word is in."""
     return {word: meant for meant, words in lists.items() for word in words.split()}
 
 
-#: Without one of these a statement claims more than with it; both must have it, or neither.
+#: Words that weaken a statement. Two statements that say the same have the same ones.
 QUALIFIERS: Final = _inverted(
     {
         "maybe": "might may maybe perhaps possibly probably likely presumably supposedly",
@@ -195,7 +195,7 @@ QUALIFIERS: Final = _inverted(
         "intends": "considering considered proposed proposes suggested suggests intends",
     }
 )
-#: The same for what is counted.
+#: The same for amounts.
 LIMITS: Final = frozenset({"atleast", "atmost", "morethan", "lessthan"})
 #: These qualify only a number.
 OF_NUMBERS: Final = frozenset({"about", "around", "once"})
@@ -203,7 +203,7 @@ OF_NUMBERS: Final = frozenset({"about", "around", "once"})
 NEGATIONS: Final = frozenset(
     ["not", "no", "never", "none", "nobody", "nothing", "nowhere", "neither", "without", "cannot", "nor", "against"]
 )
-#: Words that say the opposite of a plainer one.
+#: Words that negate a simpler word.
 NEGATED: Final = _inverted(
     {
         "use": "avoid avoids avoided avoiding",
@@ -218,7 +218,7 @@ NEGATED: Final = _inverted(
 )
 PREFIXES: Final = ("un", "non", "dis", "in", "im", "ir", "mis")
 
-#: What stands after one of these and before it is not the same thing.
+#: Words with two sides: exchanging what is before and after changes the meaning.
 TURNS: Final = frozenset(
     (
         *("over", "than", "before", "after", "instead", "from", "to", "into", "by", "for", "of", "if"),
@@ -226,7 +226,7 @@ TURNS: Final = frozenset(
     )
 )
 
-#: What these say of a time or a place must be said by both.
+#: Limits in time or place. Two statements that say the same have the same ones.
 BOUNDS: Final = {
     **{word: word for word in ("before", "after", "since", "during", "between", "above", "below", "under", "within")},
     "until": "until",
@@ -331,7 +331,7 @@ WEEKDAYS: Final = {
     ]
     for name in names.split()
 }
-#: How many of the first of its line: seconds, bytes, or itself.
+#: Units and their size in the base unit: seconds, bytes, or the unit itself.
 UNITS: Final = {
     name: (base, factor)
     for base, factor, names in (
@@ -370,14 +370,14 @@ def _groups(lists: str) -> list[list[str]]:
 
 
 def stem(word: str) -> str:
-    """A word without its ending; one that carries no meaning of its own stays as it is."""
+    """The stem of a word. A word without a meaning of its own is returned unchanged."""
     found = analyser.terms(word)
     return found[-1] if found else word
 
 
 @cache
 def _heads() -> dict[str, str]:
-    """The first of its group for each word; a word in two groups is of the first one."""
+    """The first word of the group that each word is in. Of two groups, the first counts."""
     heads: dict[str, str] = {}
     for group in _groups(_SAME):
         for word in group:
@@ -386,14 +386,14 @@ def _heads() -> dict[str, str]:
 
 
 def canonical(word: str) -> str:
-    """One word for all that mean the same."""
+    """The word that represents all words of the same meaning."""
     plain = stem(word)
     return _heads().get(plain, plain)
 
 
 @cache
 def opposites() -> dict[str, frozenset[str]]:
-    """What each word excludes."""
+    """The opposites of each word."""
     found: dict[str, set[str]] = {}
     for group in _groups(_APART):
         heads = [canonical(word) for word in group]
@@ -409,7 +409,7 @@ def light() -> frozenset[str]:
 
 @cache
 def common() -> frozenset[str]:
-    """Words that are no names, even where they begin a sentence."""
+    """Words that are not names, even with a capital at the beginning of a sentence."""
     listed = {word for lists in (_SAME, _APART) for group in _groups(lists) for word in group}
     plain = listed | set(_LIGHT.split()) | STOP_WORDS | NEGATIONS | set(QUALIFIERS) | set(NEGATED)
     return frozenset(plain | {stem(word) for word in plain})

@@ -97,7 +97,8 @@ class Probe:
     def find_lost(self, untouched: Callable[[Thing], bool]) -> list[Question]:
         """Questions whose thing was found before and is not found now.
 
-        `untouched` says whether the pass left a thing alone. A change to such a thing is somebody else's, and no loss.
+        `untouched` says whether the pass left a thing alone. Such a thing was changed by another writer, so that is no
+        loss.
         """
         return [question for question in self._questions.values() if not self.is_kept(question, untouched)]
 

@@ -56,7 +56,7 @@ def check_unfinished_passes(context: PassContext) -> None:
             try:
                 with context.write():
                     undo_actions(context.view, dream, {number for numbers in lost.values() for number in numbers})
-            except UndoBlocked:  # somebody changed the same things since, which is no loss
+            except UndoBlocked:  # the same things were changed since, which is no loss
                 lost = {}
         for (kind, id), numbers in lost.items():
             context.alarms.append(

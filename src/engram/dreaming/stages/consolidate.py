@@ -220,7 +220,7 @@ class _Consolidation:
         return _BY_POLICY if resolves else _NEVER
 
     def archive_idle(self) -> None:
-        """Archive memories that are unimportant and that nobody has used for a long time."""
+        """Archive memories that are unimportant and were not used for a long time."""
         context, config = self._context, self._config
         with context.engine.read() as tx:
             now = tx.now()

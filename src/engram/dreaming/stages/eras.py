@@ -90,13 +90,13 @@ def _fold_gists(
         if era is None:
             era = context.memories.remember(text, kind=KIND, key=month, data=data, sources=sources, prepared=prepared)
         else:
-            context.memories.rebuilt(tx, era.id)
+            context.memories.mark_rebuilt(tx, era.id)
             era = context.memories.update(
-                era.id, text, reason="the month outdated_months", data=data, sources=sources, prepared=prepared
+                era.id, text, reason="the month changed", data=data, sources=sources, prepared=prepared
             )
         for gist in gists:
             if thought.was_shown(gist.memory_id, gist.text):
-                context.gists.folded(tx, KIND, gist.memory_id)
+                context.gists.mark_folded(tx, KIND, gist.memory_id)
         for gist in later:
-            context.gists.unfolded(tx, KIND, gist.memory_id)
+            context.gists.mark_unfolded(tx, KIND, gist.memory_id)
     return era

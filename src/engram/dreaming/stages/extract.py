@@ -94,7 +94,7 @@ def _read_session(context: PassContext, row: Row) -> None:
             _store_statement(context, tx, found, old, ready)
         for found in proposed:
             context.propose(tx, found.plan)
-        context.gists.folded(tx, STAGE, gist)
+        context.gists.mark_folded(tx, STAGE, gist)
 
 
 def _think_in_portions(context: PassContext, subject: str, turns: list[Exchange]) -> list[Thought]:

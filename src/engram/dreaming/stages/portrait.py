@@ -91,7 +91,7 @@ def _add_session_facts(context: PassContext, row: Row) -> None:
         tx.lock(mutexes.embedding_queue(context.workspace))
         tx.lock(mutexes.block(context.workspace, PROFILE))
         _add_facts(context, facts, {turn.id: turn for turn in said})
-        context.gists.folded(tx, PROFILE, gist)
+        context.gists.mark_folded(tx, PROFILE, gist)
 
 
 def _find_facts(context: PassContext, subject: str, portion: list[Passage]) -> Thought:
@@ -162,17 +162,17 @@ def narrative(context: PassContext) -> None:
     trusted = [gist for gist in gists if gist.trust in TRUSTED and gist.text]
     portions = prompt_portions([gist_passage(gist) for gist in trusted])
     for position in range(len(portions)):
-        if not context.attempt(NARRATIVE, _carry_on, portions[position:]):
+        if not context.attempt(NARRATIVE, _continue_narrative, portions[position:]):
             return
     rest = [gist for gist in waiting if gist not in {each.memory_id for each in trusted}]
     with context.write() as tx:
         context.memories.lock(tx)
         for gist in rest:
-            context.gists.folded(tx, NARRATIVE, gist)
+            context.gists.mark_folded(tx, NARRATIVE, gist)
     context.checkpoint(NARRATIVE, len(waiting), len(waiting))
 
 
-def _carry_on(context: PassContext, portions: list[list[Passage]]) -> None:
+def _continue_narrative(context: PassContext, portions: list[list[Passage]]) -> None:
     """Continue with the first portion. The others stay marked as not folded in, so that no pass can lose them."""
     portion, *later = portions
     known = _block_so_far(context, NARRATIVE)
@@ -186,9 +186,9 @@ def _carry_on(context: PassContext, portions: list[list[Passage]]) -> None:
         _write(context, NARRATIVE, text, "the story went on", {("memory", id) for id in covered})
         for passage in portion:
             if thought.was_shown(id_of_handle(passage.id), passage.text):
-                context.gists.folded(tx, NARRATIVE, id_of_handle(passage.id))
+                context.gists.mark_folded(tx, NARRATIVE, id_of_handle(passage.id))
         for passage in (passage for portion in later for passage in portion):
-            context.gists.unfolded(tx, NARRATIVE, id_of_handle(passage.id))
+            context.gists.mark_unfolded(tx, NARRATIVE, id_of_handle(passage.id))
 
 
 def _render_sections(data: dict[str, list[str]], portion: list[Passage], known: tuple[Passage, ...]) -> str:

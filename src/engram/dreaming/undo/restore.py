@@ -172,7 +172,7 @@ def _restore_index(tx: Transaction, workspace: str, id: int, row: Snapshot, vect
 
 
 def _restore_block(tx: Transaction, workspace: str, id: int, snapshot: Snapshot | None) -> None:
-    for (name,) in tx.all(_BLOCK_NAME, workspace=workspace, id=id):
+    for name in tx.column(_BLOCK_NAME, workspace=workspace, id=id):
         tx.note(workspace, "block", name)
     _delete_provenance(tx, workspace, "block", id, snapshot)
     tx.run(_DELETE_BLOCK_VERSIONS, id=id, since=snapshot["since"] if snapshot else 0)

@@ -1,6 +1,6 @@
 """Undoes a pass: everything it changed goes back to what it was before, or nothing does.
 
-An undo is blocked by anything that was changed again since, by whomever. It is also blocked by things that were derived
+An undo is blocked by anything that was changed again since. It is also blocked by things that were derived
 since from something that would lose its sources, because forgetting could not find them any more. A thing that lost
 text to forgetting since is left as it is. An undo has a number and a journal like a pass, so it can be undone too.
 """
@@ -155,8 +155,8 @@ class Undo:
         if before is not None and snapshots.sources(now) <= snapshots.sources(before):
             return set()
         of_it = {"workspace": self._workspace, "kind": kind, "id": int(ref), "since": self._since}
-        made = {("memory", str(id)) for (id,) in tx.all(_MEMORIES_MADE, **of_it)}
-        return made | {("block", str(id)) for (id,) in tx.all(_BLOCKS_MADE, **of_it)}
+        made = {("memory", str(id)) for id in tx.column(_MEMORIES_MADE, **of_it)}
+        return made | {("block", str(id)) for id in tx.column(_BLOCKS_MADE, **of_it)}
 
     def _obstacles(self, tx: Transaction, thing: JournalKey) -> list[Obstacle]:
         """Everything that blocks the undo of one thing."""
@@ -250,7 +250,7 @@ def carry_out(tx: Transaction, view: StoreView, undo: Undo, dream: int, by: int)
 def undo_actions(view: StoreView, dream: int, actions: set[int]) -> set[int]:
     """Undo some actions of a pass and the later ones that depend on them; which were undone.
 
-    Joins the current transaction. UndoBlocked, with nothing changed, when somebody else changed the same things
+    Joins the current transaction. UndoBlocked, with nothing changed, when another writer changed the same things
     meanwhile.
     """
     with view.engine.write() as tx:

@@ -183,8 +183,8 @@ class Host:
             return backlog.work(BACKLOG_STEP) if backlog.size() else 0
 
     def close(self) -> None:
-        """Stop background work and close the store. A running call gets a moment to finish. A call that waits for a
-        lock may end with the process; the store stays consistent."""
+        """Stop background work and close the store. A running call gets a moment to finish. A call that waits for
+        another writer may end with the process; the store stays consistent."""
         self._stop.set()
         for timer in list(self._passed_on):
             timer.cancel()
@@ -211,7 +211,7 @@ class Host:
         operations.require_arguments(operation, given)
         if session is not None:
             if operation.name not in _ALIVE_ANYWAY:
-                self._sign_of_life(eng, session)
+                self._heartbeat(eng, session)
             if operation.name == _CLAIM and given.get("exclusive") and given.get("wait"):
                 return Pending(self, session, _lined_up(eng, given))
         # The report lists unread messages, so its messages are taken before it is made. Other calls take them at the
@@ -289,7 +289,7 @@ class Host:
         acting = given.get(SESSION)
         return None if acting is None else str(acting)
 
-    def _sign_of_life(self, eng: Engram, session: str) -> None:
+    def _heartbeat(self, eng: Engram, session: str) -> None:
         now = self._clock()
         if now - self._beats.get(session, -BEAT_EVERY) >= BEAT_EVERY:
             eng.sessions.heartbeat(session)
@@ -360,7 +360,7 @@ def _lined_up(eng: Engram, given: Mapping[str, object]) -> Waiter:
 def _refused(name: str, error: Exception) -> Answer:
     if isinstance(error, EngramError):
         return answers.refusal(error)
-    # A mistake in Engram. The traceback goes to the log, and the agent can go on with its work.
+    # A bug in Engram. The traceback goes to the log, and the agent can continue its work.
     _log().error("%s failed", name, exc_info=error)
     return answers.refusal(
         EngramError(f"{name} failed because of a mistake in Engram. The server's log has the details.")

@@ -1,1 +1,1 @@
-"""Thinking without a model: it picks sentences, and never writes one."""
+"""Thinking without a model: it selects sentences and never writes any."""

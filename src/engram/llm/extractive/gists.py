@@ -1,10 +1,10 @@
-"""Gists without a model: the sentences that together say the most, and the words that had no room.
+"""Gists without a model: the most informative sentences, and the topics that did not fit.
 
-The weight of a sentence is the sum of its words' weights. A word weighs the root of the number of sentences that have
-it, because a session is about what it keeps coming back to; names and numbers weigh more, common words very little. A
-sentence that decides, prefers, teaches or leaves something open weighs more, and its speaker counts too. Sentences are
-taken one by one. A word that was taken already counts a third, so that the next sentence adds something new. The
-chosen sentences keep their order.
+The weight of a sentence is the sum of its words' weights. The weight of a word is the square root of the number of
+sentences that contain it, because a session is about what recurs in it. Names and numbers weigh more, common words very
+little. A sentence with a decision, a preference, a lesson or an open question weighs more, and the speaker matters too.
+Sentences are chosen one by one. A word that is already covered counts a third, so that the next sentence adds something
+new. The chosen sentences keep their order.
 
 A last line, `Also: …`, names what else came up. Measured on LoCoMo (the right session among the first five gists, found
 by words): sentences alone 71 of 100, with these words 81, against 88 for the whole text at three times the length.
@@ -41,19 +41,19 @@ _BY_KIND: Final = {"decision": 1.3, "preference": 1.2, "lesson": 1.2, "todo": 1.
 _AT_THE_START: Final = 1.3
 _OPEN_AT_THE_END: Final = 1.3
 _BEGINNING: Final = 3
-#: A sentence of more words than this is not better for being longer.
+#: More words than this do not increase the weight of a sentence.
 _LONG: Final = 25
 
-#: How a line of a gist begins: the day, and who said it or which session it was.
+#: The beginning of a line of a gist: the day, and the speaker or the session.
 _PREFIX: Final = re.compile(
     r"^(?:\d{4}-\d\d-\d\d )?(?:user|assistant|system|tool|log|session \d{4}-\d\d-\d\d)(?: \d{4}-\d\d-\d\d)?: "
 )
 
 
 class Line(NamedTuple):
-    """A sentence, with what it may become a line of."""
+    """A sentence that may become a line of a gist."""
 
-    #: Which passage it is from.
+    #: The number of its passage.
     source: str
     #: `2023-05-07 user: `, or empty.
     prefix: str
@@ -74,7 +74,7 @@ class Line(NamedTuple):
 
 
 class Read(NamedTuple):
-    """What the passages say: their sentences in order, and the words that earlier gists had no room for."""
+    """The sentences of the passages in order, and the topics that did not fit into earlier gists."""
 
     lines: list[Line]
     also: list[Word]
@@ -122,7 +122,7 @@ def weights(found: Read) -> dict[str, float]:
 
 
 def choose(lines: Sequence[Line], worth: dict[str, float], room: int, max_tokens: int) -> list[int]:
-    """The places of the best sentences, best first; the earlier of two equal ones."""
+    """The positions of the best sentences, best first. Of two equal ones, the earlier comes first."""
     by_line = [_line_factor(line, position, len(lines)) for position, line in enumerate(lines)]
     terms = [{word.term for word in line.words} for line in lines]
     costs = [tokens.estimate(line.whole) + 1 for line in lines]
@@ -134,7 +134,7 @@ def choose(lines: Sequence[Line], worth: dict[str, float], room: int, max_tokens
 
     chosen: list[int] = []
     left = max_tokens
-    # If none fits, one is better than nothing.
+    # If none fits, choose one anyway.
     candidates = [position for position, cost in enumerate(costs) if cost <= left] or list(range(len(lines)))
     while candidates and len(chosen) < room:
         gains = {position: gain(position) for position in candidates}
@@ -159,7 +159,7 @@ def left_over(found: Read, worth: dict[str, float], covered: set[str]) -> str:
 
 
 def _room(lines: Sequence[Line]) -> int:
-    # A line of a gist stands for all that it was chosen from.
+    # A line of a gist represents all sentences that it was chosen from.
     said = sum(_PER_LINE if line.derived else 1 for line in lines)
     return max(LEAST, min(MOST, math.ceil(said / _PER_LINE)))
 
@@ -170,7 +170,7 @@ def _line_factor(line: Line, position: int, of: int) -> float:
     if position < _BEGINNING and not line.derived:
         factor *= _AT_THE_START
     if position >= of - max(2, of // 10) and markers.is_open(line.text):
-        # Asked near the end, so probably not answered.
+        # A question near the end is probably not answered.
         factor *= _OPEN_AT_THE_END
     return factor / math.sqrt(max(1.0, len(line.words) / _LONG))
 
@@ -194,7 +194,7 @@ def _passage_sentences(passage: Passage) -> Iterator[tuple[str, str]]:
 
 
 def _first_line(text: str) -> list[str]:
-    """The first line of a text that is nothing but code."""
+    """The first line of a text that is only code."""
     return [" ".join(line.split())[: sentences.LONGEST] for line in text.splitlines() if line.strip(" `~\t")][:1]
 
 

@@ -1,8 +1,8 @@
 """The phrases that show what a sentence is: a decision, a preference, something to do, and so on.
 
 English only. A sentence is compared with the kinds in order, and the first that matches is its kind; a sentence that
-matches none is no statement. Each kind has a confidence: "remember that" is meant to be remembered, while "I have a"
-may be over tomorrow.
+matches none is not a statement. Each kind has a confidence: "remember that" is meant to last, while "I have a" may not
+be true tomorrow.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def _any(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE)
 
 
-#: Where a sentence begins: after the name of who speaks, or a word that only joins it to the last one.
+#: The beginning of a sentence, after the speaker's name or a word that only joins it to the last one.
 _START = r"^(?:[\w ]{1,30}: )?(?:(?:and|so|but|also|please|yes|okay|ok)[, ]+)*"
-#: What may stand between "I" and its verb.
+#: Words that may come between "I" and its verb.
 _HOW = r"(?:(?:so|just|really|very|too|not|still|also|now|always|usually|actually|currently|definitely) )*"
 _MY = (
     r"\bmy (?:\w+ )?(?:name|wife|husband|partner|girlfriend|boyfriend|fianc[eé]e?|sons?|daughters?|kids?|children"
@@ -136,5 +136,5 @@ def is_done(sentence: str) -> bool:
 
 
 def tone(sentences: list[str]) -> tuple[int, int]:
-    """How many sentences speak of things going well, and of trouble."""
+    """How many sentences sound positive, and how many are about problems."""
     return sum(bool(_WELL.search(each)) for each in sentences), sum(bool(_TROUBLE.search(each)) for each in sentences)

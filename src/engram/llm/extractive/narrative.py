@@ -1,4 +1,4 @@
-"""The narrative and the reflection without a model: a plain readout of the gists.
+"""The narrative and the reflection without a model: a plain summary of the gists.
 
 Nothing is made up. Lines are lines of the gists, topics are words that occur in several of them, and the reflection
 says that it was made by counting. An earlier narrative of this form, in `known`, is continued.
@@ -27,14 +27,14 @@ _TREND: Final = re.compile(r"^(.+) \((\d+) sessions?\)$")
 
 class Topic(NamedTuple):
     written: str
-    #: How many passages speak of it.
+    #: How many passages mention it.
     passages: int
     first: str
     last: str
 
 
 class Thread(NamedTuple):
-    """Something open: its words, and where and by whom it was said."""
+    """An open question or task: its words, its passage and its speaker."""
 
     terms: set[str]
     source: str
@@ -71,7 +71,7 @@ def narrative_text(sections: dict[str, list[str]]) -> str:
 
 
 def reflection(passages: Sequence[Passage]) -> dict[str, str | float]:
-    """Mood, energy, and two short texts that say what they were counted from."""
+    """Mood, energy, and two short texts that say what was counted."""
     analyser = Analyser()
     found = read(passages, analyser)
     said = [line.text for line in found.lines]
@@ -86,8 +86,8 @@ def reflection(passages: Sequence[Passage]) -> dict[str, str | float]:
         "energy": round(min(1.0, len(said) / 100), 2),
         "narrative": f"I looked through {_count(len(passages), 'text')}{span}{about}.",
         "reflection": (
-            f"A readout made without a model: of {_count(len(said), 'sentence')}, {well} sounded well and {trouble} "
-            f"like trouble; {_count(open_ends, 'question or task', 'questions or tasks')} stood open."
+            f"Counted without a model: of {_count(len(said), 'sentence')}, {well} sounded positive and {trouble} "
+            f"negative; {_count(open_ends, 'question or task', 'questions or tasks')} remained open."
         ),
     }
 
@@ -105,7 +105,7 @@ def _mood(sentences: int, well: int, trouble: int) -> str:
 
 
 def _arc(per_passage: Sequence[Read]) -> list[str]:
-    """Of each passage the line that says the most."""
+    """The most informative line of each passage."""
     found = []
     for each in per_passage:
         best = choose(each.lines, weights(each), 1, 1_000_000)
@@ -114,7 +114,7 @@ def _arc(per_passage: Sequence[Read]) -> list[str]:
 
 
 def _topics(per_passage: Sequence[Read], least: int = _RECURS) -> list[Topic]:
-    """Words that several passages have, the most common first."""
+    """Words that occur in several passages, the most common first."""
     where: dict[str, list[str]] = {}
     written: dict[str, Counter[str]] = {}
     for each in per_passage:
@@ -159,7 +159,7 @@ def _callbacks(topics: Sequence[Topic]) -> list[str]:
 
 
 def _sections(known: Sequence[Passage]) -> dict[str, list[str]]:
-    """The lines of a narrative that was written here; of any other text, none."""
+    """The sections of an earlier narrative of this form; empty for any other text."""
     names = {title: name for name, title in headings.NARRATIVE.items()}
     found: dict[str, list[str]] = {name: [] for name in headings.NARRATIVE}
     for passage in known:

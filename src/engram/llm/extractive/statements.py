@@ -1,7 +1,7 @@
 """Statements found without a model: facts, preferences, decisions, lessons, things to do.
 
 A statement is a whole sentence in its speaker's own words, with the passage it is from. A sentence about the speaker
-("I live in …") is taken only from the user: an assistant that says "I" speaks of itself. Nothing is taken from tools,
+("I live in …") is taken only from the user: an assistant that says "I" means itself. Nothing is taken from tools,
 systems and logs.
 """
 
@@ -32,7 +32,7 @@ class Statement(NamedTuple):
 def statements(
     passages: Sequence[Passage], known: Sequence[Passage], schema: Mapping[str, object] | None
 ) -> list[Statement]:
-    """The statements of the passages that `known` does not have, in order; of two that say the same, the later one."""
+    """The statements of the passages that are not in `known`, in order. Of two that say the same, the later one."""
     analyser = Analyser()
     old = [terms for passage in known for line in passage.text.splitlines() if (terms := _terms(line, analyser))]
     kept: list[tuple[Statement, frozenset[str]]] = []

@@ -1,6 +1,6 @@
 """The words that a sentence is about, for choosing sentences without a model.
 
-This is not the analyser of the word index, which belongs to a higher layer: here only the texts of one prompt are
+The analyser of the word index is not used, because it belongs to a higher layer. Here only the texts of one prompt are
 compared with each other. English words are stemmed; scripts without spaces give pairs of characters. There is no corpus
 to learn from which words are rare, so the words that are common in every conversation are listed.
 """
@@ -26,7 +26,7 @@ thinking thought time times today together told tomorrow took totally towards tr
 understanding use used using usually via wanna want wanted way week weekend welcome well went whatever whole wonder
 wonderful work working works world wow yeah year years yep yes yesterday yet yourself
 """
-#: Words that are common in every conversation, whatever it is about.
+#: Words that are common in every conversation.
 _FILLERS: Final = _SAID_ANYWAY.split()
 
 _WORD: Final = re.compile(rf"[{UNSPACED}]+|[^\W_{UNSPACED}](?:[^\W{UNSPACED}]|['’.:/@+-](?=[^\W{UNSPACED}]))*")
@@ -36,11 +36,11 @@ _LONGEST: Final = 64
 
 class Word(NamedTuple):
     term: str
-    #: As it stands in the text.
+    #: As it is written in the text.
     written: str
     #: Whether it says something about the topic, unlike a common word.
     telling: bool
-    #: A number, or a name: a capital where no sentence begins.
+    #: Whether it is a number or a name: a capital inside a sentence.
     particular: bool
 
 
@@ -54,7 +54,7 @@ class Analyser:
         self._fillers = {self._stem(word) for word in _FILLERS}
 
     def words(self, sentence: str) -> list[Word]:
-        """The words of a sentence that mean something, in order."""
+        """The words of a sentence without stop words, in order."""
         found: list[Word] = []
         for match in _WORD.finditer(sentence):
             written = match[0]

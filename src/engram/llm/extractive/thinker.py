@@ -1,4 +1,4 @@
-"""The provider without a model: no key, no network, the same answer every time, and no word that was not said.
+"""The provider without a model: no key, no network, the same answer every time, and no invented words.
 
 It reads the passages and ignores `instructions` and `system`: the task says everything it can act on. What it makes is
 fitted to the requested schema; where it cannot match the schema it raises LLMMalformed.
@@ -22,7 +22,7 @@ class Extractive:
         work = _TASKS.get(prompt.task)
         if work is None:
             raise InvalidInput(
-                f"The extractive provider cannot do {prompt.task!r}, which takes a model; it does {', '.join(_TASKS)}."
+                f"The extractive provider cannot do {prompt.task!r}, which needs a model; it does {', '.join(_TASKS)}."
             )
         text, data = work(_Request(prompt, max_tokens, schema))
         if schema is None:
@@ -41,7 +41,7 @@ class _Request(NamedTuple):
     schema: Mapping[str, Any] | None
 
 
-#: Makes a readable text, and the same by the names that a schema can ask for.
+#: Makes a readable text, and the same data by the names that a schema may ask for.
 _Work = Callable[[_Request], tuple[str, dict[str, Any]]]
 
 
