@@ -45,7 +45,7 @@ LAYERS = (
     {"dreaming"},
     {"forgetting"},
     {"", "_public", "client", "operations", "remote"},
-    {"compat", "importers", "interfaces"},
+    {"__main__", "compat", "importers", "interfaces"},
 )
 TOP = len(LAYERS) - 1
 #: From the bottom up: a tier imports no tier above it.

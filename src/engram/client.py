@@ -278,7 +278,7 @@ def upgrade(settings: Config, *, progress: Callable[[int, int], None] | None = N
     from .store_url import masked
 
     patient = settings._replace(busy_timeout=max(settings.busy_timeout, _UPGRADE_PATIENCE))
-    engine = _open(patient, Clock(), True, progress=progress)
+    engine = _open(patient, Clock(), True, create=False, progress=progress)
     try:
         done = engine.outcome
         return Upgraded(

@@ -507,7 +507,8 @@ def _value(setting: Setting, layer: Layer | None) -> Value:
     if layer is None:
         return setting.default
     value = layer.values[setting.name]
-    what = f"{setting.name} (from {layer.origin})"
+    origins = {"argument": setting.name, "environment": setting.environment}
+    what = origins.get(layer.origin, f"{setting.name} (from {layer.origin})")
     if setting.choices:
         if value not in setting.choices:
             *others, last = setting.choices

@@ -209,6 +209,15 @@ def test_a_memory_that_replaces_another_keeps_its_pin_and_tags_unless_others_are
 
 
 @pytest.mark.requirement("MEMORY-7")
+def test_the_same_text_again_keeps_pin_and_tags_unless_they_are_cleared(eng: Engram) -> None:
+    eng.remember("The editor is vim", key="editor", tags=["tools"], pinned=True)
+    same = eng.remember("The editor is vim", key="editor")
+    assert (same.tags, same.pinned) == (("tools",), True)
+    same = eng.remember("The editor is vim", key="editor", tags=[], pinned=False)
+    assert (same.tags, same.pinned, same.reinforced) == ((), False, 2)
+
+
+@pytest.mark.requirement("MEMORY-7")
 def test_only_the_memory_that_is_replaced_hands_on_its_pin_and_tags(eng: Engram) -> None:
     eng.remember("The editor is vim", key="editor", tags=["tools"], pinned=True)
     for other in ({"kind": "fact", "key": "editor"}, {"key": "shell"}, {}):

@@ -195,3 +195,25 @@ def test_what_can_both_be_true_is_no_contradiction(a: str, b: str) -> None:
 @pytest.mark.parametrize(("a", "b"), SAME)
 def test_what_says_the_same_does_not_contradict_itself(a: str, b: str) -> None:
     assert contradicts(a, b, 0.9) < 0.6
+
+
+@pytest.mark.requirement("SIMILAR-2")
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("/etc/app/data", "etc/app/data"),
+        ("../a/run.sh", "a/run.sh"),
+        ("o'brien@example.com", "obrien@example.com"),
+        (".env", "env"),
+        ("users/day", "users per day"),
+        ("C++", "C"),
+        ("C#", "C"),
+        ("$HOME/x.txt", "HOME/x.txt"),
+        ("*.log", "log"),
+    ],
+)
+def test_words_that_differ_only_in_their_signs_differ(one: str, other: str) -> None:
+    assert (
+        differ(f"The nightly job writes to {one} every day", f"The nightly job writes to {other} every day") == "name"
+    )
+    assert differ(f"The job writes to {one}.", f"The job writes to {one}, always") is None

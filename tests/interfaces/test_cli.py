@@ -196,7 +196,7 @@ def test_common_options_work_before_and_after_the_command(engram: Engram, me: st
         (("session", "start", "bad\nname", "x"), 2),
         (("nonsense",), 2),
         (("sitrep", "--budget", "0"), 2),
-        (("lock", "release", "--session", "x"), 2),
+        (("lock", "release", "--session", "x"), 3),
         (("--workspace", "Not Valid", "sitrep"), 2),
         (("lock", "claim", "x", "--ttl", "soon", "--session", "x"), 2),
         (("session", "start", "a", "b", "--meta", "nonsense"), 2),

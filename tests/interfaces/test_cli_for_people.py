@@ -90,16 +90,22 @@ def test_a_text_that_fits_several_sessions_is_wrong_use_and_lists_them(engram: E
 
 
 @pytest.mark.requirement("PEOPLE-1")
-def test_a_held_resource_comes_before_a_part_of_an_id_as_the_recipient_of_a_message(
-    engram: Engram, me: str, other: str
-) -> None:
+def test_a_recipient_that_may_be_a_session_or_a_held_resource_is_refused(engram: Engram, me: str, other: str) -> None:
     engram("lock", "claim", me[-4:], "--session", other)
-    assert engram("message", "send", me[-4:], "hello", "--json").json["recipients"] == [other]
+    refused = engram("message", "send", me[-4:], "hello")
+    assert refused.code == 2 and me in refused.err
+    assert engram("message", "inbox", session=other).out == "No unread messages.\n"
+    assert engram("message", "send", me, "hello", "--json").json["recipients"] == [me]
 
 
 @pytest.mark.requirement("PEOPLE-1")
-def test_an_author_that_is_no_session_is_still_taken_as_it_is(engram: Engram, me: str) -> None:
-    assert engram("world", "set", "All is well", "--session", "a person", "--json").json["updated_by"] == "a person"
+@pytest.mark.parametrize("words", ["world set x", "block append notes x", "lock list", "dream work next"])
+def test_an_unknown_session_is_refused_and_nothing_is_written(engram: Engram, me: str, words: str) -> None:
+    engram("block", "create", "notes", session=me)
+    refused = engram(*words.split(), "--session", "nope")
+    assert refused.code == 3 and "no session 'nope'" in refused.err
+    assert engram("world", "show", "--json").json["version"] == 0
+    assert engram("block", "show", "notes", "--json").json["version"] == 1
 
 
 @pytest.mark.requirement("PEOPLE-1")
@@ -395,3 +401,16 @@ def test_every_other_name_leads_to_a_command_and_hides_none() -> None:
 def test_numbers_have_the_right_form_of_their_noun(number: int, word: str, shown: str) -> None:
     assert counted(number, word) == shown
     assert [byte_size(each) for each in (1, 999, 3_200_000)] == ["1 byte", "999 bytes", "3.2 MB"]
+
+
+@pytest.mark.requirement("PEOPLE-5")
+def test_a_failed_undo_makes_no_workspace(engram: Engram, me: str) -> None:
+    for arguments in (("dream", "undo"), ("dream", "undo", "7")):
+        assert engram(*arguments, "--workspace", "mistyped").code == 3
+    assert [each["name"] for each in engram("workspace", "list", "--json").json] == ["default"]
+
+
+@pytest.mark.requirement("PEOPLE-1")
+def test_a_pass_of_dreaming_does_not_make_a_short_form_ambiguous(engram: Engram, me: str) -> None:
+    engram("dream", "--force")
+    assert engram("session", "show", me[:4], "--json").json["id"] == me

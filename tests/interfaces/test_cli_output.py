@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,3 +62,28 @@ def test_a_full_standard_error_is_an_exit_code(store: dict[str, str], tmp_path: 
     with open("/dev/full", "w") as full, open(tmp_path / "out", "w") as out:
         ended = subprocess.run([program(), "recall"], env=store, stdout=out, stderr=full, timeout=60)
     assert ended.returncode == 1
+
+
+@pytest.mark.requirement("CLI-31", "CLI-32")
+@pytest.mark.parametrize("arguments", [("remember", "-"), ("remember",), ("forget", "--memory", "1")], ids=" ".join)
+def test_a_closed_standard_input_is_an_error_without_a_traceback(
+    arguments: tuple[str, ...], store: dict[str, str]
+) -> None:
+    line = ["sh", "-c", '"$0" "$@" <&-', program(), *arguments]
+    ended = subprocess.run(line, env=store, capture_output=True, text=True, timeout=60)
+    assert ended.returncode in (1, 2) and "Traceback" not in ended.stderr
+    with Engram(store["ENGRAM_URL"]) as eng:
+        assert len(eng.memories.list()) == 3
+
+
+@pytest.mark.requirement("CLI-32")
+def test_a_closed_standard_error_leaves_one_json_document(store: dict[str, str]) -> None:
+    line = ["sh", "-c", '"$0" "$@" 2>&-', program(), "embed", "--json"]
+    ended = subprocess.run(line, env=store, capture_output=True, text=True, timeout=60)
+    assert json.loads(ended.stdout)
+
+
+@pytest.mark.requirement("CLI-1")
+def test_the_package_is_also_the_program(store: dict[str, str]) -> None:
+    line = [sys.executable, "-m", "engram", "--version"]
+    assert subprocess.run(line, env=store, capture_output=True, text=True, timeout=60).stdout.startswith("engram")

@@ -106,6 +106,12 @@ def test_opening_without_creating_makes_nothing(new_store_url: str, tmp_path: Pa
 
 
 @reading
+def test_an_upgrade_makes_no_store(new_store_url: str, tmp_path: Path) -> None:
+    assert run(["--store", new_store_url, "upgrade"]) == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+@reading
 def test_an_empty_file_is_no_store_and_stays_empty(tmp_path: Path) -> None:
     empty = tmp_path / "engram.db"
     empty.touch()

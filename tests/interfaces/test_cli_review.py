@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import shlex
 import stat
 import subprocess
 import termios
@@ -130,9 +131,9 @@ def test_the_command_that_is_printed_undoes_what_was_applied(engram: Engram, sto
             assert logical(eng) != before
             sentence, _, advice = shown.strip().partition(" To undo that: ")
             assert sentence == f"Proposal {id} is applied."
-            program, *arguments = advice.split()
+            program, *arguments = shlex.split(advice)
             assert program == "engram"
-            assert f"proposal {id} was applied" in engram("dream", "show", arguments[-1]).out
+            assert f"proposal {id} was applied" in engram("dream", "show", arguments[2]).out
             assert engram(*arguments).code == 0
             assert logical(eng) == before
         assert states(eng) == ["pending", "pending", "pending"]

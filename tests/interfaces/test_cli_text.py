@@ -60,7 +60,7 @@ def test_text_from_standard_input_loses_its_final_newline(
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_errors_name_options_and_things_not_parameters(engram: Engram, arguments: tuple[str, ...], told: str) -> None:
-    engram("session", "start", "codex", "working")
+    engram("session", "start", "codex", "working", "--name", "s1")
     engram("remember", "The house is red.", "--no-embed")
     engram("block", "create", "notes")
     refused = engram(*arguments, session="s1")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -129,3 +131,17 @@ def test_uninstalling_says_where_the_backups_of_the_user_s_settings_are(engram: 
     assert [copy.name.partition(".2")[0] for copy in backups(home)] == ["config.toml", "config.toml"]
     assert all(str(copy) in shown for copy in backups(home))
     assert "Removed Engram from Codex." in shown
+
+
+@options
+def test_a_file_that_git_tracks_is_not_deleted(engram: Engram, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", os.defpath)
+    project = home.parent / "project"
+    settings = project / PROJECT["claude-code"][1]
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text('{\n  "mcpServers": {}\n}\n')
+    for command in (["init", "-q"], ["add", settings.name]):
+        subprocess.run(["git", "-C", str(settings.parent), *command], check=True)
+    engram("install", "claude-code", "--project")
+    engram("uninstall", "claude-code", "--project")
+    assert json.loads(settings.read_text()).get("mcpServers", {}) == {}

@@ -28,6 +28,7 @@ OLD: dict[str, tuple[str, str, str | None, list[tuple[str, str]]]] = {
     "asked": ("completed", "Port the quixadrol router", "user", [("user", ASKED), ("log", "Edit a.py: done")]),
     "child": ("completed", DONE, "assistant", [("assistant", DONE)]),
     "resumed": ("active", DONE, "assistant", [("user", "Port it"), ("assistant", DONE), ("user", "And now?")]),
+    "silent": ("completed", "", None, [("user", ASKED), ("assistant", DONE)]),
     "working": ("active", "Going on", None, [("user", ASKED), ("assistant", DONE)]),
 }
 #: What they are now: summary and outcome.
@@ -38,6 +39,7 @@ NEW = {
     "asked": ("Port the quixadrol router", ""),
     "child": ("", DONE),
     "resumed": ("Port it", DONE),
+    "silent": ("Port the quixadrol router", ""),
     "working": ("Going on", ""),
 }
 #: Without `summary_from`, it is unknown whose words the summary of these two repeats.
@@ -100,3 +102,16 @@ def test_an_old_summary_is_the_outcome_and_the_first_turn_the_summary_and_both_g
     store = Store(store_url)
     for name in store.backups() if store.is_postgres else []:
         store.all(f"DROP SCHEMA {name} CASCADE")
+
+
+@pytest.mark.requirement("MIGRATE-9")
+def test_a_turn_that_an_earlier_release_deletes_takes_the_text_that_reads_like_it(schema: int, store_url: str) -> None:
+    with Engram(settings=settings(url=store_url, embedder="none")) as eng:
+        sid = eng.sessions.register("codex", DONE)
+        said = eng.exchanges.add(sid, "assistant", DONE, embed=False)
+        eng.sessions.complete(sid, DONE)
+        # An earlier release does not know the column.
+        with asking(store_url) as ask:
+            ask(f"DELETE FROM exchanges WHERE id = {said}")
+        session = eng.sessions.get(sid)
+        assert (session.summary, session.outcome) == ("", "")

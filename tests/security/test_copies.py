@@ -359,9 +359,25 @@ def test_a_summary_that_equals_the_beginning_of_a_turn_is_a_copy_of_it() -> None
         "Port the router to the new library, and…", "Port the router to the new library, and then the tests."
     )
     assert repeats("The key of the server is [redacted: github token] and", "The key of the server is [redacted: a")
+    assert repeats("The key is [redacted: github token], keep it", "The key is ghp_0123456789, keep it")
+    assert repeats(" Port the\n router\tnow\u00a0", "Port the router now")
     assert not repeats("Port the router", "Port the router to the new library")
+    assert not repeats("Continue the release work with everybody…", "Continue the release of the hounds")
+    assert not repeats("Deployed the new build [redacted: password] to staging", "Deployed the new build yesterday?")
     assert not repeats("Port it…", "Port the router")
     assert not repeats("Port the tests to the new library, and…", "Port the router to the new library, and the tests")
+
+
+@pytest.mark.requirement("FORGET-22")
+@pytest.mark.parametrize("shape", ["{}\nand more", "  {}  ", "{}\tand\u00a0more", "{} " + "and more " * 600])
+def test_a_text_that_an_agent_gives_and_that_reads_like_a_turn_goes_with_it(place: Location, shape: str) -> None:
+    eng, text = place.eng, shape.format(SAID)
+    sid = eng.sessions.register("codex", "Working")
+    said = eng.exchanges.add(sid, "assistant", text, embed=False)
+    eng.sessions.heartbeat(sid, text)
+    eng.sessions.complete(sid, text)
+    eng.forget(exchange=said)
+    assert holds(place.url, WORD) == {}
 
 
 @pytest.mark.requirement("FORGET-21")

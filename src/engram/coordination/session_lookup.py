@@ -31,6 +31,7 @@ WHERE workspace = :workspace AND LENGTH(id) > :length AND SUBSTR(id, LENGTH(id) 
 ORDER BY id LIMIT :limit
 """
 _NAMED = "SELECT id FROM sessions WHERE workspace = :workspace AND name = :text ORDER BY id LIMIT :limit"
+_TYPE = "SELECT type FROM sessions WHERE workspace = :workspace AND id = :id"
 _DESCRIBE = "SELECT type, SUBSTR(summary, 1, 400) FROM sessions WHERE workspace = :workspace AND id = :id"
 
 
@@ -40,6 +41,9 @@ def resolve(tx: Transaction, workspace: str, text: str) -> str | None:
     if tx.one(_EXACT, workspace=workspace, text=text):
         return text
     found = _candidates(tx, workspace, text)
+    if len(found) > 1:
+        # Lists leave passes of dreaming out, so a short form means one only if it means nothing else.
+        found = [id for id in found if tx.value(_TYPE, workspace=workspace, id=id) != "dream"] or found
     if len(found) > 1:
         raise _ambiguous(tx, workspace, text, found)
     return found[0] if found else None

@@ -145,6 +145,12 @@ class Dreams:
         """
         if run is not None:
             checks.whole(run, "run", least=1)
+        with self._engine.read() as tx:
+            # Before a session is registered, which would create the workspace.
+            if run is None:
+                reversal.newest_pass(tx, self._workspace)
+            elif tx.one(_GET, workspace=self._workspace, id=run) is None:
+                raise _unknown(run, self._workspace)
         session = self._sessions.register(SESSION_TYPE, "undoing a pass")
         try:
             with self._leases.hold(session, RESOURCE, "undoing a pass", ttl=TTL) as lease:
@@ -159,7 +165,7 @@ class Dreams:
             row = tx.one(_GET, workspace=self._workspace, id=id)
             proposal = tx.value(_PROPOSAL, workspace=self._workspace, id=id)
         if row is None:
-            raise DreamNotFound(f"There is no pass, undo or applied proposal {id} in workspace {self._workspace!r}.")
+            raise _unknown(id, self._workspace)
         *shared, undoes = row
         _, session, *_ = shared
         if not session and undoes is None:
@@ -470,3 +476,7 @@ def _empty_report(
         errors=[],
         alarms=[],
     )
+
+
+def _unknown(id: int, workspace: str) -> DreamNotFound:
+    return DreamNotFound(f"There is no pass, undo or applied proposal {id} in workspace {workspace!r}.")

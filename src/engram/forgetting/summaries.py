@@ -6,6 +6,7 @@ words.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..coordination import summaries
@@ -14,10 +15,12 @@ from ..safe_text import one_line
 if TYPE_CHECKING:
     from ..storage.engine import Transaction
 
-#: With this many characters in common, a text is a shortened copy of a turn and not only similar at its beginning.
+#: A shortened copy has at least this many characters of its turn.
 _ALIKE = 20
-#: Characters of a turn that a copy is compared with. A copy is far shorter.
+#: A copy is compared with at least this many characters of a turn.
 _HEAD = 4_000
+#: Stands for a secret; its end may be cut off.
+_REDACTED = re.compile(r"\[redacted(?:: [^\]]{0,60}\]?)?")
 #: How a hook describes a session without words: by the files it touched.
 _TOUCHED = "Touched "
 
@@ -93,14 +96,29 @@ def repeats(copy: str, text: str) -> bool:
 
     Secrets were removed from the two separately, so they may differ after a secret.
     """
-    plain = one_line(text, len(text))
+    copy, plain = one_line(copy, len(copy)), one_line(text, len(text))
     if copy == plain:
         return True
-    cut = copy.endswith("…") or "[redacted" in copy
-    return cut and copy[:_ALIKE] == plain[:_ALIKE]
+    cut = copy.endswith("…")
+    first, *others = _REDACTED.split(copy.removesuffix("…"))
+    before, *marked = _REDACTED.split(plain)
+    if marked:
+        shorter = min(len(first), len(before))
+        return shorter >= _ALIKE and first[:shorter] == before[:shorter]
+    # The parts around removed secrets, in order. The first begins the turn; the last ends it, unless the copy is cut.
+    if len(first) + sum(map(len, others)) < _ALIKE or not plain.startswith(first):
+        return False
+    position = len(first)
+    for part in others:
+        position = plain.find(part, position)
+        if position < 0:
+            return False
+        position += len(part)
+    return cut or plain.endswith(others[-1] if others else first)
 
 
 def _repeats_one(tx: Transaction, workspace: str, session: str, copy: str, ids: list[int]) -> bool:
     """Whether a copy that names no exchange repeats one of these exchanges of its session."""
-    heads = tx.all(_HEADS, workspace=workspace, session=session, length=_HEAD, ids=tx.array(ids))
+    # A secret or a run of blanks makes the turn longer than its copy.
+    heads = tx.all(_HEADS, workspace=workspace, session=session, length=2 * len(copy) + _HEAD, ids=tx.array(ids))
     return any(repeats(copy, head) for (head,) in heads)

@@ -59,7 +59,7 @@ _REINFORCE = """
 UPDATE memories
 SET reinforced = reinforced + 1, updated_at = :now, expires_at = :expires_at,
     importance = CASE WHEN importance < :importance THEN :importance ELSE importance END,
-    pinned = CASE WHEN :pinned = 1 THEN 1 ELSE pinned END
+    pinned = COALESCE(CAST(:pinned AS INTEGER), pinned)
 WHERE workspace = :workspace AND id = :id
 """
 _RETIRE = """
@@ -175,7 +175,7 @@ class Memories:
         """Store something worth knowing.
 
         Storing the same content again reinforces the memory. Different content under the same kind and key supersedes
-        it and takes over its tags and its pin, unless `tags` or `pinned` are given; an empty list and False clear them.
+        it and takes over its tags and its pin. In both cases an empty list of `tags` and False for `pinned` clear them.
 
         The project defaults to that of the session. Without a session it is the configured one, else that of the
         current folder. `sources` are pairs such as `("exchange", 12)`; without `trust` the memory has the lowest trust
@@ -208,7 +208,16 @@ class Memories:
                 (id,) = known
                 self._changing(tx, id)
                 again = {name: values[name] for name in ("importance", "expires_at")}
-                tx.run(_REINFORCE, workspace=self._workspace, id=id, now=now, pinned=int(bool(pin)), **again)
+                tx.run(
+                    _REINFORCE,
+                    workspace=self._workspace,
+                    id=id,
+                    now=now,
+                    pinned=None if pin is None else int(pin),
+                    **again,
+                )
+                if labels == []:
+                    tx.run(_DROP_TAGS, workspace=self._workspace, id=id)
             else:
                 old = self._with_key(tx, kind, key)
                 if old is not None:

@@ -82,6 +82,8 @@ def _difference(one: Statement, other: Statement) -> str | None:
             return kind
     if one.limits != other.limits:
         return "number"
+    if {word.rstrip(".!?'") for word in one.literals} != {word.rstrip(".!?'") for word in other.literals}:
+        return "name"
     if (
         _has_another_name(one, other)
         or _has_another_name(other, one)

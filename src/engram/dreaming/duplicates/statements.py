@@ -74,6 +74,13 @@ _PRONOUN: Final = re.compile(
 )
 
 
+#: A word with a sign in it or before it that no ordinary word has: `/srv`, `.env`, `C++`, `o'brien@example.com`.
+#: Signs of punctuation around it are left out.
+_LITERAL = re.compile(
+    r"(?<![^\s\"'(\[{<,;:])[^\s\"(\[{<,;:]{0,200}?[/\\@#+$*~=][^\s\")\]}>,;:]{0,200}|(?<!\S)\.\w[\w.-]{0,200}"
+)
+
+
 class Word(NamedTuple):
     #: The form that is compared. Words that mean the same have the same form.
     head: str
@@ -93,6 +100,8 @@ class Statement(NamedTuple):
     words: tuple[Word, ...]
     #: Whether most words have a capital, as in headlines. Then a capital does not indicate a name.
     loud: bool
+    #: Words with signs that only paths, addresses and names of programs have, as they were written.
+    literals: frozenset[str] = frozenset()
 
     def values(self, kind: str) -> list[str]:
         return [word.head for word in self.words if word.kind == kind]
@@ -148,6 +157,7 @@ class Statement(NamedTuple):
 @lru_cache(maxsize=4_096)
 def read(text: str) -> Statement:
     """Read a text into words."""
+    literals = frozenset(found[0].casefold() for found in _LITERAL.finditer(text))
     text = _prepare(text)
     made: list[Word] = []
     first = True
@@ -161,7 +171,7 @@ def read(text: str) -> Statement:
         first = False
     letters = [word for word in made if word.kind == "word"]
     loud = len(letters) > 2 and sum(word.capital for word in letters) > 0.7 * len(letters)
-    return Statement(tuple(made), loud)
+    return Statement(tuple(made), loud, literals)
 
 
 def _prepare(text: str) -> str:

@@ -106,7 +106,10 @@ def _run(arguments: list[str]) -> int:
         _report(arguments, "failed", error.format_message(), {})
         return 1
     except (click.Abort, KeyboardInterrupt):
-        say("Stopped.", err=True)
+        if json_wanted(arguments):
+            _report(arguments, "stopped", "Stopped.", {})
+        else:
+            say("Stopped.", err=True)
         return 1
 
 

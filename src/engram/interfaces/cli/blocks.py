@@ -220,12 +220,14 @@ def restore(ctx: click.Context, name: str, version: int, actor: str | None) -> N
 
 @block.command()
 @_NAME
-@click.confirmation_option(
-    "--yes", prompt="Delete the block with its whole history?", help="Do not ask for confirmation."
-)
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_context
-def delete(ctx: click.Context, name: str) -> None:
+def delete(ctx: click.Context, name: str, yes: bool) -> None:
     """Delete a block with its history."""
+    if not yes:
+        if as_json(ctx):
+            raise click.UsageError("With --json there is no prompt: add --yes.")
+        click.confirm("Delete the block with its whole history?", abort=True, err=True)
     open_store(ctx).blocks.delete(name)
     result(ctx, {"deleted": name}, f"Deleted block {name}.")
 

@@ -197,20 +197,15 @@ def open_store(ctx: click.Context, *, warn: bool = True) -> Engram:
 
 
 def _whole_id(ctx: click.Context, text: str) -> str:
-    """The id of the session that a text names. An unknown one is returned as it is; the command reports it."""
-    from ...errors import SessionNotFound
-
-    try:
-        return open_store(ctx).sessions.resolve(text)
-    except SessionNotFound:
-        return text
+    return open_store(ctx).sessions.resolve(text)
 
 
 def load_settings(ctx: click.Context, *, warn: bool = True) -> Config:
     """The settings, with the common options as arguments. Warnings about ignored ones go to standard error."""
     from ...config import load
 
-    found = load(url=ctx.meta.get(f"{META}.store"), workspace=ctx.meta.get(f"{META}.workspace"))
+    with _naming([(each, {"store": "url"}.get(each.name or "", each.name or "")) for each in COMMON_OPTIONS]):
+        found = load(url=ctx.meta.get(f"{META}.store"), workspace=ctx.meta.get(f"{META}.workspace"))
     if warn:
         for notice in found.notices:
             say(f"{style('Warning:', fg='yellow')} {notice}", err=True)
@@ -267,7 +262,10 @@ def edited(current: str, instead: str) -> str:
     """The text as the user edits it in $EDITOR; `instead` says how to give the text without a terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError(f"The editor needs a terminal. {instead}")
-    changed = click.edit(current, extension=".md", require_save=True)
+    try:
+        changed = click.edit(current, extension=".md", require_save=True)
+    except (OSError, ValueError) as error:  # the editor's file is gone or is no text, or $EDITOR cannot be parsed
+        raise click.ClickException(f"The editor left no text: {error}") from None
     if changed is None:
         raise click.ClickException("The editor was closed without saving; nothing was changed.")
     return _without_last_newline(changed)

@@ -53,19 +53,21 @@ def inbox(ctx: click.Context, peek: bool, session_id: str) -> None:
 
 
 def _sent(eng: Engram, sender: str | None, to: str, text: str) -> Message:
-    """The message, sent. A whole id, `*` or a held resource comes before the short form of an id."""
-    from ...errors import EngramError, NoRecipient, SessionAmbiguous
+    """The message, sent. A text that may mean a session or a held resource is refused."""
+    from ...errors import EngramError, SessionAmbiguous
 
     try:
+        session = eng.sessions.resolve(to)
+    except SessionAmbiguous:
+        raise
+    except EngramError:
         return eng.messages.send(sender, to, text)
-    except NoRecipient as not_found:
-        try:
-            session = eng.sessions.resolve(to)
-        except SessionAmbiguous:
-            raise
-        except EngramError:
-            raise not_found from None
-        return eng.messages.send(sender, session, text)
+    if session != to and eng.leases.check(to):
+        raise click.UsageError(
+            f"{to!r} is a short form of session {session} and also a resource that is held. Give the whole id, or the "
+            "resource with its project."
+        )
+    return eng.messages.send(sender, session, text)
 
 
 def _print(ctx: click.Context, unread: list[Message]) -> None:

@@ -30,9 +30,16 @@ class Closed(io.TextIOBase):
 
 
 def prepare() -> None:
-    """Make a closed standard output fail, as other outputs do; otherwise the result would be lost silently."""
+    """Replace standard streams that were closed before the program started, where Python has None.
+
+    A closed output fails, as other outputs do; otherwise the result would be lost silently. A closed input is empty.
+    """
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
     if sys.stdout is None:
         sys.stdout = Closed()
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 
 class Guard:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .common import Command, as_json, edited, open_store, result
-from .screen import coloured_diff, fields, print_json, say
+from .screen import META, coloured_diff, fields, print_json, say
 
 if TYPE_CHECKING:
     from ...client import Engram
@@ -100,14 +100,28 @@ def _decide(eng: Engram, proposal: Proposal, key: str) -> None:
 
 
 def _decision(proposal: Proposal) -> str:
-    undo = f" To undo that: engram dream undo {proposal.applied_as}" if proposal.applied_as else ""
+    undo = f" To undo that: {_undo_command(proposal)}" if proposal.applied_as else ""
     return f"Proposal {proposal.id} is {proposal.state}.{undo}"
+
+
+def _undo_command(proposal: Proposal) -> str:
+    """The command that undoes an applied proposal, with the store and workspace that were given as options."""
+    import shlex
+
+    meta = click.get_current_context().meta
+    given = [
+        word
+        for name in ("store", "workspace")
+        if (value := meta.get(f"{META}.{name}"))
+        for word in (f"--{name}", value)
+    ]
+    return shlex.join(["engram", "dream", "undo", str(proposal.applied_as), *given])
 
 
 def _shown(proposal: Proposal) -> str:
     values: dict[str, object] = {
         "proposal": f"{proposal.id}, {proposal.state}{', out of date' if proposal.stale else ''}",
-        "undo": f"engram dream undo {proposal.applied_as}" if proposal.applied_as else None,
+        "undo": _undo_command(proposal) if proposal.applied_as else None,
         "what": proposal.what,
         "why": f"{proposal.why} (confidence {proposal.confidence:.2f})",
         "sources": ", ".join(f"{kind} {id}" for kind, id in proposal.sources),

@@ -25,8 +25,8 @@ _BEGIN, _END = f"\ufdd0{_KEY}:", f"\ufdd1{_KEY}:"
 _MARK = re.compile(f"{_BEGIN}([0-9;]*)m|{_END}")
 #: Longer than any cell that is worth reading.
 _CELL = 1_000
-#: A column of a table is not made narrower than this.
-_NARROW = 8
+#: A column of a table is not made narrower than the first of these, or, if the table still does not fit, the second.
+_NARROW = (8, 4)
 #: Begins the keys under which a command's context keeps the common options.
 META = "engram"
 
@@ -214,11 +214,12 @@ def _fitted(widths: list[int], may_shrink: Sequence[int]) -> list[int]:
     gaps = 2 * (len(widths) - 1)
     room = get_terminal_size().columns - gaps
     fitted = list(widths)
-    while sum(fitted) > room:
-        widest = max(may_shrink, key=lambda column: fitted[column])
-        if fitted[widest] <= _NARROW:
-            break  # wrapped lines are easier to read than narrower columns
-        fitted[widest] -= 1
+    for narrow in _NARROW:
+        while sum(fitted) > room:
+            widest = max(may_shrink, key=lambda column: fitted[column])
+            if fitted[widest] <= narrow:
+                break
+            fitted[widest] -= 1
     return fitted
 
 

@@ -166,3 +166,14 @@ def _as_unusable(path: Path, verb: str) -> Iterator[None]:
         raise SettingsUnusable(f"{path} cannot be {verb}: it is not UTF-8. It was left as it is.") from error
     except OSError as error:
         raise SettingsUnusable(f"{path} cannot be {verb}: {error.strerror or error}.") from error
+
+
+def is_tracked(path: Path) -> bool:
+    """Whether git tracks the file. Such a file is the project's own, even if nothing but Engram's entries is in it."""
+    import subprocess
+
+    command = ["git", "-C", str(path.parent), "ls-files", "--error-unmatch", path.name]
+    try:
+        return subprocess.run(command, capture_output=True, timeout=5, check=False).returncode == 0
+    except (OSError, subprocess.SubprocessError):
+        return False

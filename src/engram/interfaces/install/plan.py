@@ -13,7 +13,7 @@ from ...errors import EngramError, InvalidInput, NotFound, SettingsConflict, Set
 from ...safe_text import one_line
 from . import claude_code, codex, cursor, gemini, merging
 from .commands import Commands
-from .files import Change, read
+from .files import Change, is_tracked, read
 from .harness import Files, Harness
 from .jsontext import JsonText
 from .tomltext import TomlText
@@ -114,7 +114,7 @@ def _change(path: Path, files: Files, harness: Harness, commands: Commands | Non
         after: str | None = document.text()
         if after == unchanged:
             return None
-        if commands is None and _is_bare(document, harness, path):
+        if commands is None and _is_bare(document, harness, path) and not is_tracked(path):
             after = None
     except RecursionError as error:
         raise SettingsUnusable(f"{path} was left as it is: it is nested too deeply.") from error

@@ -26,9 +26,9 @@ FROM (
       SUBSTR(e.content, 1, 1000), CHAR(13), ' '), CHAR(10), ' '), CHAR(9), ' '),
       '        ', ' '), '    ', ' '), '  ', ' '), '  ', ' ')) AS line,
     CASE WHEN LENGTH(e.content) > 1000 THEN 1 ELSE 0 END AS more
-  FROM exchanges e WHERE e.id IN (SELECT summary_from FROM sessions WHERE outcome <> '' AND summary_from IS NOT NULL)
+  FROM exchanges e WHERE e.id IN (SELECT summary_from FROM sessions WHERE (outcome <> '' OR summary = '') AND summary_from IS NOT NULL)
 ) AS said
-WHERE said.id = sessions.summary_from AND sessions.outcome <> '';
+WHERE said.id = sessions.summary_from AND (sessions.outcome <> '' OR sessions.summary = '');
 
 -- A session that was completed with nothing but the user's first turn has no outcome. One that repeats somebody else's words,
 -- and in which the user said nothing, has no summary. Where neither is known, the text stays in both places.
@@ -36,11 +36,12 @@ UPDATE sessions SET outcome = '', outcome_from = NULL
 WHERE outcome <> '' AND summary_from IS NOT NULL AND (outcome_from = summary_from OR outcome = summary);
 UPDATE sessions SET summary = '' WHERE outcome_from IS NOT NULL AND summary_from IS NULL;
 
--- Programs of an earlier release that are still running do not know these columns. What they delete takes its copies along.
+-- Programs of an earlier release that are still running do not know these columns. What they delete takes its copies along,
+-- also a text that an agent gave and that reads like the turn.
 CREATE TRIGGER exchanges_take_copies AFTER DELETE ON exchanges
 BEGIN
   UPDATE sessions SET summary = '', summary_from = NULL
-  WHERE workspace = OLD.workspace AND id = OLD.session_id AND summary_from = OLD.id;
+  WHERE workspace = OLD.workspace AND id = OLD.session_id AND (summary_from = OLD.id OR summary = OLD.content);
   UPDATE sessions SET outcome = '', outcome_from = NULL
-  WHERE workspace = OLD.workspace AND id = OLD.session_id AND outcome_from = OLD.id;
+  WHERE workspace = OLD.workspace AND id = OLD.session_id AND (outcome_from = OLD.id OR outcome = OLD.content);
 END;
