@@ -24,15 +24,15 @@ from tests._tables import holds
 Open = Callable[..., Engram]
 #: By a word that only the prompt of that task has.
 TASKS = {
-    "gist": "Write the gist of this session",
+    "gist": "Write a gist of this session",
     "merge": "gists of consecutive parts",
     "extract": "worth remembering by itself",
     "era": "one calendar month",
     "profile": "standing facts",
-    "narrative": "Carry on the narrative",
-    "reflect": "In the first person",
-    "critique": "Read the draft against",
-    "revise": "Write the draft anew",
+    "narrative": "Continue the narrative",
+    "reflect": "Write in the first person",
+    "critique": "Compare the draft with",
+    "revise": "Rewrite the draft",
 }
 STAGES = {"gist": "gists", "merge": "gists", "era": "eras", "critique": "reflect", "revise": "reflect"}
 GONE, KEPT = "xqgone", "xqkept"

@@ -96,21 +96,21 @@ def test_only_what_was_completed_within_a_day_is_listed_latest_first(eng: Engram
     for name in ("long ago", "yesterday", "today"):
         eng.sessions.complete(eng.sessions.register("codex", "Working"), f"Done {name}")
         clock.advance(13 * 3_600)
-    assert [line.split(": ")[1][:10] for line in sections(eng.sitrep())["Recently completed"]] == ["Done today"]
+    assert [line.split(" → ")[1][:10] for line in sections(eng.sitrep())["Recently completed"]] == ["Done today"]
     clock.advance(-13 * 3_600)
-    shown = [line.split(": ")[1] for line in sections(eng.sitrep())["Recently completed"]]
+    shown = [line.split(" → ")[1] for line in sections(eng.sitrep())["Recently completed"]]
     assert [line.partition(" (")[0] for line in shown] == ["Done today", "Done yesterday"]
 
 
 @pytest.mark.requirement("SITREP-1")
-def test_a_completion_is_listed_with_its_outcome_or_else_its_summary(eng: Engram, clock: ShiftedClock) -> None:
+def test_a_completion_is_listed_with_its_summary_and_its_outcome(eng: Engram, clock: ShiftedClock) -> None:
     told = eng.sessions.register("codex", "Porting the router", project="shop")
     silent = eng.sessions.register("codex", "Writing the notes", project="shop")
     eng.sessions.complete(silent)
     clock.advance(1)
     eng.sessions.complete(told, "Router ported")
     assert sections(eng.sitrep())["Recently completed"] == [
-        f"✓ {told} codex: Router ported (just now, shop)",
+        f"✓ {told} codex: Porting the router → Router ported (just now, shop)",
         f"✓ {silent} codex: Writing the notes (just now, shop)",
     ]
     eng.sessions.heartbeat(told)

@@ -177,7 +177,7 @@ def test_a_hook_that_is_killed_while_it_indexes_leaves_the_text_and_a_later_one_
 
 @pytest.mark.requirement("HOOK-13")
 def test_a_hook_that_is_killed_any_time_after_its_first_commit_has_stored_the_text(data: Path) -> None:
-    flush = "engram.storage.sqlite.SqliteEngine._flush"
+    flush = "engram.storage.sqlite.SqliteEngine._write_changes"
     killed = True
     for commit in range(1, 20):
         # Before the commit of that number.

@@ -28,6 +28,8 @@ DEFAULT_BUDGET = 1_000
 #: How far back completed sessions are listed.
 RECENT_HOURS = 24
 SUMMARY_LENGTH = 100
+#: Of a summary beside an outcome.
+ASK_LENGTH = 50
 MESSAGE_LENGTH = 500
 
 # Only the head of a text is shown, so only that is read: a summary may be long.
@@ -255,9 +257,11 @@ def _session(session: _Session, stale_before: str, now: str, you: str | None) ->
 
 
 def _what(session: _Session) -> str:
-    """The session, with its outcome or its summary."""
-    text = one_line(session.outcome, SUMMARY_LENGTH) or one_line(session.summary, SUMMARY_LENGTH)
-    return f"{visible(session.id)} {visible(session.type)}: {text or '(no summary)'}"
+    """The session, with what it set out to do and what came of it."""
+    summary, outcome = one_line(session.summary, SUMMARY_LENGTH), one_line(session.outcome, SUMMARY_LENGTH)
+    if outcome and summary and outcome != summary:
+        summary = f"{one_line(session.summary, ASK_LENGTH)} → {outcome}"
+    return f"{visible(session.id)} {visible(session.type)}: {summary or outcome or '(no summary)'}"
 
 
 def _where(session: _Session, now: str) -> str:

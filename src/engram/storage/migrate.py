@@ -155,34 +155,32 @@ def sqlite(
     With `upgrade` off, a new store is created, but an existing one is not changed: see `works_without`.
     """
     known = shipped("sqlite", folder)
-    done: list[Migration] = []
+    applied, schema = _read_applied(connection)
+    todo = pending(applied, known, path, compare=upgrade)
+    if not todo or (not upgrade and works_without(applied, todo, path)):
+        return Outcome((), None, applied[-1].number, schema)
     copy = None
-    while True:
-        applied, schema = _read_applied(connection)
-        todo = pending(applied, known, path, compare=upgrade)
-        if not todo or (not upgrade and works_without(applied, todo, path)):
-            return Outcome(tuple(done), copy, applied[-1].number, schema)
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            # Checked again under the lock, because another process may have applied them meanwhile.
-            applied = sqlite_applied(connection)
-            todo = pending(applied, known, path)
-            if todo:
-                if applied and save and not done:
-                    copy = backup.sqlite(path, f"before-{todo[0].number:04d}", clock, progress)
-                connection.execute(todo[0].sql)
-                connection.execute(
-                    "INSERT INTO migrations (number, name, hash, works_with, applied_at) VALUES (?, ?, ?, ?, ?)",
-                    (todo[0].number, todo[0].name, todo[0].hash, todo[0].works_with, clock.now()),
-                )
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
-        done += todo[:1]
-        # The process that creates a store applies all migrations.
-        upgrade = upgrade or not applied
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Checked again under the lock, because another process may have applied them meanwhile.
+        applied = sqlite_applied(connection)
+        todo = pending(applied, known, path)
+        if applied and todo and save:
+            copy = backup.sqlite(path, f"before-{todo[0].number:04d}", clock, progress)
+        # All of them in one transaction: a process that comes in between would copy the store again.
+        for migration in todo:
+            connection.execute(migration.sql)
+            connection.execute(
+                "INSERT INTO migrations (number, name, hash, works_with, applied_at) VALUES (?, ?, ?, ?, ?)",
+                (migration.number, migration.name, migration.hash, migration.works_with, clock.now()),
+            )
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    applied, schema = _read_applied(connection)
+    return Outcome(tuple(todo), copy, applied[-1].number, schema)
 
 
 def _read_applied(connection: apsw.Connection) -> tuple[list[Applied], int]:
