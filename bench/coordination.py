@@ -70,14 +70,14 @@ INSERT INTO leases (workspace, session_id, resource, note, exclusive, claimed_at
 """
 _RELEASE = "UPDATE leases SET ended_at = ?, ended_because = 'released' WHERE token = ?"
 _COMPLETE = """
-UPDATE sessions SET status = 'completed', heartbeat_at = ?, ended_at = ?, summary = ? WHERE workspace = ? AND id = ?
+UPDATE sessions SET status = 'completed', heartbeat_at = ?, ended_at = ?, outcome = ? WHERE workspace = ? AND id = ?
 """
 _BACKLOG = "INSERT INTO backlog (workspace, kind, ref, taken_until) VALUES (?, 'exchange', ?, '0000')"
 _CHANGE = "INSERT INTO changes (workspace, what, id) VALUES (?, ?, ?)"
 
 #: The columns that must be equal in all files: all except random ids and times.
 COMPARED = {
-    "sessions": "workspace, type, name, summary, status, project, external_id, parent_id, metadata, last_seq",
+    "sessions": "workspace, type, name, summary, outcome, status, project, external_id, parent_id, metadata, last_seq",
     "exchanges": "workspace, seq, role, content",
     "backlog": "workspace, kind, ref, taken_until",
     "leases": "workspace, resource, note, exclusive, ttl, expires_at, fenced_at, ended_because",
