@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engram import Engram, InvalidInput, SessionAmbiguous, SessionNotFound
+from engram.coordination.session_lookup import SHOWN
 
 
 @pytest.mark.requirement("LOOKUP-1")
@@ -83,3 +84,12 @@ def test_the_beginning_of_an_id_is_looked_up_in_an_index_and_no_lookup_by_id_rea
     begins, ends = (" ".join(str(row[-1]) for row in plan) for plan in plans)
     assert "COVERING INDEX" in begins and "id>?" in begins and "id<?" in begins
     assert "COVERING INDEX" in ends
+
+
+@pytest.mark.requirement("LOOKUP-1")
+def test_however_many_passes_there_are_a_short_form_means_the_session(eng: Engram) -> None:
+    for _ in range(SHOWN + 3):
+        eng.sessions.register("dream", "dreaming")
+    mine = eng.sessions.register("codex", "Working")
+    eng.sessions.register("dream", "dreaming")
+    assert eng.sessions.resolve(mine[:4]) == mine

@@ -31,7 +31,15 @@ WHERE workspace = :workspace AND LENGTH(id) > :length AND SUBSTR(id, LENGTH(id) 
 ORDER BY id LIMIT :limit
 """
 _NAMED = "SELECT id FROM sessions WHERE workspace = :workspace AND name = :text ORDER BY id LIMIT :limit"
-_TYPE = "SELECT type FROM sessions WHERE workspace = :workspace AND id = :id"
+# Lists leave passes of dreaming out, so a short form means one only if it means nothing else. This reads every row of
+# the workspace, so it is asked only when several sessions fit.
+_BUT_PASSES = """
+SELECT id FROM sessions
+WHERE workspace = :workspace AND type <> 'dream'
+  AND ((id >= :text AND id < :end) OR name = :text
+       OR (LENGTH(id) > :length AND SUBSTR(id, LENGTH(id) - :length + 1) = :text))
+ORDER BY id LIMIT :limit
+"""
 _DESCRIBE = "SELECT type, SUBSTR(summary, 1, 400) FROM sessions WHERE workspace = :workspace AND id = :id"
 
 
@@ -42,8 +50,7 @@ def resolve(tx: Transaction, workspace: str, text: str) -> str | None:
         return text
     found = _candidates(tx, workspace, text)
     if len(found) > 1:
-        # Lists leave passes of dreaming out, so a short form means one only if it means nothing else.
-        found = [id for id in found if tx.value(_TYPE, workspace=workspace, id=id) != "dream"] or found
+        found = tx.column(_BUT_PASSES, end=text + _LAST, length=len(text), **_given(workspace, text)) or found
     if len(found) > 1:
         raise _ambiguous(tx, workspace, text, found)
     return found[0] if found else None
@@ -51,13 +58,17 @@ def resolve(tx: Transaction, workspace: str, text: str) -> str | None:
 
 def _candidates(tx: Transaction, workspace: str, text: str) -> list[str]:
     """The sessions that the text may name: at most one more than an error lists."""
-    given = {"workspace": workspace, "text": text, "limit": SHOWN + 1}
+    given = _given(workspace, text)
     found = {
         *tx.column(_BEGINS, end=text + _LAST, **given),
         *tx.column(_ENDS, length=len(text), **given),
         *tx.column(_NAMED, **given),
     }
     return sorted(found)[: SHOWN + 1]
+
+
+def _given(workspace: str, text: str) -> dict[str, object]:
+    return {"workspace": workspace, "text": text, "limit": SHOWN + 1}
 
 
 def _ambiguous(tx: Transaction, workspace: str, text: str, found: list[str]) -> SessionAmbiguous:

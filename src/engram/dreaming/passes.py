@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import checks, json_columns
 from ..coordination.leases import Leases
 from ..coordination.sessions import Sessions
-from ..errors import CapReached, DreamNotFound, EngramError, InvalidInput, LeaseHeld, LeaseLost
+from ..errors import CapReached, EngramError, InvalidInput, LeaseHeld, LeaseLost
 from ..memory.embedding_queue import EmbeddingQueue
 from ..records import DreamBacklog, DreamReport, DreamStatus, Drives, UndoReport
 from ..safe_text import without_quotes
@@ -150,7 +150,7 @@ class Dreams:
             if run is None:
                 reversal.newest_pass(tx, self._workspace)
             elif tx.one(_GET, workspace=self._workspace, id=run) is None:
-                raise _unknown(run, self._workspace)
+                raise reversal.unknown(run, self._workspace)
         session = self._sessions.register(SESSION_TYPE, "undoing a pass")
         try:
             with self._leases.hold(session, RESOURCE, "undoing a pass", ttl=TTL) as lease:
@@ -165,7 +165,7 @@ class Dreams:
             row = tx.one(_GET, workspace=self._workspace, id=id)
             proposal = tx.value(_PROPOSAL, workspace=self._workspace, id=id)
         if row is None:
-            raise _unknown(id, self._workspace)
+            raise reversal.unknown(id, self._workspace)
         *shared, undoes = row
         _, session, *_ = shared
         if not session and undoes is None:
@@ -476,7 +476,3 @@ def _empty_report(
         errors=[],
         alarms=[],
     )
-
-
-def _unknown(id: int, workspace: str) -> DreamNotFound:
-    return DreamNotFound(f"There is no pass, undo or applied proposal {id} in workspace {workspace!r}.")

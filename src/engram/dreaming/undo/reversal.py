@@ -219,11 +219,15 @@ def newest_pass(tx: Transaction, workspace: str) -> int:
     return dream
 
 
+def unknown(dream: int, workspace: str) -> DreamNotFound:
+    return DreamNotFound(f"There is no pass, undo or applied proposal {dream} in workspace {workspace!r}.")
+
+
 def prepare(tx: Transaction, workspace: str, dream: int) -> Undo:
     """What undoing a pass or an undo takes. UndoBlocked when it is not possible."""
     row = tx.one(_DREAM, workspace=workspace, dream=dream)
     if row is None:
-        raise DreamNotFound(f"There is no pass, undo or applied proposal {dream} in workspace {workspace!r}.")
+        raise unknown(dream, workspace)
     started, undoes, undone_by = row
     name = f"Pass {dream}" if undoes is None else f"Undo {dream}"
     if undone_by is not None:
