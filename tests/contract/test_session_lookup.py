@@ -6,6 +6,7 @@ import pytest
 
 from engram import Engram, InvalidInput, SessionAmbiguous, SessionNotFound
 from engram.coordination.session_lookup import SHOWN
+from tests.conftest import ShiftedClock
 
 
 @pytest.mark.requirement("LOOKUP-1")
@@ -87,9 +88,10 @@ def test_the_beginning_of_an_id_is_looked_up_in_an_index_and_no_lookup_by_id_rea
 
 
 @pytest.mark.requirement("LOOKUP-1")
-def test_however_many_passes_there_are_a_short_form_means_the_session(eng: Engram) -> None:
+def test_however_many_passes_there_are_a_short_form_means_the_session(eng: Engram, clock: ShiftedClock) -> None:
     for _ in range(SHOWN + 3):
         eng.sessions.register("dream", "dreaming")
+        clock.advance(1)
+    # The last in the order of ids.
     mine = eng.sessions.register("codex", "Working")
-    eng.sessions.register("dream", "dreaming")
     assert eng.sessions.resolve(mine[:4]) == mine
