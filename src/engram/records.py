@@ -153,12 +153,26 @@ class Receipt(NamedTuple):
     preview: dict[str, list[str]] | None = None
 
 
+#: Hits with a lower score are mostly not about the question. The interfaces leave them out by default;
+#: `bench/calibration.py` shows what that hides.
+UNLIKELY = 0.08
+
+
+class Answer(NamedTuple):
+    """What was answered to a question."""
+
+    #: The passage that fits the question.
+    text: str
+    #: The turns that reply.
+    exchange_ids: tuple[int, ...]
+
+
 class Hit(NamedTuple):
     """One result of recall."""
 
-    #: The matching text: all of it, or the best passage of a long text.
+    #: The passage that fits the question; `whole` is the whole text.
     text: str
-    #: From 0 to 1. Comparable only within one answer.
+    #: The chance that it is about the question, from 0 to 1; see docs/benchmarks.md.
     score: float
     #: The parts of the score and the words that matched.
     why: dict[str, object]
@@ -176,6 +190,12 @@ class Hit(NamedTuple):
     source: str | None = None
     #: The turns before and after it, if the caller asked for them.
     neighbours: tuple[Exchange, ...] = ()
+    #: The whole text.
+    whole: str = ""
+    #: What was answered, if it is a question.
+    answer: Answer | None = None
+    #: `exchange` or `memory` and the id of the later statement that replaces this one.
+    replaced_by: tuple[str, int] | None = None
 
 
 class DreamBacklog(NamedTuple):

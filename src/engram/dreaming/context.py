@@ -14,6 +14,7 @@ from ..clock import age
 from ..memory.blocks import Blocks
 from ..memory.exchanges import Exchanges
 from ..memory.memories import Memories
+from ..records import UNLIKELY
 from ..safe_text import one_line, visible
 from ..tokens import estimate
 from . import drives
@@ -93,11 +94,12 @@ def _recalled_parts(
     from ..memory.recall import Recall
 
     recall = Recall(view, memories).recall
-    gists = memories.recall_gists(query, _GISTS, exclude_session=session_id)
+    gists = memories.recall_gists(query, _GISTS, exclude_session=session_id, min_score=UNLIKELY)
     yield Part("Sessions that fit", [_hit_line(hit, now) for hit in gists])
-    said = recall(query, _HITS, exclude_session=session_id)
+    said = recall(query, _HITS, exclude_session=session_id, min_score=UNLIKELY)
     yield Part("What was said and learnt", [_hit_line(hit, now) for hit in said])
-    yield Part("That month", [_hit_line(hit, now) for hit in memories.recall_eras(query, _ERAS)])
+    eras = memories.recall_eras(query, _ERAS, min_score=UNLIKELY)
+    yield Part("That month", [_hit_line(hit, now) for hit in eras])
 
 
 def _self_part(blocks: Blocks, levels: Drives | None, now: str) -> Part:

@@ -401,13 +401,17 @@ class Memories:
             self._move(id, "archived")
         return len(expired)
 
-    def recall_gists(self, query: str, k: int = 3, exclude_session: str | None = None) -> list[Hit]:
+    def recall_gists(
+        self, query: str, k: int = 3, exclude_session: str | None = None, *, min_score: float = 0.0
+    ) -> list[Hit]:
         """Sessions whose gist matches a question, without `exclude_session`."""
-        return self._recall().recall(query, k, what=("memories",), kinds=["gist"], exclude_session=exclude_session)
+        return self._recall().recall(
+            query, k, what=("memories",), kinds=["gist"], exclude_session=exclude_session, min_score=min_score
+        )
 
-    def recall_eras(self, query: str, k: int = 2) -> list[Hit]:
+    def recall_eras(self, query: str, k: int = 2, *, min_score: float = 0.0) -> list[Hit]:
         """Months whose era matches a question."""
-        return self._recall().recall(query, k, what=("memories",), kinds=["era"])
+        return self._recall().recall(query, k, what=("memories",), kinds=["era"], min_score=min_score)
 
     def _recall(self) -> Recall:
         from .recall import Recall

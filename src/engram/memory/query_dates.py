@@ -60,6 +60,8 @@ class Span(NamedTuple):
     """A time that a question names, from its first day to its last."""
 
     phrase: str
+    #: Where the phrase begins in the question.
+    start: int
     first: datetime
     last: datetime
 
@@ -77,6 +79,16 @@ def spans(question: str, now: str) -> tuple[Span, ...]:
     matches = list(re.finditer(_DATE, beginning, re.IGNORECASE | re.VERBOSE | re.ASCII))[:_MOST]
     read = (_read(match, datetime.fromisoformat(now[:-1])) for match in matches)
     return tuple(span for span in read if span is not None)
+
+
+def without(question: str, spans: tuple[Span, ...]) -> str:
+    """The question without the words that name a time; the whole question if it has no other search words."""
+    from . import analyser
+
+    rest = question
+    for span in sorted(spans, key=lambda span: -span.start):
+        rest = rest[: span.start] + rest[span.start + len(span.phrase) :]
+    return rest if spans and analyser.terms(rest) else question
 
 
 def day(stamp: str) -> datetime:
@@ -102,7 +114,7 @@ def _read(match: re.Match[str], now: datetime) -> Span | None:
             first, last = _calendar(words, now)
     except (ValueError, OverflowError):  # 30 February, or before the year 1
         return None
-    return Span(phrase, first, last)
+    return Span(phrase, match.start(form), first, last)
 
 
 def _named_period(name: str, *, is_current: bool, now: datetime) -> tuple[datetime, datetime]:

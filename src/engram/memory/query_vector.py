@@ -63,8 +63,12 @@ def understand(embedder: Embedder, asked: Query, query: str, weights: Weights, c
     else:
         (vector,) = embedder.embed([query])
         meant = WeightedText(vector, vector[None, :0], vector[:0])
-    # Its length does not matter, because only the distance of each item from the mean is compared.
-    return meant if common is None else meant._replace(vector=meant.vector - common)
+    if common is None:
+        return meant
+    from ..embedding.rows import unit
+
+    # Of unit length again, because cosines are compared with the model's own.
+    return meant._replace(vector=unit((meant.vector - common)[None, :])[0])
 
 
 def _rarity(asked: Query, word: str, weights: Weights) -> float:

@@ -3,23 +3,28 @@
 **Words.** BM25 over the postings gives the best fifty, and the turns around them join. Each query word counts for a
 turn where it occurs best: in the turn itself or, for less, in an adjacent one. The words of a question are rarely all
 in the sentence that answers it, but mostly around it. The engines add floating-point numbers in different orders, so
-what SQL selected is scored again here, from the same postings, and both engines give the same order.
+what SQL selected is scored again here, from the same postings, and both engines give the same order. Words that were
+read as a date do not count.
 
-**Meaning.** Cosines against the workspace's vectors, in standard deviations above the mean, so that a model that finds
-everything similar does not outweigh the words. The query's words are weighted by rarity, and what all turns have in
-common is subtracted. Both parts are squared before they are added. So a good match by either beats a mediocre one by
+**Meaning.** Cosines against the workspace's vectors, in standard deviations above the mean. In a small store mean and
+deviation are the model's own. So a single memory is found by meaning as well as one of a million, and a model that
+finds everything similar does not outweigh the words. The query's words are weighted by rarity, and what all turns have
+in common is subtracted. Both parts are squared before they are added. So a good match by either beats a mediocre one by
 both, and a paraphrase without a common word is still found.
 
-**Tokens.** For models where it pays, the best fifty are compared again, token by token (`rerank`).
+**Tokens.** For models where it pays, the best are compared again, token by token (`rerank`).
 
 **Preferences.** A time that the question names, recency, importance and the project decide between hits that match
 about equally well.
+
+**Form.** Questions, announcements and pasted output count less than statements (`text_forms`), and what belongs to one
+matter is arranged (`matters`).
 
 No transaction is open while a model works. Recall first reads how rare the query's words are, then embeds the query,
 then ranks everything in one snapshot, from which all hits come. Reranking needs the candidates' texts. So it ranks,
 closes the snapshot, embeds the texts, and ranks again in a new snapshot, using the tokens of texts that still exist.
 
-The constants are in `scoring.Weights`; `bench/recall_quality.py` chooses and measures them.
+The constants are in `scoring.Weights`; `bench/recall_quality.py` and `bench/calibration.py` choose and measure them.
 """
 
 from __future__ import annotations
@@ -27,11 +32,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks
-from ..clock import between
 from ..errors import EmbedderFailed, MissingExtra, SessionNotFound
-from ..records import Exchange, Hit
 from ..tokens import estimate
-from . import analyser, bm25, query_dates, query_vector, recall_request
+from . import analyser, bm25, hits, query_dates, query_vector, recall_request
 from .embedding_models import model_of
 from .embedding_queue import EmbeddingQueue
 from .scoring import Item, Preferences, Query, Scored, Weights, combine, matches, weights_of
@@ -41,47 +44,27 @@ if TYPE_CHECKING:
 
     from ..embedding import Embedder, TokenVectors, WeightedText
     from ..embedding.protocol import Vectors
-    from ..storage.engine import Row, Transaction
+    from ..records import Hit
+    from ..storage.engine import Transaction
     from ..store_view import StoreView
     from .memories import Memories
     from .provenance import Thing
+    from .query_dates import Span
     from .recall_request import Filters
 
 #: How many of the best by words, and of the best by meaning, are scored in full.
 CANDIDATES = 50
-#: Weight of importance; small, like the weights in `scoring.Preferences`.
-_IMPORTANCE = 0.1
-#: The importance that changes nothing, which exchanges have.
-_NEUTRAL = 0.5
+#: How many of the closest in meaning are compared; more with filters, which may exclude all of the closest.
+_COMPARED, _COMPARED_FILTERED = 200, 1_000
 #: How often reranking starts again when the candidates' texts change meanwhile. After that, tokens do not count.
 _ATTEMPTS = 3
 
 _SESSION = "SELECT 1 FROM sessions WHERE workspace = :workspace AND id = :id"
 _LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
-# The casts keep SQLite from reading the whole workspace through an index.
-_EXCHANGES = """
-SELECT e.id, e.content, e.trust, s.type FROM exchanges e
-  LEFT JOIN sessions s ON s.workspace = e.workspace AND s.id = e.session_id
-WHERE e.id IN (SELECT value FROM json_each(:ids)) AND CAST(e.workspace AS TEXT) = :workspace
-"""
-_MEMORIES = """
-SELECT m.id, m.content, m.trust, s.type, m.importance, m.expires_at FROM memories m
-  LEFT JOIN sessions s ON s.workspace = m.workspace AND s.id = m.session_id
-WHERE m.id IN (SELECT value FROM json_each(:ids)) AND CAST(m.workspace AS TEXT) = :workspace
-"""
 _CURRENT = """
 SELECT id FROM memories
 WHERE id IN (SELECT value FROM json_each(:ids)) AND CAST(workspace AS TEXT) = :workspace
   AND (expires_at IS NULL OR expires_at > :now)
-"""
-_TURNS_OF = """
-SELECT e.id, e.content FROM sources s JOIN exchanges e ON e.workspace = s.workspace AND e.id = s.source_id
-WHERE s.workspace = :workspace AND s.derived_kind = 'memory' AND s.derived_id = :id AND s.source_kind = 'exchange'
-"""
-_TAGGED = "SELECT 1 FROM memory_tags WHERE workspace = :workspace AND tag = :tag AND memory_id = :id"
-_NEIGHBOURS = """
-SELECT id, session_id, seq, role, content, trust, created_at FROM exchanges
-WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND turn BETWEEN :first AND :last ORDER BY seq
 """
 
 
@@ -94,6 +77,7 @@ class _Request(NamedTuple):
     mode: str
     rerank: bool
     neighbours: int
+    min_score: float
     weights: Weights
     preferences: Preferences
 
@@ -114,6 +98,8 @@ class _Question(NamedTuple):
     #: None when words alone answer.
     model: Embedder | None
     meant: WeightedText | None
+    #: Mean and deviation of the model's cosines for unrelated texts.
+    usual: tuple[float, float] = (0.0, 1.0)
 
 
 class Recall:
@@ -143,12 +129,15 @@ class Recall:
         rerank: str = "auto",
         neighbours: int = 0,
         prefer_project: str | None = None,
+        min_score: float = 0.0,
         weights: Weights | None = None,
         note: bool = True,
     ) -> list[Hit]:
-        """The best matches for a question. `weights` is for measurements.
+        """The best matches for a question, at most `k`.
 
-        Memories that are returned count as recalled, unless `note` is False.
+        By meaning there are always `k`, if the filters leave as many; `min_score` leaves out those that are probably
+        not about the question. Memories that are returned count as recalled, unless `note` is False. `weights` is for
+        measurements.
         """
         checks.text(query, "query")
         checks.whole(k, "k", least=1, most=1_000)
@@ -159,25 +148,29 @@ class Recall:
             what, session_id, exclude_session, kinds, roles, tags, project, since, until, include_archived
         )
         budget = None if budget is None else checks.whole(budget, "budget", least=1)
+        min_score = checks.share(min_score, "min_score")
         embedder = None if mode == "words" else self._embedder()
-        weights = weights or weights_of(None if embedder is None else embedder.name)
-        question, now = self._question(query, filters, weights, embedder)
+        chosen, weights = weights, weights or weights_of(None if embedder is None else embedder.name)
+        question, spans, now = self._question(query, filters, weights, embedder)
+        if question.model is None:
+            weights = chosen or weights_of(None)
         request = _Request(
-            query,
+            query_dates.without(query, spans),
             k,
             filters,
             mode,
             rerank == "always" or (rerank == "auto" and weights.reranks),
             neighbours,
+            min_score,
             weights,
-            Preferences(now, prefer_project, query_dates.spans(query, now)),
+            Preferences(now, prefer_project, spans),
         )
-        hits = self._answer(request, question)
+        found = self._answer(request, question)
         if budget is not None:
-            hits = _within_budget(hits, budget)
+            found = _within_budget(found, budget)
         if note:
-            self._memories.used([hit.memory_id for hit in hits if hit.memory_id is not None])
-        return hits
+            self._memories.used([hit.memory_id for hit in found if hit.memory_id is not None])
+        return found
 
     def _embedder(self) -> Embedder | None:
         """The model, if it can be loaded. Otherwise recall goes by words alone, and the log says so."""
@@ -189,22 +182,27 @@ class Recall:
 
     def _question(
         self, query: str, filters: Filters, weights: Weights, embedder: Embedder | None
-    ) -> tuple[_Question, str]:
-        """The query with its vector, and the store's current time."""
+    ) -> tuple[_Question, tuple[Span, ...], str]:
+        """The query with its vector, the times that it names, and the store's current time."""
         with self._engine.read() as tx:
             now = tx.now()
             if filters.session_id is not None:
                 self._require(tx, filters.session_id)
-            question = self._read_query(tx, query, filters, embedder)
+            spans = query_dates.spans(query, now)
+            searched = query_dates.without(query, spans)
+            question = self._read_query(tx, searched, filters, embedder)
             background = query_vector.background(tx, self._workspace, question.model, weights)
         if question.model is None:
-            return question, now
+            return question, spans, now
+        from . import backdrop
+
         try:
-            meant = query_vector.understand(question.model, question.asked, query, weights, background)
+            meant = query_vector.understand(question.model, question.asked, searched, weights, background)
+            usual = backdrop.usual(question.model, meant.vector)
         except EmbedderFailed as error:
             _warn("%s; recall goes by words alone", error)
-            return question._replace(model=None), now
-        return question._replace(meant=meant), now
+            return question._replace(model=None), spans, now
+        return question._replace(meant=meant, usual=usual), spans, now
 
     def _read_query(self, tx: Transaction, query: str, filters: Filters, embedder: Embedder | None) -> _Question:
         """The query's terms, and whether the workspace has vectors of this model."""
@@ -227,7 +225,10 @@ class Recall:
                 if not unknown:
                     if texts:
                         ranked = _ranked(request, now, candidates, _token_closeness(now, ranked, texts, tokens))
-                    return self._hits(tx, now.asked, ranked, request)
+                    wanted = hits.Wanted(
+                        request.k, request.filters, request.min_score, request.neighbours, request.preferences.spans
+                    )
+                    return hits.make(tx, self._workspace, now.asked, ranked, request.weights, wanted)
             attempts -= 1
             compare = _token_embedder(question.model)
             try:
@@ -241,7 +242,7 @@ class Recall:
         if tx.value(_LAST_CHANGE, workspace=self._workspace) == question.change:
             return question
         fresh = self._read_query(tx, request.query, request.filters, question.model)
-        return fresh._replace(meant=question.meant if fresh.model is not None else None)
+        return fresh._replace(meant=question.meant if fresh.model is not None else None, usual=question.usual)
 
     def _candidates(self, tx: Transaction, request: _Request, question: _Question) -> _Candidates:
         """The items that are scored in full, with their matching words and their meaning."""
@@ -249,10 +250,7 @@ class Recall:
         known: dict[int, Item] = {}
         skipped = request.mode == "vectors" and question.model
         by_words = [] if skipped else self._best_by_words(tx, asked, filters, k, known)
-        meaning: dict[int, float] = {}
-        if question.model is not None and question.meant is not None:
-            meaning = _closest_in_meaning(tx, self._workspace, asked, filters, question.model, question.meant.vector)
-        best = self._closest(tx, meaning, filters, k, known)
+        meaning, best = self._closest(tx, question, filters, k, known)
         chosen = bm25.fetch(tx, self._workspace, [*by_words, *best], known)
         items = bm25.with_neighbours(tx, self._workspace, chosen, set(by_words))
         occurrences = bm25.occurrences(tx, asked, items) if by_words else {}
@@ -264,28 +262,15 @@ class Recall:
 
         texts: dict[int, str] = {}
         left = MOST_CHARACTERS
-        rows = self._rows(tx, ranked[:MOST])
+        rows = hits.texts(tx, self._workspace, ranked[:MOST])
         for item, *_ in ranked[:MOST]:
             content, *_ = rows.get((item.kind, item.ref), ("",))
-            text = _piece(content, item.piece)
+            text = hits.piece(content, item.piece)
             left -= len(text)
             if left < 0:
                 break
             texts[item.id] = text
         return texts
-
-    def _rows(self, tx: Transaction, ranked: Sequence[Scored]) -> dict[Thing, Row]:
-        """Content, trust, source, importance and expiry of the things that these items belong to."""
-        exchanges = [item.ref for item, *_ in ranked if item.kind == "exchange"]
-        memories = [item.ref for item, *_ in ranked if item.kind == "memory"]
-        rows: dict[Thing, Row] = {}
-        if exchanges:
-            found = tx.all(_EXCHANGES, workspace=self._workspace, ids=tx.array(exchanges))
-            rows |= {("exchange", id): (*values, _NEUTRAL, None) for id, *values in found}
-        if memories:
-            found = tx.all(_MEMORIES, workspace=self._workspace, ids=tx.array(memories))
-            rows |= {("memory", id): tuple(values) for id, *values in found}
-        return rows
 
     def _best_by_words(
         self, tx: Transaction, asked: Query, filters: Filters, k: int, known: dict[int, Item]
@@ -299,14 +284,36 @@ class Recall:
             limit *= 4
 
     def _closest(
-        self, tx: Transaction, meaning: dict[int, float], filters: Filters, k: int, known: dict[int, Item]
-    ) -> list[int]:
-        """The closest in meaning. Takes more of them while filters leave fewer than requested."""
-        ordered = sorted(meaning, key=lambda item: (-meaning[item], item))
-        taken, enough = max(CANDIDATES, k), k
-        while taken < len(ordered) and len(self._returnable(tx, ordered[:taken], filters, known)) < enough:
-            taken *= 4
-        return ordered[:taken]
+        self, tx: Transaction, question: _Question, filters: Filters, k: int, known: dict[int, Item]
+    ) -> tuple[dict[int, float], list[int]]:
+        """The meaning of the closest items, and the closest ones that are scored in full.
+
+        Compares more of them while filters leave fewer than requested.
+        """
+        if question.model is None or question.meant is None:
+            return {}, []
+        from .vectors import closest
+
+        narrowed = filters.filtered or filters.exclude_session or filters.kinds or filters.roles or filters.tags
+        most = max(_COMPARED_FILTERED if narrowed else _COMPARED, 2 * k)
+        taken = max(CANDIDATES, k)
+        while True:
+            meaning = closest(
+                tx,
+                self._workspace,
+                question.model.name,
+                question.meant.vector,
+                question.usual,
+                filters.shelves,
+                question.asked.items,
+                most,
+            )
+            ordered = sorted(meaning, key=lambda item: (-meaning[item], item))
+            while taken < len(ordered) and len(self._returnable(tx, ordered[:taken], filters, known)) < k:
+                taken *= 4
+            if len(ordered) < most or len(self._returnable(tx, ordered[:taken], filters, known)) >= k:
+                return meaning, ordered[:taken]
+            most *= 8
 
     def _returnable(self, tx: Transaction, ids: list[int], filters: Filters, known: dict[int, Item]) -> set[Thing]:
         """The things that may be returned, each once however many of its pieces were found."""
@@ -319,97 +326,16 @@ class Recall:
         return {
             (kind, ref)
             for kind, ref in fitting
-            if (not filters.tags if kind == "exchange" else ref in current and self._tagged(tx, ref, filters.tags))
+            if (
+                not filters.tags
+                if kind == "exchange"
+                else ref in current and hits.has_tags(tx, self._workspace, ref, filters.tags)
+            )
         }
-
-    def _hits(self, tx: Transaction, asked: Query, ranked: list[Scored], request: _Request) -> list[Hit]:
-        now = tx.now()
-        hits: list[Hit] = []
-        best: dict[Thing, Scored] = {}
-        for scored in ranked:
-            best.setdefault((scored.item.kind, scored.item.ref), scored)
-        turns = {ref for kind, ref in best if kind == "exchange"}
-        things = list(best.values())
-        # Somewhat more than requested, because importance may still change the order of similar scores.
-        enough = request.k + 10
-        while things and len(hits) < enough:
-            some, things = things[:enough], things[enough:]
-            rows = self._rows(tx, some)
-            for scored in some:
-                row = rows.get((scored.item.kind, scored.item.ref))
-                hit = None if row is None else self._make_hit(tx, asked, scored, row, turns, request, now)
-                hits += [hit] if hit is not None else []
-        hits.sort(key=lambda hit: -hit.score)
-        return hits[: request.k]
-
-    def _repeats(self, tx: Transaction, item: Item, text: str, turns: set[int]) -> bool:
-        """Whether a memory only repeats a turn that it was made of and that is a candidate itself."""
-        if item.kind != "memory" or not turns:
-            return False
-        said = tx.all(_TURNS_OF, workspace=self._workspace, id=item.ref)
-        return any(id in turns and text in content for id, content in said)
-
-    def _make_hit(
-        self, tx: Transaction, asked: Query, scored: Scored, row: Row, turns: set[int], request: _Request, now: str
-    ) -> Hit | None:
-        """A hit; None when the thing has expired, lacks a tag, or is a memory that repeats one of the `turns`."""
-        item, tags = scored.item, request.filters.tags
-        content, trust, source, importance, expires_at = row
-        if item.kind == "exchange" and tags:
-            return None
-        if item.kind == "memory" and (
-            (expires_at is not None and expires_at <= now)
-            or not self._tagged(tx, item.ref, tags)
-            or self._repeats(tx, item, content, turns)
-        ):
-            return None
-        preference = 1.0 + _IMPORTANCE * (importance - _NEUTRAL)
-        score = scored.score * preference
-        share, telling = asked.met(scored.found)
-        return Hit(
-            text=_piece(content, item.piece),
-            score=round(score / (1 + score), 6),
-            why={
-                "words": round(scored.words, 4),
-                "share": round(share, 4),
-                "telling": round(telling, 4),
-                "meaning": round(scored.meaning, 4),
-                "tokens": round(scored.tokens, 4),
-                "preference": round(scored.preference * preference, 4),
-                "matched": sorted(scored.found),
-                "dates": [span.phrase for span in request.preferences.spans],
-            },
-            exchange_id=item.ref if item.kind == "exchange" else None,
-            memory_id=item.ref if item.kind == "memory" else None,
-            label=item.label,
-            session_id=item.session_id,
-            project=item.project,
-            created_at=item.at,
-            age=between(item.at, now),
-            trust=trust,
-            source=source,
-            neighbours=self._neighbours(tx, item, request.neighbours),
-        )
 
     def _require(self, tx: Transaction, session_id: str) -> None:
         if not tx.one(_SESSION, workspace=self._workspace, id=session_id):
             raise SessionNotFound(f"There is no session {session_id!r} in workspace {self._workspace!r}.")
-
-    def _tagged(self, tx: Transaction, id: int, tags: tuple[str, ...]) -> bool:
-        return all(tx.one(_TAGGED, workspace=self._workspace, tag=tag, id=id) for tag in tags)
-
-    def _neighbours(self, tx: Transaction, item: Item, n: int) -> tuple[Exchange, ...]:
-        if not n or item.turn is None:
-            return ()
-        rows = tx.all(
-            _NEIGHBOURS,
-            workspace=self._workspace,
-            session=item.session_id,
-            first=item.turn - n,
-            last=item.turn + n,
-        )
-        turns = (Exchange(*row) for row in rows)
-        return tuple(turn for turn in turns if turn.id != item.ref)
 
 
 def _distinct_terms(query: str) -> list[str]:
@@ -426,7 +352,7 @@ def _ranked(request: _Request, question: _Question, candidates: _Candidates, clo
         request.preferences,
         request.weights,
         closer,
-        hybrid=question.meant is not None,
+        by_meaning=question.meant is not None,
     )
 
 
@@ -450,18 +376,6 @@ def _token_closeness(
     return closeness(question.meant, items, {id: tokens[text] for id, text in texts.items()})
 
 
-def _closest_in_meaning(
-    tx: Transaction, workspace: str, asked: Query, filters: Filters, embedder: Embedder, vector: Vectors
-) -> dict[int, float]:
-    """The items closest in meaning, in standard deviations above the mean."""
-    from .vectors import closest
-
-    # With filters the closest items may all be excluded, so more of them are compared.
-    narrowed = filters.filtered or filters.exclude_session or filters.kinds or filters.roles or filters.tags
-    most = CANDIDATES * (20 if narrowed else 4)
-    return closest(tx, workspace, embedder.name, vector, filters.shelves, asked.items, most)
-
-
 def _is_active_model(tx: Transaction, workspace: str, model: str) -> bool:
     """Whether the workspace's vectors are of this model. If not, recall goes by words alone, and the log says so."""
     used = model_of(tx, workspace)
@@ -478,19 +392,10 @@ def _warn(message: str, *values: object) -> None:
     logging.getLogger("engram.recall").warning(message, *values)
 
 
-def _piece(content: str, number: int) -> str:
-    from .word_index import parts
-
-    for position, (_, part) in enumerate(parts(content)):
-        if position == number:
-            return part
-    return content
-
-
-def _within_budget(hits: list[Hit], budget: int) -> list[Hit]:
+def _within_budget(found: list[Hit], budget: int) -> list[Hit]:
     """The best hits whose texts fit the budget together."""
     kept, left = [], budget
-    for hit in hits:
+    for hit in found:
         cost = estimate(hit.text)
         if cost > left:
             break

@@ -26,12 +26,13 @@ _NEAR = {1: 0.7, 2: 0.6, 3: 0.5}
 
 
 def closeness(question: WeightedText, items: Sequence[Item], tokens: Mapping[int, Vectors]) -> dict[int, float]:
-    """How close each item is, from 0 for the least close to 1 for the closest. `tokens` are by the item's number."""
-    if len(question.tokens) == 0 or len(items) < 2:
+    """The mean cosine of the question's tokens to each item's closest ones. `tokens` are by the item's number."""
+    whole = float(question.weights.sum())
+    if whole <= 0:
         return {}
     similar = [_similar(question, tokens[item.id]) for item in items]
     places = {(item.session_id, item.turn): position for position, item in enumerate(items) if item.turn is not None}
-    values = []
+    values = {}
     for item, own in zip(items, similar, strict=True):
         best = own
         for distance, share in _NEAR.items() if item.turn is not None else ():
@@ -39,11 +40,8 @@ def closeness(question: WeightedText, items: Sequence[Item], tokens: Mapping[int
                 beside = places.get((item.session_id, turn))
                 if beside is not None:
                     best = np.maximum(best, share * similar[beside])
-        values.append(float(best @ question.weights))
-    least, most = min(values), max(values)
-    return {
-        item.id: (value - least) / (most - least) for item, value in zip(items, values, strict=True) if most > least
-    }
+        values[item.id] = float(best @ question.weights) / whole
+    return values
 
 
 def _similar(question: WeightedText, tokens: Vectors) -> Vectors:

@@ -1,8 +1,13 @@
-"""Scoring: combines matches by words, meaning and tokens into one order. It knows no store; `recall` brings data."""
+"""Scoring: combines matches by words, meaning and tokens into one score. It knows no store; `recall` brings data.
+
+An item's *strength* adds what it matches by words, by meaning and by tokens. Each part is measured against the question
+or the model, never against the other items of the store. So the same text has about the same strength beside nothing
+and beside a million others. `chance` turns strength into the chance that the item is about the question.
+"""
 
 from __future__ import annotations
 
-from math import fsum, log
+from math import exp, fsum, log
 from typing import TYPE_CHECKING, NamedTuple
 
 from .query_dates import Span, day
@@ -11,11 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .recall_request import Filters
+    from .text_forms import Form
 
 K1, B = 0.9, 0.4
+#: How fast the strength of a matching share grows with the number of words in the question.
+_LENGTH = 0.8
 #: The weight of a word in an adjacent turn, by how many turns it is before (+) or after (-) the scored one.
 _NEAR = ((1, 0.6), (2, 0.5), (3, 0.4), (-1, 0.5), (-2, 0.4), (-3, 0.3))
 REACH = 3
+#: The highest chance: nothing is certain.
+_SUREST = 0.99
 #: Small: they decide between similar scores and never outweigh a better match.
 _SAME_PROJECT, _RECENT, _DATED = 0.05, 0.05, 0.25
 #: Half-life in days of recency, and of the distance from a time that the question names.
@@ -25,31 +35,56 @@ _RECENT_DAYS, _DATED_DAYS = 30, 7
 class Weights(NamedTuple):
     """Constants that differ between models. `bench/recall_quality.py` shows how little the exact choice matters."""
 
-    #: The share of an adjacent turn's score that a turn gains.
+    #: The share of an adjacent turn's strength that a turn gains.
     smooth: float = 0.3
     #: The share of items containing a word at which its weight in the query's vector is half.
     common: float = 0.1
-    #: Squared standard deviations of meaning that weigh as much as a perfect match by words.
-    meaning: float = 30.0
+    #: Squared standard deviations of meaning that weigh as much as a perfect match of a single word.
+    meaning: float = 25.0
     #: How much of what all turns have in common is subtracted from a query's vector. Otherwise small talk matches all.
     background: float = 0.5
-    #: The weight of the best match by tokens, compared with a perfect match by words.
-    rerank: float = 0.5
+    #: The weight of the mean cosine of tokens, as far as it is above `tokens`.
+    rerank: float = 2.0
+    tokens: float = 0.3
     #: Whether reranking is on by default.
     reranks: bool = True
+    #: The logarithm of the odds that an item of strength 1 is about the question, and its growth with the logarithm of
+    #: the strength. `bench/calibration.py` fits both.
+    odds: tuple[float, float] = (-1.6, 2.3)
 
 
+#: By words alone.
+_WORDS = Weights(odds=(-0.72, 1.45))
 #: By provider. With `static`, comparing tokens helps questions that use the answer's words, and hurts paraphrases.
 _WEIGHTS = {
-    "static": Weights(common=0.15, meaning=60.0, background=0.0, rerank=0.2, reranks=False),
-    "minilm": Weights(),
+    "static": Weights(common=0.15, meaning=45.0, background=0.0, rerank=0.8, reranks=False, odds=(-1.04, 2.09)),
+    "minilm": Weights(odds=(-2.23, 2.63)),
 }
 
 
 def weights_of(model: str | None) -> Weights:
-    """The weights for a model. One that was not measured gets those of MiniLM."""
-    provider, _, _ = (model or "").partition(":")
+    """The weights for a model, or for words alone. A model that was not measured gets those of MiniLM."""
+    if model is None:
+        return _WORDS
+    provider, _, _ = model.partition(":")
     return _WEIGHTS.get(provider, Weights())
+
+
+def chance(strength: float, weights: Weights) -> float:
+    """The chance that an item of this strength is about the question."""
+    if strength <= 0:
+        return 0.0
+    at_one, growth = weights.odds
+    return min(1 / (1 + exp(-at_one - growth * log(strength))), _SUREST)
+
+
+#: How much less than a statement a text counts that only asks, only announces, or was only pasted.
+_ASKED, _ANNOUNCED, _PASTED = 0.65, 0.65, 0.4
+
+
+def form_factor(form: Form) -> float:
+    """What the strength of a text is multiplied by for its form."""
+    return (1 - _ASKED * form.asked) * (1 - _ANNOUNCED * form.announced) * (1 - _PASTED * form.pasted)
 
 
 class Item(NamedTuple):
@@ -78,10 +113,6 @@ class Query(NamedTuple):
     #: For each shelf, which word a term's number on it stands for.
     shelves: dict[str, dict[int, str]]
 
-    @property
-    def ideal(self) -> float:
-        return sum(self.weights.values())
-
     def rarity(self, term: str) -> float:
         """About 1 for a word that a single item contains, less the more items contain it.
 
@@ -96,8 +127,9 @@ class Query(NamedTuple):
         The second number adds squares, so that several common words do not add up to a rare one.
         """
         values = [value / self.weights[term] * self.rarity(term) for term, value in found.items()]
-        whole = sum(map(self.rarity, self.weights))
-        return sum(values) / whole if whole else 0.0, sum(value * value for value in values)
+        whole = fsum(map(self.rarity, self.weights))
+        # Exact sums, so that the order in which an engine returns the words does not matter.
+        return fsum(values) / whole if whole else 0.0, fsum(value * value for value in values)
 
 
 class Preferences(NamedTuple):
@@ -123,8 +155,10 @@ class Preferences(NamedTuple):
 
 class Scored(NamedTuple):
     item: Item
-    score: float
-    words: float
+    strength: float
+    #: The share of the question that its words cover, and how many rare words these are worth; see `Query.met`.
+    share: float
+    telling: float
     meaning: float
     tokens: float
     preference: float
@@ -168,52 +202,47 @@ def combine(
     weights: Weights,
     closer: Mapping[int, float],
     *,
-    hybrid: bool,
+    by_meaning: bool,
 ) -> list[Scored]:
-    """Scores from words, meaning and tokens, best first; only items that the filters allow."""
-    # An exact sum, so that the order in which an engine returns the words does not matter.
-    by_words = {id: fsum(found.values()) for id, found in matches.items()}
-    best = max(by_words.values(), default=0.0)
-    ideal = asked.ideal
-    if hybrid:
-        top = best * ideal
-        scores = {
-            id: (by_words[id] ** 2 / top if top else 0.0)
-            + meaning.get(id, 0.0) ** 2 / weights.meaning
-            + weights.rerank * closer.get(id, 0.0)
-            for id in items
-        }
-    else:
-        scores = {id: by_words[id] / ideal if ideal else 0.0 for id in items}
+    """The items that the filters allow, strongest first. `by_meaning` also keeps those that match nothing."""
+    met = {id: asked.met(found) for id, found in matches.items()}
+    # The more words a question has, the smaller is the share of them that its answer contains.
+    length = max(len(asked.weights), 1) ** _LENGTH
+    strengths = {
+        id: share * share * length
+        + max(meaning.get(id, 0.0), 0.0) ** 2 / weights.meaning
+        + weights.rerank * max(closer.get(id, 0.0) - weights.tokens, 0.0)
+        for id, (share, _) in met.items()
+    }
     ranked = []
     days: dict[str, float] = {}
-    for id, score in _smoothed(items, scores, weights.smooth).items():
+    for id, strength in _smoothed(items, strengths, weights.smooth).items():
         item = items[id]
-        if score > 0 and filters.fits(item):
+        if (strength > 0 or (by_meaning and id in meaning)) and filters.fits(item):
             date = item.at[:10]
             if date not in days:
                 days[date] = preferences.of_day(item.at)
             preference = 1 + days[date] + preferences.of_project(item)
-            words, close, tokens = by_words[id], meaning.get(id, 0.0), closer.get(id, 0.0)
-            ranked.append(Scored(item, score * preference, words, close, tokens, preference, matches[id]))
-    # Rounded, so that the last bits of a sum cannot decide. Ties go to the earlier item.
-    ranked.sort(key=lambda scored: (-round(scored.score, 9), scored.item.id))
+            close, tokens = meaning.get(id, 0.0), closer.get(id, 0.0)
+            ranked.append(Scored(item, strength * preference, *met[id], close, tokens, preference, matches[id]))
+    # Rounded, so that the last bits of a sum cannot decide. Ties go to the closer and then to the earlier item.
+    ranked.sort(key=lambda scored: (-round(scored.strength, 9), -round(scored.meaning, 6), scored.item.id))
     return ranked
 
 
-def _smoothed(items: dict[int, Item], scores: dict[int, float], share: float) -> dict[int, float]:
-    """Scores in which a turn gains a little from a good adjacent turn."""
+def _smoothed(items: dict[int, Item], strengths: dict[int, float], share: float) -> dict[int, float]:
+    """Strengths in which a turn gains a little from a good adjacent turn."""
     sessions: dict[str | None, dict[int, float]] = {}
     for id, item in items.items():
         if item.turn is not None:
             turns = sessions.setdefault(item.session_id, {})
-            turns[item.turn] = max(turns.get(item.turn, 0.0), scores[id])
+            turns[item.turn] = max(turns.get(item.turn, 0.0), strengths[id])
     smooth = {}
     for id, item in items.items():
-        score = scores[id]
+        strength = strengths[id]
         if item.turn is not None:
             turns = sessions[item.session_id]
             beside = max(turns.get(item.turn - 1, 0.0), turns.get(item.turn + 1, 0.0))
-            score = (score + share * beside) / (1 + share)
-        smooth[id] = score
+            strength = (strength + share * beside) / (1 + share)
+        smooth[id] = strength
     return smooth

@@ -11,6 +11,7 @@ those, so what another process forgot disappears here too.
 from __future__ import annotations
 
 import threading
+from math import log, sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,8 +34,10 @@ _PORTION = 16_384
 _TOO_MANY = 20_000
 #: Cosines this many standard deviations above the mean are searched for the best ones first.
 _FAR = 2.0
-#: With less spread than this, all items are equally far from the query, so none is close.
-_NO_SPREAD = 1e-6
+#: How many items the model's own mean and deviation count for.
+_PRIOR = 64
+#: The number of items for which meaning is given.
+_REFERENCE = 1_000
 
 _LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
 _CHANGED = """
@@ -167,20 +170,32 @@ def closest(
     workspace: str,
     model: str,
     query: npt.NDArray[np.float32],
+    usual: tuple[float, float],
     shelves: Sequence[str],
     size: int,
     most: int,
 ) -> dict[int, float]:
-    """The items closest in meaning, in standard deviations above the mean of those shelves, which have `size` items.
+    """The `most` items closest in meaning, in standard deviations above the mean of those shelves.
 
-    The engine compares if it can. Otherwise this process does, with the vectors it keeps.
+    The shelves have `size` items. A few items say little about mean and deviation, so the model's own (`usual`) count
+    too, as if they had been seen in `_PRIOR` items. The more items there are, the closer is the closest unrelated one,
+    so meaning is given as it would be among `_REFERENCE` items. The engine compares if it can. Otherwise this process
+    does, with the vectors it keeps.
     """
     found = tx.closest(workspace, model, query.tolist(), shelves, most, size if size >= EXACT_BELOW else None)
     if found is None:
         found = resident(tx, workspace, model, len(query)).closest(query, shelves, most)
-    if found.spread < _NO_SPREAD:
-        return {}
-    return {item: (cosine - found.mean) / found.spread for item, cosine in found.items if cosine > found.mean}
+    usual_mean, usual_spread = usual
+    share = size / (size + _PRIOR)
+    mean = share * found.mean + (1 - share) * usual_mean
+    spread = share * found.spread + (1 - share) * usual_spread
+    shift = _highest(_REFERENCE) - _highest(size)
+    return {item: (cosine - mean) / spread + shift for item, cosine in found.items}
+
+
+def _highest(size: int) -> float:
+    """About the highest of this many values of a normal distribution, in standard deviations."""
+    return sqrt(2 * log(max(size, 1)))
 
 
 def resident(tx: Transaction, workspace: str, model: str, dims: int) -> Resident:

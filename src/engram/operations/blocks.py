@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _NAME = text("name", "block name; world: the shared world state", required=True)
 _CONTENT = text("content", required=True)
-_EXPECTED = whole("expected_version", "fail if it is no longer at this version")
+_EXPECTED = whole("expected_version", "fail if it is at another version")
 
 
 def _view(eng: Engram, name: str, version: int | None = None) -> object:

@@ -141,7 +141,7 @@ OPERATIONS = (
             text("note", "purpose"),
             flag("exclusive", "fail if others hold it"),
             number("ttl", "seconds until it expires"),
-            number("wait", "seconds to wait for an exclusive claim", bounds=(0, 300)),
+            number("wait", "seconds to wait", bounds=(0, 300)),
         ),
     ),
     Operation(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..records import UNLIKELY
 from .inputs import (
     BUDGET,
     ID,
@@ -34,7 +35,7 @@ def _recall(eng: Engram, query: str, k: int = 5, in_session: str | None = None, 
         # Memories have kinds and turns have roles: a caller who filters by one of them wants only those.
         chosen = [name for name, filter in (("memories", "kinds"), ("exchanges", "roles")) if options.get(filter)]
         options["what"] = chosen or ["exchanges", "memories"]
-    return eng.recall(query, k, session_id=in_session, **options)
+    return eng.recall(query, k, session_id=in_session, **{"min_score": UNLIKELY, **options})
 
 
 def _show_memory(eng: Engram, id: int) -> object:
@@ -90,14 +91,15 @@ OPERATIONS = (
         (
             text("query", "a question or a few words", required=True),
             whole("k", "maximum number", bounds=(1, 100)),
-            texts("kinds", "only memories of these kinds"),
+            texts("kinds", "only memories of these"),
             texts("tags"),
             PROJECT,
             SINCE,
             UNTIL,
-            text("in_session", "only from this session"),
+            text("in_session", "only this session"),
             whole("neighbours", "turns around each hit", bounds=(0, 20)),
             BUDGET,
+            number("min_score", f"0 to 1; default {UNLIKELY}"),
             texts("what", "exchanges, memories", rare=True),
             texts("roles", "only turns with these roles; log for log entries", rare=True),
             text("exclude_session", "not from this session", rare=True),
@@ -114,11 +116,11 @@ OPERATIONS = (
         (
             whole("memory", "id"),
             whole("exchange", "id"),
-            text("of_session", "id of the session to forget"),
+            text("of_session", "session id"),
             text("block", "name"),
             text("before", "everything older; ISO 8601"),
             text("source", "every session of this type"),
-            flag("dry_run", "only show what would be deleted"),
+            flag("dry_run", "only report"),
         ),
     ),
     Operation(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...records import UNLIKELY
 from .common import (
     SESSION,
     Group,
@@ -122,17 +123,35 @@ def remember(
     help="Compare the best results again, token by token; auto: if the model is good at it.",
 )
 @click.option("--budget", type=click.IntRange(min=1), help="Maximum number of tokens, of all results together.")
+@click.option(
+    "--min-score",
+    type=click.FloatRange(0, 1),
+    default=UNLIKELY,
+    show_default=True,
+    help="Hide results with less chance to be about the question.",
+)
+@click.option("--all", "everything", is_flag=True, help="Show the hidden results too.")
 @click.option("--explain", is_flag=True, help="Show the parts of each score.")
 @utc_option
 @click.pass_context
-def recall(ctx: click.Context, /, query: str, k: int, explain: bool, **options: Any) -> None:
-    """Search everything said, done and learnt, by words and by meaning."""
+def recall(
+    ctx: click.Context, /, query: str, k: int, min_score: float, everything: bool, explain: bool, **options: Any
+) -> None:
+    """Search everything said, done and learnt, by words and by meaning.
+
+    The number before a result is the chance that it is about the question.
+    """
     kinds, roles, tags = (list(options.pop(name)) for name in ("kinds", "roles", "tags"))
     what = ["memories"] if kinds and not roles else ["exchanges"] if roles and not kinds else ["exchanges", "memories"]
-    hits = open_store(ctx).recall(
-        query, k, what=what, kinds=kinds or None, roles=roles or None, tags=tags or None, **options
+    eng = open_store(ctx)
+    found = eng.recall(
+        query, k, what=what, kinds=kinds or None, roles=roles or None, tags=tags or None, note=False, **options
     )
-    result(ctx, hits, lambda: "\n".join(_hit(hit, explain) for hit in hits) or "Nothing found.")
+    hits = [hit for hit in found if everything or hit.score >= min_score]
+    eng.memories.used([hit.memory_id for hit in hits if hit.memory_id is not None])
+    result(
+        ctx, hits, lambda: "\n".join([*(_hit(hit, explain) for hit in hits), *_hidden(len(found) - len(hits), hits)])
+    )
 
 
 @command()
@@ -316,15 +335,36 @@ def pin(ctx: click.Context, id: int, undo: bool) -> None:
     result(ctx, changed, f"Memory {id} is {'pinned' if changed.pinned else 'not pinned'}.")
 
 
+def _hidden(count: int, shown: list[Hit]) -> list[str]:
+    """What is said about results that are not shown."""
+    nothing = [] if shown else ["Nothing found."]
+    if not count:
+        return nothing
+    results = (
+        "1 unlikely result is hidden; --all shows it."
+        if count == 1
+        else (f"{count} unlikely results are hidden; --all shows them.")
+    )
+    return [*nothing, style(results, dim=True)]
+
+
 def _hit(hit: Hit, explain: bool) -> str:
     where = f"memory {hit.memory_id}" if hit.memory_id else f"exchange {hit.exchange_id}"
     head = f"{where}, {hit.label}, {day(hit.created_at)}{f', {hit.session_id}' if hit.session_id else ''}"
+    if len(hit.whole) > len(hit.text):
+        head += f", passage of {len(hit.whole):,} characters"
     matched = hit.why["matched"]
     assert isinstance(matched, list)
     lines = [
         style(f"{hit.score:.2f}  {one_line(head, 500)}", dim=True),
         f"      {_highlighted(hanging(hit.text, 6), matched)}",
     ]
+    if hit.answer is not None:
+        replied = ", ".join(map(str, hit.answer.exchange_ids))
+        lines += [style(f"      answered in exchange {replied}:", dim=True), f"      {hanging(hit.answer.text, 6)}"]
+    if hit.replaced_by is not None:
+        kind, id = hit.replaced_by
+        lines.append(style(f"      replaced by {kind} {id}", dim=True))
     if explain:
         parts = {name: ", ".join(map(str, each)) if isinstance(each, list) else each for name, each in hit.why.items()}
         shown = "; ".join(f"{name} {each}" for name, each in parts.items() if each != "")

@@ -86,6 +86,14 @@ def _hit_fields(hit: Mapping[str, Any]) -> dict[str, object]:
     source = f"memory {hit['memory_id']}" if "memory_id" in hit else f"exchange {hit['exchange_id']}"
     kept = ("label", "trust", "created_at", "session_id", "project", "score", "text")
     chosen: dict[str, object] = {"source": source, **{name: hit[name] for name in kept if name in hit}}
+    if len(hit["whole"]) > len(hit["text"]):
+        chosen["cut_from"] = f"{len(hit['whole']):,} characters"
+    if "answer" in hit:
+        replied = ", ".join(f"exchange {id}" for id in hit["answer"]["exchange_ids"])
+        chosen["answer"] = {"source": replied, "text": hit["answer"]["text"]}
+    if "replaced_by" in hit:
+        kind, id = hit["replaced_by"]
+        chosen["replaced_by"] = f"{kind} {id}"
     around = [{"role": each["role"], "trust": each["trust"], "text": each["content"]} for each in hit["neighbours"]]
     return {**chosen, "neighbours": around} if around else chosen
 
@@ -98,7 +106,11 @@ def _recall_text(result: Any) -> str:
     for position, hit in enumerate(hits, 1):
         where = [hit["source"], hit["label"], f"trust {hit['trust']}", hit["created_at"][:10]]
         where += [each for each in (hit.get("project"), hit.get("session_id")) if each]
+        where += [f"passage of {hit['cut_from']}"] if "cut_from" in hit else []
+        where += [f"replaced by {hit['replaced_by']}"] if "replaced_by" in hit else []
         shown += [f"{position}. {visible(', '.join(where))} ({hit['score']:.2f})", quoted(hit["text"])]
+        if "answer" in hit:
+            shown += [f"   answered in {hit['answer']['source']}:", quoted(hit["answer"]["text"], "> > ")]
         shown += [quoted(f"{each['role']}: {each['text']}", "> > ") for each in hit.get("neighbours", ())]
     return "\n".join(shown)
 

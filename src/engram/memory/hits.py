@@ -1,0 +1,226 @@
+"""Makes hits of what was ranked: reads the texts, weighs their form, arranges what belongs together, cuts passages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ..clock import between
+from ..records import Exchange, Hit
+from . import matters, replies, text_forms
+from .passages import passage
+from .scoring import chance, form_factor
+from .word_index import parts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..storage.engine import Row, Transaction
+    from .provenance import Thing
+    from .query_dates import Span
+    from .recall_request import Filters
+    from .scoring import Item, Query, Scored, Weights
+
+#: Weight of importance; small, like the weights in `scoring.Preferences`.
+_IMPORTANCE: Final = 0.1
+#: The importance that changes nothing, which exchanges have.
+_NEUTRAL: Final = 0.5
+#: How many things are read beyond those that are asked for, because form and importance change their order.
+_MORE: Final = 40
+#: How many of the best hits are compared with each other.
+_ARRANGED: Final = 30
+
+# The casts keep SQLite from reading the whole workspace through an index.
+_EXCHANGES = """
+SELECT e.id, e.content, e.trust, s.type FROM exchanges e
+  LEFT JOIN sessions s ON s.workspace = e.workspace AND s.id = e.session_id
+WHERE e.id IN (SELECT value FROM json_each(:ids)) AND CAST(e.workspace AS TEXT) = :workspace
+"""
+_MEMORIES = """
+SELECT m.id, m.content, m.trust, s.type, m.importance, m.expires_at, m.superseded_by FROM memories m
+  LEFT JOIN sessions s ON s.workspace = m.workspace AND s.id = m.session_id
+WHERE m.id IN (SELECT value FROM json_each(:ids)) AND CAST(m.workspace AS TEXT) = :workspace
+"""
+_TURNS_OF = """
+SELECT derived_id, source_id FROM sources
+WHERE workspace = :workspace AND derived_kind = 'memory' AND source_kind = 'exchange'
+  AND derived_id IN (SELECT value FROM json_each(:ids))
+"""
+_TAGGED = "SELECT 1 FROM memory_tags WHERE workspace = :workspace AND tag = :tag AND memory_id = :id"
+_NEIGHBOURS = """
+SELECT id, session_id, seq, role, content, trust, created_at FROM exchanges
+WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND turn BETWEEN :first AND :last ORDER BY seq
+"""
+
+
+class Wanted(NamedTuple):
+    """Which hits are made."""
+
+    k: int
+    filters: Filters
+    #: Hits with less chance to be about the question are left out.
+    min_score: float
+    neighbours: int
+    spans: tuple[Span, ...]
+
+
+class _Read(NamedTuple):
+    """A ranked item with its text."""
+
+    scored: Scored
+    whole: str
+    text: str
+    trust: str
+    source: str | None
+    form: text_forms.Form
+    strength: float
+    preference: float
+    replaced_by: Thing | None
+
+
+def make(
+    tx: Transaction, workspace: str, asked: Query, ranked: Sequence[Scored], weights: Weights, wanted: Wanted
+) -> list[Hit]:
+    """The hits, best first. A thing is returned once, with its best piece."""
+    now = tx.now()
+    best: dict[Thing, Scored] = {}
+    for scored in ranked:
+        best.setdefault((scored.item.kind, scored.item.ref), scored)
+    things = list(best.values())
+    read: list[_Read] = []
+    while things and len(read) < wanted.k:
+        some, things = things[: wanted.k + _MORE], things[wanted.k + _MORE :]
+        rows = texts(tx, workspace, some)
+        for scored in some:
+            row = rows.get((scored.item.kind, scored.item.ref))
+            if row is not None and _is_current(tx, workspace, scored.item, row, wanted.filters.tags, now):
+                read.append(_read(scored, row))
+    read.sort(key=lambda each: (-round(each.strength, 9), -round(each.scored.meaning, 6), each.scored.item.id))
+    hits = []
+    rarity = {term: asked.rarity(term) for term in asked.weights}
+    for each, relation in _arranged(tx, workspace, read, weights, wanted)[: wanted.k]:
+        if relation.chance >= wanted.min_score:
+            hits.append(_hit(tx, workspace, each, relation, rarity, wanted, now))
+    return sorted(hits, key=lambda hit: -hit.score)
+
+
+def texts(tx: Transaction, workspace: str, ranked: Sequence[Scored]) -> dict[Thing, Row]:
+    """Content, trust, source, importance, expiry and replacement of the things that these items belong to."""
+    exchanges = [scored.item.ref for scored in ranked if scored.item.kind == "exchange"]
+    memories = [scored.item.ref for scored in ranked if scored.item.kind == "memory"]
+    rows: dict[Thing, Row] = {}
+    if exchanges:
+        found = tx.all(_EXCHANGES, workspace=workspace, ids=tx.array(exchanges))
+        rows |= {("exchange", id): (*values, _NEUTRAL, None, None) for id, *values in found}
+    if memories:
+        found = tx.all(_MEMORIES, workspace=workspace, ids=tx.array(memories))
+        rows |= {("memory", id): tuple(values) for id, *values in found}
+    return rows
+
+
+def piece(content: str, number: int) -> str:
+    """The piece of a text that has this number."""
+    for position, (_, part) in enumerate(parts(content)):
+        if position == number:
+            return part
+    return content
+
+
+def has_tags(tx: Transaction, workspace: str, id: int, tags: tuple[str, ...]) -> bool:
+    return all(tx.one(_TAGGED, workspace=workspace, tag=tag, id=id) for tag in tags)
+
+
+def _is_current(tx: Transaction, workspace: str, item: Item, row: Row, tags: tuple[str, ...], now: str) -> bool:
+    """Whether a thing has the tags and has not expired."""
+    *_, expires_at, _ = row
+    if item.kind == "exchange":
+        return not tags
+    return (expires_at is None or expires_at > now) and has_tags(tx, workspace, item.ref, tags)
+
+
+def _read(scored: Scored, row: Row) -> _Read:
+    content, trust, source, importance, _, superseded_by = row
+    text = piece(content, scored.item.piece)
+    form = text_forms.form(text, scored.item.label)
+    preference = 1.0 + _IMPORTANCE * (importance - _NEUTRAL)
+    strength = scored.strength * preference * form_factor(form)
+    replaced_by = None if superseded_by is None else ("memory", superseded_by)
+    return _Read(scored, content, text, trust, source, form, strength, preference, replaced_by)
+
+
+def _arranged(
+    tx: Transaction, workspace: str, read: Sequence[_Read], weights: Weights, wanted: Wanted
+) -> list[tuple[_Read, matters.Found]]:
+    """The hits in the order in which they are shown."""
+    by_thing = {(each.scored.item.kind, each.scored.item.ref): each for each in read}
+    turns = _turns_of(tx, workspace, [ref for kind, ref in list(by_thing)[:_ARRANGED] if kind == "memory"])
+    found = [
+        matters.found(
+            thing,
+            each.text,
+            each.scored.item.at,
+            each.trust,
+            each.form,
+            chance(each.strength, weights),
+            turns.get(thing, frozenset()),
+            each.replaced_by,
+        )
+        for thing, each in by_thing.items()
+    ]
+    best = matters.arrange(found[:_ARRANGED], latest_first=not wanted.spans)
+    return [(by_thing[each.thing], each) for each in [*best, *found[_ARRANGED:]]]
+
+
+def _turns_of(tx: Transaction, workspace: str, memories: list[int]) -> dict[Thing, frozenset[int]]:
+    """The turns that each memory was made from."""
+    made: dict[Thing, frozenset[int]] = {}
+    for memory, turn in tx.all(_TURNS_OF, workspace=workspace, ids=tx.array(memories)) if memories else ():
+        made["memory", memory] = made.get(("memory", memory), frozenset()) | {turn}
+    return made
+
+
+def _hit(
+    tx: Transaction,
+    workspace: str,
+    each: _Read,
+    relation: matters.Found,
+    rarity: dict[str, float],
+    wanted: Wanted,
+    now: str,
+) -> Hit:
+    scored, item = each.scored, each.scored.item
+    return Hit(
+        text=passage(each.text, rarity),
+        score=round(relation.chance, 4),
+        why={
+            "strength": round(each.strength, 4),
+            "share": round(scored.share, 4),
+            "telling": round(scored.telling, 4),
+            "meaning": round(scored.meaning, 4),
+            "tokens": round(scored.tokens, 4),
+            "preference": round(scored.preference * each.preference, 4),
+            "form": round(form_factor(each.form), 4),
+            "matched": sorted(scored.found),
+            "dates": [span.phrase for span in wanted.spans],
+        },
+        exchange_id=item.ref if item.kind == "exchange" else None,
+        memory_id=item.ref if item.kind == "memory" else None,
+        label=item.label,
+        session_id=item.session_id,
+        project=item.project,
+        created_at=item.at,
+        age=between(item.at, now),
+        trust=each.trust,
+        source=each.source,
+        neighbours=_neighbours(tx, workspace, item, wanted.neighbours),
+        whole=each.whole,
+        answer=replies.answer(tx, workspace, item, each.text, rarity),
+        replaced_by=relation.replaced_by,
+    )
+
+
+def _neighbours(tx: Transaction, workspace: str, item: Item, n: int) -> tuple[Exchange, ...]:
+    if not n or item.turn is None:
+        return ()
+    rows = tx.all(_NEIGHBOURS, workspace=workspace, session=item.session_id, first=item.turn - n, last=item.turn + n)
+    turns = (Exchange(*row) for row in rows)
+    return tuple(turn for turn in turns if turn.id != item.ref)

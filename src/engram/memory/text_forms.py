@@ -1,0 +1,113 @@
+"""What form a text has: how much of it asks, announces the next step, or was pasted.
+
+A question repeats the words of its answer without answering. Three of four turns of a coding agent announce what it
+does next ("Now let me run the linter."). Output, logs and diffs contain every word. Recall finds all of them and lets
+them count less than a sentence that states something.
+
+Only the form is read, never the language's meaning, so an unknown form counts as a statement.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ..sentences import parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Characters that are read of a text. The form of a passage shows at its beginning.
+_READ: Final = 2_000
+
+#: "Melanie: …" and "[10:32]" before what was said.
+_SPEAKER: Final = re.compile(r"^(?:\[[^\]\n]{1,30}\]\s*)?[A-Z][\w.'-]{0,30}(?: [A-Z][\w.'-]{0,30})?: ")
+_ASKS: Final = re.compile(
+    r"(?:so |and |but |ok(?:ay)?,? |hey,? |hi,? |well,? |also,? )*"
+    r"(?:who|whom|whose|what|which|when|where|why|how|is|are|am|was|were|do|does|did|can|could|should|shall|would|will"
+    r"|has|have|had|may|might|isn't|aren't|don't|doesn't|didn't|can't|couldn't|shouldn't|wouldn't|won't)\b",
+    re.IGNORECASE,
+)
+_ANNOUNCES: Final = re.compile(
+    r"(?:(?:good|great|perfect|excellent|ok(?:ay)?|right|clean|now|first|next|then|also|and|so|finally|sure|alright"
+    r"|all (?:done|green)|you're (?:absolutely )?right|i see|got it|good (?:question|point|catch))\b[\s,.!:;—–-]*)*"
+    r"(?:let me|let's|let us|i'll|i will|i'm going to|i am going to|i need to|i should|i want to|i have to|i'd like to"
+    r"|now (?:i|the|for|on|we|that)|time to|add|update|run|fix|remove|check|replace|verify|build|rename|look|read|write"
+    r"|create|move|test)\b",
+    re.IGNORECASE,
+)
+#: Said after a step that went well; nobody looks for it.
+_PASSES: Final = re.compile(
+    r"(?:all |the |both |every )?(?:\d+ |unit |new )*"
+    r"(?:tests?|builds?|lint(?:er|ing)?|checks?|edits?|compilation|suite)\b"
+    r"[\w\s]{0,24}\b(?:pass(?:es|ed)?|succeed(?:s|ed)?|successful(?:ly)?|clean|green|applied|done|compiles?)\b"
+    r"|^(?:good|great|perfect|excellent|done|clean|ok(?:ay)?|yes|no|right|thanks?(?: you)?|sure)\b[\w\s,]{0,16}[.!]?$",
+    re.IGNORECASE,
+)
+#: The harness's own notices.
+_NOTICE: Final = re.compile(
+    r"^\s*(?:</?[a-z]+(?:-[a-z]+)+>|\[(?:Request interrupted|Image: source)|API Error:|Caveat: )"
+)
+#: How lines begin that a program wrote: diffs, log lines, stack traces, shell prompts, listings, tables.
+_OUTPUT_LINE: Final = re.compile(
+    r"(?:[+-](?![\s-])|[+-]\s{2,}|@@|diff --git|index [0-9a-f]{7}|(?:---|\+\+\+) [ab/]"
+    r"|\s*at \S+\(|\s*File \"|Traceback|\[?\d{4}-\d\d-\d\d[T ]\d\d:|\d\d:\d\d:\d\d"
+    r"|(?:INFO|DEBUG|WARN(?:ING)?|ERROR)\b[\s:\]|]|\$ |>>> |\s*\d+\s*[|│→:]\s"
+    r"|(?:ok|FAIL|PASS|---)\s|[drwx-]{10}\s|\s*[|│├└╰┌+][-─|│+├└\s])"
+)
+_LETTERS: Final = re.compile(r"[^\W\d_]{2,}")
+
+
+class Form(NamedTuple):
+    """The shares of a text, from 0 to 1, that are not statements."""
+
+    asked: float
+    announced: float
+    pasted: float
+
+
+STATEMENT: Final = Form(0.0, 0.0, 0.0)
+
+
+def form(text: str, label: str) -> Form:
+    """The form of a text. Only an assistant announces what it does next; a memory never does."""
+    read = _SPEAKER.sub("", text[:_READ])
+    if _NOTICE.match(read):
+        return Form(0.0, 0.0, 1.0)
+    lines = [line for line in read.splitlines() if line.strip()]
+    pasted = _share(lines, _is_output)
+    said = parts(read)
+    asked = _share(said, _is_asked)
+    announced = _share(said, _is_announced) if label == "assistant" else 0.0
+    return Form(asked, announced, pasted)
+
+
+def is_question(text: str) -> bool:
+    """Whether a text mostly asks: it ends with a question, or most of it is one."""
+    read = _SPEAKER.sub("", text[:_READ])
+    said = [] if _NOTICE.match(read) else parts(read)
+    return bool(said) and (_share(said, _is_asked) >= 0.5 or (_is_asked(said[-1]) and len(said) <= 3))
+
+
+def _is_asked(sentence: str) -> bool:
+    end = sentence.rstrip("\"'”’)*_` ")
+    if end.endswith(("?", "？")):
+        return True
+    return not end.endswith((".", "!", ":", "。")) and len(end) < 200 and _ASKS.match(sentence) is not None
+
+
+def _is_announced(sentence: str) -> bool:
+    return _ANNOUNCES.match(sentence) is not None or _PASSES.match(sentence) is not None
+
+
+def _is_output(line: str) -> bool:
+    """Whether a line looks like a program's: by its beginning, or because few of its characters belong to words."""
+    if _OUTPUT_LINE.match(line):
+        return True
+    letters = sum(len(word) for word in _LETTERS.findall(line))
+    return len(line) > 20 and letters < 0.55 * len(line.replace(" ", ""))
+
+
+def _share(pieces: list[str], chosen: Callable[[str], bool]) -> float:
+    whole = sum(map(len, pieces))
+    return sum(len(piece) for piece in pieces if chosen(piece)) / whole if whole else 0.0
