@@ -24,14 +24,15 @@ def _uv_command(receipt: str, extra: str) -> str:
     """`uv tool install` replaces the whole tool, so the command names what is installed already, too."""
     import tomllib
 
-    extras, others = {extra}, []
+    source, extras, others = DISTRIBUTION, {extra}, []
     try:
         with open(receipt, "rb") as file:
             for each in tomllib.load(file)["tool"]["requirements"]:
                 if each["name"] == DISTRIBUTION:
+                    source = each.get("directory") or each.get("path") or DISTRIBUTION
                     extras.update(each.get("extras", ()))
                 else:
                     others.append(f" --with '{each['name']}{each.get('specifier', '')}'")
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         pass  # the extra alone is still right
-    return f"uv tool install '{DISTRIBUTION}[{','.join(sorted(extras))}]'{''.join(others)}"
+    return f"uv tool install '{source}[{','.join(sorted(extras))}]'{''.join(others)}"

@@ -83,7 +83,8 @@ class OnnxEmbedder:
     @property
     def dims(self) -> int:
         if not self._dims:
-            self._dims = len(self.embed_query("dimensions"))
+            # Unknown words have a vector, too.
+            self._dims = len(self._pooled(self._model(), "dimensions", ""))
         return self._dims
 
     def embed(self, texts: Sequence[str]) -> Vectors:
@@ -106,8 +107,9 @@ class OnnxEmbedder:
         if self._files.lower_case:
             text = text.lower()
         # Without the prefix, which would make every text known.
-        if not model.knows(model.tokenizer.encode(text)):
-            return None
+        return self._pooled(model, text, prefix) if model.knows(model.tokenizer.encode(text)) else None
+
+    def _pooled(self, model: _Model, text: str, prefix: str) -> Vectors:
         encoding = model.tokenizer.encode(prefix + text)
         states = self._run(model, encoding)
         if states.ndim == 2:

@@ -211,7 +211,8 @@ class EmbeddingQueue:
         """Whether this process has the model whose vectors the workspace uses."""
         try:
             embedder = self.embedder()
-        except (EmbedderFailed, MissingExtra):
+        except (EmbedderFailed, MissingExtra) as error:
+            warn_once(str(error), "The embedding queue waits, and recall goes by words alone.")
             return False
         with self._engine.read() as tx:
             return embedder is not None and model_of(tx, self._workspace) in (None, embedder.name)
