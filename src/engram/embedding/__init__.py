@@ -62,7 +62,9 @@ def concrete(choice: str) -> str:
     if provider == "openai":
         return f"openai:{checks.name(rest if colon else _openai_model(), 'the model of the openai embedder')}"
     if provider == "onnx" and rest.strip():
-        return f"onnx:{os.path.abspath(os.path.expanduser(checks.text(rest, 'the folder of the onnx embedder')))}"
+        if not rest.isprintable():
+            raise InvalidInput("The folder of the onnx embedder has a control character in its name.")
+        return f"onnx:{os.path.abspath(os.path.expanduser(rest))}"
     raise InvalidInput(
         f"There is no embedder {choice!r}. Choose auto, static, minilm, openai, openai:MODEL, onnx:FOLDER or none."
     )
