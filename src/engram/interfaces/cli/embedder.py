@@ -145,8 +145,13 @@ def _money(plan: EmbedderPlan) -> str:
 
         return f"{sent} {masked(address)}, which may cost money."
     price = _PRICES.get(plan.name.partition(":")[2])
-    cost = "which costs money" if price is None else f"about {max(plan.tokens * price / 1e6, 0.01):.2f} US dollars now"
-    return f"{sent} OpenAI: {cost}. It needs OPENAI_API_KEY."
+    cost = "That costs money." if price is None else f"At its list price that is {_dollars(plan.tokens, price)} now."
+    return f"{sent} OpenAI. {cost} It needs OPENAI_API_KEY."
+
+
+def _dollars(tokens: int, price: float) -> str:
+    dollars = tokens * price / 1e6
+    return "less than 0.01 US dollars" if dollars < 0.01 else f"about {dollars:,.2f} US dollars"
 
 
 def _overruled(eng: Engram, choice: str) -> str | None:
