@@ -15,7 +15,6 @@ from engram import Clock, Engram
 from engram.config import load
 from tests._schemas import Schemas, drop, new_name, url
 
-
 # The fastest embedder, also for fixtures that serve several tests. Tests about the others name them.
 os.environ["ENGRAM_EMBEDDER"] = "static"
 

