@@ -179,7 +179,7 @@ REQUIREMENTS = {
     # Embedding
     "EMBED-1": "An embedder returns a float32 unit vector for each text, in order, independent of the other texts.",
     "EMBED-2": "A text without known tokens gives a row of zeros, never NaN; a text that cannot be stored is InvalidInput.",
-    "EMBED-3": "load accepts static, minilm, openai, openai:<model> and none; another name is InvalidInput and names these.",
+    "EMBED-3": "load accepts auto, static, minilm, openai, openai:<model>, onnx:<folder> and none; another name is InvalidInput and names these.",
     "EMBED-4": "A missing extra is MissingExtra with the command that installs it.",
     "EMBED-5": "Importing the package imports nothing heavy; no embedder imports wordllama or torch, nor onnx after the graph is cached.",
     "EMBED-6": "A model is loaded on first use, once for all threads; a forked child can embed, even after a fork during loading.",

@@ -179,7 +179,9 @@ def test_a_model_on_disk_is_used_and_found_again_by_auto(open_store: OpenStore, 
     assert [each.name for each in eng.embedders.list() if each.used] == [f"onnx:{folder}"]
     folder.rename(tmp_path / "moved")
     embedding_package._loaded.pop(f"onnx:{folder}")
-    assert not finds(open_store(embedder="auto"))
+    lost = open_store(embedder="auto")
+    assert not finds(lost)
+    assert str(lost.embedders.problem()).endswith("engram embedder use onnx:FOLDER")
     # The same model in another place: nothing has to be embedded.
     assert eng.embedders.use(f"onnx:{tmp_path / 'moved'}") == done._replace(
         name=f"onnx:{tmp_path / 'moved'}", before=done.model, embedded=0
@@ -205,6 +207,9 @@ def test_a_model_that_fails_its_trial_changes_nothing(open_store: OpenStore, tmp
     write(eng)
     with pytest.raises(EmbedderFailed, match="Nothing was changed"):
         eng.embedders.use(f"onnx:{tiny(tmp_path / 'useless')}")
+    for attempt in (eng.embedders.plan, eng.embedders.use):
+        with pytest.raises(EmbedderFailed, match="There is no folder"):
+            attempt(f"onnx:{tmp_path / 'missing'}")
     for name in ("auto", "none", "nonsense"):
         with pytest.raises(InvalidInput):
             eng.embedders.use(name)

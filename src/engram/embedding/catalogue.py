@@ -77,6 +77,8 @@ def described(choice: str) -> Description:
     """The description of a concrete choice."""
     provider, _, rest = choice.partition(":")
     found = next(each for each in DESCRIPTIONS if each.name.partition(":")[0] == provider)
+    if provider == "onnx" and choice != found.name:
+        found = found._replace(what="a sentence-embedding model on disk")
     return found._replace(name=choice) if rest else found
 
 
@@ -138,6 +140,12 @@ def resolve(model: str | None) -> str:
     choice = choice_of(model)
     if choice is None:
         raise EmbedderFailed(_unknown(model))
+    provider, _, folder = choice.partition(":")
+    if provider == "onnx" and not folders.has_model(folder):
+        raise EmbedderFailed(
+            f"The workspace's vectors are of {one_line(model, 100)}, and {folder} does not have that model any more. "
+            "If you have moved it, type: engram embedder use onnx:FOLDER"
+        )
     return choice
 
 

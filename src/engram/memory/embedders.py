@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..embedding import AUTO, catalogue, components, concrete, folders, load
+from ..embedding import AUTO, catalogue, components, concrete, folders, load, model_files
 from ..errors import EngramError, InvalidInput
 from ..records import EmbedderChange, EmbedderInfo, EmbedderPlan
 from .embedding_models import model_of, other_model
@@ -154,4 +154,9 @@ def _changeable(name: str) -> str:
             f"{name} is a setting and not a model. Set ENGRAM_EMBEDDER={name} instead, or name static, minilm, openai, "
             "openai:MODEL or onnx:FOLDER."
         )
-    return concrete(name)
+    choice = concrete(name)
+    provider, _, folder = choice.partition(":")
+    if provider == "onnx":
+        # An unusable folder is refused before anything is installed.
+        model_files.read(folder)
+    return choice
