@@ -120,6 +120,8 @@ def workplace() -> Iterator[str]:
     before = os.getcwd()
     with tempfile.TemporaryDirectory(prefix="engram-bench-") as folder:
         os.environ["ENGRAM_CONFIG_DIR"] = os.environ["ENGRAM_DATA_DIR"] = folder
+        # `auto` would take what the machine has installed. Figures of different machines must be comparable.
+        os.environ["ENGRAM_EMBEDDER"] = "static"
         project = Path(folder, "project")
         files = {".git/config": '[remote "origin"]\n\turl = https://example.org/acme/router.git\n', "src/router.py": ""}
         for name, text in files.items():

@@ -1,4 +1,4 @@
-"""The MCP server as a harness uses it: `engram mcp` over pipes, with the default embedder and a store on disk.
+"""The MCP server as a harness uses it: `engram mcp` over pipes, with the static embedder and a store on disk.
 
 It measures:
 

@@ -15,6 +15,9 @@ from engram import Clock, Engram
 from engram.config import load
 from tests._schemas import Schemas, drop, new_name, url
 
+# The fastest embedder, also for fixtures that serve several tests. Tests about the others name them.
+os.environ["ENGRAM_EMBEDDER"] = "static"
+
 
 class ShiftedClock(Clock):
     """A clock that tests move forward; sleeping moves it too, so that no test waits."""
@@ -144,3 +147,6 @@ def _nothing_of_the_user(tmp_path_factory: pytest.TempPathFactory, monkeypatch: 
     monkeypatch.setenv("ENGRAM_DATA_DIR", str(home / "data"))
     monkeypatch.setenv("ENGRAM_CONFIG_DIR", str(home / "config"))
     monkeypatch.setenv("ENGRAM_CACHE_DIR", str(home / "cache"))
+    monkeypatch.setenv("ENGRAM_EMBEDDER", "static")
+    # What a process says once, each test may see.
+    monkeypatch.setattr("engram.memory.embedding_models._said", set())

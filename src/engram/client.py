@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .dreaming.passes import Dreams
     from .dreaming.proposals import Proposals
     from .dreaming.scheduler import Scheduler
+    from .memory.embedders import Embedders
     from .records import Change, DreamReport, Hit, Receipt, Restored, Spent, WorkspaceInfo
     from .storage.engine import Engine
 
@@ -154,7 +155,7 @@ class Engram:
         return Forgetting(self._view).receipts(limit)
 
     def reindex(self, model: str | None = None, *, progress: Callable[[int, int], None] | None = None) -> int:
-        """Compute all embeddings again with a model, by default the configured one. Returns how many this call made.
+        """Compute all embeddings again with a model, by default the workspace's. Returns how many this call made.
 
         Recall uses the old vectors until all new ones exist. After an interruption, the next call continues.
         `progress` is called with the number done and the total.
@@ -162,6 +163,13 @@ class Engram:
         from .memory.reindex import reindex
 
         return reindex(self._view, model, progress)
+
+    @property
+    def embedders(self) -> Embedders:
+        """The embedders that there are, and changing the one of this workspace."""
+        from .memory.embedders import Embedders
+
+        return Embedders(self._view)
 
     @property
     def dreams(self) -> Dreams:

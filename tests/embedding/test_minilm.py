@@ -166,5 +166,5 @@ def test_without_onnx_a_cached_graph_works_and_none_can_be_built(
     monkeypatch.setitem(sys.modules, "onnx", None)
     assert MiniLMEmbedder().embed(["text"]).any()
     monkeypatch.setenv("ENGRAM_CACHE_DIR", str(tmp_path))
-    with pytest.raises(MissingExtra, match=r"onnx.*pip install 'engram-agents\[minilm\]'"):
+    with pytest.raises(MissingExtra, match=r"onnx.*engram embedder use minilm"):
         MiniLMEmbedder().embed(["text"])

@@ -41,7 +41,7 @@ OTHERS = {
     *("block restore", "block set", "world edit", "world restore", "world set"),
     *("completion", "config path", "config show", "demo", "help", "install", "mcp", "uninstall"),
     *("dream loop", "dream undo", "dream work next", "dream work submit"),
-    *("embed", "init", "lock break", "lock claim", "lock release"),
+    *("embed", "embedder use", "init", "lock break", "lock claim", "lock release"),
     *("memory archive", "memory edit", "memory link", "memory pin", "message send"),
     *("reindex", "remember", "restore", "say", "session beat", "session done", "session log", "session start"),
     "upgrade",

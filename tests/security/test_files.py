@@ -269,7 +269,7 @@ def test_only_the_owner_can_read_anything_engram_creates_with_any_umask(
         with Engram() as eng:
             eng.world.set("private")
             _make_copies(eng, tmp_path)
-        cache._write("thing", b"content")
+        cache.write("thing", b"content", cache.folder())
         assert detached._lock(str(data / "some.lock"), 0) is not None
         for after in ("{}", '{"a": 1}'):
             before = files.read(settings)

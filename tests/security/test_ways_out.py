@@ -240,6 +240,8 @@ COMMANDS: dict[str, tuple[list[str], ...]] = {
     "dream work next": (["--session", "{session}"], ["--session", "{hostile}"]),
     "dream work submit": (["{work}", "{hostile}", "--session", "{session}"], ["99", "x"]),
     "embed": ([],),
+    "embedder list": ([],),
+    "embedder use": (["{hostile}", "--yes"], ["onnx:{hostile}", "--yes"], ["openai:{hostile}", "--yes"]),
     "forget": (
         ["--session", "{session}", "--dry-run"],
         ["--block", "{name}", "--yes"],

@@ -14,28 +14,60 @@ from collections.abc import Callable
 
 from .. import checks
 from ..errors import InvalidInput
-from .protocol import Embedder, Part, TokenEmbedder, TokenVectors, WeightedEmbedder, WeightedText
+from . import catalogue
+from .catalogue import AUTO
+from .protocol import Embedder, Part, QueryEmbedder, TokenEmbedder, TokenVectors, WeightedEmbedder, WeightedText
 
-__all__ = ["Embedder", "Part", "TokenEmbedder", "TokenVectors", "WeightedEmbedder", "WeightedText", "load"]
+__all__ = [
+    "AUTO",
+    "Embedder",
+    "Part",
+    "QueryEmbedder",
+    "TokenEmbedder",
+    "TokenVectors",
+    "WeightedEmbedder",
+    "WeightedText",
+    "concrete",
+    "load",
+]
 
-DEFAULT = "static"
+DEFAULT = AUTO
 DEFAULT_OPENAI_MODEL = "text-embedding-3-small"
 OPENAI_MODEL_VARIABLE = "ENGRAM_OPENAI_EMBEDDING_MODEL"
 
 
 def load(choice: str = DEFAULT) -> Embedder | None:
-    """The embedder of that name, one object per process; None for "none", which means words only."""
-    provider, _, model = choice.partition(":")
+    """The embedder of that name, one object per process; None for "none", which means words only.
+
+    "auto" is the best that is installed. `catalogue.resolve` finds the one that fits a workspace.
+    """
     if choice == "none":
         return None
+    choice = concrete(choice)
+    provider, _, rest = choice.partition(":")
     if provider == "openai":
-        model = checks.name(model if ":" in choice else _openai_model(), "the model of the openai embedder")
-        return _once(f"openai:{model}", lambda: _openai(model))
-    if choice == "static":
-        return _once(choice, _static)
-    if choice == "minilm":
-        return _once(choice, _minilm)
-    raise InvalidInput(f"There is no embedder {choice!r}. Choose static, minilm, openai, openai:MODEL or none.")
+        return _once(choice, lambda: _openai(rest))
+    if provider == "onnx":
+        return _once(choice, lambda: _onnx(rest))
+    return _once(choice, _static if choice == "static" else _minilm)
+
+
+def concrete(choice: str) -> str:
+    """A choice in full: with the model of `openai`, the absolute folder of `onnx:`, and the best one for `auto`."""
+    provider, colon, rest = choice.partition(":")
+    if choice == AUTO:
+        return catalogue.best()
+    if choice in ("static", "minilm", "none"):
+        return choice
+    if provider == "openai":
+        return f"openai:{checks.name(rest if colon else _openai_model(), 'the model of the openai embedder')}"
+    if provider == "onnx" and rest.strip():
+        if not rest.isprintable():
+            raise InvalidInput("The folder of the onnx embedder has a control character in its name.")
+        return f"onnx:{os.path.abspath(os.path.expanduser(rest))}"
+    raise InvalidInput(
+        f"There is no embedder {choice!r}. Choose auto, static, minilm, openai, openai:MODEL, onnx:FOLDER or none."
+    )
 
 
 _loaded: dict[str, Embedder] = {}
@@ -66,3 +98,9 @@ def _openai(model: str) -> Embedder:
     from .openai import OpenAIEmbedder
 
     return OpenAIEmbedder(model)
+
+
+def _onnx(folder: str) -> Embedder:
+    from .onnx_folder import OnnxEmbedder
+
+    return OnnxEmbedder(folder)

@@ -28,21 +28,23 @@ def folder() -> str:
 
 def kept(name: str, make: Callable[[], bytes]) -> bytes:
     """The cached content of this name; if there is none, the result of `make`, which is then cached."""
-    content = _read(name)
+    content = read(name, folder())
     if content is None:
         content = make()
         with suppress(OSError):
-            _write(name, content)
+            write(name, content, folder())
     return content
 
 
-def _read(name: str) -> bytes | None:
-    try:
-        candidates = [file for file in sorted(os.listdir(folder())) if file.startswith(f"{name}-")]
-    except OSError:
-        return None
-    for file in candidates:
-        path = os.path.join(folder(), file)
+def has(name: str, where: str) -> bool:
+    """Whether the folder has a file of this name. Its content is not checked."""
+    return bool(_files(name, where))
+
+
+def read(name: str, where: str) -> bytes | None:
+    """The content of this name in a folder. A damaged file is removed."""
+    for file in _files(name, where):
+        path = os.path.join(where, file)
         with suppress(OSError):
             with open(path, "rb") as opened:
                 content = opened.read()
@@ -52,8 +54,8 @@ def _read(name: str) -> bytes | None:
     return None
 
 
-def _write(name: str, content: bytes) -> None:
-    where = folder()
+def write(name: str, content: bytes, where: str) -> None:
+    """Keep the content in a folder, which is made if need be."""
     make_folder(where)
     handle, draft = tempfile.mkstemp(prefix=f".{name}-", dir=where)
     try:
@@ -69,3 +71,10 @@ def _write(name: str, content: bytes) -> None:
 
 def _file_name(name: str, content: bytes) -> str:
     return f"{name}-{hashlib.sha256(content).hexdigest()}"
+
+
+def _files(name: str, where: str) -> list[str]:
+    try:
+        return [file for file in sorted(os.listdir(where)) if file.startswith(f"{name}-")]
+    except OSError:
+        return []

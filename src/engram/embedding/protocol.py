@@ -53,6 +53,14 @@ class Embedder(Protocol):
 
 
 @runtime_checkable
+class QueryEmbedder(Protocol):
+    """An embedder that treats a question differently from the texts that may answer it."""
+
+    def embed_query(self, text: str) -> Vectors:
+        """The question's vector, of unit length; zeros for a text without known tokens."""
+
+
+@runtime_checkable
 class TokenEmbedder(Protocol):
     """An embedder that also compares texts token by token; test with `isinstance(embedder, TokenEmbedder)`."""
 

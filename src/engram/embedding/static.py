@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..errors import EmbedderFailed
+from .catalogue import STATIC_MODEL
 from .lazy import Lazy
 from .packages import folder, need, tensors
 from .protocol import TokenVectors, WeightedText
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     Ids = npt.NDArray[np.int32]
 
-_MODEL = "l2_supercat_256"
+_MODEL = STATIC_MODEL.removeprefix("static:")
 _WORDS = 32_000
 _DIMS = 256
 _INSTALL = "pip install 'wordllama>=0.4,<0.5'"
@@ -69,7 +70,7 @@ class _Model(NamedTuple):
 
 
 class StaticEmbedder:
-    name = f"static:{_MODEL}"
+    name = STATIC_MODEL
     dims = _DIMS
 
     def __init__(self) -> None:

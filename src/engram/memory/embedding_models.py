@@ -1,18 +1,23 @@
 """Which model a workspace uses. Vectors from different models are not comparable.
 
 The first process that writes a vector chooses the model, and reindexing changes it. Every transaction reads it again,
-because another process may have reindexed.
+because another process may have reindexed. With the setting `auto` a process follows the workspace: each call asks
+which model the workspace has now.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import StoreBusy, StoreError
+from ..errors import EmbedderFailed, StoreBusy, StoreError
+from ..safe_text import one_line
 
 if TYPE_CHECKING:
+    from ..embedding import Embedder
     from ..storage.engine import Engine, Transaction
 
+#: The setting that follows the workspace. The same as `embedding.AUTO`, which a hook need not import.
+AUTO = "auto"
 #: With fewer items than this, all vectors are compared, even if the engine has an index.
 EXACT_BELOW = 50_000
 
@@ -36,6 +41,49 @@ def choose(tx: Transaction, workspace: str, wanted: str) -> str:
         model = model_of(tx, workspace)
         assert model is not None
     return model
+
+
+def follow(engine: Engine, workspace: str) -> Embedder | None:
+    """The embedder for the workspace's model; for a workspace without vectors the best one that is installed.
+
+    EmbedderFailed or MissingExtra when this process cannot use the workspace's model.
+    """
+    from ..embedding import catalogue, load
+
+    with engine.read() as tx:
+        model = model_of(tx, workspace)
+    choice = catalogue.resolve(model)
+    embedder = load(choice)
+    if embedder is not None and model not in (None, embedder.name):
+        raise EmbedderFailed(
+            f"The workspace's vectors are of {model}, and {choice.partition(':')[2]} now has {embedder.name}. "
+            f"To use the new one, type: engram embedder use {choice}"
+        )
+    return embedder
+
+
+def other_model(workspace: str, used: str, model: str) -> str:
+    """Why a process with a configured model cannot use the vectors of a workspace, and what to do."""
+    choice = model if model.startswith("openai:") else model.partition(":")[0]
+    choice = "onnx:FOLDER" if choice == "onnx" else choice
+    return (
+        f"The vectors of workspace {workspace} are of {one_line(used, 100)}, and the setting embedder chooses {model}. "
+        f"To use the workspace's model, set ENGRAM_EMBEDDER=auto. To give the workspace the other model, type: engram "
+        f"embedder use {choice}"
+    )
+
+
+_said: set[str] = set()
+
+
+def warn_once(reason: str, consequence: str) -> None:
+    """Log why a model cannot be used, once per process."""
+    if reason in _said:
+        return
+    _said.add(reason)
+    import logging
+
+    logging.getLogger("engram.embedding").warning("%s %s", consequence, reason)
 
 
 def keep_indexed(engine: Engine, workspace: str, *more: str) -> None:

@@ -18,7 +18,7 @@ from .. import checks, mutexes
 from ..clock import later
 from ..errors import EmbedderFailed, MissingExtra
 from . import word_index
-from .embedding_models import choose, keep_indexed, model_of
+from .embedding_models import AUTO, choose, follow, keep_indexed, model_of, warn_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -110,7 +110,8 @@ class EmbeddingQueue:
         """This process's model, loaded on first use; None when there is none."""
         from ..embedding import load
 
-        return load(self._view.config.embedder)
+        choice = self._view.config.embedder
+        return follow(self._engine, self._workspace) if choice == AUTO else load(choice)
 
     def vectors(self, texts: Sequence[list[word_index.Piece]]) -> list[Vectors] | None:
         """The vectors of several things' pieces, computed together; None when that is not possible now.
@@ -121,9 +122,7 @@ class EmbeddingQueue:
             embedder = self.embedder()
             return None if embedder is None else embed(embedder, texts)
         except (EmbedderFailed, MissingExtra) as error:
-            import logging
-
-            logging.getLogger("engram.embedding").warning("left to the embedding queue: %s", error)
+            warn_once(str(error), "What is written waits in the embedding queue, and recall goes by words alone.")
             return None
 
     def vectors_of(self, pieces: list[word_index.Piece]) -> Vectors | None:
@@ -212,7 +211,8 @@ class EmbeddingQueue:
         """Whether this process has the model whose vectors the workspace uses."""
         try:
             embedder = self.embedder()
-        except (EmbedderFailed, MissingExtra):
+        except (EmbedderFailed, MissingExtra) as error:
+            warn_once(str(error), "The embedding queue waits, and recall goes by words alone.")
             return False
         with self._engine.read() as tx:
             return embedder is not None and model_of(tx, self._workspace) in (None, embedder.name)

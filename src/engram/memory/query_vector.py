@@ -50,7 +50,7 @@ def background(tx: Transaction, workspace: str, embedder: Embedder | None, weigh
 
 def understand(embedder: Embedder, asked: Query, query: str, weights: Weights, common: Vectors | None) -> WeightedText:
     """The query's vector. Its words are weighted by rarity, because a name that is everywhere says little."""
-    from ..embedding import Part, WeightedEmbedder, WeightedText
+    from ..embedding import Part, QueryEmbedder, WeightedEmbedder, WeightedText
 
     if isinstance(embedder, WeightedEmbedder):
         places = list(islice(analyser.places(query), _MOST_TOKENS))
@@ -61,7 +61,10 @@ def understand(embedder: Embedder, asked: Query, query: str, weights: Weights, c
             used = query[:end]
         meant = embedder.weighted(used, parts)
     else:
-        (vector,) = embedder.embed([query])
+        if isinstance(embedder, QueryEmbedder):
+            vector = embedder.embed_query(query)
+        else:
+            (vector,) = embedder.embed([query])
         meant = WeightedText(vector, vector[None, :0], vector[:0])
     if common is None:
         return meant

@@ -35,7 +35,7 @@ from .. import checks
 from ..errors import EmbedderFailed, MissingExtra, SessionNotFound
 from ..tokens import estimate
 from . import analyser, bm25, hits, query_dates, query_vector, recall_request
-from .embedding_models import model_of
+from .embedding_models import AUTO, model_of, other_model, warn_once
 from .embedding_queue import EmbeddingQueue
 from .scoring import Item, Preferences, Query, Scored, Weights, combine, matches, weights_of
 
@@ -58,6 +58,7 @@ CANDIDATES = 50
 _COMPARED, _COMPARED_FILTERED = 200, 1_000
 #: How often reranking starts again when the candidates' texts change meanwhile. After that, tokens do not count.
 _ATTEMPTS = 3
+_BY_WORDS = "Recall goes by words alone."
 
 _SESSION = "SELECT 1 FROM sessions WHERE workspace = :workspace AND id = :id"
 _LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
@@ -104,6 +105,7 @@ class _Question(NamedTuple):
 
 class Recall:
     def __init__(self, view: StoreView, memories: Memories) -> None:
+        self._view = view
         self._engine = view.engine
         self._workspace = view.workspace
         self._embedding_queue = EmbeddingQueue(view)
@@ -173,11 +175,11 @@ class Recall:
         return found
 
     def _embedder(self) -> Embedder | None:
-        """The model, if it can be loaded. Otherwise recall goes by words alone, and the log says so."""
+        """The model, if it can be loaded. Otherwise recall goes by words alone, and the log says so once."""
         try:
             return self._embedding_queue.embedder()
         except (EmbedderFailed, MissingExtra) as error:
-            _warn("%s; recall goes by words alone", error)
+            warn_once(str(error), _BY_WORDS)
             return None
 
     def _question(
@@ -200,14 +202,14 @@ class Recall:
             meant = query_vector.understand(question.model, question.asked, searched, weights, background)
             usual = backdrop.usual(question.model, meant.vector)
         except EmbedderFailed as error:
-            _warn("%s; recall goes by words alone", error)
+            warn_once(str(error), _BY_WORDS)
             return question._replace(model=None), spans, now
         return question._replace(meant=meant, usual=usual), spans, now
 
     def _read_query(self, tx: Transaction, query: str, filters: Filters, embedder: Embedder | None) -> _Question:
         """The query's terms, and whether the workspace has vectors of this model."""
         change: int = tx.value(_LAST_CHANGE, workspace=self._workspace)
-        usable = embedder is not None and _is_active_model(tx, self._workspace, embedder.name)
+        usable = embedder is not None and _is_active_model(tx, self._view, embedder.name)
         asked = bm25.weigh(tx, self._workspace, filters.shelves, _distinct_terms(query))
         return _Question(asked, change, embedder if usable else None, None)
 
@@ -376,13 +378,17 @@ def _token_closeness(
     return closeness(question.meant, items, {id: tokens[text] for id, text in texts.items()})
 
 
-def _is_active_model(tx: Transaction, workspace: str, model: str) -> bool:
-    """Whether the workspace's vectors are of this model. If not, recall goes by words alone, and the log says so."""
-    used = model_of(tx, workspace)
+def _is_active_model(tx: Transaction, view: StoreView, model: str) -> bool:
+    """Whether the workspace's vectors are of this model. If not, recall goes by words alone, and the log says so once.
+
+    With `auto` another process has just changed the model, and the next recall follows.
+    """
+    used = model_of(tx, view.workspace)
     if used is not None and used != model:
-        _warn("%s was embedded with %s, not %s; recall goes by words alone", workspace, used, model)
+        if view.config.embedder != AUTO:
+            warn_once(other_model(view.workspace, used, model), _BY_WORDS)
         # The vectors that this process keeps in memory are of no use any more.
-        tx.memo.get("vectors", {}).pop(workspace, None)
+        tx.memo.get("vectors", {}).pop(view.workspace, None)
     return used == model
 
 

@@ -67,7 +67,9 @@ _DELETE = "DELETE FROM vectors WHERE item = :item AND model = :model"
 
 
 def reindex(view: StoreView, model: str | None = None, progress: Callable[[int, int], None] | None = None) -> int:
-    """Give everything vectors of a model, by default the configured one; how many vectors this call made.
+    """Give everything vectors of a model, by default that of the setting; how many vectors this call made.
+
+    With the setting `auto` that is the workspace's model.
 
     The count leaves out things that were written at the last moment. `progress` is called with how many items are done
     and how many there are. Conflict when another process begins to reindex with another model: the last one to begin
@@ -79,7 +81,9 @@ def reindex(view: StoreView, model: str | None = None, progress: Callable[[int, 
     queue = EmbeddingQueue(view._replace(config=view.config._replace(embedder=choice)))
     embedder = queue.embedder()
     if embedder is None:
-        raise InvalidInput("The embedder is none, which makes no vectors; name one: static, minilm or openai:<model>.")
+        raise InvalidInput(
+            "The embedder is none, which makes no vectors; name one: static, minilm, openai:MODEL or onnx:FOLDER."
+        )
     return _Reindex(view, embedder, queue, progress or (lambda done, total: None)).complete()
 
 

@@ -27,6 +27,7 @@ _MODULES = {
     "demo": "demo",
     "dream": "dream",
     "embed": "memory",
+    "embedder": "embedder",
     "forget": "forget",
     "help": "help",
     "history": "memory",

@@ -30,6 +30,7 @@ ALIASES: dict[str, dict[str, str]] = {
     "": {
         "blocks": "block",
         "dreams": "dream",
+        "embedders": "embedder",
         "lease": "lock",
         "leases": "lock",
         "locks": "lock",

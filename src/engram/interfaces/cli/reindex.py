@@ -10,14 +10,16 @@ from .counting import counted
 
 @command()
 @click.option(
-    "--model", help="Embedder to use: static, minilm, openai or openai:MODEL.  [default: the configured embedder]"
+    "--model",
+    help="Embedder to use: static, minilm, openai, openai:MODEL or onnx:FOLDER.  [default: the workspace's, unless "
+    "ENGRAM_EMBEDDER names another]",
 )
 @click.pass_context
 def reindex(ctx: click.Context, model: str | None) -> None:
-    """Compute all embeddings again, with the configured embedder or another one.
+    """Compute missing embeddings, or all of them with another model.
 
     Recall uses the old vectors until the new ones are complete. If the command is stopped, the next run continues
-    from there. Afterwards set ENGRAM_EMBEDDER to the same model: a process with another model recalls by words alone.
+    from there. `engram embedder use` also installs a model and tries it first.
     """
     eng = open_store(ctx)
     with progress("Reindexing") as show:

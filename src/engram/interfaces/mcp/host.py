@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ... import operations
 from ...client import Engram
-from ...errors import EngramError, InvalidInput, SessionNotFound
+from ...errors import EmbedderFailed, EngramError, InvalidInput, MissingExtra, SessionNotFound
 from ...operations import OPERATIONS, SESSION
 from ...records import plain
 from . import answers, guide, tools
@@ -325,7 +325,11 @@ class Host:
     def _load_model(self) -> None:
         eng = self.store()
         # A model on a server need not be loaded, and each request to it costs money.
-        embedder = None if eng.settings.embedder.startswith("openai") else eng.backlog.embedder()
+        try:
+            choice = eng.embedders.next_choice()
+            embedder = None if choice.startswith("openai:") else eng.embedding_queue.embedder()
+        except (EmbedderFailed, MissingExtra):
+            return  # recall says why when it is asked
         if embedder is not None:
             embedder.embed(["ready"])
 
