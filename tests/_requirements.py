@@ -147,7 +147,7 @@ REQUIREMENTS = {
     "RECALL-13": "Recall within an unknown session is SessionNotFound; excluding an unknown session excludes nothing.",
     "RECALL-14": "recall_gists and recall_eras find only gists and only eras.",
     "RECALL-15": "No transaction is open while a model works; all hits come from one snapshot taken afterwards.",
-    "RECALL-16": "Reranking reads a bounded amount of text; few long texts are reranked only on request.",
+    "RECALL-16": "Reranking reads a bounded amount of text, and of a long text the passage with most of the question's words.",
     "RECALL-17": "A process keeps token vectors within a bound; they change no answer and go with the text.",
     "BACKLOG-1": "An item that is not embedded at once is found by words at once, and by meaning after the embedding queue is worked off.",
     "BACKLOG-2": "The embedding queue is worked off in bounded steps, each item exactly once, despite crashes and other workers.",

@@ -12,8 +12,8 @@ from engram import Engram, embedding
 from engram.embedding import TokenVectors
 from engram.embedding.static import StaticEmbedder
 from engram.memory import rerank
-from engram.memory.rerank import LEAST, MOST, MOST_CHARACTERS, Kept, choose
-from engram.memory.scoring import Item, weights_of
+from engram.memory.rerank import LONG, MOST_CHARACTERS, PASSAGE, Kept, choose, passage
+from engram.memory.scoring import Item, Query
 from engram.records import Hit
 
 OpenStore = Callable[..., Engram]
@@ -68,32 +68,47 @@ def item(id: int) -> Item:
     return Item(id, "memories", "memory", id, 0, "fact", None, None, None, "2026-01-01")
 
 
+def question(*words: str) -> Query:
+    """A question of these words, each rarer than the next."""
+    weights = {word: float(len(words) - number) for number, word in enumerate(words)}
+    return Query(list(words), 100, 20.0, dict.fromkeys(words, 1), weights, {})
+
+
 @pytest.mark.requirement("RECALL-16")
 def test_the_best_are_compared_until_their_texts_are_long_enough() -> None:
     texts = ["x" * 200] * 40
-    chosen = choose((item(number), text) for number, text in enumerate(texts))
+    chosen = choose(question("x"), ((item(number), text) for number, text in enumerate(texts)))
     assert list(chosen) == list(range(MOST_CHARACTERS // 200))
-    assert list(choose([(item(1), "short"), (item(2), "x" * 1_000)])) == [1, 2]
+    assert choose(question("x"), [(item(1), "short"), (item(2), "x" * LONG)]) == {1: "short", 2: "x" * LONG}
 
 
 @pytest.mark.requirement("RECALL-16")
-def test_few_long_texts_are_compared_only_on_request() -> None:
-    long = MOST_CHARACTERS // (LEAST - 1)
-    best = [(item(number), "x" * long) for number in range(MOST)]
-    assert choose(best) == {}
-    assert list(choose(best, always=True)) == list(range(LEAST - 1))
-    assert len(choose([(each, text[: MOST_CHARACTERS // LEAST]) for each, text in best])) == LEAST
+@pytest.mark.parametrize("before", [0, 10, 150, 700])
+@pytest.mark.parametrize("filling", ["The ferry left at noon. ", "ferry" * 40, "\u6771\u4eac" * 10])
+def test_of_a_long_text_the_passage_with_most_of_the_question_is_compared(before: int, filling: str) -> None:
+    fill = (filling * 50)[:before]
+    text = f"{fill} A storm closed the harbour, the storm. {filling * 10} The storm storm storm. {filling * 10}"
+    compared = passage(question("harbour", "storm", "close"), text)
+    assert "A storm closed the harbour" in compared
+    assert compared in text
+    assert len(compared) <= PASSAGE
 
 
 @pytest.mark.requirement("RECALL-16")
-def test_recall_among_long_texts_computes_no_tokens(open_store: OpenStore, model: Counting) -> None:
+def test_a_long_text_without_a_word_of_the_question_is_compared_by_its_beginning() -> None:
+    text = "The ferry left at noon. " * 50
+    assert passage(question("harbour"), text) == passage(question(), text) == text[:PASSAGE]
+
+
+@pytest.mark.requirement("RECALL-16")
+def test_recall_among_long_texts_reads_a_passage_of_each(open_store: OpenStore, model: Counting) -> None:
     eng = open_store(embedder="static")
-    for number in range(LEAST + 2):
-        eng.remember(f"Storm {number} closed the harbour. " + "The ferry left at noon, full of tourists. " * 16)
-    weights = weights_of("static")._replace(reranks=True)
-    assert {hit.why["tokens"] for hit in asked(eng, rerank="auto", weights=weights)} == {0.0}
-    assert model.compared == []
-    assert asked(eng) and model.compared
+    for number in range(30):
+        ferries = "The ferry left at noon, full of tourists. " * 10
+        eng.remember(f"{ferries} Storm {number} closed the harbour. {ferries}")
+    assert asked(eng)
+    assert len(model.compared) == MOST_CHARACTERS // PASSAGE
+    assert all("closed the harbour" in text for text in model.compared)
 
 
 @pytest.mark.requirement("RECALL-17", "RECALL-5")
@@ -143,8 +158,8 @@ def test_an_older_snapshot_brings_nothing_back(open_store: OpenStore, eng: Engra
     tokens = kept(eng)
     name = eng._view.workspace
     (key,) = [key for key, each in tokens._items.items() if each.ref == first.memory_id]
-    found = {key[2]: tokens._items[key].tokens}
-    old = item(key[2])._replace(ref=first.memory_id)
+    found = {key.item: tokens._items[key].tokens}
+    old = item(key.item)._replace(ref=first.memory_id)
     with eng._view.engine.read() as tx:
         tx.value("SELECT COUNT(*) FROM memories")
         other.forget(memory=first.memory_id)

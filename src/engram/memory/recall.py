@@ -94,8 +94,6 @@ class _Request(NamedTuple):
     filters: Filters
     mode: str
     rerank: bool
-    #: Whether few candidates are reranked too.
-    always: bool
     neighbours: int
     weights: Weights
     preferences: Preferences
@@ -171,7 +169,6 @@ class Recall:
             filters,
             mode,
             rerank == "always" or (rerank == "auto" and weights.reranks),
-            rerank == "always",
             neighbours,
             weights,
             Preferences(now, prefer_project, query_dates.spans(query, now)),
@@ -226,7 +223,7 @@ class Recall:
                 now = self._current_question(tx, request, question)
                 candidates = self._candidates(tx, request, now)
                 ranked = _ranked(request, now, candidates, {})
-                texts = self._texts(tx, ranked, request) if tokens and attempts and now.model else {}
+                texts = self._texts(tx, now.asked, ranked) if tokens and attempts and now.model else {}
                 unknown = tokens.missing(tx, texts) if tokens else []
                 if tokens is None or not unknown:
                     if tokens and texts and now.meant:
@@ -262,14 +259,14 @@ class Recall:
         occurrences = bm25.occurrences(tx, asked, items) if by_words else {}
         return _Candidates(items, matches(items, occurrences), meaning)
 
-    def _texts(self, tx: Transaction, ranked: list[Scored], request: _Request) -> dict[int, str]:
+    def _texts(self, tx: Transaction, asked: Query, ranked: list[Scored]) -> dict[int, str]:
         """The texts of the best items that are compared token by token."""
         from .rerank import MOST, choose
 
         items = [scored.item for scored in ranked[:MOST]]
         rows = self._rows(tx, ranked[:MOST])
         contents = ((item, *rows.get((item.kind, item.ref), ("",))) for item in items)
-        return choose(((item, _piece(content, item.piece)) for item, content, *_ in contents), always=request.always)
+        return choose(asked, ((item, _piece(content, item.piece)) for item, content, *_ in contents))
 
     def _rows(self, tx: Transaction, ranked: Sequence[Scored]) -> dict[Thing, Row]:
         """Content, trust, source, importance and expiry of the things that these items belong to."""
