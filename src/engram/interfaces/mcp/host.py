@@ -131,7 +131,7 @@ class Host:
                 self._eng = self._open_store()
                 if self._warms:
                     self._warming = self._eng
-                    self._warming.backlog.warm_later()
+                    self._warming.embedding_queue.warm_later()
             return self._eng
 
     def call(self, connection: Connection, name: str, arguments: Mapping[str, object]) -> Answer | None:
@@ -254,7 +254,7 @@ class Host:
         return answers.answer(operation.name, result, session, note)
 
     def _has_model(self, eng: Engram) -> bool:
-        return eng.backlog.is_warm(within=MODEL_WITHIN)
+        return eng.embedding_queue.is_warm(within=MODEL_WITHIN)
 
     def _shown(self, session: str | None) -> list[Message]:
         """Unread messages to the session. A failure to read them does not fail a call that has been done."""
@@ -353,7 +353,7 @@ class Host:
                 self._warms, eng = False, self._warming
                 self._warming = None
             if eng is not None:
-                eng.backlog.warm()
+                eng.embedding_queue.warm()
 
 
 def _log() -> Logger:
