@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks, mutexes
 from ..clock import later
-from ..embedding import warming
 from ..errors import EmbedderFailed, MissingExtra
-from . import word_index
+from . import warming, word_index
 from .embedding_models import choose, keep_indexed, model_of
 
 if TYPE_CHECKING:
