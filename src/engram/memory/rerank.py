@@ -6,7 +6,7 @@ for words.
 
 **Time.** Nearly all of it goes into the token vectors of the candidates, and it grows with the length of their texts.
 So the best candidates are compared until their texts are as long as `MOST_CHARACTERS`, and a long text is compared by
-the passage that has most of the question's words: sixteen passages order long texts as well as fifty whole texts do, in
+the passage that has most of the question's words: fourteen passages order long texts as well as fifty whole ones do, in
 a tenth of the time. All this depends on the texts alone, never on a clock: every process gives the same answer.
 
 **Memory.** Token vectors take a hundred times the space of the texts, so the store does not have them. A process keeps
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 #: The most candidates that are compared, and the most characters of them. Characters stand for tokens, which take the
 #: time: about 4 of them each.
 MOST = 32
-MOST_CHARACTERS = 3_200
+MOST_CHARACTERS = 2_800
 #: A text longer than this is compared by a passage of it, and how long a passage is.
 LONG, PASSAGE = 320, 200
 #: The characters of a passage before its first word of the question.
