@@ -3,9 +3,13 @@
 It measures:
 
 - the time from starting the process to the answer of `tools/list`, next to a bare Python and to the SDK with one tool;
+- the first `remember` of a new server, counted from the moment when the SDK is imported;
 - `remember` and hybrid `recall` at two sizes of store, next to the same work through the library in one process;
+- hybrid `recall` with MiniLM, which compares the best candidates token by token: for new questions, and asked again;
 - four servers that write to one store at once, after which every row is counted;
 - memory.
+
+`--first` measures only the first `remember`, `--minilm` only recall with MiniLM.
 
 `--transports` measures only `early.py` and `lines.py`: `engram mcp` next to the same server on the SDK's own transport
 for standard input and output, which answers nothing before the SDK is imported.
@@ -31,6 +35,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from engram import Engram
+from engram.config import load
+from engram.embedding import load as load_embedder
+from engram.errors import MissingExtra
 
 if TYPE_CHECKING:
     from bench import _measure as measure
@@ -40,6 +47,7 @@ else:
 WRITERS, WRITES = 4, 500
 BATCH = 25
 CALLS = ("remember", "recall")
+QUESTIONS = 40
 
 #: Parts of many different sentences that share words, like notes about one project.
 SUBJECTS = ("router", "scheduler", "importer", "migration", "cache", "parser", "deploy", "invoice", "search", "index")
@@ -114,6 +122,13 @@ class Client:
             raise AssertionError(answer)
         return answer["result"]
 
+    def await_sdk(self) -> None:
+        """Wait until the SDK answers. It refuses a tool that does not exist, without opening the store."""
+        self.send({"jsonrpc": "2.0", "id": 0, "method": "tools/call", "params": {"name": "nothing"}})
+        assert self.process.stdout is not None
+        if "error" not in json.loads(self.process.stdout.readline()):
+            raise AssertionError("there is a tool with the name nothing")
+
     def send(self, message: dict[str, object]) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(message).encode() + b"\n")
@@ -153,6 +168,16 @@ def first_call(store: str, environment: dict[str, str]) -> float:
     return seconds
 
 
+def first_remember(store: str, environment: dict[str, str]) -> float:
+    """Seconds of the first `remember` of a server whose SDK has just been imported."""
+    client = Client(engram_command(store), environment)
+    client.open()
+    client.await_sdk()
+    seconds = timed(lambda: client.call("remember", text=sentence(next(_FIRST))))
+    client.close()
+    return seconds
+
+
 def bare_python(environment: dict[str, str]) -> float:
     begun = perf_counter()
     subprocess.run([sys.executable, "-c", "pass"], env=environment, check=True)
@@ -164,17 +189,24 @@ def sentence(number: int) -> str:
     return f"The {' '.join(parts)} since change {number}"
 
 
+_FIRST = count(2_000_000)
+
+
+def paragraph(number: int) -> str:
+    """A memory of about 190 characters."""
+    return ". ".join(sentence(number * factor) for factor in (1, 7, 31, 83))
+
+
 def question(number: int) -> str:
     return f"which {SUBJECTS[number % 10]} {VERBS[number // 10 % 10]} something?"
 
 
-def fill(store: str, size: int) -> None:
-    with Engram(store) as eng:
-        eng.backlog.embedder()
+def fill(store: str, size: int, embedder: str = "static", text: Callable[[int], str] = sentence) -> None:
+    with Engram(settings=load(url=store, embedder=embedder)) as eng:
         for start in range(0, size, 500):
             with eng.write():
                 for number in range(start, min(start + 500, size)):
-                    eng.remember(sentence(number), kind="fact")
+                    eng.remember(text(number), kind="fact")
 
 
 def timed(call: Callable[[], object]) -> float:
@@ -206,6 +238,19 @@ def calls(store: str, rounds: int, environment: dict[str, str]) -> dict[str, lis
     results["resident"] = [resident(client.process.pid)]
     client.close()
     return results
+
+
+def with_minilm(store: str, size: int, environment: dict[str, str]) -> tuple[list[float], list[float], float]:
+    """The seconds of recalls over MCP with MiniLM: of new questions and of the same ones again, and the memory held."""
+    fill(store, size, "minilm", paragraph)
+    client = Client(engram_command(store), environment)
+    client.open()
+    asked = [f"{question(number)} Was it change {number * 37 % size}?" for number in range(QUESTIONS)]
+    client.call("recall", query="what is ready?")
+    took = [[timed(partial(client.call, "recall", query=each)) for each in asked] for _ in range(2)]
+    held = resident(client.process.pid)
+    client.close()
+    return took[0], took[1], held
 
 
 def resident(process: int) -> float:
@@ -278,16 +323,27 @@ def transports(report: measure.Report, folder: str, rounds: int, environment: di
 
 def main() -> None:
     parser = measure.options(__doc__)
+    parser.add_argument("--first", action="store_true", help="only the first remember")
+    parser.add_argument("--minilm", action="store_true", help="only recall with MiniLM")
     parser.add_argument("--transports", action="store_true", help="only our transport beside the SDK's")
     chosen = parser.parse_args()
     rounds = 5 if chosen.quick else 15
     report = measure.Report("MCP server")
     with measure.workplace() as folder:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        models = {name: {**environment, "ENGRAM_EMBEDDER": name} for name in _installed("static", "minilm")}
+        if chosen.first or chosen.minilm:
+            if chosen.first:
+                report_first(report, folder, models, rounds)
+            if chosen.minilm and "minilm" in models:
+                report_minilm(report, folder, models["minilm"], quick=chosen.quick)
+            report.show(as_json=chosen.json)
+            return
         transports(report, folder, rounds, environment)
         if chosen.transports:
             report.show(as_json=chosen.json)
             return
+        report_first(report, folder, models, rounds)
         small = os.path.join(folder, "small.db")
         sides = {
             "engram mcp": partial(cold, engram_command(small), environment),
@@ -314,8 +370,42 @@ def main() -> None:
             for name in CALLS:
                 report.compare(f"{name} at {size:,}: over MCP / library", took[name], took[f"{name}, library"])
         report.table("a call, median ms (aim: 2 to remember, 10 to recall)", ("", *CALLS, "MB held"), rows)
+        if "minilm" in models:
+            report_minilm(report, folder, models["minilm"], quick=chosen.quick)
         report.table(*_together(writers(os.path.join(folder, "four.db"), environment, 50 if chosen.quick else WRITES)))
     report.show(as_json=chosen.json)
+
+
+def report_first(report: measure.Report, folder: str, models: dict[str, dict[str, str]], rounds: int) -> None:
+    sides = {name: partial(first_remember, os.path.join(folder, f"first-{name}.db"), models[name]) for name in models}
+    measure.alternate(sides, 1)  # once for the disk's cache
+    took = measure.alternate(sides, rounds)
+    report.table(
+        "the first remember after the SDK is imported, ms (aim: 300)",
+        ("", "median", "fastest", "slowest"),
+        [(name, median(each) * 1e3, min(each) * 1e3, max(each) * 1e3) for name, each in took.items()],
+    )
+
+
+def report_minilm(report: measure.Report, folder: str, environment: dict[str, str], *, quick: bool) -> None:
+    rows: list[tuple[str | float, ...]] = []
+    for size in (200, 500) if quick else (1_000, 10_000):
+        new, again, held = with_minilm(os.path.join(folder, f"minilm-{size}.db"), size, environment)
+        rows.append((f"{size:,} memories", median(new) * 1e3, min(new) * 1e3, median(again) * 1e3, f"{held:.0f}"))
+    head = ("", "median", "fastest", "again", "MB held")
+    report.table("hybrid recall with MiniLM, new questions and the same again, ms (aim: 60)", head, rows)
+
+
+def _installed(*names: str) -> list[str]:
+    """The embedders of these that are installed."""
+    found = []
+    for name in names:
+        try:
+            load_embedder(name)
+        except MissingExtra:
+            continue
+        found.append(name)
+    return found
 
 
 def _together(took: list[float]) -> tuple[str, tuple[str, ...], list[tuple[str | float, ...]]]:

@@ -147,6 +147,8 @@ REQUIREMENTS = {
     "RECALL-13": "Recall within an unknown session is SessionNotFound; excluding an unknown session excludes nothing.",
     "RECALL-14": "recall_gists and recall_eras find only gists and only eras.",
     "RECALL-15": "No transaction is open while a model works; all hits come from one snapshot taken afterwards.",
+    "RECALL-16": "Reranking reads a bounded amount of text, and of a long text the passage with most of the question's words.",
+    "RECALL-17": "A process keeps token vectors within a bound; they change no answer and go with the text.",
     "BACKLOG-1": "An item that is not embedded at once is found by words at once, and by meaning after the embedding queue is worked off.",
     "BACKLOG-2": "The embedding queue is worked off in bounded steps, each item exactly once, despite crashes and other workers.",
     "BACKLOG-3": "Log entries enter the word index when the embedding queue is worked off.",
@@ -280,6 +282,8 @@ REQUIREMENTS = {
     "MCP-13": "The server works off the embedding queue that processes without a model leave.",
     "MCP-14": "Messages in a cancelled or undelivered answer are added to the next one.",
     "MCP-15": "Waiting claims do not block other calls, are served in order, and leave the queue when cancelled.",
+    "MCP-16": "A write does not wait for a model that is being loaded; its vector follows, also if the server is killed.",
+    "MCP-17": "A recall waits a moment for a model that is being loaded; then it goes by words, and the answer says so.",
     # Dreaming
     "DREAM-1": "A forced pass writes a gist for each session, an era for each month, the profile, the narrative and self; its report is stored.",
     "DREAM-2": "A second pass right after the first writes only its report and the drives.",

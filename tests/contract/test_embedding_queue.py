@@ -16,6 +16,7 @@ from engram.errors import EmbedderFailed
 from engram.memory import word_index
 from engram.memory.embedding_queue import PIECES, STEP, EmbeddingQueue
 from tests.conftest import ShiftedClock
+from tests.embedding._processes import may_fork, works_in_a_child
 
 OpenStore = Callable[..., Engram]
 
@@ -451,3 +452,23 @@ def test_what_the_release_before_finished_or_left_is_left_alone(eng: Engram) -> 
     eng.backlog.index_words()
     assert len(eng.recall("puppy fireplace", mode="words")) == 1
     assert backlog(eng).work() == 2
+
+
+@may_fork
+@pytest.mark.requirement("MCP-16", "EMBED-6")
+def test_a_forked_child_does_not_wait_for_the_thread_that_loads_its_parent_s_model(eng: Engram) -> None:
+    queue = backlog(eng)
+    queue.warm_later()
+    assert not queue.is_warm()
+    assert works_in_a_child(queue.is_warm)
+    queue.warm()
+    assert queue.is_warm()
+
+
+@pytest.mark.requirement("MCP-16")
+@pytest.mark.parametrize("embedder", ["none", "openai", "openai:text-embedding-3-large"])
+def test_what_need_not_be_loaded_is_never_being_loaded(open_store: OpenStore, embedder: str) -> None:
+    queue = backlog(open_store(embedder=embedder))
+    queue.warm_later()
+    assert queue.is_warm()
+    queue.warm()

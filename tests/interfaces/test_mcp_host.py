@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
 import pytest
 
-from engram import Engram, InvalidInput, NotFound, SessionNotFound, StoreUnavailable
+from engram import EmbedderFailed, Engram, InvalidInput, NotFound, SessionNotFound, StoreUnavailable, embedding
 from engram.coordination.messages import PATIENCE
+from engram.embedding.static import StaticEmbedder
 from engram.interfaces.mcp import guide
-from engram.interfaces.mcp.answers import FRAME, Answer, answer
+from engram.interfaces.mcp import host as hosting
+from engram.interfaces.mcp.answers import FRAME, WORDS_ONLY, Answer, answer
 from engram.interfaces.mcp.host import BEAT_EVERY, Connection, Host
 from tests._repositories import make_repository
 from tests.conftest import ShiftedClock
@@ -507,3 +509,138 @@ def test_the_model_is_loaded_and_the_backlog_looked_at_in_the_background(eng: En
     host.close()
     worker.join(timeout=30)
     assert not worker.is_alive()
+
+
+class Loading(StaticEmbedder):
+    """A model that is being loaded until the test says that it is there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.there = threading.Event(), threading.Event()
+        self.broken = False
+
+    def embed(self, texts: Sequence[str]) -> Any:
+        self.asked.set()
+        assert self.there.wait(60)
+        if self.broken:
+            raise EmbedderFailed("the file is damaged")
+        return super().embed(texts)
+
+
+@pytest.fixture
+def loading(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loading]:
+    model = Loading()
+    monkeypatch.setitem(embedding._loaded, "static", model)
+    monkeypatch.setattr(hosting, "BACKLOG_SOON", 0.01)
+    monkeypatch.setattr(hosting, "MODEL_WITHIN", 0.0)
+    yield model
+    model.there.set()
+
+
+@pytest.fixture
+def server(open_store: Callable[..., Engram], loading: Loading) -> Iterator[Agent]:
+    """An agent whose server has just started."""
+    eng = open_store(embedder="static")
+    host = Host(lambda: eng)
+    worker = host.work_in_background()
+    yield Agent(host)
+    loading.there.set()
+    host.close()
+    worker.join(timeout=30)
+    assert not worker.is_alive()
+
+
+def finish(server: Agent, loading: Loading) -> Engram:
+    """Let the model be there, and wait until the queue is empty."""
+    eng = server.host.store()
+    loading.there.set()
+    assert eng.backlog.is_warm(within=30)
+    deadline = monotonic() + 30
+    while eng.backlog.size() and monotonic() < deadline:
+        sleep(0.01)
+    assert eng.backlog.size() == 0
+    return eng
+
+
+@pytest.mark.requirement("MCP-16")
+def test_a_write_while_the_model_is_being_loaded_gets_its_vector_afterwards(server: Agent, loading: Loading) -> None:
+    assert loading.asked.wait(30)
+    stored = server("remember", text="The puppy sleeps beside the fireplace")
+    for text in ("Invoices are due in March", "Bridges need regular inspection"):
+        server("remember", text=text)
+    assert server.host.store().backlog.size() == 3
+    assert server("recall", query="fireplace")["hits"][0]["source"] == f"memory {stored['id']}"
+    finish(server, loading)
+    assert server("recall", query="where do dogs rest?")["hits"][0]["source"] == f"memory {stored['id']}"
+
+
+@pytest.mark.requirement("MCP-17")
+def test_a_recall_without_the_model_says_so_until_the_model_is_there(server: Agent, loading: Loading) -> None:
+    server("remember", text="The puppy sleeps beside the fireplace")
+    answer = server.answer("recall", query="fireplace")
+    assert answer.structured["note"] == WORDS_ONLY
+    assert answer.text.endswith(WORDS_ONLY)
+    assert "note" not in server.answer("recall", query="fireplace", mode="words").structured
+    finish(server, loading)
+    answer = server.answer("recall", query="fireplace")
+    assert "note" not in answer.structured
+    assert WORDS_ONLY not in answer.text
+
+
+@pytest.mark.requirement("MCP-17")
+def test_a_recall_waits_for_the_model_and_then_has_it(
+    server: Agent, loading: Loading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosting, "MODEL_WITHIN", 30.0)
+    server("remember", text="The puppy sleeps beside the fireplace")
+    answers: list[Answer] = []
+    waiting = threading.Thread(target=lambda: answers.append(server.answer("recall", query="fireplace")))
+    waiting.start()
+    loading.there.set()
+    waiting.join(timeout=60)
+    assert "note" not in answers[0].structured
+
+
+@pytest.mark.requirement("MCP-16")
+def test_a_model_that_cannot_be_loaded_leaves_writes_to_the_queue_and_recall_to_words(
+    server: Agent, loading: Loading
+) -> None:
+    loading.broken = True
+    eng = server.host.store()
+    loading.there.set()
+    assert eng.backlog.is_warm(within=30)
+    server("remember", text="The puppy sleeps beside the fireplace")
+    assert eng.backlog.size() == 1
+    assert server("recall", query="fireplace")["hits"]
+
+
+@pytest.mark.requirement("MCP-16")
+def test_work_that_was_asked_for_waits_for_the_model(server: Agent, loading: Loading) -> None:
+    server("remember", text="The puppy sleeps beside the fireplace")
+    eng, done = server.host.store(), []
+    working = threading.Thread(target=lambda: done.append(eng.backlog.work()))
+    working.start()
+    loading.there.set()
+    working.join(timeout=60)
+    finish(server, loading)
+    assert len(done) == 1
+
+
+@pytest.mark.requirement("MCP-16")
+def test_a_store_that_opens_later_does_not_wait_for_a_model_that_nobody_loads(
+    open_store: Callable[..., Engram], loading: Loading
+) -> None:
+    eng, opened = open_store(embedder="static"), threading.Event()
+
+    def opening() -> Engram:
+        if not opened.is_set():
+            raise StoreUnavailable("the disk is not mounted")
+        return eng
+
+    host = Host(opening)
+    host._stop.set()
+    host.work_in_background().join(timeout=30)
+    opened.set()
+    loading.there.set()
+    Agent(host)("remember", text="The puppy sleeps beside the fireplace")
+    assert eng.backlog.size() == 0

@@ -18,6 +18,8 @@ import apsw
 import pytest
 
 from engram import Engram
+from engram.config import load
+from engram.embedding import catalogue
 from engram.interfaces.mcp import early
 
 from .conftest import program
@@ -459,3 +461,25 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+@pytest.mark.requirement("MCP-16")
+def test_what_was_stored_before_the_model_was_there_survives_the_server_and_gets_its_vector_later(
+    start: Callable[..., Process], sqlite_url: str, tmp_path: Path
+) -> None:
+    # Reading the model's graph from a pipe that nothing writes to takes for ever.
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    os.mkfifo(cache / f"{catalogue.MINILM_GRAPH}-graph")
+    server = start(ENGRAM_EMBEDDER="minilm", ENGRAM_CACHE_DIR=str(cache))
+    server.open()
+    stored = server.call("remember", text="The puppy sleeps beside the fireplace")["structuredContent"]["result"]
+    server.process.kill()
+    server.process.wait()
+    with Engram(settings=load(url=sqlite_url, embedder="static")) as eng:
+        assert eng.backlog.size() == 1
+        assert eng.recall("fireplace", mode="words")[0].memory_id == stored["id"]
+        assert eng.backlog.work() == 1
+        assert eng.backlog.size() == 0
+        with eng._view.engine.read() as tx:
+            assert tx.value("SELECT COUNT(*) FROM vectors") == 1

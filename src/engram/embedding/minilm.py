@@ -113,8 +113,11 @@ class MiniLMEmbedder:
         ids = [np.array(encoding.ids, np.int64) for encoding in encodings]
         if len(ids) < _WORTH_A_THREAD:
             return [work(each) for each in ids]
+        # The longest first, so that no thread works on a long text after the others have finished.
+        order = sorted(range(len(ids)), key=lambda place: -len(ids[place]))
         with ThreadPoolExecutor(_WORKERS, thread_name_prefix="engram-minilm") as pool:
-            return list(pool.map(work, ids))
+            made = dict(zip(order, pool.map(work, (ids[place] for place in order)), strict=True))
+        return [made[place] for place in range(len(ids))]
 
 
 def _known(ids: Ids) -> npt.NDArray[np.bool_]:

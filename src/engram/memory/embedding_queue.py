@@ -1,10 +1,11 @@
 """The embedding queue: things that are not indexed or embedded yet. Also computes vectors directly.
 
 A process that may load a model embeds what it writes in the same call, before its transaction begins. No transaction is
-ever open during an embedding. Text written by a process without a model (a hook), and all logs, wait in the queue. Any
-process with a model works through it in bounded steps: it takes some entries for a limited time, embeds them, then
-writes the vectors and removes the entries in one transaction. If that process dies, its entries are free again after a
-minute. Nothing is lost or done twice, because removing an entry and writing its vectors is one step.
+ever open during an embedding. Text written by a process without a model (a hook) or by a server that is still loading
+its model waits in the queue, and so do all logs. Any process with a model works through it in bounded steps: it takes
+some entries for a limited time, embeds them, then writes the vectors and removes the entries in one transaction. If
+that process dies, its entries are free again after a minute. Nothing is lost or done twice, because removing an entry
+and writing its vectors is one step.
 
 A hook has little time, so it first stores a turn's text without indexing its words. Right afterwards it indexes them
 with `index_words`, in short transactions. What it does not finish is left to the next hook or the next process.
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .. import checks, mutexes
 from ..clock import later
 from ..errors import EmbedderFailed, MissingExtra
-from . import word_index
+from . import warming, word_index
 from .embedding_models import AUTO, choose, follow, keep_indexed, model_of, warn_once
 
 if TYPE_CHECKING:
@@ -113,11 +114,42 @@ class EmbeddingQueue:
         choice = self._view.config.embedder
         return follow(self._engine, self._workspace) if choice == AUTO else load(choice)
 
+    def warm_later(self) -> None:
+        """Say that another thread is going to call `warm`. Until it has, writers leave their vectors to the queue."""
+        choice = self._view.config.embedder
+        # A model on a server need not be loaded, and each request to it costs money.
+        if choice != "none" and not choice.startswith("openai"):
+            warming.begin(choice)
+
+    def warm(self) -> None:
+        """Load the model, so that no later call waits for it. Only after `warm_later`.
+
+        A model that cannot be used is no error here: recall says why when it is asked.
+        """
+        choice = self._view.config.embedder
+        try:
+            embedder = None if warming.is_over(choice) else self.embedder()
+            # With `auto` a workspace may have a model on a server.
+            if embedder is not None and not embedder.name.startswith("openai:"):
+                embedder.embed(["ready"])
+        except (EmbedderFailed, MissingExtra):
+            pass
+        finally:
+            warming.end(choice)
+
+    def is_warm(self, within: float = 0.0) -> bool:
+        """Whether no other thread is loading the model. Waits so many seconds at most until that is true."""
+        return warming.is_over(self._view.config.embedder, within)
+
     def vectors(self, texts: Sequence[list[word_index.Piece]]) -> list[Vectors] | None:
         """The vectors of several things' pieces, computed together; None when that is not possible now.
 
-        A failing model must not lose what is written, so the text then waits in the queue.
+        A failing model must not lose what is written, so the text then waits in the queue. A model that another thread
+        is loading must not delay a writer.
         """
+        return self._vectors(texts) if self.is_warm() else None
+
+    def _vectors(self, texts: Sequence[list[word_index.Piece]]) -> list[Vectors] | None:
         try:
             embedder = self.embedder()
             return None if embedder is None else embed(embedder, texts)
@@ -157,7 +189,7 @@ class EmbeddingQueue:
                     break
                 self._index_long_texts(taken)
                 texts = [each.entry.pieces if each.entry else [] for each in taken]
-                vectors = self.vectors(texts) if can_embed else None
+                vectors = self._vectors(texts) if can_embed else None
                 # A model that failed is not tried again in this call.
                 can_embed = vectors is not None
                 undone = self._finish(taken, vectors)

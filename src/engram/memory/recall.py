@@ -40,10 +40,9 @@ from .embedding_queue import EmbeddingQueue
 from .scoring import Item, Preferences, Query, Scored, Weights, combine, matches, weights_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from ..embedding import Embedder, TokenVectors, WeightedText
-    from ..embedding.protocol import Vectors
+    from ..embedding import Embedder, WeightedText
     from ..records import Hit
     from ..storage.engine import Transaction
     from ..store_view import StoreView
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from .provenance import Thing
     from .query_dates import Span
     from .recall_request import Filters
+    from .rerank import Tokens
 
 #: How many of the best by words, and of the best by meaning, are scored in full.
 CANDIDATES = 50
@@ -215,26 +215,26 @@ class Recall:
 
     def _answer(self, request: _Request, question: _Question) -> list[Hit]:
         """The hits, all from one snapshot. Texts whose tokens are needed are embedded between two snapshots."""
-        tokens: dict[str, Vectors] = {}
-        attempts = _ATTEMPTS if request.rerank else 0
+        tokens = _tokens(self._workspace, question.model) if request.rerank else None
+        attempts = _ATTEMPTS
         while True:
             with self._engine.read() as tx:
                 now = self._current_question(tx, request, question)
                 candidates = self._candidates(tx, request, now)
                 ranked = _ranked(request, now, candidates, {})
-                texts = self._texts(tx, ranked) if attempts and _token_embedder(now.model) else {}
-                unknown = [text for text in dict.fromkeys(texts.values()) if text not in tokens]
-                if not unknown:
-                    if texts:
-                        ranked = _ranked(request, now, candidates, _token_closeness(now, ranked, texts, tokens))
+                texts = self._texts(tx, now.asked, ranked) if tokens and attempts and now.model else {}
+                unknown = tokens.missing(tx, texts) if tokens else []
+                if tokens is None or not unknown:
+                    if tokens and texts and now.meant:
+                        items = [scored.item for scored in ranked if scored.item.id in texts]
+                        ranked = _ranked(request, now, candidates, tokens.closeness(tx, now.meant, items, texts))
                     wanted = hits.Wanted(
                         request.k, request.filters, request.min_score, request.neighbours, request.preferences.spans
                     )
                     return hits.make(tx, self._workspace, now.asked, ranked, request.weights, wanted)
             attempts -= 1
-            compare = _token_embedder(question.model)
             try:
-                tokens.update(zip(unknown, (each.vectors for each in compare(unknown)), strict=True) if compare else ())
+                tokens.compute(unknown)
             except EmbedderFailed as error:
                 _warn("%s; recall goes without comparing tokens", error)
                 attempts = 0
@@ -258,21 +258,14 @@ class Recall:
         occurrences = bm25.occurrences(tx, asked, items) if by_words else {}
         return _Candidates(items, matches(items, occurrences), meaning)
 
-    def _texts(self, tx: Transaction, ranked: list[Scored]) -> dict[int, str]:
-        """The texts of the best items, as many as may be compared."""
-        from .rerank import MOST, MOST_CHARACTERS
+    def _texts(self, tx: Transaction, asked: Query, ranked: list[Scored]) -> dict[int, str]:
+        """The texts of the best items that are compared token by token."""
+        from .rerank import MOST, choose
 
-        texts: dict[int, str] = {}
-        left = MOST_CHARACTERS
+        items = [scored.item for scored in ranked[:MOST]]
         rows = hits.texts(tx, self._workspace, ranked[:MOST])
-        for item, *_ in ranked[:MOST]:
-            content, *_ = rows.get((item.kind, item.ref), ("",))
-            text = hits.piece(content, item.piece)
-            left -= len(text)
-            if left < 0:
-                break
-            texts[item.id] = text
-        return texts
+        contents = ((item, *rows.get((item.kind, item.ref), ("",))) for item in items)
+        return choose(asked, ((item, hits.piece(content, item.piece)) for item, content, *_ in contents))
 
     def _best_by_words(
         self, tx: Transaction, asked: Query, filters: Filters, k: int, known: dict[int, Item]
@@ -358,24 +351,15 @@ def _ranked(request: _Request, question: _Question, candidates: _Candidates, clo
     )
 
 
-def _token_embedder(model: Embedder | None) -> Callable[[Sequence[str]], list[TokenVectors]] | None:
-    """The model's function for token vectors, if it has one."""
+def _tokens(workspace: str, model: Embedder | None) -> Tokens | None:
+    """What compares texts token by token, if the model can."""
     from ..embedding import TokenEmbedder
 
-    if isinstance(model, TokenEmbedder):
-        return model.tokens
-    return None
+    if model is None or not isinstance(model, TokenEmbedder):
+        return None
+    from .rerank import Tokens
 
-
-def _token_closeness(
-    question: _Question, ranked: list[Scored], texts: dict[int, str], tokens: dict[str, Vectors]
-) -> dict[int, float]:
-    """How close the best items are, token by token."""
-    from .rerank import closeness
-
-    assert question.meant is not None
-    items = [scored.item for scored in ranked if scored.item.id in texts]
-    return closeness(question.meant, items, {id: tokens[text] for id, text in texts.items()})
+    return Tokens(workspace, model.name, model)
 
 
 def _is_active_model(tx: Transaction, view: StoreView, model: str) -> bool:

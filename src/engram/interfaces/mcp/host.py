@@ -7,6 +7,9 @@ the client is still connected a moment later. If the answer was cancelled or not
 
 The first call that needs the store opens it. A store that cannot be opened is then an error that an agent can show to
 its user, and the server keeps running.
+
+The model is loaded in the background. Meanwhile a write stores its text and words at once, and its vector follows. A
+recall is worth more with the model, so it waits for it, but not long. Then words answer, and the answer says so.
 """
 
 from __future__ import annotations
@@ -14,12 +17,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import chain, repeat
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ... import operations
 from ...client import Engram
-from ...errors import EmbedderFailed, EngramError, InvalidInput, MissingExtra, SessionNotFound
+from ...errors import EngramError, InvalidInput, SessionNotFound
 from ...operations import OPERATIONS, SESSION
 from ...records import plain
 from . import answers, guide, tools
@@ -39,6 +43,10 @@ BEAT_EVERY = 30.0
 BACKLOG_EVERY = 20.0
 #: The most items embedded per check.
 BACKLOG_STEP = 256
+#: Seconds until the second check. A write that began while the model was being loaded may have ended after the first.
+BACKLOG_SOON = 1.0
+#: Seconds that a recall waits for the model, which usually is there within a second or two of the start.
+MODEL_WITHIN = 2.0
 #: Seconds that running calls get to finish after the client has gone.
 PARTING = 1.5
 #: Seconds after which an answer counts as received, if the client is still connected.
@@ -111,6 +119,9 @@ class Host:
         self._beats: dict[str, float] = {}
         self._calls = 0
         self._stop = threading.Event()
+        #: Whether the model is to be loaded in the background, and the store whose model that is.
+        self._warms = False
+        self._warming: Engram | None = None
         self._passed_on: set[threading.Timer] = set()
 
     def store(self) -> Engram:
@@ -118,6 +129,9 @@ class Host:
         with self._idle:
             if self._eng is None:
                 self._eng = self._open_store()
+                if self._warms:
+                    self._warming = self._eng
+                    self._warming.embedding_queue.warm_later()
             return self._eng
 
     def call(self, connection: Connection, name: str, arguments: Mapping[str, object]) -> Answer | None:
@@ -171,6 +185,7 @@ class Host:
 
     def work_in_background(self) -> threading.Thread:
         """Load the model and work through the embedding queue, in a daemon thread that does not delay the exit."""
+        self._warms = True
         thread = threading.Thread(target=self._background, name="engram-backlog", daemon=True)
         thread.start()
         return thread
@@ -230,10 +245,16 @@ class Host:
             given.setdefault("prefer_project", connection.project)
         if operation.name == "remember" and session is None and connection.project:
             given.setdefault("project", connection.project)
+        note = None
+        if operation.name == "recall" and given.get("mode", "hybrid") == "hybrid" and not self._has_model(eng):
+            given["mode"], note = "words", answers.WORDS_ONLY
         result = operations.perform(eng, OPERATIONS[operation.name], given)
         if operation.name == "session.complete" and session == connection.session:
             connection.session = None
-        return answers.answer(operation.name, result, session)
+        return answers.answer(operation.name, result, session, note)
+
+    def _has_model(self, eng: Engram) -> bool:
+        return eng.embedding_queue.is_warm(within=MODEL_WITHIN)
 
     def _shown(self, session: str | None) -> list[Message]:
         """Unread messages to the session. A failure to read them does not fail a call that has been done."""
@@ -307,31 +328,32 @@ class Host:
                 self._idle.notify_all()
 
     def _background(self) -> None:
+        """Load the model, then work through the embedding queue now and then."""
         failing = False
-        pause = 0.0
-        while not self._stop.wait(pause):
+        steps = chain((self._load_model,), repeat(self.tidy))
+        pauses = chain((0.0, BACKLOG_SOON), repeat(BACKLOG_EVERY))
+        for step in steps:
             try:
-                if not pause:
-                    self._load_model()
-                self.tidy()
+                step()
                 failing = False
             except EngramError as error:
                 # Logged once. Every call reports the same error to its caller.
                 if not failing:
                     _log().warning("background work is paused: %s", error)
                 failing = True
-            pause = BACKLOG_EVERY
+            if self._stop.wait(next(pauses)):
+                return
 
     def _load_model(self) -> None:
-        eng = self.store()
-        # A model on a server need not be loaded, and each request to it costs money.
         try:
-            choice = eng.embedders.next_choice()
-            embedder = None if choice.startswith("openai:") else eng.embedding_queue.embedder()
-        except (EmbedderFailed, MissingExtra):
-            return  # recall says why when it is asked
-        if embedder is not None:
-            embedder.embed(["ready"])
+            if not self._stop.is_set():
+                self.store()
+        finally:
+            with self._idle:
+                self._warms, eng = False, self._warming
+                self._warming = None
+            if eng is not None:
+                eng.embedding_queue.warm()
 
 
 def _log() -> Logger:
