@@ -39,12 +39,16 @@ _FETCHED = 1_000
 _SCORE = "SUM(CAST(q.weight AS DOUBLE PRECISION) * p.tf * 1.9 / (p.tf + 0.9 * (0.6 + 0.4 * p.length / :average)))"
 _BEST_SUMS = """ GROUP BY p.item) sums
 WHERE score >= :least ORDER BY CAST(score * 1000000000 AS BIGINT) DESC, item LIMIT :limit"""
+# The list of terms repeats the join, for PostgreSQL: without it the server cannot know how few postings these terms
+# have, and reads them all.
 _SUMS = (
     "WITH q (term, weight) AS (VALUES "
     + PAIRS
     + ") SELECT item, score FROM (SELECT p.item, "
     + _SCORE
-    + " AS score FROM q JOIN postings p ON p.term = CAST(q.term AS BIGINT)"
+    + """ AS score
+FROM q JOIN postings p ON p.term = CAST(q.term AS BIGINT)
+WHERE p.term IN (SELECT value FROM json_each(:terms))"""
     + _BEST_SUMS
 )
 _SUMS_FILTERED = (
@@ -54,7 +58,8 @@ _SUMS_FILTERED = (
     + _SCORE
     + """ AS score
 FROM q JOIN postings p ON p.term = CAST(q.term AS BIGINT) JOIN items i ON i.id = p.item
-WHERE (CAST(:session AS TEXT) IS NULL OR i.session_id = :session)
+WHERE p.term IN (SELECT value FROM json_each(:terms))
+  AND (CAST(:session AS TEXT) IS NULL OR i.session_id = :session)
   AND (CAST(:exclude AS TEXT) IS NULL OR i.session_id IS NULL OR i.session_id <> :exclude)
   AND (CAST(:project AS TEXT) IS NULL OR i.project = :project)
   AND (CAST(:since AS TEXT) IS NULL OR i.at >= :since) AND (CAST(:until AS TEXT) IS NULL OR i.at < :until)"""
@@ -139,9 +144,10 @@ class _Shelf:
         fetched = self._fetched(count)
         while not self._settle(count, fetched):
             grown = self._grown(count)
-            if self._excludes_others(count) and self._postings[grown] > _GROWTH * self._postings[count] >= fetched:
+            postings = self._postings[count]
+            if self._excludes_others(count) and fetched <= postings < self._postings[grown] / _GROWTH:
                 # Looking up every item of this sum costs less than adding up another term.
-                fetched = _GROWTH * self._postings[count]
+                fetched = postings + 1
             else:
                 count, fetched = grown, self._fetched(grown)
 
@@ -190,8 +196,14 @@ class _Shelf:
 
     def _sums(self, count: int, least: float, limit: int) -> list[Row]:
         """The sums over the first terms, largest first."""
-        places = weighted([(term.number, term.weight) for term in self._terms[:count]])
-        values = {"average": self._asked.average, "least": max(least, 0.0), "limit": limit, **places}
+        terms = self._terms[:count]
+        values: dict[str, object] = {
+            "average": self._asked.average,
+            "least": max(least, 0.0),
+            "limit": limit,
+            "terms": self._tx.array([term.number for term in terms]),
+            **weighted([(term.number, term.weight) for term in terms]),
+        }
         if not self._filters.filtered:
             return self._tx.all(_SUMS, **values)
         return self._tx.all(
