@@ -204,9 +204,10 @@ class _Shelf:
             "terms": self._tx.array([term.number for term in terms]),
             **weighted([(term.number, term.weight) for term in terms]),
         }
+        tx = self._tx
         if not self._filters.filtered:
-            return self._tx.all(_SUMS, **values)
-        return self._tx.all(
+            return tx.all(_SUMS, **values)
+        return tx.all(
             _SUMS_FILTERED,
             session=self._filters.session_id,
             exclude=self._filters.exclude_session,

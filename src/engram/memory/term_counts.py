@@ -33,14 +33,15 @@ _MOST_CHANGES = 5_000
 _MOST_TERMS = 50_000
 #: The shelves that hold exchanges; all others hold memories.
 _OF_EXCHANGES = ("turns", "logs")
+_KINDS = ("exchange", "memory")
 
 _LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
 _CHANGES = """
 SELECT number, what, id FROM changes WHERE workspace = :workspace AND number >= :first ORDER BY number LIMIT :limit
 """
-# Of all workspaces, which is one lookup. A number that is larger than needed is safe.
-_NEWEST_EXCHANGE = "SELECT COALESCE(MAX(id), 0) FROM exchanges WHERE id > :least"
-_NEWEST_MEMORY = "SELECT COALESCE(MAX(id), 0) FROM memories WHERE id > :least"
+# The casts keep SQLite from reading the whole workspace through an index: the last row mostly is the one.
+_NEWEST_EXCHANGE = "SELECT id FROM exchanges WHERE CAST(workspace AS TEXT) = :workspace ORDER BY id DESC LIMIT 1"
+_NEWEST_MEMORY = "SELECT id FROM memories WHERE CAST(workspace AS TEXT) = :workspace ORDER BY id DESC LIMIT 1"
 _ITEMS_OF = """
 SELECT ref, shelf, id FROM items
 WHERE workspace = :workspace AND kind = :kind AND ref IN (SELECT value FROM json_each(:refs))
@@ -56,7 +57,6 @@ SELECT p.term, COUNT(*), MAX(p.item) FROM q JOIN postings p
   ON p.term = CAST(q.term AS BIGINT) AND p.item > CAST(q.item AS BIGINT)
 GROUP BY p.term"""
 )
-_NEWEST = {"exchange": _NEWEST_EXCHANGE, "memory": _NEWEST_MEMORY}
 
 
 class _Counted(NamedTuple):
@@ -134,15 +134,22 @@ def _catch_up(tx: Transaction, workspace: str, memo: _Memo) -> bool:
             return False
     if not changes or len(changes) > _MOST_CHANGES:
         change: int = tx.value(_LAST_CHANGE, workspace=workspace)
-        memo.kinds = {kind: _Kind(tx.value(newest, least=0)) for kind, newest in _NEWEST.items()}
+        memo.kinds = {kind: _Kind(_newest(tx, workspace, kind)) for kind in _KINDS}
     else:
         change, _, _ = changes[-1]
-        for kind, newest in _NEWEST.items():
+        for kind in _KINDS:
             refs = {int(id) for _, what, id in changes[1:] if what == kind}
             if refs and not _still_valid(tx, workspace, kind, memo.kinds[kind], refs):
-                memo.kinds[kind] = _Kind(tx.value(newest, least=0))
+                memo.kinds[kind] = _Kind(_newest(tx, workspace, kind))
     memo.change = change
     return True
+
+
+def _newest(tx: Transaction, workspace: str, kind: str) -> int:
+    """The largest number of a thing of this kind."""
+    if kind == "exchange":
+        return tx.value(_NEWEST_EXCHANGE, workspace=workspace) or 0
+    return tx.value(_NEWEST_MEMORY, workspace=workspace) or 0
 
 
 def _still_valid(tx: Transaction, workspace: str, name: str, kind: _Kind, refs: set[int]) -> bool:
