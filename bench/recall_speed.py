@@ -15,6 +15,10 @@ turns, reads no texts and embeds nothing. *reading all* reads every vector from 
 row by row, which is the obvious first version. *in bulk* compares all vectors at once after reading them, to show how
 much that saves. The sides alternate with every question.
 
+**Templated text.** Agents write from templates: tickets, decisions, tool reports. Each of these turns contains
+"project", "use" and "ticket", and the questions do too. The same number of such turns goes into a second store, and the
+two stores are asked in alternation. A third store has templated memories instead of turns.
+
 **Starting.** `engram recall` as a new process, compared with a Python process that imports numpy and loads the
 embedder. A new process has to load every vector first.
 """
@@ -63,6 +67,12 @@ SEED, VOCABULARY = 20_260_214, 30_000
 #: Flattens the head of the distribution: the most frequent content words of real talk are in about a tenth of turns.
 HEAD = 10
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in ("a", "e", "i", "o", "u", "an", "or")]
+TEMPLATES = (
+    "why does the {part} in project {project} use {tool} ticket {ticket}",
+    "decision for project {project}: the {part} will use {tool}, see ticket {ticket}",
+    "tool report: tests of the {part} in project {project} passed, all use {tool}, ticket {ticket}",
+    "ticket {ticket} in project {project} is done, the {part} does use {tool} now",
+)
 PER_SESSION, PER_TRANSACTION, CHUNK = 50, 500, 5_000
 ADDS = 50
 #: Rows that are multiplied at once. They fit into the processor's cache.
@@ -141,6 +151,29 @@ class Speech:
             if len(content) >= 5:
                 asked.append(f"what was that about {' '.join(self._random.sample(sorted(content), 5))}")
         return asked
+
+
+class Tickets:
+    """An endless, reproducible supply of turns that are made from templates, and questions about them."""
+
+    def __init__(self) -> None:
+        self._random = random.Random(SEED)
+        names = ["".join(self._random.choices(SYLLABLES, k=3)) for _ in range(140)]
+        self._parts, self._projects, self._tools = names[:60], names[60:90], names[90:]
+
+    def turns(self) -> Iterator[str]:
+        while True:
+            yield self._filled(self._random.choice(TEMPLATES))
+
+    def questions(self, turns: Sequence[str], count: int) -> list[str]:
+        return [self._filled(TEMPLATES[0]) for _ in range(count)]
+
+    def _filled(self, template: str) -> str:
+        choose = self._random.choice
+        ticket = self._random.randint(1, 50_000)
+        return template.format(
+            part=choose(self._parts), project=choose(self._projects), tool=choose(self._tools), ticket=ticket
+        )
 
 
 class Bare:
@@ -436,33 +469,68 @@ def _process(*command: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def million(report: measure.Report, folder: str, small: Store, speech: Speech, count: int) -> None:
+def templated(report: measure.Report, folder: str, chats: Store, speech: Speech, tickets: Tickets, count: int) -> Store:
+    """Ask a store of chats and one of templated turns in alternation; the second store."""
+    store = Store(f"{folder}/tickets.db", len(chats.turns))
+    turns = tickets.turns()
+    for _ in range(len(chats.turns) // CHUNK):
+        store.add(list(islice(turns, CHUNK)))
+    memories = Store(f"{folder}/memories.db", 0)
+    for turn in islice(turns, len(chats.turns) // 10):
+        memories.eng.remember(turn)
+    sides: dict[str, tuple[Store, Speech | Tickets]] = {
+        "chats": (chats, speech),
+        "templated": (store, tickets),
+        "templated memories": (memories, tickets),
+    }
+    work = {}
+    for name, (side, source) in sides.items():
+        texts = source.questions(side.turns, count)
+        side.eng.recall(texts[0])
+        work[name] = timed(side.eng.recall, texts)
+        work[f"{name}, by words"] = timed(partial(side.eng.recall, mode="words"), texts)
+    results = measure.alternate(work, count)
+    memories.eng.close()
+    report.table("recall, ms", ("", "p50"), [(name, median(times) * 1e3) for name, times in results.items()])
+    report.compare("recall: templated / chats", results["templated"], results["chats"], "at most", 2.5)
+    by_words = (results["templated, by words"], results["chats, by words"])
+    report.compare("recall by words: templated / chats", *by_words)
+    return store
+
+
+def million(
+    report: measure.Report, folder: str, small: Store, source: Speech | Tickets, count: int, kind: str, most: float
+) -> None:
     """Ask the same questions of a store ten times as large."""
     size = 10 * len(small.turns)
-    large = Store(f"{folder}/large.db", size)
-    turns = speech.turns()
+    large = Store(f"{folder}/large-{kind}.db", size)
+    turns = source.turns()
     for start in range(0, size, CHUNK):
         large.add(list(islice(turns, CHUNK)))
         print(f"\r  {start + CHUNK:,} of {size:,} turns", end="", file=sys.stderr)
     print(file=sys.stderr)
-    texts = speech.questions(small.turns, count)
+    texts = source.questions(small.turns, count)
     work = {}
     for name, store in (("large", large), ("small", small)):
         store.eng.recall(texts[0])
         work[name] = timed(store.eng.recall, texts)
+        work[f"{name}, by words"] = timed(partial(store.eng.recall, mode="words"), texts)
     results = measure.alternate(work, count)
     rows = [
         (
-            f"{len(store.turns):,} turns",
+            f"{len(store.turns):,} {kind}",
             median(results[name]) * 1e3,
+            median(results[f"{name}, by words"]) * 1e3,
             int(_process(sys.executable, "-c", _MEMORY, store.path, *texts[:10])) / 1e3,
         )
         for name, store in (("small", small), ("large", large))
     ]
-    report.table("ten times as many", ("", "p50 ms", "peak MB"), rows)
-    report.compare(f"recall: {rows[1][0]} / {rows[0][0]}", results["large"], results["small"], "at most", 12)
-    peak = rows[1][2] / 1e3
-    report.ratios.append(measure.Ratio("peak memory of a process, GB", peak, peak, peak, "at most", 1))
+    report.table("ten times as many", ("", "p50 ms", "by words", "peak MB"), rows)
+    name = f"{rows[1][0]} / {len(small.turns):,}"
+    report.compare(f"recall: {name}", results["large"], results["small"], "at most", most)
+    report.compare(f"by words: {name}", results["large, by words"], results["small, by words"], "at most", 10)
+    peak = rows[1][3] / 1e3
+    report.ratios.append(measure.Ratio(f"peak memory of a process, {kind}, GB", peak, peak, peak, "at most", 1))
     large.eng.close()
 
 
@@ -487,8 +555,12 @@ def main() -> None:
         report.notes.append(f"both files have the same rows: {same_rows(store.path, bare.path)}")
         recalls(report, store, bare.path, embedder, speech.questions(store.turns, count))
         starts(report, store.path, speech.questions(store.turns, 1)[0], 5 if chosen.quick else 11)
+        tickets = Tickets()
+        second = templated(report, folder, store, speech, tickets, count)
+        stack.callback(second.eng.close)
         if chosen.million:
-            million(report, folder, store, speech, count)
+            million(report, folder, store, speech, count, "chats", 12)
+            million(report, folder, second, tickets, count, "templated", 10)
     report.show(as_json=chosen.json)
 
 

@@ -132,6 +132,8 @@ REQUIREMENTS = {
     "MEMORY-7": "A memory that replaces another by its key keeps its pin and tags, unless others are given.",
     "MEMORY-8": "A memory belongs to its session's project; without a session to the configured one, else the folder's.",
     "WORDS-1": "One analyser stems words, drops stop words, and indexes identifiers and paths both split and whole, for any Unicode.",
+    "WORDS-2": "The word search finds exactly the items that the full sum over all postings finds, in the same order, with any filters.",
+    "WORDS-3": "Words are weighed by exact counts, also right after any process has added, edited, archived or forgotten something.",
     "RECALL-1": "Hits carry text, score, why, ids, session, age and trust.",
     "RECALL-2": "Recall filters by what, session, kinds, roles, tags, project, time and budget.",
     "RECALL-3": "Gists, eras, digests and logs are found only when the caller asks for them.",

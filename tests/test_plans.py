@@ -15,6 +15,8 @@ from tests.test_driver_sql import tier_sql
 STATEMENTS = sorted(name for name, sql in tier_sql().items() if "json_each(:" in sql)
 
 
+#: Here the list repeats a join, for PostgreSQL's planner: the rows are found by the join, and the list sifts those.
+REPEATED = {"memory.pruning._SUMS", "memory.pruning._SUMS_FILTERED"}
 #: Whose tags, sources, versions, links: a memory's own are few, the workspace's are many.
 OF_ONE = sorted(
     name
@@ -46,6 +48,9 @@ def plan(connection: apsw.Connection, name: str) -> list[str]:
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_a_statement_with_a_list_reads_only_what_the_list_names(name: str, connection: apsw.Connection) -> None:
     steps = plan(connection, name)
+    if name in REPEATED:
+        assert "SEARCH p USING PRIMARY KEY (term=?)" in steps and not [step for step in steps if "SCAN p" in step]
+        return
     assert not [step for step in steps if step.startswith("SCAN") and "json_each" not in step]
     # A Bloom filter is for sifting all rows by the list.
     assert not [step for step in steps if "BLOOM" in step]

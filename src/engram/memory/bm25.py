@@ -9,41 +9,19 @@ from __future__ import annotations
 from math import log
 from typing import TYPE_CHECKING
 
-from .scoring import K1, REACH, B, Item, Query
-from .sql_values import PAIRS, PAIRS_SIZE, RANGES, ranges, weighted
+from . import pruning, term_counts
+from .scoring import REACH, Item, Query
+from .sql_values import PAIRS_SIZE, RANGES, ranges
 from .word_index import find
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..storage.engine import Row, Transaction
+    from ..storage.engine import Transaction
     from .recall_request import Filters
 
 
 _SHELF = "SELECT items, length FROM shelves WHERE workspace = :workspace AND shelf = :shelf"
-_COUNTS = "SELECT term, COUNT(*) FROM postings WHERE term IN (SELECT value FROM json_each(:terms)) GROUP BY term"
-_BEST = (
-    "WITH q (term, weight) AS (VALUES "
-    + PAIRS
-    + """)
-SELECT p.item,
-       SUM(CAST(q.weight AS DOUBLE PRECISION) * p.tf * 1.9 / (p.tf + 0.9 * (0.6 + 0.4 * p.length / :average))) AS score
-FROM q JOIN postings p ON p.term = CAST(q.term AS BIGINT)
-GROUP BY p.item ORDER BY score DESC, p.item LIMIT :limit"""
-)
-_BEST_FILTERED = (
-    "WITH q (term, weight) AS (VALUES "
-    + PAIRS
-    + """)
-SELECT p.item,
-       SUM(CAST(q.weight AS DOUBLE PRECISION) * p.tf * 1.9 / (p.tf + 0.9 * (0.6 + 0.4 * p.length / :average))) AS score
-FROM q JOIN postings p ON p.term = CAST(q.term AS BIGINT) JOIN items i ON i.id = p.item
-WHERE (CAST(:session AS TEXT) IS NULL OR i.session_id = :session)
-  AND (CAST(:exclude AS TEXT) IS NULL OR i.session_id IS NULL OR i.session_id <> :exclude)
-  AND (CAST(:project AS TEXT) IS NULL OR i.project = :project)
-  AND (CAST(:since AS TEXT) IS NULL OR i.at >= :since) AND (CAST(:until AS TEXT) IS NULL OR i.at < :until)
-GROUP BY p.item ORDER BY score DESC, p.item LIMIT :limit"""
-)
 _ITEM_COLUMNS = "id, shelf, kind, ref, piece, label, session_id, project, turn, at"
 _ITEMS = (
     "SELECT " + _ITEM_COLUMNS + " FROM items WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids))"
@@ -57,10 +35,6 @@ _AROUND = (
 WHERE i.workspace = :workspace AND i.session_id = CAST(q.session AS TEXT)
   AND i.turn BETWEEN CAST(q.first AS INTEGER) AND CAST(q.last AS INTEGER)"""
 )
-_POSTINGS = """
-SELECT item, term, tf, length FROM postings
-WHERE term IN (SELECT value FROM json_each(:terms)) AND item IN (SELECT value FROM json_each(:ids))
-"""
 
 
 def weigh(tx: Transaction, workspace: str, shelves: Sequence[str], terms: list[str]) -> Query:
@@ -73,7 +47,7 @@ def weigh(tx: Transaction, workspace: str, shelves: Sequence[str], terms: list[s
             by_shelf[shelf] = {number: term for term, number in find(tx, workspace, shelf, terms).items()}
     found = dict.fromkeys(terms, 0)
     numbers = {number: term for shelf in by_shelf.values() for number, term in shelf.items()}
-    for number, count in tx.all(_COUNTS, terms=tx.array(numbers)) if numbers else ():
+    for number, count in term_counts.count(tx, workspace, by_shelf).items():
         found[numbers[number]] += count
     weights = {term: log(1 + (items - count + 0.5) / (count + 0.5)) for term, count in found.items()}
     if len(terms) > PAIRS_SIZE:
@@ -86,30 +60,8 @@ def weigh(tx: Transaction, workspace: str, shelves: Sequence[str], terms: list[s
 
 
 def best_by_words(tx: Transaction, asked: Query, filters: Filters, limit: int) -> list[int]:
-    """The best items by words. Each shelf is searched separately, because its terms have numbers of their own."""
-    best: list[tuple[float, int]] = []
-    for known in asked.shelves.values():
-        if known:
-            best += [(-score, item) for item, score in _best_of_shelf(tx, asked, filters, known, limit)]
-    best.sort()
-    return [item for _, item in best[:limit]]
-
-
-def _best_of_shelf(tx: Transaction, asked: Query, filters: Filters, known: dict[int, str], limit: int) -> list[Row]:
-    places = weighted([(number, asked.weights[term]) for number, term in known.items()])
-    if not filters.filtered:
-        return tx.all(_BEST, average=asked.average, limit=limit, **places)
-    return tx.all(
-        _BEST_FILTERED,
-        average=asked.average,
-        limit=limit,
-        session=filters.session_id,
-        exclude=filters.exclude_session,
-        project=filters.project,
-        since=filters.since,
-        until=filters.until,
-        **places,
-    )
+    """The best items by words, best first; of equally good ones the earlier first."""
+    return pruning.best(tx, asked, filters, limit)
 
 
 def fetch(tx: Transaction, workspace: str, ids: list[int], known: dict[int, Item]) -> list[Item]:
@@ -152,10 +104,5 @@ def occurrences(tx: Transaction, asked: Query, items: dict[int, Item]) -> dict[i
     found: dict[int, dict[str, float]] = {}
     for shelf, numbers in asked.shelves.items():
         ids = [item.id for item in items.values() if item.shelf == shelf]
-        if not numbers or not ids:
-            continue
-        for item, number, tf, length in tx.all(_POSTINGS, terms=tx.array(numbers), ids=tx.array(ids)):
-            term = numbers[number]
-            norm = K1 * (1 - B + B * length / asked.average)
-            found.setdefault(item, {})[term] = asked.weights[term] * tf * (K1 + 1) / (tf + norm)
+        found |= pruning.weights_in(tx, asked, numbers, ids)
     return found

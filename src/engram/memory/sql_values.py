@@ -38,6 +38,14 @@ def weighted(pairs: Sequence[tuple[int, float]]) -> dict[str, object]:
     return dict(zip(_PAIRS_NAMES, chain.from_iterable(filled), strict=True))
 
 
+def pairs(values: Sequence[tuple[int, int]]) -> Iterator[dict[str, object]]:
+    """Pairs of numbers in portions for `PAIRS`; those left over begin with a number that nothing has."""
+    for start in range(0, len(values), PAIRS_SIZE):
+        some = values[start : start + PAIRS_SIZE]
+        filled = [*some, *[(-1, 0)] * (PAIRS_SIZE - len(some))]
+        yield dict(zip(_PAIRS_NAMES, chain.from_iterable(filled), strict=True))
+
+
 def ranges(values: Sequence[tuple[str, int, int]]) -> Iterator[dict[str, object]]:
     """Ranges in portions for `RANGES`; those left over are empty."""
     for start in range(0, len(values), _RANGES_SIZE):

@@ -1,0 +1,168 @@
+"""How many items contain a term, without counting the postings of a common word again for every question.
+
+The process remembers the counts of common terms. A later question counts only the postings that were added since: a
+writer holds its shelf's row before its items get their numbers, so the items of a shelf are numbered in the order of
+commits, and new ones come after all that were counted.
+
+What is remembered is valid only while nothing that was counted has been removed. The change feed names every thing that
+was changed, whichever process or release did it. A named thing is harmless if it is newer than everything that was
+counted, or if it still has an item that was counted: an edit replaces all items of a thing. Otherwise the counts of
+all shelves that hold such things are dropped and counted again.
+
+A transaction that writes sees changes that are not in the feed yet, and an old snapshot sees fewer items than were
+counted. Both count everything.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+from .sql_values import PAIRS, pairs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ..storage.engine import Row, Transaction
+
+#: A term with fewer items than this is counted every time.
+_COMMON = 100
+#: With more changes than this, everything is counted again.
+_MOST_CHANGES = 5_000
+#: More terms than this are not remembered.
+_MOST_TERMS = 50_000
+#: The shelves that hold exchanges; all others hold memories.
+_OF_EXCHANGES = ("turns", "logs")
+_KINDS = ("exchange", "memory")
+
+_LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
+_CHANGES = """
+SELECT number, what, id FROM changes WHERE workspace = :workspace AND number >= :first ORDER BY number LIMIT :limit
+"""
+# The casts keep SQLite from reading the whole workspace through an index: the last row mostly is the one.
+_NEWEST_EXCHANGE = "SELECT id FROM exchanges WHERE CAST(workspace AS TEXT) = :workspace ORDER BY id DESC LIMIT 1"
+_NEWEST_MEMORY = "SELECT id FROM memories WHERE CAST(workspace AS TEXT) = :workspace ORDER BY id DESC LIMIT 1"
+_ITEMS_OF = """
+SELECT ref, shelf, id FROM items
+WHERE workspace = :workspace AND kind = :kind AND ref IN (SELECT value FROM json_each(:refs))
+"""
+_COUNTS = """
+SELECT term, COUNT(*), MAX(item) FROM postings WHERE term IN (SELECT value FROM json_each(:terms)) GROUP BY term
+"""
+_COUNTS_AFTER = (
+    "WITH q (term, item) AS (VALUES "
+    + PAIRS
+    + """)
+SELECT p.term, COUNT(*), MAX(p.item) FROM q JOIN postings p
+  ON p.term = CAST(q.term AS BIGINT) AND p.item > CAST(q.item AS BIGINT)
+GROUP BY p.term"""
+)
+
+
+class _Counted(NamedTuple):
+    """How many items contain a term, and the last of them."""
+
+    items: int
+    last: int
+
+
+class _Kind:
+    """What is remembered about the shelves of one kind of thing."""
+
+    def __init__(self, newest: int) -> None:
+        #: No thing with a larger number existed when terms were counted.
+        self.newest = newest
+        #: For each shelf, an item that was there. All items before it that are there now were there too.
+        self.last: dict[str, int] = {}
+        #: By the term's number.
+        self.terms: dict[int, _Counted] = {}
+
+
+class _Memo:
+    """What is remembered about one workspace."""
+
+    def __init__(self) -> None:
+        #: Threads of a server share this object.
+        self.lock = threading.Lock()
+        #: The last change that is taken into account; 0 when nothing is remembered.
+        self.change = 0
+        self.kinds: dict[str, _Kind] = {}
+
+
+def count(tx: Transaction, workspace: str, shelves: Mapping[str, Iterable[int]]) -> dict[int, int]:
+    """How many items contain each of these terms, which are numbers by shelf. A term in no item is left out."""
+    wanted = {number: shelf for shelf, numbers in shelves.items() for number in numbers}
+    if not wanted:
+        return {}
+    if tx.writable:
+        return {number: found for number, found, _ in _count_all(tx, wanted)}
+    memo: _Memo = tx.memo.setdefault("term counts", {}).setdefault(workspace, _Memo())
+    with memo.lock:
+        if not _catch_up(tx, workspace, memo):
+            return {number: found for number, found, _ in _count_all(tx, wanted)}
+        return _count_new(tx, memo, wanted)
+
+
+def _count_all(tx: Transaction, numbers: Iterable[int]) -> list[Row]:
+    return tx.all(_COUNTS, terms=tx.array(numbers))
+
+
+def _count_new(tx: Transaction, memo: _Memo, wanted: dict[int, str]) -> dict[int, int]:
+    """The counts, of which those of common terms are remembered."""
+    kinds = {number: memo.kinds[_kind_of(shelf)] for number, shelf in wanted.items()}
+    known = {number: kind.terms[number] for number, kind in kinds.items() if number in kind.terms}
+    unknown = [number for number in wanted if number not in known]
+    rows = _count_all(tx, unknown) if unknown else []
+    for places in pairs([(number, counted.last) for number, counted in known.items()]):
+        rows += tx.all(_COUNTS_AFTER, **places)
+    found = {number: counted.items for number, counted in known.items()}
+    for number, more, last in rows:
+        found[number] = found.get(number, 0) + more
+        kind, shelf = kinds[number], wanted[number]
+        kind.last[shelf] = max(last, kind.last.get(shelf, 0))
+        if found[number] >= _COMMON and (number in kind.terms or len(kind.terms) < _MOST_TERMS):
+            kind.terms[number] = _Counted(found[number], last)
+    return found
+
+
+def _catch_up(tx: Transaction, workspace: str, memo: _Memo) -> bool:
+    """Drop what the changes since then have made invalid. False when this snapshot is older than what is remembered."""
+    changes: list[Row] = []
+    if memo.change:
+        changes = tx.all(_CHANGES, workspace=workspace, first=memo.change, limit=_MOST_CHANGES + 1)
+        if not changes or changes[0][0] != memo.change:
+            return False
+    if not changes or len(changes) > _MOST_CHANGES:
+        change: int = tx.value(_LAST_CHANGE, workspace=workspace)
+        memo.kinds = {kind: _Kind(_newest(tx, workspace, kind)) for kind in _KINDS}
+    else:
+        change, _, _ = changes[-1]
+        for kind in _KINDS:
+            refs = {int(id) for _, what, id in changes[1:] if what == kind}
+            if refs and not _still_valid(tx, workspace, kind, memo.kinds[kind], refs):
+                memo.kinds[kind] = _Kind(_newest(tx, workspace, kind))
+    memo.change = change
+    return True
+
+
+def _newest(tx: Transaction, workspace: str, kind: str) -> int:
+    """The largest number of a thing of this kind."""
+    if kind == "exchange":
+        return tx.value(_NEWEST_EXCHANGE, workspace=workspace) or 0
+    return tx.value(_NEWEST_MEMORY, workspace=workspace) or 0
+
+
+def _still_valid(tx: Transaction, workspace: str, name: str, kind: _Kind, refs: set[int]) -> bool:
+    """Whether none of these changed things has lost an item that was counted."""
+    items = tx.all(_ITEMS_OF, workspace=workspace, kind=name, refs=tx.array(sorted(refs)))
+    kept = {ref for ref, shelf, item in items if item <= kind.last.get(shelf, 0)}
+    if any(ref <= kind.newest and ref not in kept for ref in refs):
+        return False
+    kind.newest = max(kind.newest, *refs)
+    for _, shelf, item in items:
+        kind.last[shelf] = max(item, kind.last.get(shelf, 0))
+    return True
+
+
+def _kind_of(shelf: str) -> str:
+    return "exchange" if shelf in _OF_EXCHANGES else "memory"
