@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..clock import between
 from ..records import Exchange, Hit
 from . import matters, replies, text_forms
-from .passages import passage
+from .passages import of_piece
 from .scoring import chance, form_factor
 from .word_index import parts
 
@@ -68,10 +69,14 @@ class _Read(NamedTuple):
 
     scored: Scored
     whole: str
+    #: The piece that was found, and where it begins.
+    start: int
     text: str
     trust: str
     source: str | None
     form: text_forms.Form
+    #: What its form and length multiply the strength by.
+    factor: float
     strength: float
     preference: float
     replaced_by: Thing | None
@@ -117,12 +122,9 @@ def texts(tx: Transaction, workspace: str, ranked: Sequence[Scored]) -> dict[Thi
     return rows
 
 
-def piece(content: str, number: int) -> str:
-    """The piece of a text that has this number."""
-    for position, (_, part) in enumerate(parts(content)):
-        if position == number:
-            return part
-    return content
+def piece(content: str, number: int) -> tuple[int, str]:
+    """The piece of a text that has this number, with its position in the text."""
+    return next(islice(parts(content), number, None), (0, content))
 
 
 def has_tags(tx: Transaction, workspace: str, id: int, tags: tuple[str, ...]) -> bool:
@@ -139,12 +141,13 @@ def _is_current(tx: Transaction, workspace: str, item: Item, row: Row, tags: tup
 
 def _read(scored: Scored, row: Row) -> _Read:
     content, trust, source, importance, _, superseded_by = row
-    text = piece(content, scored.item.piece)
+    start, text = piece(content, scored.item.piece)
     form = text_forms.form(text, scored.item.label)
     preference = 1.0 + _IMPORTANCE * (importance - _NEUTRAL)
-    strength = scored.strength * preference * form_factor(form)
+    factor = form_factor(form, len(content))
+    strength = scored.strength * preference * factor
     replaced_by = None if superseded_by is None else ("memory", superseded_by)
-    return _Read(scored, content, text, trust, source, form, strength, preference, replaced_by)
+    return _Read(scored, content, start, text, trust, source, form, factor, strength, preference, replaced_by)
 
 
 def _arranged(
@@ -189,7 +192,7 @@ def _hit(
 ) -> Hit:
     scored, item = each.scored, each.scored.item
     return Hit(
-        text=passage(each.text, rarity),
+        text=of_piece(each.whole, each.start, each.text, rarity),
         score=round(relation.chance, 4),
         why={
             "strength": round(each.strength, 4),
@@ -198,7 +201,7 @@ def _hit(
             "meaning": round(scored.meaning, 4),
             "tokens": round(scored.tokens, 4),
             "preference": round(scored.preference * each.preference, 4),
-            "form": round(form_factor(each.form), 4),
+            "form": round(each.factor, 4),
             "matched": sorted(scored.found),
             "dates": [span.phrase for span in wanted.spans],
         },

@@ -13,9 +13,26 @@ if TYPE_CHECKING:
 #: Characters of a passage. A text of a few more is not cut.
 LONGEST: Final = 480
 _NOT_WORTH_A_CUT: Final = 80
+#: Characters at the beginning of a piece that may be the rest of a sentence.
+_FRAGMENT: Final = 120
 #: The ends of lines, and of sentences that are followed by another one.
 _BREAK: Final = re.compile(r"\n+\s*|(?<=[.!?;:。！？])\s+")
 _CUT: Final = "…"
+
+
+def of_piece(text: str, start: int, piece: str, weights: Mapping[str, float]) -> str:
+    """The passage of a text within one of its pieces, which begins at `start`.
+
+    A piece begins in the middle of a sentence, or even of a word. If that sentence is short, the passage leaves it out.
+    """
+    left_out = 0
+    if start:
+        end = _BREAK.search(piece, 0, _FRAGMENT) or re.compile(r"\s").search(piece, 0, _FRAGMENT)
+        left_out = end.end() if end else 0
+    cut = passage(piece[left_out:], weights)
+    before = _CUT if start and not cut.startswith(_CUT) else ""
+    after = _CUT if start + len(piece) < len(text.rstrip()) and not cut.endswith(_CUT) else ""
+    return f"{before}{cut}{after}"
 
 
 def passage(text: str, weights: Mapping[str, float], longest: int = LONGEST) -> str:

@@ -265,7 +265,7 @@ class Recall:
         items = [scored.item for scored in ranked[:MOST]]
         rows = hits.texts(tx, self._workspace, ranked[:MOST])
         contents = ((item, *rows.get((item.kind, item.ref), ("",))) for item in items)
-        return choose(asked, ((item, hits.piece(content, item.piece)) for item, content, *_ in contents))
+        return choose(asked, ((item, hits.piece(content, item.piece)[1]) for item, content, *_ in contents))
 
     def _best_by_words(
         self, tx: Transaction, asked: Query, filters: Filters, k: int, known: dict[int, Item]

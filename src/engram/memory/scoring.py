@@ -82,9 +82,15 @@ def chance(strength: float, weights: Weights) -> float:
 _ASKED, _ANNOUNCED, _PASTED = 0.65, 0.65, 0.4
 
 
-def form_factor(form: Form) -> float:
-    """What the strength of a text is multiplied by for its form."""
-    return (1 - _ASKED * form.asked) * (1 - _ANNOUNCED * form.announced) * (1 - _PASTED * form.pasted)
+#: How fast a text counts less the longer it is. It has many pieces, and the best of many is good by chance.
+_LONG, _LONG_TEXT = 800, 0.25
+
+
+def form_factor(form: Form, length: int) -> float:
+    """What the strength of a text is multiplied by for its form and for its length in characters."""
+    stated = (1 - _ASKED * form.asked) * (1 - _ANNOUNCED * form.announced) * (1 - _PASTED * form.pasted)
+    long: float = max(length / _LONG, 1) ** -_LONG_TEXT
+    return stated * long
 
 
 class Item(NamedTuple):

@@ -48,12 +48,14 @@ _PASSES: Final = re.compile(
 _NOTICE: Final = re.compile(
     r"^\s*(?:</?[a-z]+(?:-[a-z]+)+>|\[(?:Request interrupted|Image: source)|API Error:|Caveat: )"
 )
-#: How lines begin that a program wrote: diffs, log lines, stack traces, shell prompts, listings, tables.
+#: A piece with one of these lines is a part of a diff, of which most lines look like any text.
+_DIFF: Final = re.compile(r"^(?:@@ -\d|diff --git |index [0-9a-f]{7}|\+\+\+ b/)", re.MULTILINE)
+#: How lines begin that a program wrote: diffs, log lines, stack traces, shell prompts, listings, fields, JSON, tables.
 _OUTPUT_LINE: Final = re.compile(
     r"(?:[+-](?![\s-])|[+-]\s{2,}|@@|diff --git|index [0-9a-f]{7}|(?:---|\+\+\+) [ab/]"
     r"|\s*at \S+\(|\s*File \"|Traceback|\[?\d{4}-\d\d-\d\d[T ]\d\d:|\d\d:\d\d:\d\d"
     r"|(?:INFO|DEBUG|WARN(?:ING)?|ERROR)\b[\s:\]|]|\$ |>>> |\s*\d+\s*[|│→:]\s"
-    r"|(?:ok|FAIL|PASS|---)\s|[drwx-]{10}\s|\s*[|│├└╰┌+][-─|│+├└\s])"
+    r"|\w[\w -]{0,30}:\t|\s*[\]}{\[]|\s*\"[\w -]{1,40}\":|(?:ok|FAIL|PASS|---)\s|[drwx-]{10}\s|\s*[|│├└╰┌+][-─|│+├└\s])"
 )
 _LETTERS: Final = re.compile(r"[^\W\d_]{2,}")
 
@@ -75,7 +77,7 @@ def form(text: str, label: str) -> Form:
     if _NOTICE.match(read):
         return Form(0.0, 0.0, 1.0)
     lines = [line for line in read.splitlines() if line.strip()]
-    pasted = _share(lines, _is_output)
+    pasted = 1.0 if _DIFF.search(read) else _share(lines, _is_output)
     said = parts(read)
     asked = _share(said, _is_asked)
     announced = _share(said, _is_announced) if label == "assistant" else 0.0
