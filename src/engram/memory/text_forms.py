@@ -21,41 +21,41 @@ if TYPE_CHECKING:
 _READ: Final = 2_000
 
 #: "Melanie: …" and "[10:32]" before what was said.
-_SPEAKER: Final = re.compile(r"^(?:\[[^\]\n]{1,30}\]\s*)?[A-Z][\w.'-]{0,30}(?: [A-Z][\w.'-]{0,30})?: ")
+_SPEAKER: Final = re.compile(r"\A(?:\[[^\]\n]{1,30}\]\s*)?[A-Z][\w.'-]{0,30}(?: [A-Z][\w.'-]{0,30})?: ")
 _ASKS: Final = re.compile(
-    r"(?:so |and |but |ok(?:ay)?,? |hey,? |hi,? |well,? |also,? )*"
+    r"\A(?:so |and |but |ok(?:ay)?,? |hey,? |hi,? |well,? |also,? )*+"
     r"(?:who|whom|whose|what|which|when|where|why|how|is|are|am|was|were|do|does|did|can|could|should|shall|would|will"
     r"|has|have|had|may|might|isn't|aren't|don't|doesn't|didn't|can't|couldn't|shouldn't|wouldn't|won't)\b",
     re.IGNORECASE,
 )
 _ANNOUNCES: Final = re.compile(
-    r"(?:(?:good|great|perfect|excellent|ok(?:ay)?|right|clean|now|first|next|then|also|and|so|finally|sure|alright"
-    r"|all (?:done|green)|you're (?:absolutely )?right|i see|got it|good (?:question|point|catch))\b[\s,.!:;—–-]*)*"
+    r"\A(?:(?:good|great|perfect|excellent|ok(?:ay)?|right|clean|first|next|then|also|and|so|finally|sure|alright"
+    r"|all (?:done|green)|you're (?:absolutely )?right|i see|got it|good (?:question|point|catch))\b[\s,.!:;—–-]*+)*+"
     r"(?:let me|let's|let us|i'll|i will|i'm going to|i am going to|i need to|i should|i want to|i have to|i'd like to"
-    r"|now (?:i|the|for|on|we|that)|time to|add|update|run|fix|remove|check|replace|verify|build|rename|look|read|write"
+    r"|now|time to|add|update|run|fix|remove|check|replace|verify|build|rename|look|read|write"
     r"|create|move|test)\b",
     re.IGNORECASE,
 )
 #: Said after a step that went well; nobody looks for it.
 _PASSES: Final = re.compile(
-    r"(?:all |the |both |every )?(?:\d+ |unit |new )*"
+    r"\A(?:all |the |both |every )?+(?:\d{1,9} |unit |new )*+"
     r"(?:tests?|builds?|lint(?:er|ing)?|checks?|edits?|compilation|suite)\b"
     r"[\w\s]{0,24}\b(?:pass(?:es|ed)?|succeed(?:s|ed)?|successful(?:ly)?|clean|green|applied|done|compiles?)\b"
-    r"|^(?:good|great|perfect|excellent|done|clean|ok(?:ay)?|yes|no|right|thanks?(?: you)?|sure)\b[\w\s,]{0,16}[.!]?$",
+    r"|\A(?:good|great|perfect|excellent|done|clean|ok(?:ay)?|yes|no|right|thanks?(?: you)?|sure)\b[\w\s,]{0,16}[.!]?\Z",
     re.IGNORECASE,
 )
 #: The harness's own notices.
 _NOTICE: Final = re.compile(
-    r"^\s*(?:</?[a-z]+(?:-[a-z]+)+>|\[(?:Request interrupted|Image: source)|API Error:|Caveat: )"
+    r"\A\s*+(?:</?[a-z]+(?:-[a-z]+)+>|\[(?:Request interrupted|Image: source)|API Error:|Caveat: )"
 )
 #: A piece with one of these lines is a part of a diff, of which most lines look like any text.
 _DIFF: Final = re.compile(r"^(?:@@ -\d|diff --git |index [0-9a-f]{7}|\+\+\+ b/)", re.MULTILINE)
 #: How lines begin that a program wrote: diffs, log lines, stack traces, shell prompts, listings, fields, JSON, tables.
 _OUTPUT_LINE: Final = re.compile(
-    r"(?:[+-](?![\s-])|[+-]\s{2,}|@@|diff --git|index [0-9a-f]{7}|(?:---|\+\+\+) [ab/]"
+    r"\A(?:[+-](?![\s-])|[+-]\s{2,}|@@|diff --git|index [0-9a-f]{7}|(?:---|\+\+\+) [ab/]"
     r"|\s*at \S+\(|\s*File \"|Traceback|\[?\d{4}-\d\d-\d\d[T ]\d\d:|\d\d:\d\d:\d\d"
     r"|(?:INFO|DEBUG|WARN(?:ING)?|ERROR)\b[\s:\]|]|\$ |>>> |\s*\d+\s*[|│→:]\s"
-    r"|\w[\w -]{0,30}:\t|\s*[\]}{\[]|\s*\"[\w -]{1,40}\":|(?:ok|FAIL|PASS|---)\s|[drwx-]{10}\s|\s*[|│├└╰┌+][-─|│+├└\s])"
+    r"|\w[\w -]{0,30}:\t|\s*[\]}{]|\s*\"[\w -]{1,40}\":|(?:ok|FAIL|PASS|---)\s|[drwx-]{10}\s|\s*[|│├└╰┌+][-─|│+├└\s])"
 )
 _LETTERS: Final = re.compile(r"[^\W\d_]{2,}")
 
@@ -66,9 +66,6 @@ class Form(NamedTuple):
     asked: float
     announced: float
     pasted: float
-
-
-STATEMENT: Final = Form(0.0, 0.0, 0.0)
 
 
 def form(text: str, label: str) -> Form:
