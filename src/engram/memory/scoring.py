@@ -50,15 +50,15 @@ class Weights(NamedTuple):
     reranks: bool = True
     #: The logarithm of the odds that an item of strength 1 is about the question, and its growth with the logarithm of
     #: the strength. `bench/calibration.py` fits both.
-    odds: tuple[float, float] = (-1.6, 2.3)
+    odds: tuple[float, float] = (-1.4, 1.9)
 
 
 #: By words alone.
-_WORDS = Weights(odds=(-0.72, 1.45))
+_WORDS = Weights(odds=(-0.61, 1.38))
 #: By provider. With `static`, comparing tokens helps questions that use the answer's words, and hurts paraphrases.
 _WEIGHTS = {
-    "static": Weights(common=0.15, meaning=45.0, background=0.0, rerank=0.8, reranks=False, odds=(-1.04, 2.09)),
-    "minilm": Weights(odds=(-2.23, 2.63)),
+    "static": Weights(common=0.15, meaning=45.0, background=0.0, rerank=0.8, reranks=False, odds=(-1.09, 1.89)),
+    "minilm": Weights(odds=(-1.65, 1.97)),
 }
 
 
@@ -83,7 +83,7 @@ _ASKED, _ANNOUNCED, _PASTED = 0.65, 0.65, 0.4
 
 
 #: How fast a text counts less the longer it is. It has many pieces, and the best of many is good by chance.
-_LONG, _LONG_TEXT = 800, 0.25
+_LONG, _LONG_TEXT = 800, 0.1
 
 
 def form_factor(form: Form, length: int) -> float:
