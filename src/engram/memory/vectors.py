@@ -11,7 +11,7 @@ those, so what another process forgot disappears here too.
 from __future__ import annotations
 
 import threading
-from math import log, sqrt
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -194,8 +194,8 @@ def closest(
 
 
 def _highest(size: int) -> float:
-    """About the highest of this many values of a normal distribution, in standard deviations."""
-    return sqrt(2 * log(max(size, 1)))
+    """About the highest of this many values of a normal distribution, in standard deviations (Blom's formula)."""
+    return NormalDist().inv_cdf((size - 0.375) / (size + 0.25)) if size else 0.0
 
 
 def resident(tx: Transaction, workspace: str, model: str, dims: int) -> Resident:
