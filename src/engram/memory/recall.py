@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from ..storage.engine import Transaction
     from ..store_view import StoreView
     from .memories import Memories
-    from .provenance import Thing
     from .query_dates import Span
     from .recall_request import Filters
     from .rerank import Tokens
@@ -274,7 +273,7 @@ class Recall:
         limit = max(CANDIDATES, k)
         while True:
             best = bm25.best_by_words(tx, asked, filters, limit)
-            if len(best) < limit or len(self._returnable(tx, best, filters, known)) >= k:
+            if len(best) < limit or self._returnable(tx, best, filters, k, known) >= k:
                 return best
             limit *= 4
 
@@ -304,21 +303,21 @@ class Recall:
                 most,
             )
             ordered = sorted(meaning, key=lambda item: (-meaning[item], item))
-            while taken < len(ordered) and len(self._returnable(tx, ordered[:taken], filters, known)) < k:
+            while taken < len(ordered) and self._returnable(tx, ordered[:taken], filters, k, known) < k:
                 taken *= 4
-            if len(ordered) < most or len(self._returnable(tx, ordered[:taken], filters, known)) >= k:
+            if len(ordered) < most or self._returnable(tx, ordered[:taken], filters, k, known) >= k:
                 return meaning, ordered[:taken]
             most *= 8
 
-    def _returnable(self, tx: Transaction, ids: list[int], filters: Filters, known: dict[int, Item]) -> set[Thing]:
-        """The things that may be returned, each once however many of its pieces were found."""
+    def _returnable(self, tx: Transaction, ids: list[int], filters: Filters, k: int, known: dict[int, Item]) -> int:
+        """How many things may be returned, each once however many of its pieces were found."""
         items = bm25.fetch(tx, self._workspace, ids, known)
         fitting = {(item.kind, item.ref) for item in items if filters.fits(item)}
         memories = [ref for kind, ref in fitting if kind == "memory"]
         current: set[int] = set()
         if memories:
             current = set(tx.column(_CURRENT, workspace=self._workspace, now=tx.now(), ids=tx.array(memories)))
-        return {
+        found = {
             (kind, ref)
             for kind, ref in fitting
             if (
@@ -327,6 +326,12 @@ class Recall:
                 else ref in current and hits.has_tags(tx, self._workspace, ref, filters.tags)
             )
         }
+        if len(found) >= k + hits.ARRANGED:
+            return len(found)
+        # A turn may be left out because a memory says all of it.
+        made = hits.turns_of(tx, self._workspace, [ref for kind, ref in found if kind == "memory"])
+        said = {("exchange", turn) for turns in made.values() for turn in turns}
+        return len(found - said)
 
     def _require(self, tx: Transaction, session_id: str) -> None:
         if not tx.one(_SESSION, workspace=self._workspace, id=session_id):
