@@ -110,7 +110,10 @@ def _was_made_from(memory: Found, turn: Found) -> bool:
 
 def _says_all_of(memory: Found, turn: Found) -> bool:
     """Whether a turn, apart from a few words, is the memory that was made from it."""
-    return _was_made_from(memory, turn) and memory.text in turn.text and len(memory.text) >= _ALL * turn.length
+    if not _was_made_from(memory, turn):
+        return False
+    said = memory.text.strip(" .!\n").casefold()
+    return said in turn.text.casefold() and len(said) >= _ALL * turn.length
 
 
 def _answers(statement: Found, question: Found) -> bool:
