@@ -183,3 +183,18 @@ def test_arranging_loses_nothing_but_turns_that_a_memory_says(hits: list[matters
             assert newer.at > hit.at
             assert not (hit.trust == "user" and newer.trust != "user")
     assert not any(hit.replaced_by == hit.thing for hit in arranged)
+
+
+@pytest.mark.requirement("RECALL-24", "RECALL-27")
+@pytest.mark.parametrize("length, is_all", [(25, True), (2_500, False)])
+def test_a_piece_of_a_longer_text_is_neither_replaced_nor_left_out(length: int, is_all: bool) -> None:
+    turn = ("exchange", 1)
+    text, stated, before, after = "Gateway port is 8001 here", STATEMENT, "2026-01-01", "2026-01-02"
+    old = matters.found(turn, text, length, before, "user", stated, 0.9, frozenset(), None)
+    new = matters.found(("memory", 1), "Gateway port is 8002", 20, after, "user", stated, 0.8, frozenset(), None)
+    replaced = {hit.thing: hit.replaced_by for hit in matters.arrange([old, new], latest_first=True)}
+    assert replaced[turn] == (new.thing if is_all else None)
+    same = matters.found(("memory", 2), text, 25, before, "user", stated, 0.7, frozenset({1}), None)
+    assert [hit.thing for hit in matters.arrange([old, same], latest_first=True)] == (
+        [same.thing] if is_all else [same.thing, turn]
+    )

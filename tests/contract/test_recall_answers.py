@@ -157,16 +157,6 @@ def test_different_subjects_do_not_replace_each_other(eng: Engram, clock: Shifte
 
 
 @pytest.mark.requirement("RECALL-24")
-def test_the_tail_of_a_long_text_is_not_taken_for_all_of_it(eng: Engram, clock: ShiftedClock) -> None:
-    eng.sessions.ensure("s")
-    long = "Meadows are green. " * 50 + "\n" + "Gateway port is 8001. "
-    eng.exchanges.add("s", "user", long)
-    clock.advance(DAY)
-    eng.remember("Gateway port is 8002.", trust="user")
-    assert [hit.replaced_by for hit in eng.recall("gateway port", 5)] == [None, None]
-
-
-@pytest.mark.requirement("RECALL-24")
 def test_a_question_that_names_a_time_is_not_answered_with_the_latest(eng: Engram, clock: ShiftedClock) -> None:
     now = clock.now()
     eng.sessions.ensure("s")

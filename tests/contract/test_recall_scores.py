@@ -9,9 +9,10 @@ import pytest
 
 from engram import Engram, InvalidInput
 from engram.clock import later
-from engram.interfaces.mcp import tools
+from engram.interfaces.mcp.answers import Answer
+from engram.interfaces.mcp.host import Connection, Host
 from engram.memory.backdrop import _SAID
-from engram.records import UNLIKELY, Hit, plain
+from engram.records import UNLIKELY, Hit
 from tests.conftest import ShiftedClock
 
 OpenStore = Callable[..., Engram]
@@ -217,23 +218,24 @@ def test_a_min_score_that_is_no_share_is_refused(eng: Engram) -> None:
                 recall(SHIP, min_score=bad)
 
 
-def call(eng: Engram, **arguments: object) -> Any:
-    """Recall as an agent calls it over MCP."""
-    resolved = tools.resolve("recall", arguments)
-    assert resolved is not None
-    return plain(resolved.operation.handler(eng, **arguments))
-
-
 @pytest.mark.requirement("RECALL-21")
-def test_the_operation_of_agents_leaves_out_the_unlikely_unless_told(eng: Engram) -> None:
+def test_an_agent_gets_nothing_unlikely_unless_it_asks_for_it(eng: Engram) -> None:
     made = eng.remember(DEPLOYS)
-    assert call(eng, query=SMOOTHIE) == []
+    host, connection = Host(lambda: eng), Connection("codex")
+
+    def recall(**arguments: object) -> Answer:
+        answer = host.call(connection, "recall", arguments)
+        assert answer is not None
+        return answer
+
+    assert recall(query=SMOOTHIE).text == "Nothing found."
     assert eng.memories.get(made.id).recalled == 0
-    (hit,) = call(eng, query=SMOOTHIE, min_score=0)
-    assert hit["score"] < UNLIKELY
-    assert call(eng, query=SHIP)
-    with pytest.raises(InvalidInput, match="min_score"):
-        call(eng, query=SHIP, min_score=2)
+    everything = recall(query=SMOOTHIE, min_score=0)
+    assert DEPLOYS in everything.text
+    assert DEPLOYS in recall(query="do deploys happen on Fridays?").text
+    assert recall(query="do deploys happen on Fridays?", min_score=1).text == "Nothing found."
+    refused = recall(query=SHIP, min_score=2)
+    assert refused.failed and "min_score" in refused.text
 
 
 @pytest.mark.requirement("RECALL-18")
