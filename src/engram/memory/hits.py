@@ -45,7 +45,7 @@ WHERE m.id IN (SELECT value FROM json_each(:ids)) AND CAST(m.workspace AS TEXT) 
 """
 _TURNS_OF = """
 SELECT derived_id, source_id FROM sources
-WHERE workspace = :workspace AND derived_kind = 'memory' AND source_kind = 'exchange'
+WHERE workspace = :workspace AND derived_kind = 'memory' AND CAST(source_kind AS TEXT) = 'exchange'
   AND derived_id IN (SELECT value FROM json_each(:ids))
 """
 _TAGGED = "SELECT 1 FROM memory_tags WHERE workspace = :workspace AND tag = :tag AND memory_id = :id"
