@@ -100,6 +100,18 @@ def test_the_statement_stands_before_the_question_however_often_it_is_asked(
         assert hits[0].score >= hits[1].score
 
 
+@pytest.mark.requirement("RECALL-23")
+@pytest.mark.parametrize("mode", [*MODES, "vectors"])
+def test_a_question_asked_a_hundred_times_does_not_hide_its_answer(eng: Engram, mode: str) -> None:
+    say(eng, "s", ("user", "The staging gateway listens on 8443."))
+    eng.sessions.ensure("t")
+    asked = "Which port does the staging gateway listen on?"
+    for count in (45, 55):
+        eng.exchanges.add_many({"session_id": "t", "role": "user", "content": asked} for _ in range(count))
+        for k in (1, 5):
+            assert eng.recall(asked, k, mode=mode)[0].whole == "The staging gateway listens on 8443."
+
+
 @pytest.mark.requirement("RECALL-24")
 @pytest.mark.parametrize("mode", MODES)
 def test_of_two_values_the_latest_comes_first_and_the_older_says_so(

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Weight of importance; small, like the weights in `scoring.Preferences`.
 _IMPORTANCE: Final = 0.1
+#: What a statement of the highest importance multiplies the strength by; nothing multiplies it by more.
+_BEST: Final = 1 + _IMPORTANCE / 2
 #: The importance that changes nothing, which exchanges have.
 _NEUTRAL: Final = 0.5
 #: How many things are read beyond those that are asked for, because form and importance change their order.
@@ -95,8 +97,13 @@ def make(
     things = list(best.values())
     read: list[_Read] = []
     arranged: list[tuple[_Read, matters.Found]] = []
-    # Arranging leaves out turns, for which others are read.
-    while things and len(arranged) < wanted.k:
+    # Arranging leaves out turns, for which others are read. Form may lower all that was read below what was not. And
+    # a question that was asked often must not fill the places of what is compared with it.
+    while things and (
+        len(arranged) < wanted.k
+        or things[0].strength * _BEST > read[wanted.k - 1].strength
+        or len(_compared(read)) < ARRANGED
+    ):
         some, things = things[: wanted.k + _MORE], things[wanted.k + _MORE :]
         rows = texts(tx, workspace, some)
         for scored in some:
@@ -162,7 +169,8 @@ def _arranged(
 ) -> list[tuple[_Read, matters.Found]]:
     """The hits in the order in which they are shown."""
     by_thing = {(each.scored.item.kind, each.scored.item.ref): each for each in read}
-    turns = turns_of(tx, workspace, [ref for kind, ref in list(by_thing)[:ARRANGED] if kind == "memory"])
+    compared = _compared(read)
+    turns = turns_of(tx, workspace, [ref for kind, ref in compared if kind == "memory"])
     found = [
         matters.found(
             thing,
@@ -177,8 +185,23 @@ def _arranged(
         )
         for thing, each in by_thing.items()
     ]
-    best = matters.arrange(found[:ARRANGED], latest_first=not wanted.spans)
-    return [(by_thing[each.thing], each) for each in [*best, *found[ARRANGED:]]]
+    best = matters.arrange([each for each in found if each.thing in compared], latest_first=not wanted.spans)
+    others = [each for each in found if each.thing not in compared]
+    return [(by_thing[each.thing], each) for each in sorted([*best, *others], key=lambda each: -each.chance)]
+
+
+def _compared(read: Sequence[_Read]) -> set[Thing]:
+    """The best things, which are compared with each other; of a question that was asked often, only the best."""
+    chosen: set[Thing] = set()
+    asked: set[str] = set()
+    for each in read:
+        if len(chosen) == ARRANGED:
+            break
+        if each.text not in asked:
+            chosen.add((each.scored.item.kind, each.scored.item.ref))
+        if each.form.asked >= matters.QUESTION:
+            asked.add(each.text)
+    return chosen
 
 
 def turns_of(tx: Transaction, workspace: str, memories: list[int]) -> dict[Thing, frozenset[int]]:

@@ -35,7 +35,8 @@ _FEWEST: Final = 2
 _ECHO: Final = 0.5
 #: The share of a turn that a memory must contain for the turn to say nothing else.
 _ALL: Final = 0.8
-_QUESTION: Final = 0.5
+#: The share of a text from which on it is not a statement: it asks, announces or was pasted.
+QUESTION: Final = 0.5
 #: A statement with one of these says that something changed.
 _CHANGED: Final = re.compile(
     r"\b(?:no longer|any ?more|instead|from now on|now|not|never|switched|moved|changed|replaced|since then|stopped"
@@ -118,7 +119,7 @@ def _says_all_of(memory: Found, turn: Found) -> bool:
 
 def _answers(statement: Found, question: Found) -> bool:
     """Whether a question is only the echo of a statement: the statement contains most of its terms."""
-    if question.form.asked < _QUESTION or not _is_statement(statement) or len(question.terms) < _FEWEST:
+    if question.form.asked < QUESTION or not _is_statement(statement) or len(question.terms) < _FEWEST:
         return False
     return len(set(question.terms) & set(statement.terms)) >= _ECHO * len(question.terms)
 
@@ -140,7 +141,7 @@ def _is_same_matter(one: Found, other: Found) -> bool:
 
 
 def _is_statement(hit: Found) -> bool:
-    return bool(hit.terms) and max(hit.form) < _QUESTION
+    return bool(hit.terms) and max(hit.form) < QUESTION
 
 
 def _rank(hit: Found) -> int:
