@@ -23,12 +23,16 @@ if TYPE_CHECKING:
 
 #: Weight of importance; small, like the weights in `scoring.Preferences`.
 _IMPORTANCE: Final = 0.1
+#: What a statement of the highest importance multiplies the strength by; nothing multiplies it by more.
+_BEST: Final = 1 + _IMPORTANCE / 2
 #: The importance that changes nothing, which exchanges have.
 _NEUTRAL: Final = 0.5
 #: How many things are read beyond those that are asked for, because form and importance change their order.
 _MORE: Final = 40
 #: How many of the best hits are compared with each other.
-_ARRANGED: Final = 30
+ARRANGED: Final = 30
+#: Decimal places of a score.
+_DIGITS: Final = 4
 
 # The casts keep SQLite from reading the whole workspace through an index.
 _EXCHANGES = """
@@ -43,7 +47,7 @@ WHERE m.id IN (SELECT value FROM json_each(:ids)) AND CAST(m.workspace AS TEXT) 
 """
 _TURNS_OF = """
 SELECT derived_id, source_id FROM sources
-WHERE workspace = :workspace AND derived_kind = 'memory' AND source_kind = 'exchange'
+WHERE workspace = :workspace AND derived_kind = 'memory' AND CAST(source_kind AS TEXT) = 'exchange'
   AND derived_id IN (SELECT value FROM json_each(:ids))
 """
 _TAGGED = "SELECT 1 FROM memory_tags WHERE workspace = :workspace AND tag = :tag AND memory_id = :id"
@@ -92,19 +96,29 @@ def make(
         best.setdefault((scored.item.kind, scored.item.ref), scored)
     things = list(best.values())
     read: list[_Read] = []
-    while things and len(read) < wanted.k:
+    arranged: list[tuple[_Read, matters.Found]] = []
+    # Arranging leaves out turns, for which others are read. Form may lower all that was read below what was not. And
+    # a question that was asked often must not fill the places of what is compared with it.
+    while things and (
+        len(arranged) < wanted.k
+        or things[0].strength * _BEST > read[wanted.k - 1].strength
+        or len(_compared(read)) < ARRANGED
+    ):
         some, things = things[: wanted.k + _MORE], things[wanted.k + _MORE :]
         rows = texts(tx, workspace, some)
         for scored in some:
             row = rows.get((scored.item.kind, scored.item.ref))
             if row is not None and _is_current(tx, workspace, scored.item, row, wanted.filters.tags, now):
                 read.append(_read(scored, row))
-    read.sort(key=lambda each: (-round(each.strength, 9), -round(each.scored.meaning, 6), each.scored.item.id))
-    hits = []
+        if len(read) >= wanted.k or not things:
+            read.sort(key=lambda each: (-round(each.strength, 9), -round(each.scored.meaning, 6), each.scored.item.id))
+            arranged = _arranged(tx, workspace, read, weights, wanted)
     rarity = {term: asked.rarity(term) for term in asked.weights}
-    for each, relation in _arranged(tx, workspace, read, weights, wanted)[: wanted.k]:
-        if relation.chance >= wanted.min_score:
-            hits.append(_hit(tx, workspace, each, relation, rarity, wanted, now))
+    hits = [
+        _hit(tx, workspace, each, relation, rarity, wanted, now)
+        for each, relation in arranged[: wanted.k]
+        if round(relation.chance, _DIGITS) >= wanted.min_score
+    ]
     return sorted(hits, key=lambda hit: -hit.score)
 
 
@@ -155,11 +169,13 @@ def _arranged(
 ) -> list[tuple[_Read, matters.Found]]:
     """The hits in the order in which they are shown."""
     by_thing = {(each.scored.item.kind, each.scored.item.ref): each for each in read}
-    turns = _turns_of(tx, workspace, [ref for kind, ref in list(by_thing)[:_ARRANGED] if kind == "memory"])
+    compared = _compared(read)
+    turns = turns_of(tx, workspace, [ref for kind, ref in compared if kind == "memory"])
     found = [
         matters.found(
             thing,
             each.text,
+            len(each.whole),
             each.scored.item.at,
             each.trust,
             each.form,
@@ -169,11 +185,26 @@ def _arranged(
         )
         for thing, each in by_thing.items()
     ]
-    best = matters.arrange(found[:_ARRANGED], latest_first=not wanted.spans)
-    return [(by_thing[each.thing], each) for each in [*best, *found[_ARRANGED:]]]
+    best = matters.arrange([each for each in found if each.thing in compared], latest_first=not wanted.spans)
+    others = [each for each in found if each.thing not in compared]
+    return [(by_thing[each.thing], each) for each in sorted([*best, *others], key=lambda each: -each.chance)]
 
 
-def _turns_of(tx: Transaction, workspace: str, memories: list[int]) -> dict[Thing, frozenset[int]]:
+def _compared(read: Sequence[_Read]) -> set[Thing]:
+    """The best things, which are compared with each other; of a question that was asked often, only the best."""
+    chosen: set[Thing] = set()
+    asked: set[str] = set()
+    for each in read:
+        if len(chosen) == ARRANGED:
+            break
+        if each.text not in asked:
+            chosen.add((each.scored.item.kind, each.scored.item.ref))
+        if each.form.asked >= matters.QUESTION:
+            asked.add(each.text)
+    return chosen
+
+
+def turns_of(tx: Transaction, workspace: str, memories: list[int]) -> dict[Thing, frozenset[int]]:
     """The turns that each memory was made from."""
     made: dict[Thing, frozenset[int]] = {}
     for memory, turn in tx.all(_TURNS_OF, workspace=workspace, ids=tx.array(memories)) if memories else ():
@@ -193,7 +224,7 @@ def _hit(
     scored, item = each.scored, each.scored.item
     return Hit(
         text=of_piece(each.whole, each.start, each.text, rarity),
-        score=round(relation.chance, 4),
+        score=round(relation.chance, _DIGITS),
         why={
             "strength": round(each.strength, 4),
             "share": round(scored.share, 4),

@@ -35,7 +35,8 @@ _FEWEST: Final = 2
 _ECHO: Final = 0.5
 #: The share of a turn that a memory must contain for the turn to say nothing else.
 _ALL: Final = 0.8
-_QUESTION: Final = 0.5
+#: The share of a text from which on it is not a statement: it asks, announces or was pasted.
+QUESTION: Final = 0.5
 #: A statement with one of these says that something changed.
 _CHANGED: Final = re.compile(
     r"\b(?:no longer|any ?more|instead|from now on|now|not|never|switched|moved|changed|replaced|since then|stopped"
@@ -52,6 +53,8 @@ class Found(NamedTuple):
 
     thing: Thing
     text: str
+    #: The length of the whole text, of which `text` may be a piece.
+    length: int
     #: When it was said or stored, and by whom.
     at: str
     trust: str
@@ -66,6 +69,7 @@ class Found(NamedTuple):
 def found(
     thing: Thing,
     text: str,
+    length: int,
     at: str,
     trust: str,
     form: Form,
@@ -73,8 +77,8 @@ def found(
     turns: frozenset[int],
     replaced_by: Thing | None,
 ) -> Found:
-    terms = tuple(dict.fromkeys(analyser.terms(text))) if len(text) <= _LONGEST else ()
-    return Found(thing, text, at, trust, form, chance, turns, terms, replaced_by)
+    terms = tuple(dict.fromkeys(analyser.terms(text))) if length <= _LONGEST else ()
+    return Found(thing, text, length, at, trust, form, chance, turns, terms, replaced_by)
 
 
 def arrange(hits: Sequence[Found], *, latest_first: bool) -> list[Found]:
@@ -107,18 +111,23 @@ def _was_made_from(memory: Found, turn: Found) -> bool:
 
 def _says_all_of(memory: Found, turn: Found) -> bool:
     """Whether a turn, apart from a few words, is the memory that was made from it."""
-    return _was_made_from(memory, turn) and memory.text in turn.text and len(memory.text) >= _ALL * len(turn.text)
+    if not _was_made_from(memory, turn):
+        return False
+    said = memory.text.strip(" .!\n").casefold()
+    return said in turn.text.casefold() and len(said) >= _ALL * turn.length
 
 
 def _answers(statement: Found, question: Found) -> bool:
     """Whether a question is only the echo of a statement: the statement contains most of its terms."""
-    if question.form.asked < _QUESTION or not _is_statement(statement) or len(question.terms) < _FEWEST:
+    if question.form.asked < QUESTION or not _is_statement(statement) or len(question.terms) < _FEWEST:
         return False
     return len(set(question.terms) & set(statement.terms)) >= _ECHO * len(question.terms)
 
 
 def _is_later(newer: Found, older: Found) -> bool:
-    return newer.at > older.at and _is_same_matter(newer, older)
+    """Whether a statement is the later one on a matter. What was not said by person or agent never passes what was."""
+    foreign = _rank(newer) < min(_rank(older), _TRUST["agent"])
+    return not foreign and newer.at > older.at and _is_same_matter(newer, older)
 
 
 def _is_same_matter(one: Found, other: Found) -> bool:
@@ -132,7 +141,11 @@ def _is_same_matter(one: Found, other: Found) -> bool:
 
 
 def _is_statement(hit: Found) -> bool:
-    return bool(hit.terms) and max(hit.form) < _QUESTION
+    return bool(hit.terms) and max(hit.form) < QUESTION
+
+
+def _rank(hit: Found) -> int:
+    return _TRUST.get(hit.trust, 0)
 
 
 def _replacement(older: Found, hits: Sequence[Found]) -> Thing | None:
@@ -146,7 +159,7 @@ def _contradicts(newer: Found, older: Found) -> bool:
 
     Less trusted text never replaces what a person said. A statement that repeats all of the older one adds to it.
     """
-    if _TRUST.get(newer.trust, 0) < _TRUST.get(older.trust, 0):
+    if _rank(newer) < _rank(older):
         return False
     lost = [term for term in older.terms if term not in newer.terms]
     gained = [term for term in newer.terms if term not in older.terms]

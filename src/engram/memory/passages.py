@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from . import analyser
@@ -16,7 +17,7 @@ _NOT_WORTH_A_CUT: Final = 80
 #: Characters at the beginning of a piece that may be the rest of a sentence.
 _FRAGMENT: Final = 120
 #: The ends of lines, and of sentences that are followed by another one.
-_BREAK: Final = re.compile(r"\n+\s*|(?<=[.!?;:。！？])\s+")
+_BREAK: Final = re.compile(r"\n+\s*|(?<=[.!?;:])\s+|(?<=[。！？])(?![。！？」』”）])\s*|(?<=[。！？][」』”）])\s*")
 _CUT: Final = "…"
 
 
@@ -44,22 +45,31 @@ def passage(text: str, weights: Mapping[str, float], longest: int = LONGEST) -> 
         return text
     spans = _spans(text, longest)
     found = [{term for term in analyser.terms(text[start:end]) if term in weights} for start, end in spans]
-    best, chosen = -1.0, (0, 0)
-    last = 0
-    for first in range(len(spans)):
-        last = max(last, first)
-        while last + 1 < len(spans) and spans[last + 1][1] - spans[first][0] <= longest:
-            last += 1
-        covered = set().union(*found[first : last + 1])
-        worth = sum(weights[term] for term in sorted(covered))
-        if worth > best + 1e-9:
-            best, chosen = worth, (first, last)
-    first, last = _without_idle_start(found, *chosen)
+    first, last = _without_idle_start(found, *_best(spans, found, weights, longest))
     while last + 1 < len(spans) and spans[last + 1][1] - spans[first][0] <= longest:
         last += 1
     begin, end = spans[first][0], spans[last][1]
     cut = text[begin:end].strip()
     return f"{_CUT if begin else ''}{cut}{_CUT if end < len(text.rstrip()) else ''}"
+
+
+def _best(
+    spans: list[tuple[int, int]], found: list[set[str]], weights: Mapping[str, float], longest: int
+) -> tuple[int, int]:
+    """The first and last sentence of the passage that covers most. Linear: a text may be a million short sentences."""
+    covered: Counter[str] = Counter()
+    worth, best, chosen = 0.0, -1.0, (0, 0)
+    end = 0
+    for first, (start, _) in enumerate(spans):
+        while end < len(spans) and (end <= first or spans[end][1] - start <= longest):
+            worth += sum(weights[term] for term in sorted(found[end]) if not covered[term])
+            covered.update(found[end])
+            end += 1
+        if worth > best + 1e-9:
+            best, chosen = worth, (first, end - 1)
+        covered.subtract(found[first])
+        worth -= sum(weights[term] for term in sorted(found[first]) if not covered[term])
+    return chosen
 
 
 def _without_idle_start(found: list[set[str]], first: int, last: int) -> tuple[int, int]:

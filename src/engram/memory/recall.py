@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .. import checks
 from ..errors import EmbedderFailed, MissingExtra, SessionNotFound
 from ..tokens import estimate
-from . import analyser, bm25, hits, query_dates, query_vector, recall_request
+from . import analyser, bm25, hits, query_dates, query_vector, recall_request, text_forms
 from .embedding_models import AUTO, model_of, other_model, warn_once
 from .embedding_queue import EmbeddingQueue
 from .scoring import Item, Preferences, Query, Scored, Weights, combine, matches, weights_of
@@ -47,13 +47,14 @@ if TYPE_CHECKING:
     from ..storage.engine import Transaction
     from ..store_view import StoreView
     from .memories import Memories
-    from .provenance import Thing
     from .query_dates import Span
     from .recall_request import Filters
     from .rerank import Tokens
 
 #: How many of the best by words, and of the best by meaning, are scored in full.
 CANDIDATES = 50
+#: The same when all hits are questions: the same question, asked again and again, may have kept out its answer.
+_BEHIND_QUESTIONS = 400
 #: How many of the closest in meaning are compared; more with filters, which may exclude all of the closest.
 _COMPARED, _COMPARED_FILTERED = 200, 1_000
 #: How often reranking starts again when the candidates' texts change meanwhile. After that, tokens do not count.
@@ -74,6 +75,7 @@ class _Request(NamedTuple):
 
     query: str
     k: int
+    candidates: int
     filters: Filters
     mode: str
     rerank: bool
@@ -159,6 +161,7 @@ class Recall:
         request = _Request(
             query_dates.without(query, spans),
             k,
+            max(CANDIDATES, k),
             filters,
             mode,
             rerank == "always" or (rerank == "auto" and weights.reranks),
@@ -168,6 +171,9 @@ class Recall:
             Preferences(now, prefer_project, spans),
         )
         found = self._answer(request, question)
+        only_questions = all(text_forms.is_question(hit.text) for hit in found)
+        if found and only_questions and question.asked.items > request.candidates:
+            found = self._answer(request._replace(candidates=max(_BEHIND_QUESTIONS, k)), question)
         if budget is not None:
             found = _within_budget(found, budget)
         if note:
@@ -248,11 +254,11 @@ class Recall:
 
     def _candidates(self, tx: Transaction, request: _Request, question: _Question) -> _Candidates:
         """The items that are scored in full, with their matching words and their meaning."""
-        asked, filters, k = question.asked, request.filters, request.k
+        asked = question.asked
         known: dict[int, Item] = {}
         skipped = request.mode == "vectors" and question.model
-        by_words = [] if skipped else self._best_by_words(tx, asked, filters, k, known)
-        meaning, best = self._closest(tx, question, filters, k, known)
+        by_words = [] if skipped else self._best_by_words(tx, request, asked, known)
+        meaning, best = self._closest(tx, request, question, known)
         chosen = bm25.fetch(tx, self._workspace, [*by_words, *best], known)
         items = bm25.with_neighbours(tx, self._workspace, chosen, set(by_words))
         occurrences = bm25.occurrences(tx, asked, items) if by_words else {}
@@ -267,19 +273,17 @@ class Recall:
         contents = ((item, *rows.get((item.kind, item.ref), ("",))) for item in items)
         return choose(asked, ((item, hits.piece(content, item.piece)[1]) for item, content, *_ in contents))
 
-    def _best_by_words(
-        self, tx: Transaction, asked: Query, filters: Filters, k: int, known: dict[int, Item]
-    ) -> list[int]:
+    def _best_by_words(self, tx: Transaction, request: _Request, asked: Query, known: dict[int, Item]) -> list[int]:
         """The best by words. Fetches more of them while filters and long texts leave fewer than requested."""
-        limit = max(CANDIDATES, k)
+        filters, k, limit = request.filters, request.k, request.candidates
         while True:
             best = bm25.best_by_words(tx, asked, filters, limit)
-            if len(best) < limit or len(self._returnable(tx, best, filters, known)) >= k:
+            if len(best) < limit or self._returnable(tx, best, filters, k, known) >= k:
                 return best
             limit *= 4
 
     def _closest(
-        self, tx: Transaction, question: _Question, filters: Filters, k: int, known: dict[int, Item]
+        self, tx: Transaction, request: _Request, question: _Question, known: dict[int, Item]
     ) -> tuple[dict[int, float], list[int]]:
         """The meaning of the closest items, and the closest ones that are scored in full.
 
@@ -289,9 +293,9 @@ class Recall:
             return {}, []
         from .vectors import closest
 
+        filters, k, taken = request.filters, request.k, request.candidates
         narrowed = filters.filtered or filters.exclude_session or filters.kinds or filters.roles or filters.tags
-        most = max(_COMPARED_FILTERED if narrowed else _COMPARED, 2 * k)
-        taken = max(CANDIDATES, k)
+        most = max(_COMPARED_FILTERED if narrowed else _COMPARED, 2 * k, taken)
         while True:
             meaning = closest(
                 tx,
@@ -304,21 +308,21 @@ class Recall:
                 most,
             )
             ordered = sorted(meaning, key=lambda item: (-meaning[item], item))
-            while taken < len(ordered) and len(self._returnable(tx, ordered[:taken], filters, known)) < k:
+            while taken < len(ordered) and self._returnable(tx, ordered[:taken], filters, k, known) < k:
                 taken *= 4
-            if len(ordered) < most or len(self._returnable(tx, ordered[:taken], filters, known)) >= k:
+            if len(ordered) < most or self._returnable(tx, ordered[:taken], filters, k, known) >= k:
                 return meaning, ordered[:taken]
             most *= 8
 
-    def _returnable(self, tx: Transaction, ids: list[int], filters: Filters, known: dict[int, Item]) -> set[Thing]:
-        """The things that may be returned, each once however many of its pieces were found."""
+    def _returnable(self, tx: Transaction, ids: list[int], filters: Filters, k: int, known: dict[int, Item]) -> int:
+        """How many things may be returned, each once however many of its pieces were found."""
         items = bm25.fetch(tx, self._workspace, ids, known)
         fitting = {(item.kind, item.ref) for item in items if filters.fits(item)}
         memories = [ref for kind, ref in fitting if kind == "memory"]
         current: set[int] = set()
         if memories:
             current = set(tx.column(_CURRENT, workspace=self._workspace, now=tx.now(), ids=tx.array(memories)))
-        return {
+        found = {
             (kind, ref)
             for kind, ref in fitting
             if (
@@ -327,6 +331,12 @@ class Recall:
                 else ref in current and hits.has_tags(tx, self._workspace, ref, filters.tags)
             )
         }
+        if len(found) >= k + hits.ARRANGED:
+            return len(found)
+        # A turn may be left out because a memory says all of it.
+        made = hits.turns_of(tx, self._workspace, [ref for kind, ref in found if kind == "memory"])
+        said = {("exchange", turn) for turns in made.values() for turn in turns}
+        return len(found - said)
 
     def _require(self, tx: Transaction, session_id: str) -> None:
         if not tx.one(_SESSION, workspace=self._workspace, id=session_id):

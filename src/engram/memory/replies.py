@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..records import Answer
@@ -23,8 +24,12 @@ _LAST: Final = 0.3
 #: Turns with less worth than this say nothing.
 _LEAST: Final = 0.15
 
+#: A short answer, which is worth reading although it says little.
+_PLAINLY: Final = re.compile(r"(?:yes|no|yep|nope|yeah)\b", re.IGNORECASE)
+
+# The beginning of a reply is enough: a turn may have a million characters, and there are many.
 _AFTER = """
-SELECT id, role, content FROM exchanges
+SELECT id, role, SUBSTR(content, 1, 10000) FROM exchanges
 WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND turn > :turn AND turn <= :last
 ORDER BY seq
 """
@@ -43,12 +48,12 @@ def answer(tx: Transaction, workspace: str, question: Item, text: str, weights: 
     rows = tx.all(
         _AFTER, workspace=workspace, session=question.session_id, turn=question.turn, last=question.turn + _REACH
     )
-    said: list[tuple[int, str]] = []
+    said: list[tuple[int, str, str]] = []
     for id, role, content in rows:
         if role == question.label:
             break
         if role != "tool":
-            said.append((id, content))
+            said.append((id, role, content))
     wanted = {**dict.fromkeys(analyser.terms(text), 1.0), **weights}
     replies = _worth_reading(said, wanted)
     if not replies:
@@ -56,15 +61,16 @@ def answer(tx: Transaction, workspace: str, question: Item, text: str, weights: 
     return Answer("\n".join(reply.text for reply in replies), tuple(reply.id for reply in replies))
 
 
-def _worth_reading(said: Sequence[tuple[int, str]], wanted: Mapping[str, float]) -> list[_Reply]:
+def _worth_reading(said: Sequence[tuple[int, str, str]], wanted: Mapping[str, float]) -> list[_Reply]:
     """The best reply, and the last one if it is another and also says something; in the order they were said."""
     whole = sum(wanted.values()) or 1.0
     replies = []
-    for place, (id, content) in enumerate(said):
+    for place, (id, role, content) in enumerate(said):
         text = passage(content, wanted, _LONGEST)
-        form = text_forms.form(text, "assistant")
+        form = text_forms.form(text, role)
         covered = sum(wanted[term] for term in sorted(set(analyser.terms(text)) & wanted.keys())) / whole
-        telling = (1 - form.announced) * (1 - form.pasted) * (1 - form.asked)
+        announced = 0.0 if _PLAINLY.match(text) else form.announced
+        telling = (1 - announced) * (1 - form.pasted) * (1 - form.asked)
         worth = telling * (0.2 + covered + (_LAST if place == len(said) - 1 else 0.0))
         replies.append(_Reply(id, text, worth))
     good = [reply for reply in replies if reply.worth >= _LEAST]

@@ -13,6 +13,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..sentences import parts
+from .exchanges import ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,10 +25,13 @@ _READ: Final = 2_000
 _SPEAKER: Final = re.compile(r"\A(?:\[[^\]\n]{1,30}\]\s*)?[A-Z][\w.'-]{0,30}(?: [A-Z][\w.'-]{0,30})?: ")
 _ASKS: Final = re.compile(
     r"\A(?:so |and |but |ok(?:ay)?,? |hey,? |hi,? |well,? |also,? )*+"
-    r"(?:who|whom|whose|what|which|when|where|why|how|is|are|am|was|were|do|does|did|can|could|should|shall|would|will"
-    r"|has|have|had|may|might|isn't|aren't|don't|doesn't|didn't|can't|couldn't|shouldn't|wouldn't|won't)\b",
+    r"(?:who|whom|whose|what|which|when|where|why|how|is|are|am|was|were|do(?! not\b)|does|did|can|could|should|shall"
+    r"|would|will|has|have|had|may|might|isn't|aren't|don't(?= (?:you|we|i|they)\b)|doesn't|didn't|can't|couldn't"
+    r"|shouldn't|wouldn't|won't)\b",
     re.IGNORECASE,
 )
+#: "When the build fails, run it again" is a rule.
+_RULE: Final = re.compile(r"\A(?:when|where)[^?]*,\s", re.IGNORECASE)
 _ANNOUNCES: Final = re.compile(
     r"\A(?:(?:good|great|perfect|excellent|ok(?:ay)?|right|clean|first|next|then|also|and|so|finally|sure|alright"
     r"|all (?:done|green)|you're (?:absolutely )?right|i see|got it|good (?:question|point|catch))\b[\s,.!:;—–-]*+)*+"
@@ -57,6 +61,8 @@ _OUTPUT_LINE: Final = re.compile(
     r"|(?:INFO|DEBUG|WARN(?:ING)?|ERROR)\b[\s:\]|]|\$ |>>> |\s*\d+\s*[|│→:]\s"
     r"|\w[\w -]{0,30}:\t|\s*[\]}{]|\s*\"[\w -]{1,40}\":|(?:ok|FAIL|PASS|---)\s|[drwx-]{10}\s|\s*[|│├└╰┌+][-─|│+├└\s])"
 )
+#: What may stand after the mark that ends a sentence.
+_CLOSING: Final = "\"'”’)*_` "
 _LETTERS: Final = re.compile(r"[^\W\d_]{2,}")
 
 
@@ -69,14 +75,17 @@ class Form(NamedTuple):
 
 
 def form(text: str, label: str) -> Form:
-    """The form of a text. Only an assistant announces what it does next; a memory never does."""
+    """The form of a text. Only an assistant announces what it does next; a memory never does.
+
+    A memory asks only where it has a question mark: "When in doubt ask the owner" is a rule.
+    """
     read = _SPEAKER.sub("", text[:_READ])
     if _NOTICE.match(read):
         return Form(0.0, 0.0, 1.0)
     lines = [line for line in read.splitlines() if line.strip()]
     pasted = 1.0 if _DIFF.search(read) else _share(lines, _is_output)
     said = parts(read)
-    asked = _share(said, _is_asked)
+    asked = _share(said, _is_asked if label in ROLES else _has_question_mark)
     announced = _share(said, _is_announced) if label == "assistant" else 0.0
     return Form(asked, announced, pasted)
 
@@ -89,10 +98,16 @@ def is_question(text: str) -> bool:
 
 
 def _is_asked(sentence: str) -> bool:
-    end = sentence.rstrip("\"'”’)*_` ")
-    if end.endswith(("?", "？")):
+    if _has_question_mark(sentence):
         return True
-    return not end.endswith((".", "!", ":", "。")) and len(end) < 200 and _ASKS.match(sentence) is not None
+    end = sentence.rstrip(_CLOSING)
+    if end.endswith((".", "!", ":", "。")) or len(end) >= 200:
+        return False
+    return _ASKS.match(sentence) is not None and _RULE.match(sentence) is None
+
+
+def _has_question_mark(sentence: str) -> bool:
+    return sentence.rstrip(_CLOSING).endswith(("?", "？"))
 
 
 def _is_announced(sentence: str) -> bool:

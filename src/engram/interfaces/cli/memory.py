@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ... import checks
 from ...records import UNLIKELY
 from .common import (
     SESSION,
@@ -141,6 +142,7 @@ def recall(
 
     The number before a result is the chance that it is about the question.
     """
+    min_score = checks.share(min_score, "--min-score")  # click accepts NaN
     kinds, roles, tags = (list(options.pop(name)) for name in ("kinds", "roles", "tags"))
     what = ["memories"] if kinds and not roles else ["exchanges"] if roles and not kinds else ["exchanges", "memories"]
     eng = open_store(ctx)

@@ -1,0 +1,294 @@
+"""Recall that answers: statements before questions, the latest first, answers with questions, on both engines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from engram import Engram
+from engram.clock import later
+from engram.records import Hit
+from tests.conftest import ShiftedClock
+
+OpenStore = Callable[..., Engram]
+
+DAY = 86_400
+MODES = ["hybrid", "words"]
+
+
+def say(eng: Engram, session: str, *turns: tuple[str, str]) -> list[int]:
+    eng.sessions.ensure(session)
+    return [eng.exchanges.add(session, role, text) for role, text in turns]
+
+
+def hit_of(hits: list[Hit], *, exchange: int | None = None, memory: int | None = None) -> Hit:
+    return next(hit for hit in hits if (hit.exchange_id, hit.memory_id) == (exchange, memory))
+
+
+def place(hits: list[Hit], text: str) -> int:
+    return next(place for place, hit in enumerate(hits) if text in hit.whole)
+
+
+@pytest.mark.requirement("RECALL-22")
+def test_a_question_comes_with_its_answer(eng: Engram) -> None:
+    question, reply, _ = say(
+        eng,
+        "s",
+        ("user", "Which database does the ledger use?"),
+        ("assistant", "It keeps its rows in CockroachDB."),
+        ("user", "Thanks, that helps."),
+    )
+    hits = eng.recall("Which database does the ledger use?", 5)
+    answer = hit_of(hits, exchange=question).answer
+    assert answer == ("It keeps its rows in CockroachDB.", (reply,))
+    assert hit_of(hits, exchange=reply).answer is None
+
+
+@pytest.mark.requirement("RECALL-22")
+def test_the_answer_is_found_behind_many_turns_of_narration(eng: Engram) -> None:
+    narration = [("assistant", "Let me check the next file."), ("tool", "1: ledger ledger ledger")] * 12
+    question, *_, conclusion, _, _ = say(
+        eng,
+        "s",
+        ("user", "Why does the ledger import fail?"),
+        *narration,
+        ("assistant", "The ledger import fails because the header row is missing. " + "Other things are fine. " * 60),
+        ("user", "I see. The ledger import fails because of me."),
+        ("assistant", "The ledger import fails for nobody else."),
+    )
+    answer = hit_of(eng.recall("Why does the ledger import fail?", 5), exchange=question).answer
+    assert answer is not None
+    assert answer.exchange_ids == (conclusion,)
+    assert answer.text.startswith("The ledger import fails because the header row is missing.")
+    assert answer.text.endswith("…") and len(answer.text) <= 450
+
+
+@pytest.mark.requirement("RECALL-22")
+@pytest.mark.parametrize("asker, other", [("user", "assistant"), ("assistant", "user")])
+def test_yes_and_no_are_answers(eng: Engram, asker: str, other: str) -> None:
+    question, reply = say(eng, "s", (asker, "Shall we support Windows in the installer?"), (other, "No."))
+    answer = hit_of(eng.recall("support Windows", 5), exchange=question).answer
+    assert answer == ("No.", (reply,))
+
+
+@pytest.mark.requirement("RECALL-22")
+def test_there_is_no_answer_without_a_reply_nor_to_a_statement_nor_to_a_memory(eng: Engram) -> None:
+    say(eng, "a", ("user", "Which lathe is broken?"))
+    say(eng, "b", ("user", "Which lathe is noisy?"), ("user", "Forget it."), ("assistant", "The lathe is noisy."))
+    say(eng, "c", ("user", "Which lathe is old?"), ("assistant", "Let me look at the lathe list."))
+    say(eng, "d", ("user", "The lathe is green."), ("assistant", "It was painted in May."))
+    say(eng, "e", ("user", "Which lathe is loud?"), ("tool", "lathe"), ("log", "The lathe is loud."))
+    eng.remember("Which lathe is sold?")
+    hits = eng.recall("which lathe", 20)
+    assert len(hits) == 11  # all but the log entry
+    assert {hit.text: hit.answer for hit in hits if hit.answer} == {}
+
+
+@pytest.mark.requirement("RECALL-23")
+@pytest.mark.parametrize("mode", MODES)
+def test_the_statement_stands_before_the_question_however_often_it_is_asked(
+    eng: Engram, clock: ShiftedClock, mode: str
+) -> None:
+    say(eng, "s0", ("user", "The staging gateway listens on port 8443."))
+    for n in range(1, 6):
+        clock.advance(DAY)
+        say(eng, f"s{n}", ("user", "Which port does the staging gateway listen on?"))
+        hits = eng.recall("Which port does the staging gateway listen on?", 10, mode=mode)
+        assert hits[0].whole == "The staging gateway listens on port 8443."
+        assert len(hits) == n + 1
+        assert hits[0].score >= hits[1].score
+
+
+@pytest.mark.requirement("RECALL-23")
+@pytest.mark.parametrize("mode", [*MODES, "vectors"])
+def test_a_question_asked_a_hundred_times_does_not_hide_its_answer(eng: Engram, mode: str) -> None:
+    say(eng, "s", ("user", "The staging gateway listens on 8443."))
+    eng.sessions.ensure("t")
+    asked = "Which port does the staging gateway listen on?"
+    for count in (45, 55):
+        eng.exchanges.add_many({"session_id": "t", "role": "user", "content": asked} for _ in range(count))
+        for k in (1, 5):
+            assert eng.recall(asked, k, mode=mode)[0].whole == "The staging gateway listens on 8443."
+
+
+@pytest.mark.requirement("RECALL-24")
+@pytest.mark.parametrize("mode", MODES)
+def test_of_two_values_the_latest_comes_first_and_the_older_says_so(
+    eng: Engram, clock: ShiftedClock, mode: str
+) -> None:
+    made = []
+    for port in (8001, 8002, 8003):
+        made.append(eng.remember(f"The gateway listens on port {port}.", trust="user"))
+        clock.advance(DAY)
+    hits = eng.recall("which port does the gateway listen on?", 5, mode=mode)
+    assert [hit.memory_id for hit in hits] == [each.id for each in reversed(made)]
+    newest = ("memory", made[-1].id)
+    assert [hit.replaced_by for hit in hits] == [None, newest, newest]
+
+
+@pytest.mark.requirement("RECALL-24")
+def test_what_is_no_longer_so_is_replaced(eng: Engram, clock: ShiftedClock) -> None:
+    old, _ = say(eng, "s", ("user", "The nightly job uploads reports to the bucket."), ("assistant", "Noted."))
+    clock.advance(DAY)
+    (new,) = say(eng, "t", ("user", "The nightly job no longer uploads reports."))
+    hits = eng.recall("does the nightly job upload reports?", 5)
+    assert hits[0].exchange_id == new
+    assert hit_of(hits, exchange=old).replaced_by == ("exchange", new)
+
+
+@pytest.mark.requirement("RECALL-24")
+def test_a_superseded_memory_names_what_superseded_it(eng: Engram) -> None:
+    old = eng.remember("Tea is served at four.", key="tea")
+    new = eng.remember("Nobody drinks it now, coffee only.", key="tea")
+    hits = eng.recall("when is tea served?", 5, include_archived=True)
+    assert hit_of(hits, memory=old.id).replaced_by == ("memory", new.id)
+    assert hit_of(hits, memory=new.id).replaced_by is None
+
+
+@pytest.mark.requirement("RECALL-24")
+@pytest.mark.parametrize("trust", ["agent", "tool", "import"])
+def test_text_of_less_trust_replaces_nothing_that_a_person_said(eng: Engram, clock: ShiftedClock, trust: str) -> None:
+    old = eng.remember("The vault opens with badge 1001.", trust="user")
+    clock.advance(DAY)
+    eng.remember("The vault now opens with badge 6666.", trust=trust)
+    hits = eng.recall("The vault opens with badge 1001?", 5)
+    assert hit_of(hits, memory=old.id).replaced_by is None
+    if trust != "agent":
+        assert hits[0].memory_id == old.id
+
+
+@pytest.mark.requirement("RECALL-24")
+def test_different_subjects_do_not_replace_each_other(eng: Engram, clock: ShiftedClock) -> None:
+    for text in ("The gateway listens on port 8001", "The router listens on port 8002", "The gateway has two fans"):
+        eng.remember(text)
+        clock.advance(DAY)
+    hits = eng.recall("which port does the gateway listen on?", 5)
+    assert hits[0].text == "The gateway listens on port 8001"
+    assert [hit.replaced_by for hit in hits] == [None, None, None]
+
+
+@pytest.mark.requirement("RECALL-24")
+def test_a_question_that_names_a_time_is_not_answered_with_the_latest(eng: Engram, clock: ShiftedClock) -> None:
+    now = clock.now()
+    eng.sessions.ensure("s")
+    then = later(now, -40 * DAY)
+    old = eng.exchanges.add("s", "user", "The gateway listens on port 8001.", created_at=then)
+    new = eng.exchanges.add("s", "user", "The gateway listens on port 8002.", created_at=later(now, -DAY))
+    assert eng.recall("which port does the gateway listen on?", 2)[0].exchange_id == new
+    hits = eng.recall(f"which port did the gateway listen on, on {then[:10]}?", 2)
+    assert [hit.exchange_id for hit in hits] == [old, new]
+
+
+@pytest.mark.requirement("RECALL-25")
+def test_words_that_name_a_time_are_not_searched_for(open_store: OpenStore) -> None:
+    eng = open_store(embedder="none")
+    eng.remember("The invoice of the last month is open.")
+    eng.remember("We decided to keep the endpoint.")
+    (hit,) = eng.recall("what did we decide last month?", 5)
+    assert hit.text == "We decided to keep the endpoint."
+    assert hit.why["dates"] == ["last month"]
+    (hit,) = eng.recall("last month", 5)
+    assert hit.text == "The invoice of the last month is open."
+    (hit,) = eng.recall("what was last month?", 5)
+    assert hit.text == "The invoice of the last month is open."
+
+
+@pytest.mark.requirement("RECALL-26")
+@pytest.mark.parametrize(
+    "weaker",
+    [
+        "Now let me run the linter on the parser module.",
+        "Should the linter run on the parser module?",
+        "2026-01-01 10:00:00 INFO linter parser module\n2026-01-01 10:00:01 INFO linter parser module",
+        "diff --git a/linter b/linter\n@@ -1,2 +1,2 @@\n-parser module\n+linter parser module",
+        "<task-notification>linter parser module</task-notification>",
+        '{"linter": "parser", "module": 1}\n{"linter": "parser", "module": 2}',
+    ],
+)
+@pytest.mark.parametrize("mode", MODES)
+def test_what_only_announces_asks_or_was_pasted_stands_below_a_statement(eng: Engram, weaker: str, mode: str) -> None:
+    say(eng, "a", ("assistant", weaker))
+    (stated,) = say(eng, "b", ("assistant", "The linter skips the parser module."))
+    hits = eng.recall("linter parser module", 2, mode=mode)
+    assert hits[0].exchange_id == stated and len(hits) == 2
+    assert hits[1].why["form"] < hits[0].why["form"]  # type: ignore[operator]
+
+
+@pytest.mark.requirement("RECALL-26")
+def test_an_instruction_counts_like_any_statement(eng: Engram) -> None:
+    for text in (
+        "Don't deploy on Fridays",
+        "Do not deploy on Fridays",
+        "When the deploy fails on Fridays, wait",
+        "When in doubt deploy on Monday",
+        "Will Smith may deploy on Fridays",
+    ):
+        eng.remember(text)
+    assert {hit.why["form"] for hit in eng.recall("deploy on Fridays", 9)} == {1.0}
+
+
+@pytest.mark.requirement("RECALL-27")
+def test_a_memory_stands_before_its_turn_and_a_turn_that_says_nothing_else_is_left_out(eng: Engram) -> None:
+    same, more, long = say(
+        eng,
+        "s",
+        ("user", "Note: the boiler is serviced each October."),
+        ("user", "The boiler room is locked, and its key hangs in the hall beside the mirror, as it always did."),
+        ("user", "The boiler burns pellets. " * 30 + "The chimney is swept each spring. " * 30),
+    )
+    first = eng.remember("The boiler is serviced each October", sources=[("exchange", same)])
+    second = eng.remember("The boiler room is locked", sources=[("exchange", more)])
+    third = eng.remember("The boiler burns pellets. " * 30, sources=[("exchange", long)])
+    for k in (3, 5, 10):
+        ids = [(hit.exchange_id, hit.memory_id) for hit in eng.recall("boiler", k)]
+        assert len(ids) == min(k, 5)
+        assert (same, None) not in ids
+        for turn, memory in ((more, second.id), (long, third.id)):
+            if (turn, None) in ids:
+                assert ids.index((None, memory)) < ids.index((turn, None))
+    assert (None, first.id) in ids and (more, None) in ids and (long, None) in ids
+
+
+@pytest.mark.requirement("RECALL-28")
+def test_the_text_is_a_passage_and_the_whole_is_there_too(eng: Engram) -> None:
+    whole = "Meadows are green in spring. " * 60 + "The badger sleeps under the oak. " + "Rivers are blue. " * 60
+    eng.remember(whole)
+    (hit,) = eng.recall("where does the badger sleep?")
+    assert hit.whole == whole
+    assert "The badger sleeps under the oak." in hit.text
+    assert len(hit.text) <= 562
+    assert hit.text.startswith("…") and hit.text.endswith("…")
+    assert hit.text.strip("…").strip()[-1] == "."
+    eng.remember("A short text is shown whole.")
+    assert place(eng.recall("short text"), "shown whole.") == 0
+    assert eng.recall("short text")[0].text == eng.recall("short text")[0].whole == "A short text is shown whole."
+
+
+@pytest.mark.requirement("RECALL-29")
+@pytest.mark.parametrize("mode", ["hybrid", "words", "vectors"])
+def test_hostile_texts_break_nothing(eng: Engram, mode: str) -> None:
+    hostile = [
+        "otter? " * 3_000,
+        "otter\n" * 3_000,
+        "good " * 3_000 + "otter",
+        "otter" + "\u0301" * 3_000,
+        "otter ```" * 500,
+        "[otter" * 500,
+        "%s %(otter)s {otter} '; DROP TABLE items; -- otter",
+        "\u202eotter\u2066 \ufeff\u200d",
+        "水獭。otter。" * 800,
+        "</otter-otter>" * 400,
+        "otter: " * 500,
+        "…otter…",
+    ]
+    eng.sessions.ensure("s")
+    for n, text in enumerate(hostile):
+        turn = eng.exchanges.add("s", ("user", "assistant")[n % 2], text)
+        eng.remember(text, sources=[("exchange", turn)])
+    hits = eng.recall("otter?", 1_000, mode=mode)
+    assert {hit.whole for hit in hits} == set(hostile)
+    for hit in hits:
+        assert len(hit.text) <= 562 and 0 <= hit.score <= 0.99
+        assert hit.text.strip("…").strip() in hit.whole
+    eng.recall("\u202e" + hostile[8], 5, mode=mode)
