@@ -110,10 +110,12 @@ def _run(command: Command) -> str:
 
 
 def _with_fixed_ids(text: str, names: dict[str, str]) -> str:
-    def fixed(id: re.Match[str]) -> str:
-        return names.setdefault(id[0], f"{id[1]}{(len(names) + 1) * 0x2F4A91C7 % 2**32:08x}")
+    """The text with the random part of each session's id replaced, also where only that part is shown."""
 
-    return re.sub(r"(\d{8}-\d{6}-)[0-9a-f]{8}", fixed, text)
+    def fixed(id: re.Match[str]) -> str:
+        return names.setdefault(id[0], f"{(len(names) + 1) * 0x2F4A91C7 % 2**32:08x}")
+
+    return re.sub(r"(?<=\d{6}-)[0-9a-f]{8}\b|(?<=session )[0-9a-f]{8}\b", fixed, text)
 
 
 def _spans(line: str) -> list[Span]:
