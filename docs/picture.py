@@ -44,7 +44,7 @@ class Pane(NamedTuple):
 
 PANES = [
     Pane("Three agents, one repository: each sees the others", [Command(["sitrep"])]),
-    Pane("What was said last week is found again", [Command(["recall", "when do we release?", "-k", "1"])]),
+    Pane("What was said last week is found again, also in other words", [Command(["recall", "which day do we ship?"])]),
     Pane(
         "While nobody is talking, it dreams: sessions become knowledge",
         [Command(["dream", "--force"], lines=6), Command(["block", "show", "profile"])],
@@ -83,7 +83,7 @@ def _shown() -> Iterator[tuple[str, list[list[Span]]]]:
             "ENGRAM_URL": os.path.join(folder, "engram.db"),
             "ENGRAM_CONFIG_DIR": folder,
             "ENGRAM_PROJECT": _PROJECT,
-            "ENGRAM_EMBEDDER": "static",
+            "ENGRAM_EMBEDDER": "minilm",
             "ENGRAM_LLM": "extractive",
         }
         with patch("engram.client.Clock", return_value=clock), patch.dict(os.environ, environment, clear=True):

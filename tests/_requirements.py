@@ -374,6 +374,7 @@ REQUIREMENTS = {
     "DOCS-1": "The glossary has one row for each word; its library names and commands exist, and no page or help text uses a word it excludes.",
     "DOCS-2": "The picture in the README shows what the commands print.",
     "DOCS-3": "Every call that docs/library.md names exists.",
+    "DOCS-4": "The examples of the README run, and print what it shows; those that no test can run are declared.",
     # Reindexing and the engine's own vector search
     "REINDEX-1": "reindex gives everything in the workspace vectors of the configured or named model, reports progress, and deletes the old vectors.",
     "REINDEX-2": "The old vectors are used until the new ones are complete; after a kill, the next run continues.",

@@ -352,7 +352,7 @@ _INDENT = 6
 
 def _shown(hits: list[Hit], explain: bool) -> Iterator[str]:
     short = short_ids(hit.session_id for hit in hits if hit.session_id)
-    texts = {hit.exchange_id: hit.text for hit in hits}
+    above: dict[int | None, str] = {}
     for hit in hits:
         where = f"memory {hit.memory_id}" if hit.memory_id else f"exchange {hit.exchange_id}"
         head = [where, hit.label, day(hit.created_at)]
@@ -362,18 +362,19 @@ def _shown(hits: list[Hit], explain: bool) -> Iterator[str]:
         matched = hit.why["matched"]
         assert isinstance(matched, list)
         yield _indented(_highlighted(wrapped(hit.text, _INDENT), matched))
-        yield from _related(hit, texts)
+        yield from _related(hit, above)
+        above[hit.exchange_id] = hit.text
         if explain:
             yield from _explained(hit)
 
 
-def _related(hit: Hit, texts: dict[int | None, str]) -> Iterator[str]:
-    """The answer of a question, and what replaced a statement. An answer that is a result itself is not repeated."""
+def _related(hit: Hit, above: dict[int | None, str]) -> Iterator[str]:
+    """The answer of a question, and what replaced a statement. An answer that stands above is not repeated."""
     if hit.answer is not None:
         ids = hit.answer.exchange_ids
         where = f"answered in exchange {', '.join(map(str, ids))}"
-        if len(ids) == 1 and hit.answer.text in texts.get(ids[0], ""):
-            yield _dim(f"{where}, which is in this list")
+        if len(ids) == 1 and hit.answer.text in above.get(ids[0], ""):
+            yield _dim(f"{where}, above")
         else:
             yield _dim(f"{where}:")
             yield _indented(wrapped(hit.answer.text, _INDENT))
