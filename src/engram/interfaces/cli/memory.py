@@ -357,7 +357,7 @@ def _shown(hits: list[Hit], explain: bool) -> Iterator[str]:
         where = f"memory {hit.memory_id}" if hit.memory_id else f"exchange {hit.exchange_id}"
         head = [where, hit.label, day(hit.created_at)]
         head += [f"session {short(hit.session_id)}"] if hit.session_id else []
-        head += [f"passage of {len(hit.whole):,} characters"] if len(hit.whole) > len(hit.text) else []
+        head += [f"cut from {len(hit.whole):,} characters"] if len(hit.whole) > len(hit.text) else []
         yield style(f"{hit.score:.2f}  {wrapped(one_line(', '.join(head), 500), _INDENT)}", dim=True)
         matched = hit.why["matched"]
         assert isinstance(matched, list)

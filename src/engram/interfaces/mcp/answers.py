@@ -112,7 +112,7 @@ def _recall_text(result: Any) -> str:
     for position, hit in enumerate(hits, 1):
         where = [hit["source"], hit["label"], f"trust {hit['trust']}", hit["created_at"][:10]]
         where += [each for each in (hit.get("project"), hit.get("session_id")) if each]
-        where += [f"passage of {hit['cut_from']}"] if "cut_from" in hit else []
+        where += [f"cut from {hit['cut_from']}"] if "cut_from" in hit else []
         where += [f"replaced by {hit['replaced_by']}"] if "replaced_by" in hit else []
         shown += [f"{position}. {visible(', '.join(where))}, score {hit['score']:.2f}", quoted(hit["text"])]
         if "answer" in hit and hit["answer"]["text"] in above.get(hit["answer"]["source"], ""):
