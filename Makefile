@@ -46,7 +46,7 @@ fix: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: setup  ## write docs/cli.md and docs/engram.svg
+docs: setup  ## write docs/cli.md, docs/engram.svg and the output in the README
 	$(BIN)/python docs/generate.py
 
 bench: setup  ## measure the numbers in docs/benchmarks.md

@@ -1,6 +1,7 @@
-"""Writes docs/cli.md from the commands' help, the table of settings in docs/configuration.md, and the README's picture.
+"""Writes what the documents take from the product.
 
-`make docs` runs it. Tests compare all three with what it makes.
+That is: docs/cli.md from the commands' help, the table of settings in docs/configuration.md, the README's picture, and
+the output of the README's examples. `make docs` runs it. Tests compare all of them with what it makes.
 """
 
 from __future__ import annotations
@@ -74,4 +75,5 @@ def settings_page() -> str:
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
     SETTINGS_PAGE.write_text(settings_page(), encoding="utf-8")
-    runpy.run_path(str(PAGE.with_name("picture.py")), run_name="__main__")
+    for script in ("picture.py", "readme.py"):
+        runpy.run_path(str(PAGE.with_name(script)), run_name="__main__")

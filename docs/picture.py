@@ -44,7 +44,7 @@ class Pane(NamedTuple):
 
 PANES = [
     Pane("Three agents, one repository: each sees the others", [Command(["sitrep"])]),
-    Pane("What was said last week is found again", [Command(["recall", "when do we release?", "-k", "1"])]),
+    Pane("What was said last week is found again, also in other words", [Command(["recall", "which day do we ship?"])]),
     Pane(
         "While nobody is talking, it dreams: sessions become knowledge",
         [Command(["dream", "--force"], lines=6), Command(["block", "show", "profile"])],
@@ -83,7 +83,7 @@ def _shown() -> Iterator[tuple[str, list[list[Span]]]]:
             "ENGRAM_URL": os.path.join(folder, "engram.db"),
             "ENGRAM_CONFIG_DIR": folder,
             "ENGRAM_PROJECT": _PROJECT,
-            "ENGRAM_EMBEDDER": "static",
+            "ENGRAM_EMBEDDER": "minilm",
             "ENGRAM_LLM": "extractive",
         }
         with patch("engram.client.Clock", return_value=clock), patch.dict(os.environ, environment, clear=True):
@@ -110,10 +110,12 @@ def _run(command: Command) -> str:
 
 
 def _with_fixed_ids(text: str, names: dict[str, str]) -> str:
-    def fixed(id: re.Match[str]) -> str:
-        return names.setdefault(id[0], f"{id[1]}{(len(names) + 1) * 0x2F4A91C7 % 2**32:08x}")
+    """The text with the random part of each session's id replaced, also where only that part is shown."""
 
-    return re.sub(r"(\d{8}-\d{6}-)[0-9a-f]{8}", fixed, text)
+    def fixed(id: re.Match[str]) -> str:
+        return names.setdefault(id[0], f"{(len(names) + 1) * 0x2F4A91C7 % 2**32:08x}")
+
+    return re.sub(r"(?<=\d{6}-)[0-9a-f]{8}\b|(?<=session )[0-9a-f]{8}\b", fixed, text)
 
 
 def _spans(line: str) -> list[Span]:

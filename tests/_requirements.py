@@ -268,6 +268,7 @@ REQUIREMENTS = {
     "CLI-10": "Messages count as read after they are printed; if standard output is closed, they stay unread.",
     "CLI-32": "Output that cannot be written (a full disk, a closed stream) is one line on standard error and exit code 1; a closed pipe is silent, with exit code 141.",
     "CLI-33": "Messages name no Python parameters; counts are in the singular or plural; links, versions and ids that other commands take are shown.",
+    "CLI-34": "Recall shows an answer once, names what replaced a statement, explains a score by the parts that count, and breaks lines between words on a terminal.",
     "CLI-31": "Text from standard input or an editor loses its final newline; without a terminal no editor is opened, and the error says how to give the text.",
     "CLI-30": "A command that only reads makes no store, file or folder: a store that was named is StoreNotFound (exit code 3), a missing default store counts as empty.",
     "PEOPLE-1": "Every command takes a session by a unique part of its id or by its name; lists show ids in a short form that can be typed back.",
@@ -337,6 +338,7 @@ REQUIREMENTS = {
     "CONTEXT-4": "A session's context does not recall its own gist and turns.",
     "CONTEXT-5": "Stored text cannot pass for a part of the context.",
     "CONTEXT-6": "The context of an empty store says that it is empty.",
+    "CONTEXT-7": "A context says what was answered to a question that it lists, and which statement is replaced.",
     "WORK-1": "A pass leaves work items for agents, and the next pass uses their answers.",
     "WORK-2": "A work item that is not answered by its deadline goes to the next taker.",
     "WORK-3": "An answer that does not match the schema is refused with the errors.",
@@ -386,6 +388,7 @@ REQUIREMENTS = {
     "DOCS-1": "The glossary has one row for each word; its library names and commands exist, and no page or help text uses a word it excludes.",
     "DOCS-2": "The picture in the README shows what the commands print.",
     "DOCS-3": "Every call that docs/library.md names exists.",
+    "DOCS-4": "The examples of the README run, and print what it shows; those that no test can run are declared.",
     # Reindexing and the engine's own vector search
     "REINDEX-1": "reindex gives everything in the workspace vectors of the configured or named model, reports progress, and deletes the old vectors.",
     "REINDEX-2": "The old vectors are used until the new ones are complete; after a kill, the next run continues.",

@@ -57,16 +57,6 @@ def test_links_between_documents_lead_somewhere(page: Path) -> None:
     assert missing == []
 
 
-def test_the_readme_s_example_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("ENGRAM_URL", str(tmp_path / "engram.db"))
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert blocks
-    for block in blocks:
-        exec(block, {})
-    with Engram() as eng:
-        assert eng.world.get() == "Schema is at 42."
-
-
 @pytest.mark.requirement("CONFIG-4")
 def test_the_settings_page_says_of_every_setting_whether_a_projects_file_may_set_it() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")

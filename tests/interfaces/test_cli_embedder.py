@@ -29,8 +29,8 @@ def filled(engram: Engram, monkeypatch: pytest.MonkeyPatch) -> Engram:
 def test_the_list_shows_the_workspaces_embedder_and_offers_a_better_one(filled: Engram) -> None:
     shown = filled("embedder", "list").out
     rows = {line.split()[0]: line for line in shown.partition("\n\n")[0].splitlines()}
-    assert "24 of 100" in rows["static"] and "this workspace" in rows["static"]
-    assert "86 of 100" in rows["minilm"] and " MB " in rows["minilm"] and "this workspace" not in rows["minilm"]
+    assert rows["static"].split() == ["static", "24%", "yes", "yes"]
+    assert rows["minilm"].split() == ["minilm", "86%", "174", "MB", "yes"]
     assert {"openai", "onnx:FOLDER"} <= rows.keys()
     assert shown.endswith("minilm finds more. To change to it: engram embedder use minilm\n")
     found = filled("embedder", "list", "--json").json

@@ -66,7 +66,7 @@ def test_every_command_takes_a_session_by_a_part_of_its_id_or_by_its_name(
     assert engram("message", "inbox", "--session", short, "--json").json[0]["from_session"] == me
     assert engram("say", short, "user", "Where is the router?", "--no-embed").code == 0
     assert len(engram("history", short, "--json").json) == 1
-    assert engram("recall", "router", "--session", short, "--mode", "words", "--json").json[0]["session_id"] == other
+    assert engram("recall", "router", "--session", short, "--all", "--json").json[0]["session_id"] == other
     assert engram("remember", "It is new", "--session", "Router", "--no-embed", "--json").json["session_id"] == me
     assert engram("context", "--session", short).code == 0
     assert engram("world", "set", "All is well", "--session", "Router", "--json").json["updated_by"] == me

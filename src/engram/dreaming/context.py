@@ -21,7 +21,7 @@ from . import drives
 from .stages.portrait import NARRATIVE, PROFILE, SELF, load_self
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Set
 
     from ..records import Drives, Hit
     from ..store_view import StoreView
@@ -95,11 +95,12 @@ def _recalled_parts(
 
     recall = Recall(view, memories).recall
     gists = memories.recall_gists(query, _GISTS, exclude_session=session_id, min_score=UNLIKELY)
-    yield Part("Sessions that fit", [_hit_line(hit, now) for hit in gists])
+    yield Part("Sessions that fit", [_hit_line(hit, set(), now) for hit in gists])
     said = recall(query, _HITS, exclude_session=session_id, min_score=UNLIKELY)
-    yield Part("What was said and learnt", [_hit_line(hit, now) for hit in said])
+    above = [{hit.exchange_id for hit in said[:place]} for place in range(len(said))]
+    yield Part("What was said and learnt", [_hit_line(*each, now) for each in zip(said, above, strict=True)])
     eras = memories.recall_eras(query, _ERAS, min_score=UNLIKELY)
-    yield Part("That month", [_hit_line(hit, now) for hit in eras])
+    yield Part("That month", [_hit_line(hit, set(), now) for hit in eras])
 
 
 def _self_part(blocks: Blocks, levels: Drives | None, now: str) -> Part:
@@ -117,9 +118,15 @@ def _self_part(blocks: Blocks, levels: Drives | None, now: str) -> Part:
     return Part(f"Self (block {SELF}, {age(block.updated_at, now)})" if block else "Self", lines)
 
 
-def _hit_line(hit: Hit, now: str) -> str:
+def _hit_line(hit: Hit, above: Set[int | None], now: str) -> str:
+    """A hit, and what was answered, unless the exchanges that answer are among those above it."""
     where = f"memory {hit.memory_id}" if hit.memory_id else f"exchange {hit.exchange_id}"
-    return f"- {_shorten(hit.text)} ({where}, {hit.label}, {hit.trust}, {age(hit.created_at, now)})"
+    replaced = f", replaced by {hit.replaced_by[0]} {hit.replaced_by[1]}" if hit.replaced_by else ""
+    line = f"- {_shorten(hit.text)} ({where}, {hit.label}, {hit.trust}, {age(hit.created_at, now)}{replaced})"
+    if hit.answer is None or above >= set(hit.answer.exchange_ids):
+        return line
+    answered = ", ".join(map(str, hit.answer.exchange_ids))
+    return f"{line} Answered in exchange {answered}: {_shorten(hit.answer.text)}"
 
 
 def _shorten(text: str) -> str:

@@ -10,7 +10,7 @@ import click
 
 from .common import Group, as_json, open_store, progress, result
 from .counting import counted
-from .screen import one_line, say, style, table
+from .screen import one_line, say, style, table, wrapped
 
 if TYPE_CHECKING:
     from ...client import Engram
@@ -34,8 +34,8 @@ def embedder() -> None:
 def list_embedders(ctx: click.Context) -> None:
     """List the embedders: how much they find, what they take, and which one the workspace uses.
 
-    PARAPHRASES is how many of a hundred paraphrases without a common word are found. SIZE is what the embedder takes
-    on the disk besides Engram itself.
+    PARAPHRASES is the share that is found of a hundred paraphrases without a common word, where it was measured. SIZE
+    is what the embedder takes on the disk besides Engram itself.
     """
     eng = open_store(ctx)
     listed, better, problem = eng.embedders.list(), eng.embedders.better(), eng.embedders.problem()
@@ -54,16 +54,18 @@ def _listed(eng: Engram, listed: list[EmbedderInfo], better: EmbedderInfo | None
     rows = [
         (
             each.name,
-            "not measured" if each.paraphrases is None else f"{each.paraphrases} of 100",
+            "" if each.paraphrases is None else f"{each.paraphrases}%",
             f"{each.megabytes} MB" if each.megabytes else "",
             "yes" if each.installed else "no",
-            "this workspace" if each.used else "",
-            each.what,
+            "yes" if each.used else "",
         )
         for each in listed
     ]
-    head = ("name", "paraphrases", "size", "installed", "used by", "what it is")
-    lines = [table(head, rows, whole=("paraphrases", "size", "installed", "used by")), "", _state(eng, listed)]
+    head, *shown = table(("name", "paraphrases", "size", "installed", "used"), rows, whole=("size",)).split("\n")
+    lines = [head]
+    for row, each in zip(shown, listed, strict=True):
+        lines += [row, style(f"  {wrapped(each.what, 2)}", dim=True)]
+    lines += ["", _state(eng, listed)]
     if problem:
         lines.append(f"{style('Warning:', fg='yellow')} {one_line(problem, 1_000)}")
     if better is not None:
@@ -122,14 +124,17 @@ def _planned(plan: EmbedderPlan, workspace: str) -> str:
             f"To install: {' and '.join(plan.downloads)}; about {plan.download_megabytes} MB to download, "
             f"{plan.disk_megabytes} MB on the disk."
         )
-    lines.append(f"To embed: {counted(plan.texts, 'text')} of workspace {workspace}{_time(plan)}.")
+    if plan.texts:
+        lines.append(f"To embed: {counted(plan.texts, 'text')} of workspace {workspace}{_time(plan)}.")
+    else:
+        lines.append(f"To embed: nothing. Workspace {workspace} has no text without a vector of this model.")
     if plan.remote:
         lines.append(_money(plan))
     return "\n".join(lines)
 
 
 def _time(plan: EmbedderPlan) -> str:
-    if plan.seconds is None or not plan.texts:
+    if plan.seconds is None:
         return ""
     if plan.seconds < 10:
         return ", a few seconds"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import click
 
@@ -24,9 +24,11 @@ from .common import (
     utc_option,
 )
 from .counting import counted
-from .screen import day, fields, hanging, highlighted, one_line, style, table, when, with_times
+from .screen import day, fields, hanging, highlighted, one_line, short_ids, style, table, when, with_times, wrapped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ...records import Exchange, Hit, Memory, MemoryEdit
 
 _ID = click.argument("id", type=click.IntRange(min=1))
@@ -151,9 +153,7 @@ def recall(
     )
     hits = [hit for hit in found if everything or hit.score >= min_score]
     eng.memories.used([hit.memory_id for hit in hits if hit.memory_id is not None])
-    result(
-        ctx, hits, lambda: "\n".join([*(_hit(hit, explain) for hit in hits), *_hidden(len(found) - len(hits), hits)])
-    )
+    result(ctx, hits, lambda: "\n".join([*_shown(hits, explain), *_hidden(len(found) - len(hits), hits)]))
 
 
 @command()
@@ -342,36 +342,80 @@ def _hidden(count: int, shown: list[Hit]) -> list[str]:
     nothing = [] if shown else ["Nothing found."]
     if not count:
         return nothing
-    results = (
-        "1 unlikely result is hidden; --all shows it."
-        if count == 1
-        else (f"{count} unlikely results are hidden; --all shows them.")
-    )
+    results = "1 unlikely result is hidden; --all shows it."
+    if count > 1:
+        results = f"{count} unlikely results are hidden; --all shows them."
     return [*nothing, style(results, dim=True)]
 
 
-def _hit(hit: Hit, explain: bool) -> str:
-    where = f"memory {hit.memory_id}" if hit.memory_id else f"exchange {hit.exchange_id}"
-    head = f"{where}, {hit.label}, {day(hit.created_at)}{f', {hit.session_id}' if hit.session_id else ''}"
-    if len(hit.whole) > len(hit.text):
-        head += f", passage of {len(hit.whole):,} characters"
-    matched = hit.why["matched"]
-    assert isinstance(matched, list)
-    lines = [
-        style(f"{hit.score:.2f}  {one_line(head, 500)}", dim=True),
-        f"      {_highlighted(hanging(hit.text, 6), matched)}",
-    ]
+#: The column where a result's text begins.
+_INDENT = 6
+
+
+def _shown(hits: list[Hit], explain: bool) -> Iterator[str]:
+    short = short_ids(hit.session_id for hit in hits if hit.session_id)
+    above: dict[int | None, str] = {}
+    for hit in hits:
+        where = f"memory {hit.memory_id}" if hit.memory_id else f"exchange {hit.exchange_id}"
+        head = [where, hit.label, day(hit.created_at)]
+        head += [f"session {short(hit.session_id)}"] if hit.session_id else []
+        head += [f"cut from {len(hit.whole):,} characters"] if len(hit.whole) > len(hit.text) else []
+        yield style(f"{hit.score:.2f}  {wrapped(one_line(', '.join(head), 500), _INDENT)}", dim=True)
+        matched = hit.why["matched"]
+        assert isinstance(matched, list)
+        yield _indented(_highlighted(wrapped(hit.text, _INDENT), matched))
+        yield from _related(hit, above)
+        above[hit.exchange_id] = hit.text
+        if explain:
+            yield from _explained(hit)
+
+
+def _related(hit: Hit, above: dict[int | None, str]) -> Iterator[str]:
+    """The answer of a question, and what replaced a statement. An answer that stands above is not repeated."""
     if hit.answer is not None:
-        replied = ", ".join(map(str, hit.answer.exchange_ids))
-        lines += [style(f"      answered in exchange {replied}:", dim=True), f"      {hanging(hit.answer.text, 6)}"]
+        ids = hit.answer.exchange_ids
+        where = f"answered in exchange {', '.join(map(str, ids))}"
+        if len(ids) == 1 and hit.answer.text in above.get(ids[0], ""):
+            yield _dim(f"{where}, above")
+        else:
+            yield _dim(f"{where}:")
+            yield _indented(wrapped(hit.answer.text, _INDENT))
     if hit.replaced_by is not None:
         kind, id = hit.replaced_by
-        lines.append(style(f"      replaced by {kind} {id}", dim=True))
-    if explain:
-        parts = {name: ", ".join(map(str, each)) if isinstance(each, list) else each for name, each in hit.why.items()}
-        shown = "; ".join(f"{name} {each}" for name, each in parts.items() if each != "")
-        lines.append(style(f"      ({shown})", dim=True))
-    return "\n".join(lines)
+        yield _dim(f"replaced by {kind} {id}")
+
+
+def _explained(hit: Hit) -> Iterator[str]:
+    """The parts of a score: three that are added up, two factors, and the result. What changes nothing is left out."""
+    share, meaning, tokens, preference, form, strength = (
+        float(str(hit.why[name])) for name in ("share", "meaning", "tokens", "preference", "form", "strength")
+    )
+    matched, dates = (", ".join(map(str, each)) for each in (hit.why["matched"], hit.why["dates"]) if _is_list(each))
+    parts = {
+        "words": f"{min(share, 1):.0%} of the question: {matched}" if share else "",
+        "meaning": f"{meaning:.1f} standard deviations above an unrelated text" if meaning > 0 else "",
+        "tokens": f"{tokens:.2f} similar, token by token" if tokens > 0 else "",
+        "preference": f"× {preference:.2f} for date, recency, importance and project",
+        "form": f"× {form:.2f} for a text that asks, announces, was pasted or is long",
+        "strength": f"{strength:.2f}, all parts together",
+        "date": f"{dates} in the question" if dates else "",
+    }
+    unchanged = {name for name, factor in (("preference", preference), ("form", form)) if factor == 1}
+    for name, said in parts.items():
+        if said and name not in unchanged:
+            yield style(_indented(f"{name:10}  {wrapped(said, _INDENT + 12)}"), dim=True)
+
+
+def _is_list(value: object) -> TypeGuard[list[object]]:
+    return isinstance(value, list)
+
+
+def _dim(text: str) -> str:
+    return style(_indented(wrapped(text, _INDENT)), dim=True)
+
+
+def _indented(text: str) -> str:
+    return f"{' ' * _INDENT}{text}"
 
 
 def _highlighted(text: str, matched: list[str]) -> str:

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import click
 
@@ -27,6 +27,8 @@ _MARK = re.compile(f"{_BEGIN}([0-9;]*)m|{_END}")
 _CELL = 1_000
 #: A column of a table is not made narrower than the first of these, or, if the table still does not fit, the second.
 _NARROW = (8, 4)
+#: Text is not broken into rows that are shorter than this.
+_LEAST_ROOM = 20
 #: Begins the keys under which a command's context keeps the common options.
 META = "engram"
 
@@ -94,6 +96,14 @@ def _yes_or_no(value: object) -> str:
 def hanging(text: str, by: int = 2) -> str:
     """Stored text after a label. Its further lines are indented, so that they cannot pass for Engram's own output."""
     return f"\n{' ' * by}".join(lines(text).split("\n"))
+
+
+def wrapped(text: str, by: int) -> str:
+    """Like `hanging`. On a terminal, long lines are broken between words, so that every row is indented."""
+    if not sys.stdout.isatty():
+        return hanging(text, by)
+    room = max(_terminal_columns() - by, _LEAST_ROOM)
+    return hanging("\n".join(row for line in lines(text).split("\n") for row in _rows(line, room)), by)
 
 
 def coloured_diff(diff: str) -> str:
@@ -209,10 +219,7 @@ def _fitted(widths: list[int], may_shrink: Sequence[int]) -> list[int]:
     """The widths of a table's columns, so that its lines fit the terminal, if there is one."""
     if not sys.stdout.isatty() or not may_shrink:
         return widths
-    from shutil import get_terminal_size
-
-    gaps = 2 * (len(widths) - 1)
-    room = get_terminal_size().columns - gaps
+    room = _terminal_columns() - 2 * (len(widths) - 1)
     fitted = list(widths)
     for narrow in _NARROW:
         while sum(fitted) > room:
@@ -221,6 +228,23 @@ def _fitted(widths: list[int], may_shrink: Sequence[int]) -> list[int]:
                 break
             fitted[widest] -= 1
     return fitted
+
+
+def _terminal_columns() -> int:
+    from shutil import get_terminal_size
+
+    return get_terminal_size().columns
+
+
+def _rows(line: str, room: int) -> Iterator[str]:
+    """A line broken between words. A word that is longer than a row is left whole."""
+    row = ""
+    for part in re.findall(r"\s+|\S+", line):
+        if row.strip() and not part.isspace() and _width(row) + _width(part) > room:
+            yield row.rstrip()
+            row = ""
+        row += part
+    yield row
 
 
 def _width(text: str) -> int:

@@ -108,15 +108,19 @@ def _recall_text(result: Any) -> str:
     if not hits:
         return "Nothing found."
     shown = [f"{len(hits)} found ({FRAME}):"]
+    above: dict[str, str] = {}
     for position, hit in enumerate(hits, 1):
         where = [hit["source"], hit["label"], f"trust {hit['trust']}", hit["created_at"][:10]]
         where += [each for each in (hit.get("project"), hit.get("session_id")) if each]
-        where += [f"passage of {hit['cut_from']}"] if "cut_from" in hit else []
+        where += [f"cut from {hit['cut_from']}"] if "cut_from" in hit else []
         where += [f"replaced by {hit['replaced_by']}"] if "replaced_by" in hit else []
-        shown += [f"{position}. {visible(', '.join(where))} ({hit['score']:.2f})", quoted(hit["text"])]
-        if "answer" in hit:
+        shown += [f"{position}. {visible(', '.join(where))}, score {hit['score']:.2f}", quoted(hit["text"])]
+        if "answer" in hit and hit["answer"]["text"] in above.get(hit["answer"]["source"], ""):
+            shown += [f"   answered in {hit['answer']['source']}, above"]
+        elif "answer" in hit:
             shown += [f"   answered in {hit['answer']['source']}:", quoted(hit["answer"]["text"], "> > ")]
         shown += [quoted(f"{each['role']}: {each['text']}", "> > ") for each in hit.get("neighbours", ())]
+        above[hit["source"]] = hit["text"]
     return "\n".join(shown)
 
 
