@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engram.memory import matters
-from engram.memory.text_forms import STATEMENT, Form, form, is_question
+from engram.memory.text_forms import Form, form, is_question
+
+STATEMENT = Form(0.0, 0.0, 0.0)
 
 LABELS = st.sampled_from(["user", "assistant", "tool", "system", "fact", "note"])
 WORDS = st.sampled_from(

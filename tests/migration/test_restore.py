@@ -301,7 +301,7 @@ def test_a_process_that_has_the_store_open_goes_on_with_the_restored_one(path: P
             done = run(path, saved)
             assert tx.one("SELECT content FROM blocks WHERE name = 'world'") == ("later",), "one state, to its end"
         assert (eng.world.get(), reader.world.get()) == ("saved", "saved")
-        assert eng.recall("Fridays") == reader.recall("Fridays") == []
+        assert eng.recall("Fridays", mode="words") == reader.recall("Fridays", mode="words") == []
         eng.remember("Zeppelins are kept in the hangar")
         assert eng.recall("zeppelins")[0].text == reader.recall("zeppelins")[0].text
     assert done.kept is not None

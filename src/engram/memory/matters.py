@@ -35,6 +35,8 @@ _FEWEST: Final = 2
 _ECHO: Final = 0.5
 #: The share of a turn that a memory must contain for the turn to say nothing else.
 _ALL: Final = 0.8
+#: The share of a turn's chance that a memory of it must have to stand before it.
+_LIKELY: Final = 0.5
 #: The share of a text from which on it is not a statement: it asks, announces or was pasted.
 QUESTION: Final = 0.5
 #: A statement with one of these says that something changed.
@@ -43,8 +45,29 @@ _CHANGED: Final = re.compile(
     r"|new)\b",
     re.IGNORECASE,
 )
+#: Terms of such words, which are not what a statement is about.
+_CHANGES: Final = frozenset(
+    (
+        "ok",
+        "now",
+        "new",
+        "decid",
+        "agre",
+        "switch",
+        "move",
+        "chang",
+        "replac",
+        "stop",
+        "start",
+        "use",
+        "updat",
+        "set",
+        "go",
+    )
+)
 #: Terms that name a value: a number, a date, a version, a day.
 _VALUE: Final = re.compile(r"\d|^(?:mon|tues|wednes|thurs|fri|satur|sun)day$|^(?:true|false|on|off|yes|no)$")
+_CAPITAL: Final = re.compile(r"\b[A-Z][\w-]*")
 _TRUST: Final = {"import": 0, "tool": 1, "agent": 2, "user": 3}
 
 
@@ -87,7 +110,7 @@ def arrange(hits: Sequence[Found], *, latest_first: bool) -> list[Found]:
     A question that names a time does not want the latest first.
     """
     kept = [hit for hit in hits if not any(_says_all_of(memory, hit) for memory in hits)]
-    kept = _moved_up(kept, _was_made_from)
+    kept = _moved_up(kept, _says_it_of)
     kept = _moved_up(kept, _answers)
     kept = _moved_up(kept, _is_later) if latest_first else kept
     return [hit._replace(replaced_by=hit.replaced_by or _replacement(hit, kept)) for hit in kept]
@@ -107,6 +130,11 @@ def _moved_up(hits: list[Found], precedes: Callable[[Found, Found], bool]) -> li
 def _was_made_from(memory: Found, turn: Found) -> bool:
     kind, id = turn.thing
     return kind == "exchange" and id in memory.turns
+
+
+def _says_it_of(memory: Found, turn: Found) -> bool:
+    """Whether a memory says what a turn was found for. Many memories are made from a long turn."""
+    return _was_made_from(memory, turn) and memory.chance >= _LIKELY * turn.chance
 
 
 def _says_all_of(memory: Found, turn: Found) -> bool:
@@ -131,13 +159,17 @@ def _is_later(newer: Found, older: Found) -> bool:
 
 
 def _is_same_matter(one: Found, other: Found) -> bool:
-    """Whether two statements have the same subject, which is their first term, and mostly the same terms."""
+    """Whether two statements have the same subject, which is their first telling term, and mostly the same terms."""
     fewer = min(len(one.terms), len(other.terms))
     if fewer < _FEWEST or not (_is_statement(one) and _is_statement(other)):
         return False
     shared = len(set(one.terms) & set(other.terms))
     more = max(len(one.terms), len(other.terms))
-    return one.terms[0] == other.terms[0] and shared >= _SAME * fewer and shared * 3 >= more
+    return _subject(one) == _subject(other) and shared >= _SAME * fewer and shared * 3 >= more
+
+
+def _subject(hit: Found) -> str:
+    return next((term for term in hit.terms if term not in _CHANGES), hit.terms[0])
 
 
 def _is_statement(hit: Found) -> bool:
@@ -164,5 +196,13 @@ def _contradicts(newer: Found, older: Found) -> bool:
     lost = [term for term in older.terms if term not in newer.terms]
     gained = [term for term in newer.terms if term not in older.terms]
     if any(map(_VALUE.search, lost)) and any(map(_VALUE.search, gained)):
-        return True
+        # "30 seconds" and "60 retries" are different things, "PostgreSQL 16" and "MySQL 8" are not.
+        names = _names(newer.text) | _names(older.text) | _CHANGES
+        if all(_VALUE.search(term) or term in names for term in (*lost, *gained)):
+            return True
     return bool(lost or gained) and bool(_CHANGED.search(newer.text)) and not _CHANGED.search(older.text)
+
+
+def _names(text: str) -> set[str]:
+    """The terms of words that begin with a capital letter."""
+    return {term for word in _CAPITAL.findall(text) for term in analyser.terms(word)}

@@ -17,7 +17,7 @@ _NOT_WORTH_A_CUT: Final = 80
 #: Characters at the beginning of a piece that may be the rest of a sentence.
 _FRAGMENT: Final = 120
 #: The ends of lines, and of sentences that are followed by another one.
-_BREAK: Final = re.compile(r"\n+\s*|(?<=[.!?;:])\s+|(?<=[。！？])(?![。！？」』”）])\s*|(?<=[。！？][」』”）])\s*")
+_BREAK: Final = re.compile(r"\n+\s*|(?<=[.!?])\s+|(?<=[。！？])(?![。！？」』”）])\s*|(?<=[。！？][」』”）])\s*")
 _CUT: Final = "…"
 
 

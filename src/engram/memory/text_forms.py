@@ -45,7 +45,8 @@ _PASSES: Final = re.compile(
     r"\A(?:all |the |both |every )?+(?:\d{1,9} |unit |new )*+"
     r"(?:tests?|builds?|lint(?:er|ing)?|checks?|edits?|compilation|suite)\b"
     r"[\w\s]{0,24}\b(?:pass(?:es|ed)?|succeed(?:s|ed)?|successful(?:ly)?|clean|green|applied|done|compiles?)\b"
-    r"|\A(?:good|great|perfect|excellent|done|clean|ok(?:ay)?|yes|no|right|thanks?(?: you)?|sure)\b[\w\s,]{0,16}[.!]?\Z",
+    r"|\A(?:good|great|perfect|excellent|done|clean|ok(?:ay)?|yes|no|right|thanks?(?: you)?|sure)\b"
+    r"[\w\s,]{0,16}[.!]?\Z",
     re.IGNORECASE,
 )
 #: The harness's own notices.
