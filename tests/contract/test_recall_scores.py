@@ -55,13 +55,21 @@ def test_a_single_memory_gist_or_era_is_found_by_meaning(eng: Engram, mode: str)
     made = eng.remember(DEPLOYS)
     (hit,) = eng.recall(SHIP, mode=mode)
     assert (hit.memory_id, hit.text) == (made.id, DEPLOYS)
-    assert hit.score >= UNLIKELY
+    assert 0 < hit.score
     eng.sessions.ensure("s")
     eng.exchanges.add("s", "user", "Hello.")
     gist = eng.memories.store_gist("s", "The team agreed that releases wait until Monday.", 1)
     era = eng.remember("Releases were moved from Fridays to Mondays.", kind="era")
     assert [hit.memory_id for hit in eng.memories.recall_gists(SHIP)] == [gist.id]
     assert [hit.memory_id for hit in eng.memories.recall_eras(SHIP)] == [era.id]
+
+
+@pytest.mark.requirement("RECALL-18")
+def test_a_better_model_finds_a_single_memory_above_the_floor(open_store: OpenStore) -> None:
+    eng = open_store(embedder="minilm")
+    eng.remember(DEPLOYS)
+    assert [hit.text for hit in eng.recall(SHIP, min_score=UNLIKELY)] == [DEPLOYS]
+    assert eng.recall(SMOOTHIE, min_score=UNLIKELY) == []
 
 
 def populate(eng: Engram, clock: ShiftedClock) -> tuple[str, str]:

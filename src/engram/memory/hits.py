@@ -27,8 +27,9 @@ _IMPORTANCE: Final = 0.1
 _BEST: Final = 1 + _IMPORTANCE / 2
 #: The importance that changes nothing, which exchanges have.
 _NEUTRAL: Final = 0.5
-#: How much more than a turn a memory counts: it was written to be found, and says one thing in few words.
-_MEMORY: Final = 1.5
+#: How much more than a turn a memory counts: it was written to be found, and says one thing in few words. A weak match
+#: gains less, because nothing speaks for it.
+_MEMORY, _STRONG = 0.5, 2.0
 #: How many things are read beyond those that are asked for, because form and importance change their order.
 _MORE: Final = 40
 #: How many of the best hits are compared with each other.
@@ -159,7 +160,9 @@ def _read(scored: Scored, row: Row) -> _Read:
     content, trust, source, importance, _, superseded_by = row
     start, text = piece(content, scored.item.piece)
     form = text_forms.form(text, scored.item.label)
-    preference = (1.0 + _IMPORTANCE * (importance - _NEUTRAL)) * (_MEMORY if scored.item.kind == "memory" else 1.0)
+    preference = 1.0 + _IMPORTANCE * (importance - _NEUTRAL)
+    if scored.item.kind == "memory":
+        preference *= 1 + _MEMORY * min(scored.strength / _STRONG, 1.0)
     factor = form_factor(form, len(content))
     strength = scored.strength * preference * factor
     replaced_by = None if superseded_by is None else ("memory", superseded_by)

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from ..storage.engine import Transaction
     from .scoring import Query, Weights
 
-#: Weight of a stop word in a query's vector.
-_PLAIN = 0.1
+#: Weight of a stop word in a query's vector, in a store of many items. With so many items it is half-way between this and
+#: the weight of other words: a small store does not tell which words matter.
+_PLAIN, _PLAIN_ITEMS = 0.1, 16
 #: Words of a query that are used; enough for a pasted text.
 _MOST_TOKENS = 500
 #: With this many turns, half of what they have in common counts as background.
@@ -78,5 +79,5 @@ def _rarity(asked: Query, word: str, weights: Weights) -> float:
     """The weight of a word, by the rarest of its terms."""
     counts = [asked.found.get(term, 0) for term in analyser.terms(word)]
     if not counts:
-        return _PLAIN
+        return _PLAIN + (1 - _PLAIN) * _PLAIN_ITEMS / (asked.items + _PLAIN_ITEMS)
     return weights.common / (weights.common + min(counts) / max(asked.items, 1))

@@ -36,8 +36,9 @@ _TOO_MANY = 20_000
 _FAR = 2.0
 #: How many items the model's own mean and deviation count for.
 _PRIOR = 64
-#: The number of items for which meaning is given.
-_REFERENCE = 1_000
+#: The number of items for which meaning is given. Unrelated items of one person are less unlike each other than random
+#: ones, so less than the whole difference counts.
+_REFERENCE, _SHIFT = 1_000, 0.7
 
 _LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
 _CHANGED = """
@@ -189,7 +190,7 @@ def closest(
     share = size / (size + _PRIOR)
     mean = share * found.mean + (1 - share) * usual_mean
     spread = share * found.spread + (1 - share) * usual_spread
-    shift = _highest(_REFERENCE) - _highest(size)
+    shift = _SHIFT * (_highest(_REFERENCE) - _highest(size))
     return {item: (cosine - mean) / spread + shift for item, cosine in found.items}
 
 

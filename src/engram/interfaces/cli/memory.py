@@ -395,7 +395,7 @@ def _explained(hit: Hit) -> Iterator[str]:
         "words": f"{min(share, 1):.0%} of the question: {matched}" if share else "",
         "meaning": f"{meaning:.1f} standard deviations above an unrelated text" if meaning > 0 else "",
         "tokens": f"{tokens:.2f} similar, token by token" if tokens > 0 else "",
-        "preference": f"× {preference:.2f} for date, recency, importance and project",
+        "preference": f"× {preference:.2f} for kind, date, recency, importance and project",
         "form": f"× {form:.2f} for a text that asks, announces, was pasted or is long",
         "strength": f"{strength:.2f}, all parts together",
         "date": f"{dates} in the question" if dates else "",
