@@ -55,7 +55,7 @@ def test_a_single_memory_gist_or_era_is_found_by_meaning(eng: Engram, mode: str)
     made = eng.remember(DEPLOYS)
     (hit,) = eng.recall(SHIP, mode=mode)
     assert (hit.memory_id, hit.text) == (made.id, DEPLOYS)
-    assert 0 < hit.score
+    assert hit.score > 0
     eng.sessions.ensure("s")
     eng.exchanges.add("s", "user", "Hello.")
     gist = eng.memories.store_gist("s", "The team agreed that releases wait until Monday.", 1)

@@ -69,7 +69,7 @@ def test_an_explanation_names_the_parts_that_count(engram: Engram) -> None:
     engram("remember", "Invoices are due in March", "--no-embed")
     *_, words, preference, strength = engram("recall", "invoices", "--mode", "words", "--explain").out.splitlines()
     assert words == "      words       100% of the question: invoic"
-    assert preference.startswith("      preference  × 1.31 for kind, ") and strength.startswith("      strength    ")
+    assert preference.startswith("      preference  × 1.33 for kind, ") and strength.startswith("      strength    ")
     engram("remember", "When are the taxes due?", "--no-embed")
     explained = engram("recall", "taxes last week", "-k", "1", "--mode", "words", "--explain", "--all").out
     assert "\n      form        × 0.35 for " in explained
