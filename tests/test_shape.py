@@ -144,7 +144,7 @@ def test_no_f_string_has_a_number_in_single_braces() -> None:
 
 
 PUBLIC = [
-    *("EmbedderFailed", "Exchange", "ExchangeNotFound", "Hit", "Memory", "MemoryEdit", "MemoryNotFound"),
+    *("EmbedderFailed", "Exchange", "ExchangeNotFound", "Answer", "Hit", "Memory", "MemoryEdit", "MemoryNotFound"),
     *("Block", "BlockEdit", "BlockExists", "BlockNotFound", "Change", "Clock", "Config", "Conflict", "Engram"),
     *("EngramError", "Holder", "InvalidInput", "InvalidURL", "Lease", "LeaseHeld", "LeaseLost", "LeaseNotFound"),
     *("LLMFailed", "LLMMalformed", "LLMRefused", "LLMTruncated", "LLMUnavailable"),

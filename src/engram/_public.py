@@ -53,6 +53,7 @@ from .errors import VersionConflict as VersionConflict
 from .errors import VersionNotFound as VersionNotFound
 from .errors import WorkNotFound as WorkNotFound
 from .errors import WorkspaceNotFound as WorkspaceNotFound
+from .records import Answer as Answer
 from .records import Block as Block
 from .records import BlockEdit as BlockEdit
 from .records import Change as Change

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from ..storage.engine import Transaction
     from .scoring import Query, Weights
 
-#: Weight of a stop word in a query's vector, in a store of many items. With so many items it is half-way between this and
-#: the weight of other words: a small store does not tell which words matter.
+#: Weight of a stop word in a query's vector, in a store of many items. With so many items it is half-way between this
+#: and the weight of other words: a small store does not tell which words matter.
 _PLAIN, _PLAIN_ITEMS = 0.1, 16
 #: Words of a query that are used; enough for a pasted text.
 _MOST_TOKENS = 500
