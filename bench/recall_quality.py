@@ -76,14 +76,14 @@ class Mode(NamedTuple):
 
 MODES = (
     Mode("words", "none", "words", "never", [{"smooth": smooth} for smooth in (0.2, 0.3, 0.4)]),
-    Mode("static", "static", "hybrid", "never", [{"meaning": meaning} for meaning in (40, 60, 80)]),
-    Mode("minilm, no rerank", "minilm", "hybrid", "never", [{"meaning": meaning} for meaning in (20, 30, 40)]),
+    Mode("static", "static", "hybrid", "never", [{"meaning": meaning} for meaning in (35, 45, 60)]),
+    Mode("minilm, no rerank", "minilm", "hybrid", "never", [{"meaning": meaning} for meaning in (20, 25, 35)]),
     Mode(
         "minilm",
         "minilm",
         "hybrid",
         "always",
-        [{"meaning": meaning} for meaning in (20, 30, 40)] + [{"rerank": rerank} for rerank in (0.3, 0.5, 0.7)],
+        [{"meaning": meaning} for meaning in (20, 25, 35)] + [{"rerank": rerank} for rerank in (1.5, 2.0, 3.0)],
     ),
 )
 
