@@ -97,7 +97,7 @@ def test_an_instruction_or_a_statement_is_no_question(text: str) -> None:
         ("Good. All 12 tests pass.", "assistant", Form(0, 1, 0)),
         ("The linter skips the parser.", "assistant", STATEMENT),
         ("Where possible use a view", "fact", STATEMENT),
-        ("Where possible use a view", "user", Form(1, 0, 0)),
+        ("Where possible use a view", "user", STATEMENT),
         ("Who owns the gateway?", "fact", Form(1, 0, 0)),
         ("2026-01-01T10:00:00 started\n2026-01-01T10:00:01 stopped", "tool", Form(0, 0, 1)),
         ("@@ -1,2 +1,2 @@\nThe gateway hangs.", "user", Form(0, 0, 1)),

@@ -292,3 +292,71 @@ def test_hostile_texts_break_nothing(eng: Engram, mode: str) -> None:
         assert len(hit.text) <= 562 and 0 <= hit.score <= 0.99
         assert hit.text.strip("…").strip() in hit.whole
     eng.recall("\u202e" + hostile[8], 5, mode=mode)
+
+
+@pytest.mark.requirement("RECALL-25")
+@pytest.mark.parametrize(
+    "older, newer",
+    [
+        ("Room 101 has a projector", "Room 102 has a projector"),
+        ("Ticket 4512 is fixed in release 2", "Ticket 4513 is fixed in release 3"),
+        ("Deploys happen on Mondays for Berlin", "Deploys happen on Tuesdays for Paris"),
+        ("Service A listens on port 8001", "Service B listens on port 8002"),
+        ("Staging runs Postgres 15", "Staging runs Redis 7"),
+        ("The API returns JSON", "The API does not return XML"),
+        ("The login page is in English", "The login page is in English and now also in German"),
+        ("The nightly backup of shard 3 takes 33 minutes", "The nightly backup of shard 55 takes 85 minutes"),
+        ("PR #41 is approved by Anna", "PR #42 is approved by Anna"),
+    ],
+)
+def test_statements_about_different_things_replace_nothing_and_keep_their_order(
+    eng: Engram, clock: ShiftedClock, older: str, newer: str
+) -> None:
+    eng.remember(older)
+    clock.advance(3_600)
+    eng.remember(newer)
+    hits = eng.recall(older, 2)
+    assert [(hit.text, hit.replaced_by) for hit in hits] == [(older, None), (newer, None)]
+
+
+@pytest.mark.requirement("RECALL-25")
+@pytest.mark.parametrize(
+    "older, newer",
+    [
+        ("The staging database listens on port 5432", "The staging database listens on port 6543"),
+        ("The nightly backup takes 33 minutes", "The nightly backup takes 85 minutes"),
+        ("Deploys go out on Tuesday", "Deploys go out on Thursday"),
+        ("We deploy the shop with Jenkins", "We no longer deploy the shop with Jenkins"),
+    ],
+)
+def test_a_statement_with_another_value_at_its_end_replaces_the_older_one(
+    eng: Engram, clock: ShiftedClock, older: str, newer: str
+) -> None:
+    first = eng.remember(older)
+    clock.advance(3_600)
+    second = eng.remember(newer)
+    # Without the value: "on Tuesday" would name a time.
+    hits = eng.recall(older.rpartition(" ")[0], 2)
+    assert [(hit.memory_id, hit.replaced_by) for hit in hits] == [
+        (second.id, None),
+        (first.id, ("memory", second.id)),
+    ]
+
+
+@pytest.mark.requirement("RECALL-22")
+@pytest.mark.parametrize(
+    "question, reply",
+    [
+        ("How do I deploy to staging?", "Run `make deploy-staging`."),
+        ("When do we deploy?", "Okay, Tuesday."),
+        ("Should we use uv?", "Sure."),
+        ("Do the tests pass?", "All tests pass."),
+        ("Which config?", '{"port": 6543}'),
+        ("What is the phone number of the office?", "+49 30 1234567"),
+        ("tell me how to deploy", "Run the deploy script."),
+    ],
+)
+def test_short_commands_and_output_are_answers(eng: Engram, question: str, reply: str) -> None:
+    asked, _ = say(eng, "s", ("user", question), ("assistant", reply))
+    answer = hit_of(eng.recall(question, 5), exchange=asked).answer
+    assert answer is not None and answer.text == reply

@@ -32,7 +32,7 @@ def test_a_question_is_shown_with_its_answer(engram: Engram, open_store: OpenSto
     (asked,) = eng.recall(QUESTION, what=["exchanges"], roles=["user"])
     assert engram("recall", QUESTION, "--role", "user", "--all").out.splitlines()[1:] == [
         f"      {QUESTION}",
-        "      answered in exchange 7:",
+        "    answered in exchange 7:",
         f"      {ANSWER}",
     ]
     assert f"   answered in exchange 7:\n> > {ANSWER}" in answers.answer("recall", plain([asked]), None).text
@@ -45,7 +45,7 @@ def test_an_answer_that_stands_above_its_question_is_not_repeated(engram: Engram
     converse(eng)
     query = "the nightly token expired on Monday"
     shown = engram("recall", query, "--all").out
-    assert shown.count(ANSWER) == 1 and "      answered in exchange 7, above\n" in shown
+    assert shown.count(ANSWER) == 1 and "    answered in exchange 7, above\n" in shown
     told = answers.answer("recall", plain(eng.recall(query)), None).text
     assert told.count(ANSWER) == 1 and "   answered in exchange 7, above" in told
     assert eng.context(query).count(ANSWER) == 1
@@ -57,7 +57,7 @@ def test_a_statement_says_what_replaced_it(engram: Engram, open_store: OpenStore
         engram("remember", f"The staging database listens on port {port}")
     newer, older = engram("recall", "staging database port").out.split("0.")[1:]
     assert "port 6543" in newer and "replaced" not in newer
-    assert older.endswith("port 5432\n      replaced by memory 2\n")
+    assert ", replaced by memory 2\n" in older and older.endswith("port 5432\n")
     eng = open_store()
     told = answers.answer("recall", plain(eng.recall("staging database port")), None).text
     assert ", replaced by memory 2, score 0." in told

@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 
 #: Weight of importance; small, like the weights in `scoring.Preferences`.
 _IMPORTANCE: Final = 0.1
-#: What a statement of the highest importance multiplies the strength by; nothing multiplies it by more.
-_BEST: Final = 1 + _IMPORTANCE / 2
 #: The importance that changes nothing, which exchanges have.
 _NEUTRAL: Final = 0.5
 #: How much more than a turn a memory counts: it was written to be found, and says one thing in few words. A weak match
 #: gains less, because nothing speaks for it.
 _MEMORY, _STRONG = 0.5, 2.0
+#: What a memory of the highest importance multiplies the strength by; nothing multiplies it by more.
+_BEST: Final = (1 + _IMPORTANCE / 2) * (1 + _MEMORY)
+#: How much more of the question's words than the strongest piece of a text another piece must have to be shown.
+_TELLING_PIECE: Final = 0.1
 #: How many things are read beyond those that are asked for, because form and importance change their order.
 _MORE: Final = 40
 #: How many of the best hits are compared with each other.
@@ -95,9 +97,14 @@ def make(
     """The hits, best first. A thing is returned once, with its best piece."""
     now = tx.now()
     best: dict[Thing, Scored] = {}
+    pieces: dict[Thing, Item] = {}
     for scored in ranked:
-        best.setdefault((scored.item.kind, scored.item.ref), scored)
-    things = list(best.values())
+        thing = (scored.item.kind, scored.item.ref)
+        strongest = best.setdefault(thing, scored)
+        # The piece with the rare word is shown, even if another one is closer in meaning.
+        if scored.share > strongest.share + _TELLING_PIECE:
+            pieces.setdefault(thing, scored.item)
+    things = [scored._replace(item=pieces.get(thing, scored.item)) for thing, scored in best.items()]
     read: list[_Read] = []
     arranged: list[tuple[_Read, matters.Found]] = []
     # Arranging leaves out turns, for which others are read. Form may lower all that was read below what was not. And

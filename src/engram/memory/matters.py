@@ -5,9 +5,9 @@ The order by strength knows nothing about how hits relate to each other. Four ru
 - A memory stands before the turn that it was made from, and a turn that says nothing else is left out.
 - A statement stands before a question that is its echo.
 - Of several statements on one matter, the latest stands first.
-- An older one that a later one contradicts says what replaced it.
+- An older one says what replaced it: the same statement with another value at its end, or that it no longer holds.
 
-A matter is recognised by its words: the same subject, and mostly the same terms. That is strict on purpose. Two
+A matter is recognised by its words, which have to be the same apart from the value. That is strict on purpose. Two
 statements that are wrongly taken for one would hide a fact, and two that are wrongly kept apart only stand in the
 order they had.
 """
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 #: A longer text says more than one thing, so no other text replaces it.
 _LONGEST: Final = 300
-#: The share of the shorter statement's terms that both contain.
-_SAME: Final = 0.5
 #: Fewer terms than this do not tell what a statement is about.
 _FEWEST: Final = 2
 #: The share of a question's terms that a statement must contain to be its answer rather than its neighbour.
@@ -41,8 +39,7 @@ _LIKELY: Final = 0.5
 QUESTION: Final = 0.5
 #: A statement with one of these says that something changed.
 _CHANGED: Final = re.compile(
-    r"\b(?:no longer|any ?more|instead|from now on|now|not|never|switched|moved|changed|replaced|since then|stopped"
-    r"|new)\b",
+    r"\b(?:no longer|not any ?more|instead|from now on|switched to|moved to|changed to|replaced (?:by|with)|stopped)\b",
     re.IGNORECASE,
 )
 #: Terms of such words, which are not what a statement is about.
@@ -67,7 +64,26 @@ _CHANGES: Final = frozenset(
 )
 #: Terms that name a value: a number, a date, a version, a day.
 _VALUE: Final = re.compile(r"\d|^(?:mon|tues|wednes|thurs|fri|satur|sun)day$|^(?:true|false|on|off|yes|no)$")
-_CAPITAL: Final = re.compile(r"\b[A-Z][\w-]*")
+#: Terms of units, which may follow a value.
+_UNITS: Final = frozenset(
+    (
+        "minut",
+        "second",
+        "hour",
+        "day",
+        "week",
+        "month",
+        "year",
+        "percent",
+        "kb",
+        "mb",
+        "gb",
+        "tb",
+        "ms",
+        "euro",
+        "dollar",
+    )
+)
 _TRUST: Final = {"import": 0, "tool": 1, "agent": 2, "user": 3}
 
 
@@ -153,23 +169,10 @@ def _answers(statement: Found, question: Found) -> bool:
 
 
 def _is_later(newer: Found, older: Found) -> bool:
-    """Whether a statement is the later one on a matter. What was not said by person or agent never passes what was."""
-    foreign = _rank(newer) < min(_rank(older), _TRUST["agent"])
-    return not foreign and newer.at > older.at and _is_same_matter(newer, older)
-
-
-def _is_same_matter(one: Found, other: Found) -> bool:
-    """Whether two statements have the same subject, which is their first telling term, and mostly the same terms."""
-    fewer = min(len(one.terms), len(other.terms))
-    if fewer < _FEWEST or not (_is_statement(one) and _is_statement(other)):
+    """Whether a later statement says the same as an older one, or replaces it. Less trusted text never does."""
+    if newer.at <= older.at or _rank(newer) < _rank(older) or not (_is_statement(newer) and _is_statement(older)):
         return False
-    shared = len(set(one.terms) & set(other.terms))
-    more = max(len(one.terms), len(other.terms))
-    return _subject(one) == _subject(other) and shared >= _SAME * fewer and shared * 3 >= more
-
-
-def _subject(hit: Found) -> str:
-    return next((term for term in hit.terms if term not in _CHANGES), hit.terms[0])
+    return set(newer.terms) == set(older.terms) or _replaces(newer, older)
 
 
 def _is_statement(hit: Found) -> bool:
@@ -181,28 +184,33 @@ def _rank(hit: Found) -> int:
 
 
 def _replacement(older: Found, hits: Sequence[Found]) -> Thing | None:
-    """The latest hit that contradicts this one, if any does: on the same matter, with another value."""
-    newer = [hit for hit in hits if hit.thing != older.thing and _is_later(hit, older) and _contradicts(hit, older)]
+    """The latest hit that replaces this one, if any does."""
+    newer = [
+        hit for hit in hits if hit.thing != older.thing and _is_later(hit, older) and set(hit.terms) != set(older.terms)
+    ]
     return max(newer, key=lambda hit: (hit.at, hit.thing)).thing if newer else None
 
 
-def _contradicts(newer: Found, older: Found) -> bool:
-    """Whether a later statement gives another value, or says that something changed.
+def _replaces(newer: Found, older: Found) -> bool:
+    """Whether a statement gives another value for the same thing, or says that it no longer holds.
 
-    Less trusted text never replaces what a person said. A statement that repeats all of the older one adds to it.
+    Everything but the value has to be the same, and the value has to stand at the end: "Room 101 has a projector" and
+    "Room 102 has a projector" are about two rooms.
     """
-    if _rank(newer) < _rank(older):
+    was, now = (tuple(term for term in hit.terms if term not in _CHANGES) for hit in (older, newer))
+    if min(len(was), len(now)) < _FEWEST:
         return False
-    lost = [term for term in older.terms if term not in newer.terms]
-    gained = [term for term in newer.terms if term not in older.terms]
-    if any(map(_VALUE.search, lost)) and any(map(_VALUE.search, gained)):
-        # "30 seconds" and "60 retries" are different things, "PostgreSQL 16" and "MySQL 8" are not.
-        names = _names(newer.text) | _names(older.text) | _CHANGES
-        if all(_VALUE.search(term) or term in names for term in (*lost, *gained)):
-            return True
-    return bool(lost or gained) and bool(_CHANGED.search(newer.text)) and not _CHANGED.search(older.text)
+    if _CHANGED.search(newer.text) and not _CHANGED.search(older.text):
+        lost, gained = set(was) - set(now), set(now) - set(was)
+        # A detail may be left out, and the word of the change comes in.
+        return len(was) > len(lost) + 1 and len(lost) <= 1 and len(gained) <= 1
+    return _without_value(was) == _without_value(now) != ()
 
 
-def _names(text: str) -> set[str]:
-    """The terms of words that begin with a capital letter."""
-    return {term for word in _CAPITAL.findall(text) for term in analyser.terms(word)}
+def _without_value(terms: tuple[str, ...]) -> tuple[str, ...]:
+    """The terms before the value that a statement ends with, and its unit; empty when it does not end with one."""
+    unit = terms[-1:] if terms[-1] in _UNITS else ()
+    rest = terms[: len(terms) - len(unit)]
+    if len(rest) < _FEWEST or not _VALUE.search(rest[-1]) or any(map(_VALUE.search, rest[:-1])):
+        return ()
+    return (*rest[:-1], *unit)

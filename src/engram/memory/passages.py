@@ -18,21 +18,26 @@ _NOT_WORTH_A_CUT: Final = 80
 _FRAGMENT: Final = 120
 #: The ends of lines, and of sentences that are followed by another one.
 _BREAK: Final = re.compile(r"\n+\s*|(?<=[.!?])\s+|(?<=[。！？])(?![。！？」』”）])\s*|(?<=[。！？][」』”）])\s*")
+_SPACE: Final = re.compile(r"\s")
 _CUT: Final = "…"
 
 
 def of_piece(text: str, start: int, piece: str, weights: Mapping[str, float]) -> str:
     """The passage of a text within one of its pieces, which begins at `start`.
 
-    A piece begins in the middle of a sentence, or even of a word. If that sentence is short, the passage leaves it out.
+    A piece begins and ends in the middle of a sentence, or even of a word. A short one is left out.
     """
-    left_out = 0
+    first, last = 0, len(piece)
     if start:
-        end = _BREAK.search(piece, 0, _FRAGMENT) or re.compile(r"\s").search(piece, 0, _FRAGMENT)
-        left_out = end.end() if end else 0
-    cut = passage(piece[left_out:], weights)
+        end = _BREAK.search(piece, 0, _FRAGMENT) or _SPACE.search(piece, 0, _FRAGMENT)
+        first = end.end() if end else 0
+    more = start + len(piece) < len(text.rstrip())
+    if more:
+        ends = [mark.start() for mark in _BREAK.finditer(piece, max(first, last - _FRAGMENT))]
+        last = ends[-1] if ends else last
+    cut = passage(piece[first:last], weights)
     before = _CUT if start and not cut.startswith(_CUT) else ""
-    after = _CUT if start + len(piece) < len(text.rstrip()) and not cut.endswith(_CUT) else ""
+    after = _CUT if more and not cut.endswith(_CUT) else ""
     return f"{before}{cut}{after}"
 
 

@@ -82,12 +82,16 @@ def spans(question: str, now: str) -> tuple[Span, ...]:
 
 
 def without(question: str, spans: tuple[Span, ...]) -> str:
-    """The question without the words that name a time; the whole question if it has no other search words."""
+    """The question without the words that name a time; the whole question if it has no other search words.
+
+    A day in figures stays: it may be part of a name, such as that of a backup.
+    """
     from . import analyser
 
     rest = question
     for span in sorted(spans, key=lambda span: -span.start):
-        rest = rest[: span.start] + rest[span.start + len(span.phrase) :]
+        if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", span.phrase):
+            rest = rest[: span.start] + rest[span.start + len(span.phrase) :]
     return rest if spans and analyser.terms(rest) else question
 
 

@@ -206,6 +206,8 @@ class Recall:
 
         try:
             meant = query_vector.understand(question.model, question.asked, searched, weights, background)
+            if not meant.vector.any():  # the model knows none of its tokens
+                return question._replace(model=None), spans, now
             usual = backdrop.usual(question.model, meant.vector)
         except EmbedderFailed as error:
             warn_once(str(error), _BY_WORDS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..records import Answer
@@ -23,9 +22,6 @@ _LONGEST: Final = 360
 _LAST: Final = 0.3
 #: Turns with less worth than this say nothing.
 _LEAST: Final = 0.15
-
-#: A short answer, which is worth reading although it says little.
-_PLAINLY: Final = re.compile(r"(?:yes|no|yep|nope|yeah)\b", re.IGNORECASE)
 
 # The beginning of a reply is enough: a turn may have a million characters, and there are many.
 _AFTER = """
@@ -51,7 +47,10 @@ def answer(tx: Transaction, workspace: str, question: Item, text: str, weights: 
     said: list[tuple[int, str, str]] = []
     for id, role, content in rows:
         if role == question.label:
-            break
+            # A person may ask twice before the answer comes.
+            if said or not text_forms.is_question(content):
+                break
+            continue
         if role != "tool":
             said.append((id, role, content))
     wanted = {**dict.fromkeys(analyser.terms(text), 1.0), **weights}
@@ -67,10 +66,10 @@ def _worth_reading(said: Sequence[tuple[int, str, str]], wanted: Mapping[str, fl
     replies = []
     for place, (id, role, content) in enumerate(said):
         text = passage(content, wanted, _LONGEST)
-        form = text_forms.form(text, role)
+        asks = text_forms.form(text, role).asked
         covered = sum(wanted[term] for term in sorted(set(analyser.terms(text)) & wanted.keys())) / whole
-        announced = 0.0 if _PLAINLY.match(text) else form.announced
-        telling = (1 - announced) * (1 - form.pasted) * (1 - form.asked)
+        # Output, a path or a number may well be the answer.
+        telling = (1 - text_forms.announced(text)) * (1 - asks)
         worth = telling * (0.2 + covered + (_LAST if place == len(said) - 1 else 0.0))
         replies.append(_Reply(id, text, worth))
     good = [reply for reply in replies if reply.worth >= _LEAST]

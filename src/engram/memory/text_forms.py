@@ -18,33 +18,38 @@ from .exchanges import ROLES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+#: A line with fewer characters is too short to be pasted output.
+_SHORT: Final = 240
 #: Characters that are read of a text. The form of a passage shows at its beginning.
 _READ: Final = 2_000
 
 #: "Melanie: …" and "[10:32]" before what was said.
 _SPEAKER: Final = re.compile(r"\A(?:\[[^\]\n]{1,30}\]\s*)?[A-Z][\w.'-]{0,30}(?: [A-Z][\w.'-]{0,30})?: ")
+#: A question without its mark: "which port is staging on", "can we ship today", "how to deploy".
 _ASKS: Final = re.compile(
     r"\A(?:so |and |but |ok(?:ay)?,? |hey,? |hi,? |well,? |also,? )*+"
-    r"(?:who|whom|whose|what|which|when|where|why|how|is|are|am|was|were|do(?! not\b)|does|did|can|could|should|shall"
-    r"|would|will|has|have|had|may|might|isn't|aren't|don't(?= (?:you|we|i|they)\b)|doesn't|didn't|can't|couldn't"
-    r"|shouldn't|wouldn't|won't)\b",
+    r"(?:(?:who|whom|whose|what|which|when|where|why|how)(?: [\w'-]{1,20}){0,2}? "
+    r"(?:is|are|was|were|do|does|did|can|could|should|shall|would|will|has|have|had|to|about)\b"
+    r"|(?:is|are|am|was|were|do|does|did|can|could|should|shall|would|will|has|have|had|may|might)(?:n't)? "
+    r"(?:i|you|we|they|it|he|she|the|this|that|there|these|those|my|our|your|their)\b"
+    r"|(?:tell|show|remind) (?:me|us)\b|explain\b)",
     re.IGNORECASE,
 )
-#: "When the build fails, run it again" is a rule.
-_RULE: Final = re.compile(r"\A(?:when|where)[^?]*,\s", re.IGNORECASE)
+#: "What matters most is latency" and "When the build is red, run it again" are statements.
+_RULE: Final = re.compile(r"\A(?:what|how) (?:\w+ ){1,2}is\b(?! \w+\Z)|\A(?:when|where)[^?]*,\s", re.IGNORECASE)
 _ANNOUNCES: Final = re.compile(
     r"\A(?:(?:good|great|perfect|excellent|ok(?:ay)?|right|clean|first|next|then|also|and|so|finally|sure|alright"
     r"|all (?:done|green)|you're (?:absolutely )?right|i see|got it|good (?:question|point|catch))\b[\s,.!:;—–-]*+)*+"
-    r"(?:let me|let's|let us|i'll|i will|i'm going to|i am going to|i need to|i should|i want to|i have to|i'd like to"
-    r"|now|time to|add|update|run|fix|remove|check|replace|verify|build|rename|look|read|write"
-    r"|create|move|test)\b",
+    r"(?:let me|let's|let us|i'll|i will|i'm going to|i am going to|i need to|i should|i have to|i'd like to"
+    r"|now (?:let|i|the same|add|update|run|fix|remove|check|replace|verify|build|rename|look|read|write|create|move"
+    r"|test|for|on to|skip))\b",
     re.IGNORECASE,
 )
 #: Said after a step that went well; nobody looks for it.
 _PASSES: Final = re.compile(
     r"\A(?:all |the |both |every )?+(?:\d{1,9} |unit |new )*+"
     r"(?:tests?|builds?|lint(?:er|ing)?|checks?|edits?|compilation|suite)\b"
-    r"[\w\s]{0,24}\b(?:pass(?:es|ed)?|succeed(?:s|ed)?|successful(?:ly)?|clean|green|applied|done|compiles?)\b"
+    r"[\w\s]{0,24}\b(?:pass(?:es|ed)?|succeed(?:s|ed)?|successful(?:ly)?|clean|green|applied|done|compiles?)[.!]?\Z"
     r"|\A(?:good|great|perfect|excellent|done|clean|ok(?:ay)?|yes|no|right|thanks?(?: you)?|sure)\b"
     r"[\w\s,]{0,16}[.!]?\Z",
     re.IGNORECASE,
@@ -76,19 +81,36 @@ class Form(NamedTuple):
 
 
 def form(text: str, label: str) -> Form:
-    """The form of a text. Only an assistant announces what it does next; a memory never does.
+    """The form of a text. Only an assistant announces what it does next.
 
-    A memory asks only where it has a question mark: "When in doubt ask the owner" is a rule.
+    A memory was stored on purpose: whatever it looks like, it states something, unless it ends with a question.
     """
     read = _SPEAKER.sub("", text[:_READ])
+    said = parts(read)
+    if label not in ROLES:
+        asked = _share(said, _has_question_mark) if said and _has_question_mark(said[-1]) else 0.0
+        return Form(asked, 0.0, 0.0)
     if _NOTICE.match(read):
         return Form(0.0, 0.0, 1.0)
-    lines = [line for line in read.splitlines() if line.strip()]
-    pasted = 1.0 if _DIFF.search(read) else _share(lines, _is_output)
-    said = parts(read)
-    asked = _share(said, _is_asked if label in ROLES else _has_question_mark)
     announced = _share(said, _is_announced) if label == "assistant" else 0.0
-    return Form(asked, announced, pasted)
+    pasted = 0.0 if label != "tool" and _is_short(read) else _pasted(read)
+    return Form(_share(said, _is_asked), announced, pasted)
+
+
+def announced(text: str) -> float:
+    """The share of a text that announces what comes next."""
+    return _share(parts(text[:_READ]), lambda sentence: _ANNOUNCES.match(sentence) is not None)
+
+
+def _is_short(read: str) -> bool:
+    """Whether a text is one line, which may be just what somebody wants to know: a number, a path."""
+    return len(read) < _SHORT and "\n" not in read.strip()
+
+
+def _pasted(read: str) -> float:
+    """The share of a text that a program wrote."""
+    lines = [line for line in read.splitlines() if line.strip()]
+    return 1.0 if _DIFF.search(read) else _share(lines, _is_output)
 
 
 def is_question(text: str) -> bool:

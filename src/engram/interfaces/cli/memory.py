@@ -360,6 +360,7 @@ def _shown(hits: list[Hit], explain: bool) -> Iterator[str]:
         head = [where, hit.label, day(hit.created_at)]
         head += [f"session {short(hit.session_id)}"] if hit.session_id else []
         head += [f"cut from {len(hit.whole):,} characters"] if len(hit.whole) > len(hit.text) else []
+        head += ["replaced by {} {}".format(*hit.replaced_by)] if hit.replaced_by is not None else []
         yield style(f"{hit.score:.2f}  {wrapped(one_line(', '.join(head), 500), _INDENT)}", dim=True)
         matched = hit.why["matched"]
         assert isinstance(matched, list)
@@ -371,18 +372,15 @@ def _shown(hits: list[Hit], explain: bool) -> Iterator[str]:
 
 
 def _related(hit: Hit, above: dict[int | None, str]) -> Iterator[str]:
-    """The answer of a question, and what replaced a statement. An answer that stands above is not repeated."""
+    """The answer of a question. One that stands above is not repeated."""
     if hit.answer is not None:
         ids = hit.answer.exchange_ids
         where = f"answered in exchange {', '.join(map(str, ids))}"
         if len(ids) == 1 and hit.answer.text in above.get(ids[0], ""):
-            yield _dim(f"{where}, above")
+            yield _marked(f"{where}, above")
         else:
-            yield _dim(f"{where}:")
+            yield _marked(f"{where}:")
             yield _indented(wrapped(hit.answer.text, _INDENT))
-    if hit.replaced_by is not None:
-        kind, id = hit.replaced_by
-        yield _dim(f"replaced by {kind} {id}")
 
 
 def _explained(hit: Hit) -> Iterator[str]:
@@ -410,8 +408,9 @@ def _is_list(value: object) -> TypeGuard[list[object]]:
     return isinstance(value, list)
 
 
-def _dim(text: str) -> str:
-    return style(_indented(wrapped(text, _INDENT)), dim=True)
+def _marked(text: str) -> str:
+    """Engram's own words, at a column where no stored text begins."""
+    return style(f"{' ' * (_INDENT - 2)}{wrapped(text, _INDENT)}", dim=True)
 
 
 def _indented(text: str) -> str:
