@@ -77,6 +77,12 @@ def package_folders(package: str) -> list[str]:
     return list(dict.fromkeys([*installed, *filter(os.path.isdir, ours)]))
 
 
+def is_component(package: str) -> bool:
+    """Whether the package that is used is one that `engram embedder use` has installed."""
+    found = package_folder(package)
+    return found is not None and found.startswith(root() + os.sep)
+
+
 def missing(*packages: str) -> list[str]:
     """The packages that are neither installed nor in a component."""
     return [package for package in packages if package_folder(package) is None]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..embedding import AUTO, catalogue, components, concrete, folders, load, model_files
-from ..errors import EngramError, InvalidInput
+from ..errors import EmbedderFailed, EngramError, InvalidInput, MissingExtra
 from ..records import EmbedderChange, EmbedderInfo, EmbedderPlan
 from .embedding_models import model_of, other_model
 from .reindex import reindex
@@ -83,7 +83,7 @@ class Embedders:
             if catalogue.is_installed(choice):
                 return None
             load(choice)  # says what is missing
-            return f"The {choice} embedder is not complete on this machine. Type: engram embedder use {choice}"
+            return f"The {choice} embedder is not complete on this machine. Type: {catalogue.command(choice)}"
         except EngramError as error:
             return str(error)
 
@@ -124,7 +124,7 @@ class Embedders:
 
         `said` is called with a line before each step, and `progress` with the number of embedded items and the total.
         """
-        from ..embedding.installing import install
+        from ..embedding.installing import broken, install
         from ..embedding.trial import tried
 
         choice = _changeable(name)
@@ -134,7 +134,15 @@ class Embedders:
         before = self.model
         installed = install(choice, tell)
         tell("Trying the model")
-        embedder = tried(choice)
+        try:
+            embedder = tried(choice)
+        except (EmbedderFailed, MissingExtra):
+            # A component may be damaged. Installing it anew repairs that.
+            again = install(choice, tell, broken(choice))
+            if not again:
+                raise
+            installed += [name for name in again if name not in installed]
+            embedder = tried(choice)
         made = reindex(self._view, choice, progress)
         return EmbedderChange(choice, embedder.name, before, tuple(installed), made)
 

@@ -57,7 +57,7 @@ def follow(engine: Engine, workspace: str) -> Embedder | None:
     if embedder is not None and model not in (None, embedder.name):
         raise EmbedderFailed(
             f"The workspace's vectors are of {model}, and {choice.partition(':')[2]} now has {embedder.name}. "
-            f"To use the new one, type: engram embedder use {choice}"
+            f"To use the new one, type: {catalogue.command(choice)}"
         )
     return embedder
 

@@ -207,7 +207,7 @@ class Recall:
         try:
             meant = query_vector.understand(question.model, question.asked, searched, weights, background)
             usual = backdrop.usual(question.model, meant.vector)
-        except EmbedderFailed as error:
+        except (EmbedderFailed, MissingExtra) as error:
             warn_once(str(error), _BY_WORDS)
             return question._replace(model=None), spans, now
         return question._replace(meant=meant, usual=usual), spans, now
@@ -241,7 +241,7 @@ class Recall:
             attempts -= 1
             try:
                 tokens.compute(unknown)
-            except EmbedderFailed as error:
+            except (EmbedderFailed, MissingExtra) as error:
                 _warn("%s; recall goes without comparing tokens", error)
                 attempts = 0
 
