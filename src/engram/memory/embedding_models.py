@@ -7,12 +7,16 @@ which model the workspace has now.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from ..errors import EmbedderFailed, StoreBusy, StoreError
 from ..safe_text import one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..embedding import Embedder
     from ..storage.engine import Engine, Transaction
 
@@ -74,10 +78,25 @@ def other_model(workspace: str, used: str, model: str) -> str:
 
 
 _said: set[str] = set()
+_reasons: ContextVar[list[str] | None] = ContextVar("reasons", default=None)
+
+
+@contextmanager
+def collected_reasons() -> Iterator[list[str]]:
+    """Why the model could not be used within this block; empty if it could, or was not needed."""
+    reasons: list[str] = []
+    token = _reasons.set(reasons)
+    try:
+        yield reasons
+    finally:
+        _reasons.reset(token)
 
 
 def warn_once(reason: str, consequence: str) -> None:
     """Log why a model cannot be used, once per process."""
+    reasons = _reasons.get()
+    if reasons is not None:
+        reasons.append(reason)
     if reason in _said:
         return
     _said.add(reason)
