@@ -285,3 +285,41 @@ def test_a_damaged_package_is_named_with_the_command_that_repairs_it(
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     assert eng.embedders.use("minilm").installed == (components.ONNXRUNTIME,)
     assert finds(open_store(embedder="auto"))
+
+
+@pytest.mark.requirement("EMBED-26")
+def test_a_data_folder_that_cannot_be_written_is_said_before_anything_changes(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    eng = open_store(embedder="static")
+    write(eng)
+    folder = real_minilm(tmp_path / "mine")
+    # A file where the folder should be stops even root.
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "models").touch()
+    monkeypatch.setenv("ENGRAM_DATA_DIR", str(tmp_path / "data"))
+    with pytest.raises(EmbedderFailed, match=r"data/models must be a folder that you can write to.*Nothing was"):
+        eng.embedders.use(f"onnx:{folder}")
+    lack(monkeypatch, "onnxruntime")
+    with pytest.raises(EmbedderFailed, match=r"data/models must be a folder that you can write to.*Nothing was"):
+        eng.embedders.use("minilm")
+    assert eng.embedders.model == STATIC
+
+
+@pytest.mark.requirement("EMBED-25", "EMBED-19")
+def test_a_model_on_disk_that_changed_is_a_problem_with_a_command_for_the_shell(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    folder = tiny(tmp_path / "my model")
+    open_store(embedder=f"onnx:{folder}").remember("cat dog")
+    eng = open_store(embedder="auto")
+    assert eng.embedders.problem() is None
+    embedding_package._loaded.pop(f"onnx:{folder}")
+    tiny(folder, sentence_bert_config={"max_seq_length": 7})
+    assert str(eng.embedders.problem()).endswith(f"engram embedder use 'onnx:{folder}'")
+
+
+@pytest.mark.requirement("EMBED-26")
+def test_an_unknown_name_is_answered_with_what_can_be_used(open_store: OpenStore) -> None:
+    with pytest.raises(InvalidInput, match="Choose static, minilm, openai, openai:MODEL or onnx:FOLDER"):
+        open_store(embedder="static").embedders.use("nonsense")

@@ -58,13 +58,16 @@ def install(choice: str, said: Said, again: Sequence[str] = ()) -> list[str]:
     if not needed(choice) and not again:
         return []
     _require_pip(choice)
-    with components.locked():
-        # Another process may have installed it meanwhile.
-        lacking = list(dict.fromkeys([*needed(choice), *again]))
-        make_folder(components.platform_folder())
-        _remove_drafts()
-        for name in lacking:
-            _install(name, said)
+    try:
+        with components.locked():
+            # Another process may have installed it meanwhile.
+            lacking = list(dict.fromkeys([*needed(choice), *again]))
+            make_folder(components.platform_folder())
+            _remove_drafts()
+            for name in lacking:
+                _install(name, said)
+    except OSError as error:
+        raise components.unwritable(error) from error
     return lacking
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..embedding import AUTO, catalogue, components, concrete, folders, load, model_files
 from ..errors import EmbedderFailed, EngramError, InvalidInput, MissingExtra
 from ..records import EmbedderChange, EmbedderInfo, EmbedderPlan
-from .embedding_models import model_of, other_model
+from .embedding_models import changed_model, model_of, other_model
 from .reindex import reindex
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _PER_TOKEN = 4
 
 _ANY_FOLDER = "onnx:FOLDER"
+#: What a workspace can be changed to.
+_CHANGEABLE = "static, minilm, openai, openai:MODEL or onnx:FOLDER"
 
 _COUNT = """
 SELECT COUNT(*) FROM items i
@@ -81,7 +83,9 @@ class Embedders:
                 embedder = load(choice)
                 return other_model(self._view.workspace, model, embedder.name) if embedder is not None else None
             if catalogue.is_installed(choice):
-                return None
+                # The name of a model on disk has its files' hash, which is kept until a file changes.
+                found = load(choice) if choice.startswith("onnx:") else None
+                return None if found is None or found.name == model else changed_model(model, choice, found.name)
             load(choice)  # says what is missing
             return f"The {choice} embedder is not complete on this machine. Type: {catalogue.command(choice)}"
         except EngramError as error:
@@ -143,6 +147,10 @@ class Embedders:
                 raise
             installed += [name for name in again if name not in installed]
             embedder = tried(choice)
+        provider, _, folder = choice.partition(":")
+        if provider == "onnx":
+            # Without this note no process would find the model of the workspace again.
+            folders.require_note(embedder.name, folder)
         made = reindex(self._view, choice, progress)
         return EmbedderChange(choice, embedder.name, before, tuple(installed), made)
 
@@ -159,10 +167,9 @@ def _changeable(name: str) -> str:
     """A choice that a workspace can be changed to, in full."""
     if name in (AUTO, "none"):
         raise InvalidInput(
-            f"{name} is a setting and not a model. Set ENGRAM_EMBEDDER={name} instead, or name static, minilm, openai, "
-            "openai:MODEL or onnx:FOLDER."
+            f"{name} is a setting and not a model. Set ENGRAM_EMBEDDER={name} instead, or name {_CHANGEABLE}."
         )
-    choice = concrete(name)
+    choice = concrete(name, offered=_CHANGEABLE)
     provider, _, folder = choice.partition(":")
     if provider == "onnx":
         # An unusable folder is refused before anything is installed.

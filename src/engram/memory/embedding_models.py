@@ -59,11 +59,18 @@ def follow(engine: Engine, workspace: str) -> Embedder | None:
     choice = catalogue.resolve(model)
     embedder = load(choice)
     if embedder is not None and model not in (None, embedder.name):
-        raise EmbedderFailed(
-            f"The workspace's vectors are of {model}, and {choice.partition(':')[2]} now has {embedder.name}. "
-            f"To use the new one, type: {catalogue.command(choice)}"
-        )
+        raise EmbedderFailed(changed_model(str(model), choice, embedder.name))
     return embedder
+
+
+def changed_model(model: str, choice: str, now: str) -> str:
+    """Why the vectors of a workspace do not fit its model on disk any more, and what to do."""
+    from ..embedding import catalogue
+
+    return (
+        f"The workspace's vectors are of {one_line(model, 100)}, and {choice.partition(':')[2]} now has {now}. "
+        f"To use the new one, type: {catalogue.command(choice)}"
+    )
 
 
 def other_model(workspace: str, used: str, model: str) -> str:
