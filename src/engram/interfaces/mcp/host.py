@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from ... import operations
 from ...client import Engram
 from ...errors import EngramError, InvalidInput, SessionNotFound
-from ...memory.embedding_models import collected_reasons
 from ...operations import OPERATIONS, SESSION
 from ...records import plain
 from ...safe_text import one_line
@@ -252,7 +251,7 @@ class Host:
         note = None
         if operation.name == "recall" and given.get("mode", "hybrid") == "hybrid" and not self._has_model(eng):
             given["mode"], note = "words", answers.WORDS_ONLY
-        with collected_reasons() as reasons:
+        with eng.embedding_queue.reasons() as reasons:
             result = operations.perform(eng, OPERATIONS[operation.name], given)
         if operation.name == "recall" and reasons and not connection.told:
             connection.told, note = True, f"{answers.NO_MODEL} {one_line(reasons[0], answers.LONGEST_ERROR)}"
