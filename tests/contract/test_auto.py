@@ -11,7 +11,9 @@ import pytest
 
 from engram import EmbedderFailed, Engram, InvalidInput, MissingExtra
 from engram import embedding as embedding_package
-from engram.embedding import catalogue, load
+from engram.embedding import catalogue, components, load
+from engram.embedding.installing import broken
+from engram.embedding.onnx_folder import OnnxEmbedder
 from tests.embedding._onnx_models import real_minilm, tiny
 
 OpenStore = Callable[..., Engram]
@@ -236,3 +238,88 @@ def test_the_trial_is_passed_by_both_local_embedders() -> None:
     from engram.embedding.trial import tried
 
     assert [tried(name) for name in ("static", "minilm")] == [load("static"), load("minilm")]
+
+
+@pytest.mark.requirement("EMBED-19")
+def test_a_model_that_fails_when_it_is_first_used_leaves_recall_to_the_words(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    write(open_store(embedder="minilm"))
+    # The graph is gone, and nothing can build it.
+    lack(monkeypatch, "onnx")
+    monkeypatch.setenv("ENGRAM_CACHE_DIR", str(tmp_path / "empty"))
+    eng = open_store(embedder="auto")
+    with caplog.at_level(logging.WARNING, "engram"):
+        for _ in range(2):
+            assert [hit.text for hit in eng.recall("puppy")] == [ANSWER]
+        eng.remember("Taxes rise again")
+    (said,) = warnings(caplog)
+    assert said.startswith("Recall goes by words alone.") and said.endswith("engram embedder use minilm")
+    assert eng.embedding_queue.size() == 1
+
+
+@pytest.mark.requirement("EMBED-19")
+def test_a_damaged_package_is_named_with_the_command_that_repairs_it(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    write(open_store(embedder="minilm"))
+    damaged = Path(components.place(components.ONNXRUNTIME), "onnxruntime")
+    damaged.mkdir(parents=True)
+    (damaged / "__init__.py").write_text("from onnxruntime.capi import onnxruntime_pybind11_state")
+    monkeypatch.setattr(embedding_package, "_loaded", {})
+    for name in [each for each in sys.modules if each.partition(".")[0] == "onnxruntime"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(str(damaged.parent))
+    eng = open_store(embedder="auto")
+    with caplog.at_level(logging.WARNING, "engram"):
+        assert [hit.text for hit in eng.recall("puppy")] == [ANSWER]
+        eng.remember("Taxes rise again")
+    (said,) = warnings(caplog)
+    assert "No module named 'onnxruntime.capi'" in said and said.endswith("engram embedder use minilm")
+    with pytest.raises(EmbedderFailed, match="engram embedder use minilm"):
+        eng.reindex()
+    assert broken("minilm") == [components.ONNXRUNTIME]
+    with pytest.raises(EmbedderFailed, match=r"cannot be loaded.*onnx:"):
+        OnnxEmbedder(str(tiny(tmp_path / "tiny"))).embed(["cat"])
+    # The environment has the package, so pip downloads nothing.
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    assert eng.embedders.use("minilm").installed == (components.ONNXRUNTIME,)
+    assert finds(open_store(embedder="auto"))
+
+
+@pytest.mark.requirement("EMBED-26")
+def test_a_data_folder_that_cannot_be_written_is_said_before_anything_changes(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    eng = open_store(embedder="static")
+    write(eng)
+    folder = real_minilm(tmp_path / "mine")
+    # A file where the folder should be stops even root.
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "models").touch()
+    monkeypatch.setenv("ENGRAM_DATA_DIR", str(tmp_path / "data"))
+    with pytest.raises(EmbedderFailed, match=r"data/models must be a folder that you can write to.*Nothing was"):
+        eng.embedders.use(f"onnx:{folder}")
+    lack(monkeypatch, "onnxruntime")
+    with pytest.raises(EmbedderFailed, match=r"data/models must be a folder that you can write to.*Nothing was"):
+        eng.embedders.use("minilm")
+    assert eng.embedders.model == STATIC
+
+
+@pytest.mark.requirement("EMBED-25", "EMBED-19")
+def test_a_model_on_disk_that_changed_is_a_problem_with_a_command_for_the_shell(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    folder = tiny(tmp_path / "my model")
+    open_store(embedder=f"onnx:{folder}").remember("cat dog")
+    eng = open_store(embedder="auto")
+    assert eng.embedders.problem() is None
+    embedding_package._loaded.pop(f"onnx:{folder}")
+    tiny(folder, sentence_bert_config={"max_seq_length": 7})
+    assert str(eng.embedders.problem()).endswith(f"engram embedder use 'onnx:{folder}'")
+
+
+@pytest.mark.requirement("EMBED-26")
+def test_an_unknown_name_is_answered_with_what_can_be_used(open_store: OpenStore) -> None:
+    with pytest.raises(InvalidInput, match="Choose static, minilm, openai, openai:MODEL or onnx:FOLDER"):
+        open_store(embedder="static").embedders.use("nonsense")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -193,6 +194,11 @@ def test_the_hash_of_a_large_file_is_computed_once_until_the_file_changes(tmp_pa
             lambda folder: (folder / "config_sentence_transformers.json").write_text('{"prompts": {"query": 7}}'),
             "no text for a prefix",
         ),
+        (
+            lambda folder: (folder / "config_sentence_transformers.json").write_text('{"default_prompt_name": ["a"]}'),
+            "default_prompt_name",
+        ),
+        (lambda folder: os.mkfifo(folder / "modules.json"), "it is not a file"),
         (lambda folder: tiny(folder, **ATTENTION), "pools its tokens by"),
         (lambda folder: tiny(folder, inputs={"input_ids": 7, "pixel_values": 7}), "it wants pixel_values"),
     ],
@@ -213,3 +219,26 @@ def test_a_folder_may_begin_with_a_tilde(tmp_path: Path, monkeypatch: pytest.Mon
     tiny(tmp_path / "models" / "tiny")
     embedder = load("onnx:~/models/tiny")
     assert embedder is not None and embedder is load(f"onnx:{tmp_path}/models/tiny")
+
+
+@pytest.mark.requirement("EMBED-21")
+def test_only_the_files_of_its_weights_count_beside_the_graph(tmp_path: Path) -> None:
+    folder = tiny(tmp_path / "model")
+    before = OnnxEmbedder(str(folder)).name
+    for name in ("model.onnx.sha256", "model.onnx.bak", "model.onnx_data.json"):
+        (folder / name).write_text("something else")
+    (folder / "model.onnx.data").mkdir()
+    os.mkfifo(folder / "model.onnx.d")
+    os.mkfifo(folder / "model.onnx_data_2")
+    assert OnnxEmbedder(str(folder)).name == before
+    (folder / "model.onnx_data").write_text("weights")
+    assert OnnxEmbedder(str(folder)).name != before
+
+
+@pytest.mark.requirement("EMBED-21")
+def test_a_model_is_used_while_another_process_installs(tmp_path: Path) -> None:
+    folder = tiny(tmp_path / "model")
+    with components.locked():
+        # A lock of another descriptor, as in another process.
+        assert OnnxEmbedder(str(folder)).embed(["cat"]).any()
+    assert folders.known() == []

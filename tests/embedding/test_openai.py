@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import socket
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -306,3 +307,12 @@ def test_a_forked_child_has_its_own_connection(endpoint: Endpoint, embedder: Emb
     assert works_in_a_child(lambda: np.array_equal(embedder.embed(["text"]), before))
     assert np.array_equal(embedder.embed(["text"]), before)
     assert len(endpoint.requests) == 3
+
+
+@pytest.mark.requirement("EMBED-19")
+@pytest.mark.usefixtures("sdk")
+def test_a_damaged_sdk_is_named_with_the_command_that_repairs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    embedder = OpenAIEmbedder("some")
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(EmbedderFailed, match=r"cannot be loaded.*openai"):
+        embedder.embed(["text"])

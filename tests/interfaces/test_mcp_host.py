@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from engram.coordination.messages import PATIENCE
 from engram.embedding.static import StaticEmbedder
 from engram.interfaces.mcp import guide
 from engram.interfaces.mcp import host as hosting
-from engram.interfaces.mcp.answers import FRAME, WORDS_ONLY, Answer, answer
+from engram.interfaces.mcp.answers import FRAME, NO_MODEL, WORDS_ONLY, Answer, answer
 from engram.interfaces.mcp.host import BEAT_EVERY, Connection, Host
 from tests._repositories import make_repository
 from tests.conftest import ShiftedClock
@@ -585,6 +586,24 @@ def test_a_recall_without_the_model_says_so_until_the_model_is_there(server: Age
     answer = server.answer("recall", query="fireplace")
     assert "note" not in answer.structured
     assert WORDS_ONLY not in answer.text
+
+
+@pytest.mark.requirement("MCP-17", "EMBED-19")
+def test_the_first_recall_of_a_connection_says_why_the_model_cannot_be_used(
+    open_store: Callable[..., Engram], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_store(embedder="static").remember("The puppy sleeps beside the fireplace")
+    monkeypatch.setattr(embedding, "_loaded", {})
+    monkeypatch.setitem(sys.modules, "wordllama", None)
+    host = Host(lambda: open_store(embedder="auto"))
+    for agent in (Agent(host), Agent(host)):
+        assert "note" not in agent.answer("recall", query="fireplace", mode="words").structured
+        answer = agent.answer("recall", query="fireplace")
+        note = str(answer.structured["note"])
+        assert note.startswith(NO_MODEL) and "pip install 'wordllama" in note
+        assert answer.text.startswith("1 found") and answer.text.endswith(note)
+        assert "note" not in agent.answer("recall", query="fireplace").structured
+    host.close()
 
 
 @pytest.mark.requirement("MCP-17")

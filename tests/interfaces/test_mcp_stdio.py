@@ -483,3 +483,13 @@ def test_what_was_stored_before_the_model_was_there_survives_the_server_and_gets
         assert eng.backlog.size() == 0
         with eng._view.engine.read() as tx:
             assert tx.value("SELECT COUNT(*) FROM vectors") == 1
+
+
+@pytest.mark.requirement("MCP-7")
+def test_a_text_with_half_an_emoji_is_answered(start: Callable[..., Process]) -> None:
+    server = start()
+    server.open()
+    # As JSON escapes: the first half of an emoji, and a whole one.
+    server.call("remember", text="the puppy \ud83d sleeps \N{DOG FACE}")
+    found = server.call("recall", query="puppy \udc36")["structuredContent"]["result"]["hits"]
+    assert [hit["text"] for hit in found] == ["the puppy \N{REPLACEMENT CHARACTER} sleeps \N{DOG FACE}"]

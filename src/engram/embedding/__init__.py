@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 DEFAULT = AUTO
+_OFFERED = "auto, static, minilm, openai, openai:MODEL, onnx:FOLDER or none"
 DEFAULT_OPENAI_MODEL = "text-embedding-3-small"
 OPENAI_MODEL_VARIABLE = "ENGRAM_OPENAI_EMBEDDING_MODEL"
 
@@ -52,8 +53,11 @@ def load(choice: str = DEFAULT) -> Embedder | None:
     return _once(choice, _static if choice == "static" else _minilm)
 
 
-def concrete(choice: str) -> str:
-    """A choice in full: with the model of `openai`, the absolute folder of `onnx:`, and the best one for `auto`."""
+def concrete(choice: str, offered: str = _OFFERED) -> str:
+    """A choice in full: with the model of `openai`, the absolute folder of `onnx:`, and the best one for `auto`.
+
+    InvalidInput for another name says what is offered.
+    """
     provider, colon, rest = choice.partition(":")
     if choice == AUTO:
         return catalogue.best()
@@ -65,9 +69,7 @@ def concrete(choice: str) -> str:
         if not rest.isprintable():
             raise InvalidInput("The folder of the onnx embedder has a control character in its name.")
         return f"onnx:{os.path.abspath(os.path.expanduser(rest))}"
-    raise InvalidInput(
-        f"There is no embedder {choice!r}. Choose auto, static, minilm, openai, openai:MODEL, onnx:FOLDER or none."
-    )
+    raise InvalidInput(f"There is no embedder {choice!r}. Choose {offered}.")
 
 
 _loaded: dict[str, Embedder] = {}

@@ -82,6 +82,13 @@ def described(choice: str) -> Description:
     return found._replace(name=choice) if rest else found
 
 
+def command(choice: str) -> str:
+    """What to type to give the workspace this embedder."""
+    import shlex
+
+    return f"engram embedder use {shlex.quote(choice)}"
+
+
 def best() -> str:
     """The best embedder that is installed and costs nothing."""
     return "minilm" if is_installed("minilm") else "static"

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from ..config import user_data_dir
+from ..errors import EmbedderFailed
 from ..private_files import FILE_MODE, make_folder
 
 
@@ -77,6 +78,12 @@ def package_folders(package: str) -> list[str]:
     return list(dict.fromkeys([*installed, *filter(os.path.isdir, ours)]))
 
 
+def is_component(package: str) -> bool:
+    """Whether the package that is used is one that `engram embedder use` has installed."""
+    found = package_folder(package)
+    return found is not None and found.startswith(root() + os.sep)
+
+
 def missing(*packages: str) -> list[str]:
     """The packages that are neither installed nor in a component."""
     return [package for package in packages if package_folder(package) is None]
@@ -91,9 +98,20 @@ def extend_path() -> None:
             importlib.invalidate_caches()
 
 
+def unwritable(error: OSError) -> EmbedderFailed:
+    """Why the folder of everything about models cannot be written."""
+    return EmbedderFailed(
+        f"{root()} must be a folder that you can write to ({error.strerror or error}). ENGRAM_DATA_DIR can name "
+        "another data folder. Nothing was changed."
+    )
+
+
 @contextmanager
-def locked() -> Iterator[str]:
-    """The folder of everything about models, which one process at a time may change."""
+def locked(*, wait: bool = True) -> Iterator[str]:
+    """The folder of everything about models, which one process at a time may change.
+
+    OSError when the folder cannot be written, or when another process has it and this one does not want to wait.
+    """
     import fcntl
 
     folder = root()
@@ -101,7 +119,7 @@ def locked() -> Iterator[str]:
     lock = os.open(os.path.join(folder, _LOCK_FILE), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, FILE_MODE)
     try:
         # The system releases it when the process ends, however it ends.
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield folder
     finally:
         os.close(lock)

@@ -47,9 +47,19 @@ def known_name(digest: str) -> str | None:
 
 
 def remember(model: str, folder: str) -> None:
-    """Note where a model is. If the note cannot be written, only `auto` lacks it."""
+    """Note where a model is, if the note can be written at once. Without it, `auto` does not find the model."""
     if folder_of(model) != folder:
-        _change("folders", model, folder)
+        with suppress(OSError):
+            _change("folders", model, folder, wait=False)
+
+
+def require_note(model: str, folder: str) -> None:
+    """Note where a model is. EmbedderFailed if the note cannot be written."""
+    try:
+        if folder_of(model) != folder:
+            _change("folders", model, folder, wait=True)
+    except OSError as error:
+        raise components.unwritable(error) from error
 
 
 def file_hash(path: str) -> str:
@@ -63,7 +73,9 @@ def file_hash(path: str) -> str:
 
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    _change("hashes", path, [*stamp, digest])
+    # A recall must not wait for another process's installation, which may take minutes.
+    with suppress(OSError):
+        _change("hashes", path, [*stamp, digest], wait=False)
     return digest
 
 
@@ -79,12 +91,12 @@ def _read() -> dict[str, Any]:
     return content if valid else {}
 
 
-def _change(part: str, key: str, value: object) -> None:
+def _change(part: str, key: str, value: object, *, wait: bool) -> None:
     import json
 
     from ..private_files import FILE_MODE
 
-    with suppress(OSError), components.locked() as root:
+    with components.locked(wait=wait) as root:
         content = _read()
         content.setdefault(part, {})[key] = value
         draft = os.path.join(root, f".{_FILE}")

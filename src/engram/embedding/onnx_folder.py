@@ -20,10 +20,11 @@ import numpy as np
 
 from ..errors import EmbedderFailed
 from . import folders
+from .catalogue import command
 from .lazy import Lazy
 from .minilm import session
 from .model_files import SENTENCE, ModelFiles, read
-from .packages import need
+from .packages import loading, need
 from .rows import checked, unit
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 #: Characters read per token that the model uses: far more than a token has.
 _LONGEST_TOKEN = 64
+_PACKAGES = ("onnxruntime", "tokenizers")
 _UNKNOWN = ("[UNK]", "<unk>", "<UNK>", "[unk]")
 _MASKS = ("attention_mask", "token_type_ids", "position_ids")
 _INPUTS = {"input_ids", *_MASKS}
@@ -74,10 +76,11 @@ class _Model(NamedTuple):
 
 class OnnxEmbedder:
     def __init__(self, folder: str) -> None:
-        need("onnx", ("onnxruntime", "tokenizers"), f"engram embedder use onnx:{folder}")
+        self._command = command(f"onnx:{folder}")
+        need("onnx", _PACKAGES, self._command)
         self._files = read(folder)
         self.name = _name(self._files)
-        self._model = Lazy(self._load)
+        self._model = Lazy(self._loaded)
         self._dims = 0
 
     @property
@@ -128,7 +131,12 @@ class OnnxEmbedder:
         except Exception as error:  # onnxruntime raises its own classes, which share no base
             raise EmbedderFailed(f"{self._files.graph} cannot be run: {_reason(error)}") from error
 
+    def _loaded(self) -> _Model:
+        with loading("onnx", _PACKAGES, self._command):
+            return self._load()
+
     def _load(self) -> _Model:
+        import onnxruntime  # type: ignore[import-untyped]  # noqa: F401  # a damaged one is not the graph's fault
         from tokenizers import Tokenizer
 
         files = self._files

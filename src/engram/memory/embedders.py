@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..embedding import AUTO, catalogue, components, concrete, folders, load, model_files
-from ..errors import EngramError, InvalidInput
+from ..errors import EmbedderFailed, EngramError, InvalidInput, MissingExtra
 from ..records import EmbedderChange, EmbedderInfo, EmbedderPlan
-from .embedding_models import model_of, other_model
+from .embedding_models import changed_model, model_of, other_model
 from .reindex import reindex
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _PER_TOKEN = 4
 
 _ANY_FOLDER = "onnx:FOLDER"
+#: What a workspace can be changed to.
+_CHANGEABLE = "static, minilm, openai, openai:MODEL or onnx:FOLDER"
 
 _COUNT = """
 SELECT COUNT(*) FROM items i
@@ -81,9 +83,11 @@ class Embedders:
                 embedder = load(choice)
                 return other_model(self._view.workspace, model, embedder.name) if embedder is not None else None
             if catalogue.is_installed(choice):
-                return None
+                # The name of a model on disk has its files' hash, which is kept until a file changes.
+                found = load(choice) if choice.startswith("onnx:") else None
+                return None if found is None or found.name == model else changed_model(model, choice, found.name)
             load(choice)  # says what is missing
-            return f"The {choice} embedder is not complete on this machine. Type: engram embedder use {choice}"
+            return f"The {choice} embedder is not complete on this machine. Type: {catalogue.command(choice)}"
         except EngramError as error:
             return str(error)
 
@@ -124,7 +128,7 @@ class Embedders:
 
         `said` is called with a line before each step, and `progress` with the number of embedded items and the total.
         """
-        from ..embedding.installing import install
+        from ..embedding.installing import broken, install
         from ..embedding.trial import tried
 
         choice = _changeable(name)
@@ -134,7 +138,19 @@ class Embedders:
         before = self.model
         installed = install(choice, tell)
         tell("Trying the model")
-        embedder = tried(choice)
+        try:
+            embedder = tried(choice)
+        except (EmbedderFailed, MissingExtra):
+            # A component may be damaged. Installing it anew repairs that.
+            again = install(choice, tell, broken(choice))
+            if not again:
+                raise
+            installed += [name for name in again if name not in installed]
+            embedder = tried(choice)
+        provider, _, folder = choice.partition(":")
+        if provider == "onnx":
+            # Without this note no process would find the model of the workspace again.
+            folders.require_note(embedder.name, folder)
         made = reindex(self._view, choice, progress)
         return EmbedderChange(choice, embedder.name, before, tuple(installed), made)
 
@@ -151,10 +167,9 @@ def _changeable(name: str) -> str:
     """A choice that a workspace can be changed to, in full."""
     if name in (AUTO, "none"):
         raise InvalidInput(
-            f"{name} is a setting and not a model. Set ENGRAM_EMBEDDER={name} instead, or name static, minilm, openai, "
-            "openai:MODEL or onnx:FOLDER."
+            f"{name} is a setting and not a model. Set ENGRAM_EMBEDDER={name} instead, or name {_CHANGEABLE}."
         )
-    choice = concrete(name)
+    choice = concrete(name, offered=_CHANGEABLE)
     provider, _, folder = choice.partition(":")
     if provider == "onnx":
         # An unusable folder is refused before anything is installed.

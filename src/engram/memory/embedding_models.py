@@ -7,12 +7,16 @@ which model the workspace has now.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from ..errors import EmbedderFailed, StoreBusy, StoreError
 from ..safe_text import one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..embedding import Embedder
     from ..storage.engine import Engine, Transaction
 
@@ -55,11 +59,18 @@ def follow(engine: Engine, workspace: str) -> Embedder | None:
     choice = catalogue.resolve(model)
     embedder = load(choice)
     if embedder is not None and model not in (None, embedder.name):
-        raise EmbedderFailed(
-            f"The workspace's vectors are of {model}, and {choice.partition(':')[2]} now has {embedder.name}. "
-            f"To use the new one, type: engram embedder use {choice}"
-        )
+        raise EmbedderFailed(changed_model(str(model), choice, embedder.name))
     return embedder
+
+
+def changed_model(model: str, choice: str, now: str) -> str:
+    """Why the vectors of a workspace do not fit its model on disk any more, and what to do."""
+    from ..embedding import catalogue
+
+    return (
+        f"The workspace's vectors are of {one_line(model, 100)}, and {choice.partition(':')[2]} now has {now}. "
+        f"To use the new one, type: {catalogue.command(choice)}"
+    )
 
 
 def other_model(workspace: str, used: str, model: str) -> str:
@@ -74,10 +85,25 @@ def other_model(workspace: str, used: str, model: str) -> str:
 
 
 _said: set[str] = set()
+_reasons: ContextVar[list[str] | None] = ContextVar("reasons", default=None)
+
+
+@contextmanager
+def collected_reasons() -> Iterator[list[str]]:
+    """Why the model could not be used within this block; empty if it could, or was not needed."""
+    reasons: list[str] = []
+    token = _reasons.set(reasons)
+    try:
+        yield reasons
+    finally:
+        _reasons.reset(token)
 
 
 def warn_once(reason: str, consequence: str) -> None:
     """Log why a model cannot be used, once per process."""
+    reasons = _reasons.get()
+    if reasons is not None:
+        reasons.append(reason)
     if reason in _said:
         return
     _said.add(reason)

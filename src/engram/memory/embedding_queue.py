@@ -19,10 +19,11 @@ from .. import checks, mutexes
 from ..clock import later
 from ..errors import EmbedderFailed, MissingExtra
 from . import warming, word_index
-from .embedding_models import AUTO, choose, follow, keep_indexed, model_of, warn_once
+from .embedding_models import AUTO, choose, collected_reasons, follow, keep_indexed, model_of, warn_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from ..embedding import Embedder
     from ..storage.engine import Transaction
@@ -140,6 +141,10 @@ class EmbeddingQueue:
     def is_warm(self, within: float = 0.0) -> bool:
         """Whether no other thread is loading the model. Waits so many seconds at most until that is true."""
         return warming.is_over(self._view.config.embedder, within)
+
+    def reasons(self) -> AbstractContextManager[list[str]]:
+        """Collect why the model could not be used within a block."""
+        return collected_reasons()
 
     def vectors(self, texts: Sequence[list[word_index.Piece]]) -> list[Vectors] | None:
         """The vectors of several things' pieces, computed together; None when that is not possible now.

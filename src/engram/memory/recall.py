@@ -209,7 +209,7 @@ class Recall:
             if not meant.vector.any():  # the model knows none of its tokens
                 return question._replace(model=None), spans, now
             usual = backdrop.usual(question.model, meant.vector)
-        except EmbedderFailed as error:
+        except (EmbedderFailed, MissingExtra) as error:
             warn_once(str(error), _BY_WORDS)
             return question._replace(model=None), spans, now
         return question._replace(meant=meant, usual=usual), spans, now
@@ -243,7 +243,7 @@ class Recall:
             attempts -= 1
             try:
                 tokens.compute(unknown)
-            except EmbedderFailed as error:
+            except (EmbedderFailed, MissingExtra) as error:
                 _warn("%s; recall goes without comparing tokens", error)
                 attempts = 0
 

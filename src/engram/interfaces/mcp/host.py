@@ -26,6 +26,7 @@ from ...client import Engram
 from ...errors import EngramError, InvalidInput, SessionNotFound
 from ...operations import OPERATIONS, SESSION
 from ...records import plain
+from ...safe_text import one_line
 from . import answers, guide, tools
 from .answers import Answer
 
@@ -68,6 +69,8 @@ class Connection:
         self.session = session
         self.project: str | None = None
         self.lock = threading.Lock()
+        #: Whether an answer has said why the model cannot be used.
+        self.told = False
 
 
 class Waiter(Protocol):
@@ -248,7 +251,10 @@ class Host:
         note = None
         if operation.name == "recall" and given.get("mode", "hybrid") == "hybrid" and not self._has_model(eng):
             given["mode"], note = "words", answers.WORDS_ONLY
-        result = operations.perform(eng, OPERATIONS[operation.name], given)
+        with eng.embedding_queue.reasons() as reasons:
+            result = operations.perform(eng, OPERATIONS[operation.name], given)
+        if operation.name == "recall" and reasons and not connection.told:
+            connection.told, note = True, f"{answers.NO_MODEL} {one_line(reasons[0], answers.LONGEST_ERROR)}"
         if operation.name == "session.complete" and session == connection.session:
             connection.session = None
         return answers.answer(operation.name, result, session, note)

@@ -8,7 +8,9 @@ lines, and the server writes its answers directly: a call that only reads is a f
 from __future__ import annotations
 
 import asyncio
+import json
 import math
+import re
 from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp.server import Server
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 class Lines(Protocol):
@@ -46,9 +52,25 @@ async def converse(server: Server[Any], lines: Lines) -> None:
 
 def _parsed(line: str) -> SessionMessage | Exception:
     try:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+        return _message(line)
     except ValueError as error:
-        return error  # the server reports it to the client
+        try:
+            return _message(_without_surrogates(line))
+        except (ValueError, RecursionError):
+            return error  # the server reports it to the client
+
+
+def _message(line: str) -> SessionMessage:
+    return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+
+
+def _without_surrogates(line: str) -> str:
+    r"""The line with every lone surrogate replaced.
+
+    A client that cuts a text in the middle of an emoji sends `\ud83d`. The SDK cannot read that, and a request that it
+    cannot read gets no answer.
+    """
+    return _SURROGATE.sub(_REPLACEMENT, json.dumps(json.loads(line), ensure_ascii=False))
 
 
 class _Outgoing:
