@@ -101,7 +101,13 @@ class Found(NamedTuple):
     chance: float
     #: The turns that a memory was made from.
     turns: frozenset[int]
-    terms: tuple[str, ...]
+    terms: frozenset[str]
+    #: Its terms in order, without those that only tell of a change.
+    telling: tuple[str, ...]
+    #: Those before the value that it ends with; empty when it does not end with one.
+    before_value: tuple[str, ...]
+    #: Whether it says that something changed.
+    changed: bool
     replaced_by: Thing | None
 
 
@@ -117,7 +123,22 @@ def found(
     replaced_by: Thing | None,
 ) -> Found:
     terms = tuple(dict.fromkeys(analyser.terms(text))) if length <= _LONGEST else ()
-    return Found(thing, text, length, at, trust, form, chance, turns, terms, replaced_by)
+    telling = tuple(term for term in terms if term not in _CHANGES)
+    return Found(
+        thing,
+        text,
+        length,
+        at,
+        trust,
+        form,
+        chance,
+        turns,
+        frozenset(terms),
+        telling,
+        _before_value(telling),
+        bool(terms) and _CHANGED.search(text) is not None,
+        replaced_by,
+    )
 
 
 def arrange(hits: Sequence[Found], *, latest_first: bool) -> list[Found]:
@@ -165,14 +186,14 @@ def _answers(statement: Found, question: Found) -> bool:
     """Whether a question is only the echo of a statement: the statement contains most of its terms."""
     if question.form.asked < QUESTION or not _is_statement(statement) or len(question.terms) < _FEWEST:
         return False
-    return len(set(question.terms) & set(statement.terms)) >= _ECHO * len(question.terms)
+    return len(question.terms & statement.terms) >= _ECHO * len(question.terms)
 
 
 def _is_later(newer: Found, older: Found) -> bool:
     """Whether a later statement says the same as an older one, or replaces it. Less trusted text never does."""
-    if newer.at <= older.at or _rank(newer) < _rank(older) or not (_is_statement(newer) and _is_statement(older)):
+    if newer.at <= older.at or not (newer.terms == older.terms or _replaces(newer, older)):
         return False
-    return set(newer.terms) == set(older.terms) or _replaces(newer, older)
+    return _rank(newer) >= _rank(older) and _is_statement(newer) and _is_statement(older)
 
 
 def _is_statement(hit: Found) -> bool:
@@ -185,9 +206,7 @@ def _rank(hit: Found) -> int:
 
 def _replacement(older: Found, hits: Sequence[Found]) -> Thing | None:
     """The latest hit that replaces this one, if any does."""
-    newer = [
-        hit for hit in hits if hit.thing != older.thing and _is_later(hit, older) and set(hit.terms) != set(older.terms)
-    ]
+    newer = [hit for hit in hits if hit.terms != older.terms and _is_later(hit, older)]
     return max(newer, key=lambda hit: (hit.at, hit.thing)).thing if newer else None
 
 
@@ -197,19 +216,18 @@ def _replaces(newer: Found, older: Found) -> bool:
     Everything but the value has to be the same, and the value has to stand at the end: "Room 101 has a projector" and
     "Room 102 has a projector" are about two rooms.
     """
-    was, now = (tuple(term for term in hit.terms if term not in _CHANGES) for hit in (older, newer))
-    if min(len(was), len(now)) < _FEWEST:
+    if newer.before_value and newer.before_value == older.before_value:
+        return True
+    if not newer.changed or older.changed or len(newer.telling) < _FEWEST:
         return False
-    if _CHANGED.search(newer.text) and not _CHANGED.search(older.text):
-        lost, gained = set(was) - set(now), set(now) - set(was)
-        # A detail may be left out, and the word of the change comes in.
-        return len(was) > len(lost) + 1 and len(lost) <= 1 and len(gained) <= 1
-    return _without_value(was) == _without_value(now) != ()
+    lost, gained = set(older.telling) - newer.terms, set(newer.telling) - older.terms
+    # A detail may be left out, and the word of the change comes in.
+    return len(older.telling) > len(lost) + 1 and len(lost) <= 1 and len(gained) <= 1
 
 
-def _without_value(terms: tuple[str, ...]) -> tuple[str, ...]:
+def _before_value(terms: tuple[str, ...]) -> tuple[str, ...]:
     """The terms before the value that a statement ends with, and its unit; empty when it does not end with one."""
-    unit = terms[-1:] if terms[-1] in _UNITS else ()
+    unit = terms[-1:] if terms and terms[-1] in _UNITS else ()
     rest = terms[: len(terms) - len(unit)]
     if len(rest) < _FEWEST or not _VALUE.search(rest[-1]) or any(map(_VALUE.search, rest[:-1])):
         return ()

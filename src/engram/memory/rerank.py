@@ -6,8 +6,7 @@ for words.
 
 **Time.** Nearly all of it goes into the token vectors of the candidates, and it grows with the length of their texts.
 So the best candidates are compared until their texts are as long as `MOST_CHARACTERS`, and a long text is compared by
-the passage that has most of the question's words: fourteen passages order long texts as well as fifty whole ones do, in
-about an eighth of the time. All this depends on the texts alone, never on a clock: every process gives the same answer.
+the passage that has most of the question's words. All this depends on the texts alone, never on a clock: every process gives the same answer.
 
 **Memory.** Token vectors take a hundred times the space of the texts, so the store does not have them. A process keeps
 those that it computed last, up to `MOST_BYTES`, in 8 bits. Fresh ones are rounded to 8 bits too, so an answer does not
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 #: The most candidates that are compared, and the most characters of them. Characters stand for tokens, which take the
 #: time: about 4 of them each.
 MOST = 32
-MOST_CHARACTERS = 2_800
+MOST_CHARACTERS = 1_600
 #: How long the passage is by which a long text is compared.
 PASSAGE = 200
 #: The most that a process keeps of a store: about 1,800 texts of 190 characters.
