@@ -6,7 +6,8 @@ for words.
 
 **Time.** Nearly all of it goes into the token vectors of the candidates, and it grows with the length of their texts.
 So the best candidates are compared until their texts are as long as `MOST_CHARACTERS`, and a long text is compared by
-the passage that has most of the question's words. All this depends on the texts alone, never on a clock: every process gives the same answer.
+the passage that has most of the question's words. All this depends on the texts alone, never on a clock: every process
+gives the same answer.
 
 **Memory.** Token vectors take a hundred times the space of the texts, so the store does not have them. A process keeps
 those that it computed last, up to `MOST_BYTES`, in 8 bits. Fresh ones are rounded to 8 bits too, so an answer does not
