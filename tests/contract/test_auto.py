@@ -226,7 +226,7 @@ def test_the_plan_says_what_will_be_done_and_does_nothing(
     write(eng)
     lack(monkeypatch, "onnxruntime", "openai")
     plan = eng.embedders.plan("minilm")
-    assert (plan.texts, plan.remote, plan.model, plan.paraphrases) == (4, False, STATIC, 86)
+    assert (plan.texts, plan.remote, plan.model, plan.paraphrases) == (4, False, STATIC, 91)
     assert len(plan.downloads) == 1 and plan.download_megabytes > 0 and plan.seconds is not None
     remote = eng.embedders.plan("openai:text-embedding-3-large")
     assert (remote.texts, remote.remote, remote.tokens) == (4, True, sum(map(len, (ANSWER, *OTHERS))) // 4)

@@ -29,8 +29,8 @@ def filled(engram: Engram, monkeypatch: pytest.MonkeyPatch) -> Engram:
 def test_the_list_shows_the_workspaces_embedder_and_offers_a_better_one(filled: Engram) -> None:
     shown = filled("embedder", "list").out
     rows = {line.split()[0]: line for line in shown.partition("\n\n")[0].splitlines()}
-    assert rows["static"].split() == ["static", "24%", "yes", "yes"]
-    assert rows["minilm"].split() == ["minilm", "86%", "174", "MB", "yes"]
+    assert rows["static"].split() == ["static", "32%", "yes", "yes"]
+    assert rows["minilm"].split() == ["minilm", "91%", "174", "MB", "yes"]
     assert {"openai", "onnx:FOLDER"} <= rows.keys()
     assert shown.endswith("minilm finds more. To change to it: engram embedder use minilm\n")
     found = filled("embedder", "list", "--json").json
@@ -57,7 +57,7 @@ def test_the_list_says_what_a_new_workspace_will_use(engram: Engram, monkeypatch
 def test_use_says_what_it_costs_and_gives_the_workspace_the_model(filled: Engram) -> None:
     done = filled("embedder", "use", "minilm", "--yes")
     assert done.code == 0
-    assert "finds 86 of 100 paraphrases" in done.out and "2 texts of workspace default" in done.out
+    assert "finds 91 of 100 paraphrases" in done.out and "2 texts of workspace default" in done.out
     assert done.out.endswith("uses minilm:all-MiniLM-L6-v2 instead of static:l2_supercat_256. Embedded 2 texts.\n")
     assert filled("embedder", "list", "--json").json["better"] is None
     assert filled("stats", "--json").json["model"] == "minilm:all-MiniLM-L6-v2"

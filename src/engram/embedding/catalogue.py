@@ -48,11 +48,11 @@ class Description(NamedTuple):
 
 #: The better ones last.
 DESCRIPTIONS = (
-    Description("static", "a table of word vectors: fast, needs no network, misses most paraphrases", 24, (), 0.1),
+    Description("static", "a table of word vectors: fast, needs no network, misses most paraphrases", 32, (), 0.1),
     Description(
         "minilm",
         "all-MiniLM-L6-v2, a small language model on this machine: finds paraphrases, English",
-        86,
+        91,
         (components.ONNXRUNTIME, components.MINILM),
         8.0,
     ),
