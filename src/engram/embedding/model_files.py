@@ -104,9 +104,9 @@ def _external_weights(graph: str) -> tuple[str, ...]:
     Several files are numbered: model.onnx_data_1. Anything else beside the graph, such as a checksum, is not its own.
     """
     folder, name = os.path.split(graph)
-    own = re.compile(re.escape(name) + r"[._]data(_\d+)?")
-    beside = (os.path.join(folder, other) for other in sorted(os.listdir(folder)) if own.fullmatch(other))
-    return tuple(filter(os.path.isfile, beside))
+    named_like_it = [other for other in sorted(os.listdir(folder)) if other.startswith(name)]
+    own = [other for other in named_like_it if re.fullmatch(r"[._]data(?:_\d+)?", other[len(name) :])]
+    return tuple(filter(os.path.isfile, (os.path.join(folder, other) for other in own)))
 
 
 def _modules(folder: str) -> list[tuple[str, str]]:
