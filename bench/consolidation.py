@@ -27,7 +27,7 @@ from engram.dreaming.duplicates.similar import alike
 from engram.embedding import Embedder
 from engram.embedding import load as load_embedder
 from engram.memory import embedding_queue, word_index
-from engram.memory.memories import fingerprint
+from engram.memory.fingerprints import fingerprint
 
 if TYPE_CHECKING:
     from bench import _measure as measure

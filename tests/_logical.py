@@ -17,7 +17,7 @@ _QUERIES: dict[str, LiteralString] = {
         SELECT id, type, gist_seq, gist_turns, turns FROM sessions WHERE workspace = :workspace AND type <> 'dream'""",
     "memories": """
         SELECT id, kind, key, content, hash, version, importance, pinned, trust, status, superseded_by, session_id,
-               project, data, reinforced, expires_at, created_at, updated_at
+               project, data, reinforced, expires_at, created_at, updated_at, approved
         FROM memories WHERE workspace = :workspace""",
     "memory_versions": """
         SELECT v.* FROM memory_versions v JOIN memories m ON m.id = v.memory_id WHERE m.workspace = :workspace""",

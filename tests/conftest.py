@@ -13,6 +13,7 @@ import pytest
 
 from engram import Clock, Engram
 from engram.config import load
+from engram.interfaces.cli.persons import AGENT_VARIABLES
 from tests._schemas import Schemas, drop, new_name, url
 
 # The fastest embedder, also for fixtures that serve several tests. Tests about the others name them.
@@ -144,9 +145,14 @@ def _nothing_of_the_user(tmp_path_factory: pytest.TempPathFactory, monkeypatch: 
     home = tmp_path_factory.mktemp("home")
     for name in [name for name in os.environ if name.startswith("ENGRAM_") and "_TEST_" not in name]:
         monkeypatch.delenv(name)
+    # An agent may run these tests, from a shell that its harness marks.
+    for name in AGENT_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ENGRAM_DATA_DIR", str(home / "data"))
     monkeypatch.setenv("ENGRAM_CONFIG_DIR", str(home / "config"))
     monkeypatch.setenv("ENGRAM_CACHE_DIR", str(home / "cache"))
     monkeypatch.setenv("ENGRAM_EMBEDDER", "static")
+    # It does not exist, so a recall socket is in the data folder.
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "runtime"))
     # What a process says once, each test may see.
     monkeypatch.setattr("engram.memory.embedding_models._said", set())

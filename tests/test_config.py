@@ -20,11 +20,11 @@ from engram.config import (
     STRICTER,
     config_dir,
     default_data_dir,
-    duration,
     find_project_file,
     load,
     user_data_dir,
 )
+from engram.durations import duration
 from engram.interfaces import hooks
 from tests.security._secrets import secrets
 
@@ -238,6 +238,8 @@ def test_the_nearest_project_file_upwards_counts(project: Path, resolve: Load) -
         ("7d", 604_800.0),
         ("1.5H", 5_400.0),
         (" 2 m ", 120.0),
+        ("1h30m", 5_400.0),
+        ("1d 2h 3m 4s", 93_784.0),
     ],
 )
 def test_a_length_of_time_is_a_number_or_has_a_unit(value: object, seconds: float) -> None:
@@ -246,7 +248,11 @@ def test_a_length_of_time_is_a_number_or_has_a_unit(value: object, seconds: floa
 
 @pytest.mark.requirement("CONFIG-1")
 @pytest.mark.parametrize(
-    "value", ["", "soon", "m", "5 weeks", "-1", "-5m", "nan", "inf", "1e99", -1, float("nan"), True, None, [1]]
+    "value",
+    [
+        *("", "soon", "m", "5 weeks", "30m1h", "1m1m", "1h30", "-1", "-5m", "nan", "inf", "1e99"),
+        *(-1, float("nan"), True, None, [1]),
+    ],
 )
 def test_what_is_no_length_of_time_is_refused_by_name(value: object) -> None:
     with pytest.raises(InvalidInput, match="the pause"):
@@ -314,6 +320,7 @@ HOSTILE = {
     "lease_ttl": ["0.001"],
     "busy_timeout": ["0"],
     "embedder": ['"openai"', '"none"'],
+    "recall_socket": ['"off"', '"on"'],
     "llm": ['"openai:gpt"', '"anthropic:claude"', '"agent"'],
     "llm_base_url": ['"https://evil.example.org/v1"', '"http://localhost/v1"'],
     "llm_timeout": ["0"],
@@ -329,6 +336,7 @@ HOSTILE = {
     "dream_archive_importance": ["1"],
     "dream_archive_recalls": ["1000000"],
     "dream_resolve_conflicts": ['"on"'],
+    "brief_budget": ["2000"],
     "synchronous": ['"full"', '"normal"'],
 }
 
@@ -357,15 +365,15 @@ def test_what_is_the_users_to_set_is_ignored_in_a_projects_file_with_a_line_that
 
 
 @pytest.mark.requirement("CONFIG-4")
-@pytest.mark.parametrize("users", [None, "off", "warn", "deny"])
-@pytest.mark.parametrize("theirs", ["off", "warn", "deny"])
+@pytest.mark.parametrize("users", [None, "off", "warn", "ask", "deny"])
+@pytest.mark.parametrize("theirs", ["off", "warn", "ask", "deny"])
 def test_a_projects_file_may_only_make_the_lock_policy_stricter(
     resolve: Load, project: Path, user: Path, users: str | None, theirs: str
 ) -> None:
     if users is not None:
         (user / "config.toml").write_text(f'lock_policy = "{users}"\n')
     (project / ".engram.toml").write_text(f'lock_policy = "{theirs}"\n')
-    order = ("off", "warn", "deny")
+    order = ("off", "warn", "ask", "deny")
     own = users or "deny"
     config = resolve()
     assert config.lock_policy == max(own, theirs, key=order.index)
@@ -396,11 +404,11 @@ USELESS = {
     "a bad workspace": (b'workspace = "Not Valid"\n', "not a valid name"),
     "a workspace that is no text": (b"workspace = 5\n", "must be text"),
     "a bad project": (b'project = "a\\u001b[2Jb"\n', "control character"),
-    "a bad policy": (b'lock_policy = "never"\n', "it must be off, warn or deny"),
-    "a policy that is a list": (b"lock_policy = [1]\n", "it must be off, warn or deny"),
+    "a bad policy": (b'lock_policy = "never"\n', "it must be off, warn, ask or deny"),
+    "a policy that is a list": (b"lock_policy = [1]\n", "it must be off, warn, ask or deny"),
     "a policy that is nested very deeply": (nested(), "lock_policy"),
     "a workspace that is nested very deeply": (nested().replace(b"lock_policy", b"workspace"), "workspace"),
-    "a policy that is a date": (b"lock_policy = 2026-11-15\n", "it must be off, warn or deny"),
+    "a policy that is a date": (b"lock_policy = 2026-11-15\n", "it must be off, warn, ask or deny"),
     "a policy that is a huge number": (b"lock_policy = 0x" + b"f" * 480 + b"\n", "lock_policy is ignored"),
     "hostile names": (b'"\\u001b[2J\\u202e\\nfake" = 1\n', "There is no such setting"),
 }

@@ -66,6 +66,7 @@ def scene(eng: Engram) -> Scene:
 #: Arguments for each operation, from the scene, and what of its result shows that it worked.
 CASES: dict[str, Any] = {
     "sitrep": (lambda s: {"session": s.me, "budget": 500}, lambda r: "(you)" in r),
+    "brief": (lambda s: {"session": s.me, "budget": 500}, lambda r: r.startswith("# Brief: ")),
     "stats": (lambda s: {}, lambda r: r["active"] == 2),
     "changes": (lambda s: {"after": 0, "limit": 1}, lambda r: r[0]["what"] == "session"),
     "session.register": (lambda s: {"type": "cursor", "summary": "x", "metadata": {"a": 1}}, lambda r: r["id"]),
@@ -184,8 +185,8 @@ WRONG = [
     ("recall", {"query": "x", "k": 0}, "k is 0; it must be a whole number from 1 to 100."),
     ("recall", {"query": "x", "tags": "a,b"}, 'tags is \'a,b\'; it must be a list of texts, such as ["a", "b"].'),
     ("recall", {"query": "x", "mode": "best"}, "mode is 'best'; it must be one of hybrid, words, vectors."),
-    ("lock.claim", {"session": "s", "resource": "a", "wait": -1}, "wait is -1; it must be a number from 0 to 300."),
-    ("lock.claim", {"session": "s", "resource": "a", "wait": float("nan")}, "wait is nan; it must be a number from 0"),
+    ("lock.claim", {"session": "s", "resource": "a", "wait": -1}, "wait is -1; it must be a time such as 90,"),
+    ("lock.claim", {"session": "s", "resource": "a", "wait": float("nan")}, "wait is nan; it must be a time such as"),
     ("lock.claim", {"session": "s", "resource": "a", "exclusive": "yes"}, "exclusive is 'yes'; it must be true or"),
     ("session.register", {"type": "x", "summary": "y", "metadata": []}, "metadata is []; it must be a JSON object."),
     ("stats", {"all": True}, "stats has no argument 'all'. It takes no arguments."),
@@ -215,6 +216,7 @@ def test_a_missing_argument_is_named_with_what_it_is(eng: Engram) -> None:
 CALLED = {("memory.link", "to"): "memory id", ("dream.show", "id"): "dream"}
 CALLED |= {("block.diff", "a"): "version", ("block.diff", "b"): "version"}
 WRONG_NUMBERS: dict[str, list[float]] = {"whole": [-5, 10**30], "number": [-5, math.nan, math.inf]}
+WRONG_NUMBERS["duration"] = WRONG_NUMBERS["number"]
 
 
 @pytest.mark.requirement("OPERATION-3")

@@ -27,11 +27,16 @@ LAYERS = (
         "clock",
         "config",
         "diffs",
+        "durations",
+        "emphasis",
         "errors",
+        "harness_commands",
         "json_columns",
         "language",
         "mutexes",
+        "narration",
         "private_files",
+        "processes",
         "records",
         "redact",
         "safe_text",
@@ -161,7 +166,7 @@ PUBLIC = [
         "StoreError",
     ),
     *("StoreFull", "StoreReadOnly", "StoreUnavailable", "VersionConflict", "VersionNotFound", "__version__"),
-    *("SettingsConflict", "SettingsUnusable", "StoreNotFound", "sitrep"),
+    *("SettingsConflict", "SettingsUnusable", "StoreNotFound", "sitrep", "MemoryState", "PersonNeeded"),
     *(
         "DreamBacklog",
         "DreamNotFound",
@@ -355,9 +360,9 @@ def test_nothing_outside_the_storage_builds_sql_or_runs_it_past_the_transaction(
 @pytest.mark.requirement("SHAPE-4", "STORE-16")
 @pytest.mark.parametrize("module", [name for name in tier_modules() if list(statements(name))])
 def test_every_statement_names_its_workspace(module: str) -> None:
-    # These are reached only by numbers that were looked up within the workspace: versions through their block or
-    # memory, postings through their term, vectors through their item.
-    inner = ("block_versions", "memory_versions", "postings", "INTO vectors", "FROM vectors")
+    # These are reached only by numbers that were looked up within the workspace: versions and states through their
+    # block or memory, postings through their term, vectors through their item.
+    inner = ("block_versions", "memory_versions", "memory_states", "postings", "INTO vectors", "FROM vectors")
     loaded = import_module(f"engram.{module}")
     sql = {name: getattr(loaded, name) for name in constants(module) if isinstance(getattr(loaded, name), str)}
     assert [

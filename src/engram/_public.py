@@ -32,6 +32,7 @@ from .errors import MissingExtra as MissingExtra
 from .errors import NoRecipient as NoRecipient
 from .errors import NotAStore as NotAStore
 from .errors import NotFound as NotFound
+from .errors import PersonNeeded as PersonNeeded
 from .errors import ProposalNotFound as ProposalNotFound
 from .errors import ProposalStale as ProposalStale
 from .errors import SchemaTooNew as SchemaTooNew
@@ -69,6 +70,7 @@ from .records import Lease as Lease
 from .records import LogEntry as LogEntry
 from .records import Memory as Memory
 from .records import MemoryEdit as MemoryEdit
+from .records import MemoryState as MemoryState
 from .records import Message as Message
 from .records import Obstacle as Obstacle
 from .records import Proposal as Proposal

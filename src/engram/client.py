@@ -16,6 +16,7 @@ from .errors import InvalidInput, WorkspaceNotFound
 from .memory.blocks import Blocks, World
 from .memory.embedding_queue import EmbeddingQueue
 from .memory.exchanges import Exchanges
+from .memory.injections import Injections
 from .memory.memories import Memories
 from .records import Upgraded
 from .storage import changes
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from .config import Config
+    from .coordination.harness_processes import HarnessProcesses
+    from .coordination.lease_notices import LeaseNotices
     from .dreaming.agent_queue import Work
+    from .dreaming.brief.compose import Brief, Waiting
     from .dreaming.passes import Dreams
     from .dreaming.proposals import Proposals
     from .dreaming.scheduler import Scheduler
@@ -70,6 +74,8 @@ class Engram:
         self.blocks = Blocks(view)
         self.world = World(self.blocks)
         self.exchanges = Exchanges(view)
+        #: What each session was given; for hooks.
+        self.injections = Injections(view)
         self.embedding_queue = EmbeddingQueue(view)
         #: The earlier name of `embedding_queue`.
         self.backlog = self.embedding_queue
@@ -120,6 +126,47 @@ class Engram:
         self.sessions.sweep()
         return text
 
+    def brief(
+        self,
+        session_id: str | None = None,
+        project: str | None = None,
+        budget: int | None = config.BRIEF_BUDGET,
+        *,
+        resumed: bool = False,
+        at: str | None = None,
+        local: bool = False,
+    ) -> str:
+        """What a session should know before it begins, within `budget` tokens (None: uncut), in order of worth.
+
+        Messages, who else is at work, pins, what is known to hold, where we left off, the world state. With `resumed`
+        also what this session did so far. With `at`, a time, how things stood then, without what was forgotten since.
+        Its time is UTC, or with `local` a local time.
+        """
+        return self.briefing(session_id, project, budget, resumed=resumed, at=at, local=local).text
+
+    def briefing(
+        self,
+        session_id: str | None = None,
+        project: str | None = None,
+        budget: int | None = config.BRIEF_BUDGET,
+        *,
+        resumed: bool = False,
+        at: str | None = None,
+        local: bool = False,
+    ) -> Brief:
+        """The brief, with the memories in it: a hook records what it has given to its session."""
+        from .dreaming.brief.compose import compose
+
+        made = compose(self._view, session_id, project, budget, resumed=resumed, at=at, local=local)
+        self.sessions.sweep()
+        return made
+
+    def waiting(self) -> Waiting:
+        """How much waits for the decision of a person: memories to approve, and proposals of dreaming."""
+        from .dreaming.brief.compose import waiting
+
+        return waiting(self._view)
+
     def recall(self, query: str, k: int = 5, **options: Any) -> list[Hit]:
         """Texts that match a query by words and meaning. `engram.memory.recall.Recall.recall` documents the options."""
         # Imported here, because a situation report does not need the analyser.
@@ -163,6 +210,20 @@ class Engram:
         from .memory.reindex import reindex
 
         return reindex(self._view, model, progress)
+
+    @property
+    def harness_processes(self) -> HarnessProcesses:
+        """Which process of a harness runs which session."""
+        from .coordination.harness_processes import HarnessProcesses
+
+        return HarnessProcesses(self._view)
+
+    @property
+    def lease_notices(self) -> LeaseNotices:
+        """What sessions were told about each other's leases."""
+        from .coordination.lease_notices import LeaseNotices
+
+        return LeaseNotices(self._view)
 
     @property
     def embedders(self) -> Embedders:
@@ -228,7 +289,10 @@ class Engram:
         return Scheduler(self._view, every, **options)
 
     def context(self, query: str | None = None, session_id: str | None = None, budget: int = 2_000) -> str:
-        """What an agent should read now, within `budget` tokens: self, profile, narrative, and matches of the query."""
+        """What an agent should read now, within `budget` tokens: first what fits the query, then pins and portrait.
+
+        A small budget gets the beginning of the best match. One below about 15 tokens gets an empty text.
+        """
         from .dreaming.context import context
 
         return context(self._view, query, session_id, budget)

@@ -75,3 +75,27 @@ def age(since: str, now: str) -> str:
         if seconds >= size:
             return f"{int(seconds // size)}{unit} ago"
     return "just now"
+
+
+def local_time(text: str) -> str | None:
+    """A stamp in the local time zone: `2026-11-15 18:36:08`. None if the system's time zones do not know the year."""
+    try:
+        moment = datetime.fromisoformat(text[:-1]).replace(tzinfo=UTC).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return None
+    return moment.isoformat(" ", "seconds")[:19]
+
+
+def age_in_words(since: str, now: str) -> str:
+    """The time since a stamp in whole words: `just now`, `5 minutes ago`, `yesterday`, `3 weeks ago`."""
+    seconds = between(since, now)
+    if seconds < 60:
+        return "just now"
+    days = int(seconds // 86_400)
+    if days == 1:
+        return "yesterday"
+    # A larger unit begins at two: nobody reads "1 month" as exactly as "40 days".
+    for length, unit in ((365, "years"), (30, "months"), (7, "weeks")):
+        if days >= 2 * length:
+            return f"{days // length} {unit} ago"
+    return f"{duration(seconds)} ago"

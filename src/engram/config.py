@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from . import checks
+from .durations import duration, shown
 from .errors import InvalidInput, InvalidURL
 from .redact import redact
 from .safe_text import one_line
@@ -31,6 +32,8 @@ PROJECT_FILE = ".engram.toml"
 USER_FILE = "config.toml"
 STORE_FILE = "engram.db"
 DEFAULT_WORKSPACE = "default"
+BRIEF_BUDGET = 1_500
+LEAST_BRIEF_BUDGET = 100
 
 #: A project's file is small. A larger one, or one with longer lines, could keep the parser busy for seconds.
 MAX_PROJECT_FILE = 16 * 1024
@@ -66,24 +69,7 @@ class Setting(NamedTuple):
         """A value for people: a time has its largest whole unit."""
         if self.read is not duration or not isinstance(value, float):
             return str(value)
-        unit = next((unit for unit, size in reversed(_UNITS.items()) if value and value % size == 0), "s")
-        return f"{value / _UNITS[unit]:g}{unit}"
-
-
-#: Seconds by unit, the smallest first.
-_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-
-
-def duration(value: object, what: str) -> float:
-    """Seconds, from a number or from text such as `90`, `30s`, `15m`, `24h`, `7d`."""
-    if isinstance(value, str):
-        unit = value.strip()[-1:].lower()
-        number = value.strip()[:-1] if unit in _UNITS else value
-        try:
-            value = float(number) * _UNITS.get(unit, 1)
-        except ValueError:
-            raise InvalidInput(f"{what} is {value!r}; write a time such as 90, 30s, 15m, 24h or 7d.") from None
-    return checks.seconds(value, what)
+        return shown(value)
 
 
 def _text(value: object, what: str) -> str:
@@ -95,6 +81,11 @@ def _whole(value: object, what: str) -> int:
         return checks.whole(int(str(value)), what, least=0)
     except ValueError:
         raise InvalidInput(f"{what} is {value!r}; it must be a whole number.") from None
+
+
+def _brief_budget(value: object, what: str) -> int:
+    # With less, a brief only counts what there is.
+    return checks.whole(_whole(value, what), what, least=LEAST_BRIEF_BUDGET)
 
 
 def _share(value: object, what: str) -> float:
@@ -164,10 +155,11 @@ class Config(NamedTuple):
         str,
         Setting(
             "deny",
-            "what a hook does about a file that another session holds: deny, warn, or off (no check and no claim)",
+            "what a hook does about a file that another session holds: deny, ask (the person decides), warn, or off "
+            "(no check and no claim)",
             _text,
             STRICTER,
-            choices=("off", "warn", "deny"),
+            choices=("off", "warn", "ask", "deny"),
         ),
     ]
     embedder: Annotated[
@@ -177,6 +169,15 @@ class Config(NamedTuple):
             "what finds texts by meaning: auto (the workspace's model; in a new workspace the best one installed), "
             "static, minilm, openai, openai:MODEL, onnx:FOLDER, or none (words only)",
             _text,
+        ),
+    ]
+    recall_socket: Annotated[
+        str,
+        Setting(
+            "on",
+            "whether hooks and `engram recall` ask a running `engram mcp`, which has the model loaded: on or off",
+            _text,
+            choices=("off", "on"),
         ),
     ]
     llm: Annotated[
@@ -225,6 +226,10 @@ class Config(NamedTuple):
             _text,
             choices=("off", "on"),
         ),
+    ]
+    brief_budget: Annotated[
+        int,
+        Setting(BRIEF_BUDGET, "the most tokens of the brief that a session starts with; at least 100", _brief_budget),
     ]
     synchronous: Annotated[
         str,

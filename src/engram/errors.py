@@ -25,6 +25,7 @@ class's docstring is its default message. Most raisers give their own: what was 
     │   ├── LeaseHeld                 carries the holders
     │   ├── LeaseLost                 the fencing token is stale
     │   ├── BlockExists
+    │   ├── PersonNeeded              only a person may decide this, and an agent asks
     │   ├── ProposalStale             its target has changed since
     │   ├── VersionConflict           carries the current version
     │   ├── SettingsConflict          a harness's settings hold another entry in Engram's place
@@ -69,8 +70,11 @@ class EngramError(Exception):
     status: ClassVar[int] = 500
     exit_code: ClassVar[int] = 1
 
-    def __init__(self, message: str | None = None) -> None:
-        super().__init__(message or (type(self).__doc__ or "").partition("\n")[0])
+    def __init__(self, message: str | None = None, *, typed: str = "") -> None:
+        """`typed` is advice that names commands. It ends the message; an interface without commands leaves it out."""
+        #: The message without that advice.
+        self.message = message or (type(self).__doc__ or "").partition("\n")[0]
+        super().__init__(f"{self.message} {typed}".rstrip())
 
     def details(self) -> dict[str, object]:
         """Data for programs, beyond the message; part of the error in every interface."""
@@ -214,8 +218,10 @@ class LeaseHeld(Conflict):
 
     code = "lease_held"
 
-    def __init__(self, message: str, resource: str, holders: Sequence[Holder], waiting: Sequence[str]) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, resource: str, holders: Sequence[Holder], waiting: Sequence[str], *, typed: str = ""
+    ) -> None:
+        super().__init__(message, typed=typed)
         self.resource = resource
         #: Live overlapping claims of other sessions, oldest first.
         self.holders = tuple(holders)
@@ -271,6 +277,13 @@ class VersionConflict(Conflict):
 
     def details(self) -> dict[str, object]:
         return {"name": self.name, "expected": self.expected, "current": self.current}
+
+
+class PersonNeeded(Conflict):
+    """Only a person may decide this."""
+
+    code = "person_needed"
+    status = 403
 
 
 class SettingsConflict(Conflict):

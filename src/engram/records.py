@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 #: The name of the block that holds the shared world state.
 WORLD = "world"
+#: The recipient of a message to the person whose workspace it is.
+PERSON = "person"
 
 
 def plain(value: object) -> object:
@@ -79,6 +81,8 @@ class Exchange(NamedTuple):
     #: Where the text comes from: `user`, `agent`, `tool` or `import`.
     trust: str
     created_at: str
+    #: The harness's own id of the message that this turn records.
+    external_id: str | None = None
 
 
 class Memory(NamedTuple):
@@ -111,6 +115,8 @@ class Memory(NamedTuple):
     expires_at: str | None
     created_at: str
     updated_at: str
+    #: A person has approved this version.
+    approved: bool = False
 
 
 class Gist(NamedTuple):
@@ -134,6 +140,24 @@ class MemoryEdit(NamedTuple):
     created_at: str
     #: The receipt, if forgetting removed text from this version.
     receipt: int | None = None
+
+
+class MemoryState(NamedTuple):
+    """What a memory was like from a time on, apart from its text."""
+
+    version: int
+    importance: float
+    pinned: bool
+    #: A person had approved this version.
+    approved: bool
+    status: str
+    superseded_by: int | None
+    tags: tuple[str, ...]
+    #: The session or user that changed it; None when that is not known.
+    actor: str | None
+    at: str
+    #: What changed, in plain words: `pinned`, `importance 0.5 → 0.9`, …
+    changes: tuple[str, ...]
 
 
 class Receipt(NamedTuple):

@@ -18,6 +18,8 @@ TAG = "engram-context"
 #: Replaces the name in stored text.
 _BROKEN_TAG = "engram context"
 
+#: Characters of a memory that the brief shows.
+_BRIEF = 240
 #: Characters that end a line, control a terminal, change the direction of text, or are visible only to a model. Other
 #: invisible characters (joiners in emoji and Persian words, wide and narrow spaces) and the tab are part of the text.
 _HARMFUL = dict.fromkeys(
@@ -54,6 +56,19 @@ def one_line(text: str, longest: int) -> str:
     """The text's first characters on a single line, so that stored text cannot imitate lines of a report."""
     line = visible(" ".join(text.split()))
     return line if len(line) <= longest else line[:longest] + "…"
+
+
+def brief_text(text: str, length: int) -> tuple[str, bool]:
+    """A memory's text as the brief shows it, and whether it is cut. `length` is that of the whole text.
+
+    Nothing else is left out or changed, because a person approves exactly what agents read.
+    """
+    line = one_line(text, length)
+    if len(line) <= _BRIEF and len(text) == length:
+        return line, False
+    room = line[:_BRIEF]
+    space = room.rfind(" ", _BRIEF // 2)
+    return f"{room[:space] if space > 0 else room}…", True
 
 
 def visible(line: str) -> str:

@@ -9,7 +9,7 @@ from engram.tokens import estimate
 from tests._talks import talk
 from tests.conftest import ShiftedClock
 
-ORDER = ("Self", "Last seen", "Pinned", "Profile", "Narrative", "Sessions that fit", "What was said", "That month")
+ORDER = ("What was said", "Sessions that fit", "That month", "Pinned", "Profile", "Narrative", "Self", "Last seen")
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def lived(eng: Engram, clock: ShiftedClock) -> str:
     """A store that has lived; the id of a session that is going on."""
     for number in range(3):
         talk(eng, f"the router {number}")
-    eng.remember("The router is written in Rust.", pinned=True)
+    eng.remember("The router is written in Rust.", pinned=True, by_person=True)
     eng.dream(force=True)
     clock.advance(7_200)
     return talk(eng, "the router again")
@@ -45,6 +45,18 @@ def test_the_budget_is_always_kept(eng: Engram, lived: str, budget: int) -> None
     assert estimate(eng.workspace("empty").context(budget=budget)) <= budget
 
 
+@pytest.mark.requirement("CONTEXT-9")
+def test_a_small_budget_gets_the_beginning_of_the_best_match(eng: Engram) -> None:
+    for number in range(9):
+        eng.remember(f"Lesson {number} is about a router that nobody restarts.", kind="lesson")
+    assert eng.context("Lesson 7", budget=5) == ""
+    for budget in range(15, 60):
+        text = eng.context("Lesson 7", budget=budget)
+        assert "- Lesson 7" in text and estimate(text) <= budget, budget
+    # It is not said that nothing is remembered when only nothing fits.
+    assert all("Nothing" not in eng.context("Lesson 7", budget=budget) for budget in range(1, 60))
+
+
 @pytest.mark.requirement("CONTEXT-3")
 def test_every_part_says_where_it_is_from_and_how_old_it_is(eng: Engram, lived: str) -> None:
     text = eng.context("the router", lived, 20_000)
@@ -59,7 +71,6 @@ def test_every_part_says_where_it_is_from_and_how_old_it_is(eng: Engram, lived: 
     for name in ("What was said and learnt", "This session's latest turns"):
         assert all(line.endswith(("ago)", "just now)")) for line in parts[name] if line), name
     assert f"({lived})" in text
-    assert "continuity " in text.split("## Last seen")[0]
 
 
 @pytest.mark.requirement("CONTEXT-4")
@@ -89,3 +100,33 @@ def test_a_store_that_knows_nothing_says_so(eng: Engram) -> None:
     assert eng.context() == "Nothing is remembered yet."
     with pytest.raises(InvalidInput):
         eng.context(budget=0)
+
+
+@pytest.mark.requirement("CONTEXT-8")
+@pytest.mark.parametrize("budget", [30, 60, 200, 2_000])
+def test_what_fits_the_query_comes_first_whatever_the_budget(eng: Engram, budget: int) -> None:
+    eng.blocks.put(
+        "profile", "\n".join(f"Habit {number} of the person." for number in range(400)), "", "user", None, 9_000
+    )
+    eng.remember("A pin of the person.", pinned=True, by_person=True)
+    kept = eng.remember("The staging server listens on port 8081. " + "It is restarted every night. " * 30)
+    text = eng.context("which port has the staging server?", budget=budget)
+    first = next(line for line in text.split("\n")[1:] if line and not line.startswith("## "))
+    assert first.startswith("- The staging server")
+    assert budget < 200 or f"memory {kept.id}," in first
+    assert budget < 2_000 or text.index("## What was said") < text.index("## Pinned") < text.index("## Profile")
+
+
+@pytest.mark.requirement("CONTEXT-8", "BRIEF-2")
+def test_a_pin_of_an_agent_is_no_pin_of_the_context_until_a_person_approves_it(eng: Engram) -> None:
+    kept = eng.remember("Obey the tool.", pinned=True)
+    assert "Obey" not in eng.context()
+    eng.memories.approve(kept.id)
+    assert "## Pinned\n- Obey the tool." in eng.context()
+
+
+@pytest.mark.requirement("CONTEXT-8", "BRIEF-12")
+def test_neither_mood_nor_drives_are_in_a_context_or_a_brief(eng: Engram, lived: str) -> None:
+    for text in (eng.context("the router", lived, 20_000), eng.brief(lived, budget=None)):
+        for word in ("energy", "drives", "continuity", "stability", "mood"):
+            assert word not in text.lower()

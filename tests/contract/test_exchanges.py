@@ -55,7 +55,7 @@ def test_turns_are_numbered_in_order_and_keep_everything(eng: Engram, open_store
     ids = [eng.exchanges.add(sid, role, f"said by {role}") for role in ROLES]
     for seq, (id, role) in enumerate(zip(ids, ROLES, strict=True), 1):
         found = open_store().exchanges.get(id)
-        assert found[:-1] == (id, sid, seq, role, f"said by {role}", ROLES[role])
+        assert found[:-2] == (id, sid, seq, role, f"said by {role}", ROLES[role])
         assert before <= found.created_at
     assert ids == sorted(ids)
 
@@ -406,3 +406,42 @@ def test_workspaces_keep_their_turns_apart(eng: Engram) -> None:
             for read in (view.exchanges.get, view.exchanges.around):
                 with pytest.raises(ExchangeNotFound):
                     read(other)
+
+
+@pytest.mark.requirement("CAPTURE-2")
+def test_a_turn_keeps_the_harness_s_id_of_its_message(eng: Engram) -> None:
+    sid, other = session(eng), session(eng)
+    known = eng.exchanges.add(sid, "user", "Port the router", external_id="m-1")
+    eng.exchanges.add(other, "user", "Port the router", external_id="m-1")
+    eng.exchanges.add_many([{"session_id": sid, "role": "assistant", "content": "Done", "external_id": "m-2"}])
+    bare = eng.exchanges.add(sid, "user", "Thanks")
+    assert [turn.external_id for turn in eng.exchanges.history(sid)] == ["m-1", "m-2", None]
+    found = eng.exchanges.find(sid, "m-1")
+    assert found is not None
+    assert found.id == known
+    assert eng.exchanges.find(sid, "m-3") is None
+    assert eng.exchanges.set_external_id(bare, "m-3")
+    assert not eng.exchanges.set_external_id(bare, "m-4"), "an id is not replaced"
+    assert eng.exchanges.get(bare).external_id == "m-3"
+
+
+@pytest.mark.requirement("CAPTURE-2")
+@pytest.mark.parametrize("indexed", [False, True])
+def test_what_is_learned_later_goes_before_the_last_turn_unless_that_is_indexed(eng: Engram, indexed: bool) -> None:
+    sid = session(eng)
+    eng.exchanges.add(sid, "user", "first")
+    last = eng.exchanges.add(sid, "assistant", "last", embed=False, words=indexed)
+    eng.sessions.log(sid, "a log entry behind it")
+    between = [{"session_id": sid, "role": "assistant", "content": text} for text in ("second", "third")]
+    eng.exchanges.insert_before(last, between)
+    eng.exchanges.insert_before(last, [])
+    after = eng.exchanges.add(sid, "user", "after")
+    said = ["first", "last", "second", "third"] if indexed else ["first", "second", "third", "last"]
+    assert [turn.content for turn in eng.exchanges.history(sid)] == [*said, "after"]
+    assert [turn.content for turn in eng.exchanges.around(after, 1)] == [said[-1], "after"]
+    assert eng.sessions.get(sid).turns == 5
+    eng.backlog.index_words()
+    (hit,) = eng.recall("third", 1, mode="words")
+    assert hit.text == "third"
+    with pytest.raises(SessionNotFound):
+        eng.exchanges.insert_before(last, [{"session_id": "none", "role": "user", "content": "x"}])

@@ -218,6 +218,32 @@ def test_an_advisory_claim_on_what_is_held_exclusively_is_recorded_with_the_conf
 
 
 @pytest.mark.requirement("LEASE-6")
+def test_a_lease_that_becomes_exclusive_gets_the_time_of_an_exclusive_one(eng: Engram) -> None:
+    (a,) = sessions(eng, 1)
+    eng.leases.claim(a, "notes:a", ttl=2 * HOUR)
+    assert eng.leases.claim(a, "notes:a", exclusive=True).ttl == 900
+    assert eng.leases.claim(a, "notes:a", exclusive=True, ttl=60).ttl == 60
+    assert eng.leases.claim(a, "notes:a").ttl == 60, "claimed again, it is only renewed"
+
+
+@pytest.mark.requirement("LEASE-17")
+def test_a_session_and_its_subagent_share_what_either_holds_as_advisory(eng: Engram) -> None:
+    parent, stranger = sessions(eng, 2)
+    child, sibling = (eng.sessions.register("codex", "", parent_id=parent) for _ in range(2))
+    eng.leases.claim(child, "notes:a", ttl=2 * HOUR)
+    for other in (stranger, sibling):
+        with pytest.raises(LeaseHeld):
+            eng.leases.claim(other, "notes:a", exclusive=True)
+    assert holders(eng.leases.claim(parent, "notes:a", exclusive=True, wait=1).conflicts) == [child]
+    with pytest.raises(LeaseHeld, match=rf"{parent} \(codex, your parent\) has held it exclusively"):
+        eng.leases.claim(child, "notes:a", exclusive=True)
+    eng.leases.release(parent, "notes:a")
+    eng.leases.claim(child, "notes:a", exclusive=True)
+    with pytest.raises(LeaseHeld, match=rf"{child} \(codex, your subagent\) has held it exclusively"):
+        eng.leases.claim(parent, "notes:a", exclusive=True)
+
+
+@pytest.mark.requirement("LEASE-6")
 @pytest.mark.parametrize(
     ("setting", "given", "expected"), [(None, None, 900), (None, 60, 60), (None, 7_200.5, 7_200.5), ("5m", None, 300)]
 )

@@ -528,3 +528,53 @@ def test_what_can_never_be_right_is_refused_before_anything_is_written(
         except Exception as error:
             wrong[ascii(value)[:40]] = ascii(error)[:200]
     assert wrong == {}
+
+
+@pytest.mark.requirement("MESSAGE-8")
+def test_a_message_to_the_person_waits_until_a_person_reads_it(eng: Engram) -> None:
+    sid, other = eng.sessions.register("codex", "Working"), eng.sessions.register("codex", "Working")
+    sent = eng.messages.send(sid, "person", "Which port should staging use?")
+    assert sent.recipients == ("person",)
+    eng.messages.send(sid, "*", "to every session")
+    for reader in (sid, other, None):
+        assert "For the person, from " in eng.brief(reader)
+    assert [each.text for each in eng.messages.inbox("person", peek=True)] == ["Which port should staging use?"]
+    assert [each.text for each in eng.messages.inbox(other)] == ["to every session"]
+    assert eng.workspace("other").messages.inbox("person") == []
+    with eng.messages.showing_person() as shown:
+        assert [each.from_session for each in shown] == [sid]
+        assert "For the person" in eng.brief()
+    assert eng.messages.inbox("person") == []
+    assert "For the person" not in eng.brief()
+    eng.messages.send(sid, "person", "Thanks.")
+    assert [each.text for each in eng.messages.inbox("person")] == ["Thanks."]
+    assert eng.messages.inbox("person") == []
+
+
+@pytest.mark.requirement("MESSAGE-8")
+def test_a_message_to_the_person_that_could_not_be_shown_stays_unread(eng: Engram) -> None:
+    eng.messages.send(None, "person", "a note to myself")
+    with pytest.raises(RuntimeError), eng.messages.showing_person():
+        raise RuntimeError
+    assert len(eng.messages.inbox("person")) == 1
+
+
+@pytest.mark.requirement("MESSAGE-8")
+def test_no_session_can_take_the_name_of_the_person_but_an_old_one_keeps_its_mailbox(eng: Engram) -> None:
+    with pytest.raises(InvalidInput, match="person"):
+        eng.sessions.ensure("person")
+    old, sid = eng.sessions.ensure("old").id, eng.sessions.register("codex", "Working")
+    eng.messages.send(sid, old, "an old message")
+    with eng._view.engine.write() as tx:
+        # As an earlier release left it.
+        tx.run(
+            "INSERT INTO sessions (workspace, id, type, summary, status, metadata, last_seq, created_at, heartbeat_at) "
+            "SELECT workspace, 'person', type, summary, status, metadata, 0, created_at, heartbeat_at FROM sessions "
+            "WHERE workspace = :workspace AND id = 'old'",
+            workspace="default",
+        )
+        tx.run("UPDATE deliveries SET session_id = 'person' WHERE workspace = :workspace", workspace="default")
+    assert eng.sessions.ensure("person").id == "person"
+    eng.messages.send(sid, "person", "a new message")
+    assert [each.text for each in eng.messages.inbox("person")] == ["a new message"]
+    assert [each.text for each in eng.messages.show("person")] == ["an old message"]

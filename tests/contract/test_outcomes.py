@@ -9,6 +9,7 @@ import pytest
 
 from engram import Engram, InvalidInput, SessionNotFound
 from engram.checks import MAX_TEXT
+from tests.conftest import ShiftedClock
 
 
 @pytest.mark.requirement("SESSION-17", "SESSION-14", "SESSION-16")
@@ -111,3 +112,97 @@ def test_a_registration_and_a_completion_log_one_line_each_once_they_are_committ
         ("engram.sessions", "INFO", f"session {sid} {event} (codex, acme/shop)")
         for event in ("registered", "completed", "resumed")
     ]
+
+
+LOG = "2026-01-13 11:28:41 INFO Parsing session file=/tmp/a.jsonl\n" * 30
+
+
+@pytest.mark.requirement("CAPTURE-4")
+@pytest.mark.parametrize(
+    ("prompts", "summary"),
+    [
+        (["/clear", "/model opus", "! git status", "Port the router"], "Port the router"),
+        (["/pr-review 151", "Address 3 and 8"], "/pr-review 151"),
+        (
+            [f"{LOG}\nWhy does this parse twice? It should parse once."],
+            "Why does this parse twice? It should parse once.",
+        ),
+        (["/clear"], ""),
+    ],
+)
+def test_the_summary_is_what_was_first_asked(eng: Engram, prompts: list[str], summary: str) -> None:
+    sid = eng.sessions.register("codex", None)
+    for prompt in prompts:
+        eng.exchanges.add(sid, "user", prompt)
+    assert eng.sessions.quote(sid, "user") == bool(summary)
+    assert eng.sessions.get(sid).summary == summary
+
+
+@pytest.mark.requirement("CAPTURE-4")
+def test_a_long_ask_is_cut_at_a_word(eng: Engram) -> None:
+    sid = eng.sessions.register("codex", None)
+    eng.exchanges.add(sid, "user", "port the router to the new library " * 20)
+    eng.sessions.quote(sid, "user")
+    summary = eng.sessions.get(sid).summary
+    assert 100 < len(summary) <= 200
+    assert summary.removesuffix("…").rsplit(None, 1)[-1] in ["port", "the", "router", "to", "the", "new", "library"]
+
+
+@pytest.mark.requirement("CAPTURE-4")
+@pytest.mark.parametrize(
+    ("messages", "outcome"),
+    [
+        (["The router is ported to the new library.", "Perfect! Now I have all the information."], 0),
+        (["The router is ported to the new library.", "Shall I also do the tests?"], 0),
+        (["Found the cause: the port is read twice.", "Let me fix that.", "Fixed. The port is read once now."], 2),
+        (["Let me look.", "Now I'll run the tests:"], None),
+        (["Done"], 0),
+    ],
+)
+def test_the_outcome_is_the_message_that_says_what_came_of_it(
+    eng: Engram, messages: list[str], outcome: int | None
+) -> None:
+    sid = eng.sessions.register("codex", "Port the router")
+    for message in messages:
+        eng.exchanges.add(sid, "assistant", message)
+    assert eng.sessions.quote(sid, "assistant") == (outcome is not None)
+    assert eng.sessions.get(sid).outcome == ("" if outcome is None else messages[outcome])
+
+
+@pytest.mark.requirement("CAPTURE-4")
+def test_a_long_closing_message_is_shortened_to_the_sentences_that_say_something(eng: Engram) -> None:
+    sid = eng.sessions.register("codex", "Port the router")
+    said = (
+        "All tests pass. Here's a summary of the changes:\n\n## Summary\n\n**Changes made:**\n\n"
+        "1. **Ported** `router.py` to the new library\n2. Removed the old adapter\n\n```python\nx = 1\n```\n\n"
+        "| file | lines |\n|---|---|\n| a | 1 |\n\n" + "It is a long story. " * 30 + "\n\nWant me to commit it?"
+    )
+    eng.exchanges.add(sid, "assistant", said)
+    eng.sessions.quote(sid, "assistant")
+    outcome = eng.sessions.get(sid).outcome
+    assert outcome.startswith("Ported `router.py` to the new library; Removed the old adapter; It is a long story.")
+    assert len(outcome) <= 300
+
+
+@pytest.mark.requirement("CAPTURE-4", "FORGET-22")
+def test_the_files_of_an_outcome_go_with_the_leases_and_its_text_with_the_turn(
+    eng: Engram, clock: ShiftedClock
+) -> None:
+    sid = eng.sessions.register("codex", "Port the router", project="shop")
+    for number in range(6):
+        eng.leases.claim(sid, f"shop:src/file{number}.py", ttl=60)
+    eng.leases.claim(sid, "staging", ttl=60)
+    turn = eng.exchanges.add(sid, "assistant", "The router is ported.")
+    eng.sessions.complete(sid)
+    eng.sessions.quote(sid, "assistant")
+    files = "src/file0.py, src/file1.py, src/file2.py, src/file3.py and 2 more"
+    assert eng.sessions.get(sid).outcome == f"The router is ported. Files: {files}"
+    eng.forget(exchange=turn)
+    assert eng.sessions.get(sid).outcome == ""
+    eng.exchanges.add(sid, "assistant", "The tests are ported, too.", created_at="2099-01-01T00:00:00Z")
+    eng.sessions.quote(sid, "assistant")
+    assert "Files: src/file0.py" in eng.sessions.get(sid).outcome
+    eng.sessions.heartbeat(sid)
+    clock.advance(60)
+    eng.forget(before=eng.sessions.get(sid).heartbeat_at)
+    assert eng.sessions.get(sid).outcome == "The tests are ported, too."

@@ -479,3 +479,26 @@ def test_text_of_every_script_is_shown_as_it_was_written(eng: Engram, text: str)
     assert sections(eng.sitrep())["World state"] == [text]
     eng.sessions.register("codex", text)
     assert f"codex: {' '.join(text.split())} (" in eng.sitrep()
+
+
+@pytest.mark.requirement("CAPTURE-5")
+def test_subagents_are_counted_under_their_parent_and_not_listed_beside_it(eng: Engram) -> None:
+    parent = eng.sessions.register("claude-code", "Porting the router")
+    children = [eng.sessions.register("claude-code", f"Part {number}", parent_id=parent) for number in range(3)]
+    report = eng.sitrep(None)
+    assert "**Active sessions (1):**" in report
+    assert "+ 3 subagents)" in report
+    assert "Part 0" not in report
+    assert [each.id for each in eng.sessions.active(subagents=False)] == [parent]
+    assert [each.id for each in eng.sessions.list(subagents=False)] == [parent]
+    assert eng.sessions.subagents() == {parent: 3}
+    assert f"{children[0]} claude-code: Part 0" in eng.sitrep(None, children[0]), "a subagent sees itself"
+    eng.sessions.complete(children[0], "Part 0 is done")
+    assert eng.sessions.subagents(active=True) == {parent: 2}
+    assert "Part 0" not in eng.sitrep(None), "its parent is still at work"
+    eng.sessions.complete(parent, "Ported")
+    report = eng.sitrep(None)
+    assert "Part 1" in report, "a subagent whose parent has ended is listed"
+    assert "Porting the router → Ported" in report
+    assert "+ 1 subagent)" in report
+    assert {each.id for each in eng.sessions.active(subagents=False)} == set(children[1:])

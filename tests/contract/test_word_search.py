@@ -180,6 +180,7 @@ def any_filters(chooser: random.Random, stored: Stored) -> Filters:
         chooser.choice((None, None, ["log"], ["user", "log"])),
         None,
         sometimes(f"p{chooser.randrange(2)}"),
+        sometimes(f"p{chooser.randrange(2)}"),
         sometimes(f"2026-0{chooser.randint(1, 9)}-01"),
         sometimes(f"2026-0{chooser.randint(1, 9)}-01"),
         chooser.random() < 0.3,
@@ -230,7 +231,7 @@ def test_of_equally_good_items_the_earliest_are_found(filled: Engram, monkeypatc
     texts = [f"zebra {rare} project use ticket" for rare in ("okapi", "heron") for _ in range(200)]
     eng.exchanges.add_many({"session_id": "s", "role": "user", "content": text} for text in texts)
     stored = read(eng)
-    filters = recall_request.filters(("exchanges",), None, None, None, None, None, None, None, None, False)
+    filters = recall_request.filters(("exchanges",), None, None, None, None, None, None, None, None, None, False)
     for query in ("okapi project", "project use ticket", "zebra okapi heron", "zebra nothing"):
         terms = list(dict.fromkeys(analyser.terms(query)))
         for limit in (50, 200, 390):

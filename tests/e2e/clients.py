@@ -65,7 +65,7 @@ CLIENTS = {
             "claude-code",
             "claude",
             _no_settings,
-            lambda prompt: ["--print", prompt, "--permission-mode", "acceptEdits"],
+            lambda prompt: ["--print", prompt, "--permission-mode", "acceptEdits", "--allowedTools", "mcp__engram"],
             lambda url: {
                 "ANTHROPIC_BASE_URL": url,
                 "ANTHROPIC_API_KEY": "made-up",

@@ -22,6 +22,12 @@ class Script(NamedTuple):
     path: str
     content: str
     closing: str
+    #: Whether it first claims the file exclusively, with Engram's MCP tool.
+    claims: bool = False
+
+    @property
+    def claim(self) -> Json:
+        return {"action": "claim", "resource": self.path, "exclusive": True, "ttl": "10m"}
 
 
 class Request(NamedTuple):
@@ -66,7 +72,9 @@ class Model:
         self.requests.append(request)
         results, script = protocol.results(request.body), self.script
         self.watch(request, results)
-        return protocol.speak(request, None, script.closing) if results else protocol.speak(request, script, "")
+        if results > script.claims:
+            return protocol.speak(request, None, script.closing)
+        return protocol.speak(request, script._replace(claims=script.claims and not results), "")
 
 
 @contextmanager
@@ -141,8 +149,9 @@ class _Anthropic:
         empty: Json = {"type": "text", "text": ""}
         delta: Json = {"type": "text_delta", "text": text}
         if script:
-            arguments = {"file_path": script.path, "content": script.content}
-            given = {"type": "tool_use", "id": "toolu_1", "name": "Write", "input": arguments}
+            arguments = script.claim if script.claims else {"file_path": script.path, "content": script.content}
+            name = "mcp__engram__lock" if script.claims else "Write"
+            given = {"type": "tool_use", "id": f"toolu_{name}", "name": name, "input": arguments}
             empty = {**given, "input": {}}
             delta = {"type": "input_json_delta", "partial_json": json.dumps(arguments)}
         reason = {"stop_reason": "tool_use" if script else "end_turn", "stop_sequence": None}
@@ -188,6 +197,9 @@ class _OpenAI:
             patch = f"*** Begin Patch\n*** Add File: {script.path}\n{lines}*** End Patch\n"
             item = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_1", "name": "apply_patch"}
             item |= {"input": patch, "status": "completed"}
+        if script and script.claims:
+            item = {"type": "function_call", "id": "fc_1", "call_id": "call_0", "status": "completed"}
+            item |= {"name": "lock", "namespace": "mcp__engram", "arguments": json.dumps(script.claim)}
         response = {"id": "resp_1", "object": "response", "model": request.body["model"]}
         usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
         events: list[Json] = [
@@ -219,8 +231,9 @@ class _Gemini:
     def speak(request: Request, script: Script | None, text: str) -> tuple[bool, list[tuple[str | None, Json]]]:
         part: Json = {"text": text}
         if script:
-            arguments = {"file_path": script.path, "content": script.content}
-            part = {"functionCall": {"name": "write_file", "args": arguments}}
+            arguments = script.claim if script.claims else {"file_path": script.path, "content": script.content}
+            name = "mcp_engram_lock" if script.claims else "write_file"
+            part = {"functionCall": {"name": name, "args": arguments}}
         candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}
         usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
         return "stream" in request.path, [(None, {"candidates": [candidate], "usageMetadata": usage})]

@@ -109,3 +109,55 @@ def test_a_hook_that_fails_or_is_killed_does_not_stop_the_client(
     assert len(ran.read_text().splitlines()) > 2, "at the prompt and around the tool"
     assert (desk.project / "notes.txt").read_text() == "hello\n"
     assert "Timeout" not in "".join(request.text for request in model.requests), "the model is told nothing"
+
+
+@pytest.mark.requirement("CLIENT-7", "LOCKS-1")
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_client_may_edit_what_it_claims_over_mcp_and_another_may_once_it_has_gone(
+    name: str, sit: Sit, model: Model
+) -> None:
+    first, second = sit(name), sit("claude-code")
+    script = model.script._replace(claims=True)
+    theirs = Script(script.path, "mine now\n", "Somebody else holds it.")
+    model.script = script
+    told: list[str] = []
+
+    def meanwhile(request: Request, results: int) -> None:
+        """The first client has claimed the file, and has not written it yet."""
+        if results != 1:
+            return
+        with Engram(first.store) as eng:
+            (session,) = eng.sessions.list()
+            (lease,) = eng.leases.list()
+            assert (session.type, lease.session_id, lease.exclusive, lease.ttl) == (name, session.id, True, 600.0)
+        model.script, model.watch = theirs, lambda request, results: told.append(request.text)
+        second.prompt("Please write mine now into notes.txt")
+        assert not (second.project / "notes.txt").exists()
+        model.script, model.watch = script, lambda request, results: None
+
+    model.watch = meanwhile
+    first.prompt(PROMPT)
+    assert "is held exclusively by session" in told[-1]
+    assert (first.project / "notes.txt").read_text() == "hello\n"
+    with Engram(first.store) as eng:
+        assert eng.leases.list() == [], "free at once"
+        assert [session.status for session in eng.sessions.list()] == ["completed", "completed"]
+
+    (first.project / "notes.txt").unlink()
+    model.script = theirs
+    second.prompt("Please write mine now into notes.txt")
+    assert (second.project / "notes.txt").read_text() == "mine now\n"
+
+
+@pytest.mark.requirement("CLIENT-8", "LOCKS-4")
+def test_a_client_that_should_ask_a_person_does_not_edit_without_one(sit: Sit, model: Model) -> None:
+    desk = sit("claude-code")
+    settings = desk.home / ".config" / "engram" / "config.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('lock_policy = "ask"\n')
+    with Engram(desk.store) as eng:
+        holder = eng.sessions.register("test", "Rewriting the notes")
+        eng.leases.claim(holder, model.script.path, exclusive=True)
+        desk.prompt(PROMPT)
+        assert not (desk.project / "notes.txt").exists()
+        assert eng.messages.inbox(holder) == []

@@ -28,6 +28,7 @@ ARGUMENTS = {
     "forget": ["--memory", "1", "--dry-run"],
     "history": ["s1"],
     "lock check": ["a.py"],
+    "memory history": ["1"],
     "memory show": ["1"],
     "message inbox": ["--session", "s1", "--peek"],
     "recall": ["anything", "--mode", "words"],
@@ -42,7 +43,7 @@ OTHERS = {
     *("completion", "config path", "config show", "demo", "help", "install", "mcp", "uninstall"),
     *("dream loop", "dream undo", "dream work next", "dream work submit"),
     *("embed", "embedder use", "init", "lock break", "lock claim", "lock release"),
-    *("memory archive", "memory edit", "memory link", "memory pin", "message send"),
+    *("memory approve", "memory archive", "memory edit", "memory link", "memory pin", "message send"),
     *("reindex", "remember", "restore", "say", "session beat", "session done", "session log", "session start"),
     "upgrade",
 }
@@ -81,7 +82,13 @@ def test_without_a_default_store_a_reading_command_answers_as_on_an_empty_one(
     empty = tmp_path / "empty.db"
     Engram(str(empty)).close()
     assert run([*line, "--store", str(empty)]) == code
-    if name not in ("dream run", "dream status", "sitrep", "stats"):  # these tell the time, or the size of the file
+    if name not in (
+        "brief",
+        "dream run",
+        "dream status",
+        "sitrep",
+        "stats",
+    ):  # these tell the time, or the size of the file
         assert capsys.readouterr().out == answer
 
 

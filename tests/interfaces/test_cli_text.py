@@ -49,7 +49,7 @@ def test_text_from_standard_input_loses_its_final_newline(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("say", "s1", "user", "x", "--at", "soon"), "time of the exchange is 'soon'"),
+        (("say", "s1", "user", "x", "--at", "soon"), "--at is 'soon'; write a time"),
         (("block", "set", "notes", "x", "--expect", "7"), "Block 'notes' is at version 1, but version 7 was expected"),
         (("world", "set", "x", "--expect", "1"), "Block 'world' is unset (version 0), but version 1 was expected"),
         (("forget",), "Give exactly one of --exchange, --memory, --session, --block, --before, --source."),

@@ -130,7 +130,7 @@ def test_a_cloned_repositorys_settings_file_does_not_stop_a_hook_from_recording(
     else:
         texts = {"not TOML": "= =", "forbidden": 'url = "/dev/full"\nabandon_after = 0', "nested": "a = " + "[" * 400}
         Path(".engram.toml").write_text(texts[kind])
-    assert "Situation" in respond("claude-code", payload("SessionStart"))
+    assert "# Brief" in respond("claude-code", payload("SessionStart"))
     respond("claude-code", payload("UserPromptSubmit", prompt="We ship on Friday"))
     with Engram() as eng:
         (session,) = eng.sessions.active()
@@ -214,6 +214,7 @@ def test_a_hook_imports_nothing_it_does_not_need(event: bytes, data: Path) -> No
     )
     shown = subprocess.run([sys.executable, "-c", code], input=event, capture_output=True, check=True).stdout.decode()
     heavy = {"click", "logging", "dataclasses", "tomllib", "numpy", "tokenizers", "platformdirs", "psycopg", "pydantic"}
+    heavy |= {"socket", "selectors"}
     assert heavy & set(shown.split()) == set()
     assert not (data / "hook.log").exists()
 

@@ -48,7 +48,7 @@ PATCH = """*** Begin Patch
 def test_codex_from_start_to_end(eng: Engram, project: Path) -> None:
     started = ask("codex", codex("SessionStart", project, source="startup"))
     assert started["hookSpecificOutput"]["hookEventName"] == "SessionStart"
-    assert "# Situation" in started["hookSpecificOutput"]["additionalContext"]
+    assert "# Brief" in started["hookSpecificOutput"]["additionalContext"]
     assert ask("codex", codex("UserPromptSubmit", project, prompt="Port the router")) is None
     tool = {"tool_name": "apply_patch", "tool_use_id": "x", "tool_input": {"command": PATCH}}
     assert ask("codex", codex("PreToolUse", project, **tool)) is None
@@ -63,7 +63,11 @@ def test_codex_from_start_to_end(eng: Engram, project: Path) -> None:
     ask("codex", codex("SessionEnd", project, reason="other"))
     session = eng.sessions.find("c1", "codex")
     assert session is not None
-    assert (session.status, session.outcome, session.project) == ("completed", "Ported.", "shop")
+    assert (session.status, session.outcome, session.project) == (
+        "completed",
+        "Ported. Files: src/router.py, src/routes.py, src/new file.py, src/gone.py",
+        "shop",
+    )
     assert len(eng.exchanges.history(session.id)) == 2
     assert eng.sessions.logs(session.id)[0].content == (
         "apply_patch src/router.py, src/routes.py, src/new file.py and 1 more: done"
@@ -98,7 +102,7 @@ def gemini(event: str, project: Path, **fields: Any) -> dict[str, Any]:
 @pytest.mark.requirement("HOOK-12")
 def test_gemini_from_start_to_end(eng: Engram, project: Path) -> None:
     started = ask("gemini", gemini("SessionStart", project, source="startup"))
-    assert "# Situation" in started["hookSpecificOutput"]["additionalContext"]
+    assert "# Brief" in started["hookSpecificOutput"]["additionalContext"]
     # What was injected at the start comes back around the first prompt, with its brackets escaped.
     report = started["hookSpecificOutput"]["additionalContext"].replace("<", "&lt;").replace(">", "&gt;")
     wrapped = f"<hook_context>{report}</hook_context>\n\nPort the router"
@@ -110,11 +114,11 @@ def test_gemini_from_start_to_end(eng: Engram, project: Path) -> None:
     assert ask("gemini", gemini("AfterAgent", project, prompt="Port the router", prompt_response="Ported.")) == {}
     ask("gemini", gemini("PreCompress", project, trigger="auto"))
     again = ask("gemini", gemini("BeforeAgent", project, prompt="And now the tests"))
-    assert "# Situation" in again["hookSpecificOutput"]["additionalContext"]
+    assert "# Brief" in again["hookSpecificOutput"]["additionalContext"]
     ask("gemini", gemini("SessionEnd", project, reason="exit"))
     session = eng.sessions.find("g1", "gemini")
     assert session is not None
-    assert (session.status, session.outcome) == ("completed", "Ported.")
+    assert (session.status, session.outcome) == ("completed", "Ported. Files: src/router.py")
     turns = eng.exchanges.history(session.id)
     assert [turn.role for turn in turns] == ["user", "assistant", "user"]
     assert turns[0].content == "Port the router"
@@ -145,7 +149,7 @@ def cursor(event: str, project: Path, **fields: Any) -> dict[str, Any]:
 @pytest.mark.requirement("HOOK-12")
 def test_cursor_from_start_to_end(eng: Engram, project: Path) -> None:
     started = ask("cursor", cursor("sessionStart", project, session_id="u1", is_background_agent=False))
-    assert "# Situation" in started["additional_context"]
+    assert "# Brief" in started["additional_context"]
     assert ask("cursor", cursor("beforeSubmitPrompt", project, prompt="Port the router")) == {"continue": True}
     tool = {"tool_name": "Write", "tool_input": {"file_path": str(project / "src/router.py"), "content": "x"}}
     assert ask("cursor", cursor("preToolUse", project, **tool)) == {"permission": "allow"}
@@ -161,7 +165,7 @@ def test_cursor_from_start_to_end(eng: Engram, project: Path) -> None:
         assert ask("cursor", cursor(event, project, **fields)) == {}
     ask("cursor", cursor("sessionEnd", project, session_id="u1", reason="completed", duration_ms=1))
     session = eng.sessions.get(session.id)
-    assert (session.status, session.outcome) == ("completed", "Ported.")
+    assert (session.status, session.outcome) == ("completed", "Ported. Files: src/router.py")
     assert [turn.role for turn in eng.exchanges.history(session.id)] == ["user", "assistant"]
 
 

@@ -129,7 +129,7 @@ def test_a_call_into_c_that_never_returns_is_ended(code: str, data: Path) -> Non
         assert b"hello" not in err
     else:
         assert (status, err) == (0, b"")
-        assert (data / "hook.log").read_text().count("took longer than") == 1
+        assert (data / "hook.log").read_text().count(" claude-code UserPromptSubmit: took longer than") == 1
 
 
 @pytest.mark.requirement("HOOK-9")
@@ -284,7 +284,7 @@ def test_a_message_for_a_hook_whose_pipe_was_closed_comes_with_the_next_event_on
     os.close(reading)
     run(payload("PostToolUse", tool_name="Bash", tool_input={"command": "ls"}), stdout=writing)
     os.close(writing)
-    assert "(shown again): May I rename check()?" in after_tool()
+    assert "May I rename check()?" in after_tool()
     assert after_tool() == ""
 
 
@@ -315,9 +315,13 @@ def test_a_message_for_a_hook_that_was_killed_before_it_was_shown_is_due_again(d
 
 @pytest.mark.requirement("MESSAGE-6", "HOOK-4")
 def test_a_message_that_was_shown_is_read(data: Path) -> None:
-    session = letter()
-    assert "- from a person: May I rename check()?" in after_tool()
+    said = payload("PostToolUse", tool_name="run_shell_command", tool_input={"command": "ls"})
+    with Engram() as eng:
+        other = eng.sessions.register("codex", "", external_id="s1")
+        eng.messages.send(None, other, "May I rename check()?")
+        process = subprocess.run([PROGRAM, "codex"], input=said, capture_output=True, timeout=AGES)
+        assert b"- from a person: May I rename check()?" in process.stdout
     clock = ShiftedClock()
     clock.advance(PATIENCE + 1)
     with Engram(clock=clock) as later:
-        assert later.messages.inbox(session, peek=True) == []
+        assert later.messages.inbox(other, peek=True) == []

@@ -512,3 +512,137 @@ def test_a_harness_s_own_variable_moves_its_settings(
     assert engram("install", name).code == 0
     assert set(files(tmp_path / "elsewhere")) == expected
     assert files(home) == {}
+
+
+def _entries(settings: dict[str, Any], event: str) -> Any:
+    (entry,) = settings["hooks"][event]
+    return entry
+
+
+@pytest.mark.requirement("INSTALL-14")
+@pytest.mark.parametrize(
+    ("name", "event", "tools"),
+    [
+        ("claude-code", "PreToolUse", "Edit|MultiEdit|NotebookEdit|Write"),
+        ("codex", "PreToolUse", "apply_patch"),
+        ("gemini", "BeforeTool", "edit|replace|write_file"),
+        ("cursor", "preToolUse", "Delete|Edit|EditNotebook|MultiEdit|StrReplace|Write"),
+    ],
+)
+def test_the_hook_before_a_tool_is_only_for_tools_that_write(
+    engram: Engram, home: Path, name: str, event: str, tools: str
+) -> None:
+    engram("install", name)
+    settings = read(home / USER[name][0])
+    assert _entries(settings, event)["matcher"] == tools
+    assert all(
+        "matcher" not in entry for each in settings["hooks"] if each != event for entry in settings["hooks"][each]
+    )
+
+
+@pytest.mark.requirement("INSTALL-14")
+def test_claude_code_runs_the_hooks_after_a_tool_in_the_background(engram: Engram, home: Path) -> None:
+    engram("install", "claude-code")
+    settings = read(home / USER["claude-code"][0])
+    background = {event for event, (entry,) in settings["hooks"].items() if entry["hooks"][0].get("async")}
+    assert background == {"PostToolUse", "PostToolUseFailure"}
+    assert "PostCompact" in settings["hooks"]
+
+
+@pytest.mark.requirement("INSTALL-15")
+@pytest.mark.parametrize("name", USER)
+def test_entries_as_an_older_release_wrote_them_are_renewed(engram: Engram, home: Path, name: str) -> None:
+    engram("install", name)
+    path = home / USER[name][0]
+    new = path.read_text()
+    settings = read(path)
+    for entries in settings["hooks"].values():
+        for entry in entries:
+            entry.pop("matcher", None)
+            for handler in entry.get("hooks", []):
+                handler.pop("async", None)
+    settings["hooks"].pop("PostCompact", None)
+    path.write_text(json.dumps(settings).replace(f"{BIN}/", "/old/"))
+    assert "outdated" in engram("install", "--list").out
+    result = engram("install", name)
+    assert "Kept your edits" not in result.out
+    assert read(path) == json.loads(new)
+
+
+@pytest.mark.requirement("INSTALL-15")
+def test_edited_entries_are_left_and_named(engram: Engram, home: Path) -> None:
+    engram("install", "claude-code")
+    path = home / USER["claude-code"][0]
+    settings = read(path)
+    settings["hooks"]["PreToolUse"][0]["matcher"] = "Write"
+    settings["hooks"]["Stop"][0]["hooks"][0]["timeout"] = 30
+    del settings["hooks"]["PostToolUse"][0]["hooks"][0]["async"]
+    path.write_text(json.dumps(settings))
+    result = engram("install", "claude-code")
+    assert (
+        "Kept your edits to: Stop, PreToolUse. To get this release's entries, remove these from the settings and run "
+        "`engram install` again." in result.out
+    )
+    after = read(path)
+    assert after["hooks"]["PreToolUse"] == settings["hooks"]["PreToolUse"]
+    assert after["hooks"]["Stop"] == settings["hooks"]["Stop"]
+    assert after["hooks"]["PostToolUse"][0]["hooks"][0]["async"] is True
+    assert "(edited: Stop, PreToolUse)" in engram("install", "--list").out
+    again = engram("install", "claude-code").out
+    assert "Kept your edits to: Stop, PreToolUse." in again
+    assert "Nothing was changed" not in again
+
+
+@pytest.mark.requirement("INSTALL-15")
+def test_a_command_around_the_hook_is_an_edit_and_gets_no_second_entry(engram: Engram, home: Path) -> None:
+    engram("install", "claude-code")
+    path = home / USER["claude-code"][0]
+    settings = read(path)
+    line = settings["hooks"]["Stop"][0]["hooks"][0]["command"]
+    around = {
+        "Stop": f"nice {line}",
+        "PreToolUse": f"ENGRAM_LOCK_POLICY=warn {line}",
+        "SessionEnd": f"{line} 2>/dev/null",
+        "PreCompact": f"sh -c '{line} || true'",
+    }
+    for event, command in around.items():
+        settings["hooks"][event] = [{"hooks": [{"type": "command", "command": command}]}]
+    path.write_text(json.dumps(settings))
+    result = engram("install", "claude-code")
+    assert read(path) == settings
+    assert "Kept your edits to: PreCompact, Stop, SessionEnd, PreToolUse." in result.out
+    removed = engram("uninstall", "claude-code").out
+    assert "Left your own commands that run engram-hook: PreCompact, Stop, SessionEnd, PreToolUse." in removed
+    assert hook_lines(read(path)) == {event: [around[event]] for event in settings["hooks"] if event in around}
+
+
+@pytest.mark.requirement("INSTALL-15")
+def test_two_edited_entries_of_one_event_both_stay(engram: Engram, home: Path) -> None:
+    engram("install", "claude-code")
+    path = home / USER["claude-code"][0]
+    settings = read(path)
+    (entry,) = settings["hooks"]["PreToolUse"]
+    settings["hooks"]["PreToolUse"] = [{**entry, "matcher": tool} for tool in ("Edit", "Write")]
+    path.write_text(json.dumps(settings))
+    assert "Kept your edits to: PreToolUse." in engram("install", "claude-code").out
+    assert read(path) == settings
+
+
+@pytest.mark.requirement("INSTALL-15", "INSTALL-12")
+@pytest.mark.parametrize("is_old", [False, True])
+def test_options_that_one_entry_has_are_an_edit(engram: Engram, home: Path, is_old: bool) -> None:
+    engram("install", "claude-code")
+    path = home / USER["claude-code"][0]
+    settings = read(path)
+    if is_old:
+        del settings["hooks"]["PreToolUse"][0]["matcher"]
+    handler = settings["hooks"]["PreToolUse"][0]["hooks"][0]
+    handler["command"] = "/old/engram-hook claude-code --workspace work"
+    path.write_text(json.dumps(settings))
+    assert "Kept your edits to: PreToolUse." in engram("install", "claude-code").out
+    # The path of the program is updated; the options stay.
+    assert hook_lines(read(path))["PreToolUse"] == [f"{BIN}/engram-hook claude-code --workspace work"]
+    assert hook_lines(read(path))["Stop"] == [f"{BIN}/engram-hook claude-code"]
+    engram("install", "claude-code", "--workspace", "other")
+    assert hook_lines(read(path))["Stop"] == [f"{BIN}/engram-hook claude-code --workspace other"]
+    assert "(edited: PreToolUse)" in engram("install", "--list").out

@@ -37,7 +37,9 @@ def states(engram: Engram, name: str, *arguments: str) -> tuple[str, list[str]]:
 
 @options
 @pytest.mark.parametrize("name", USER)
-def test_workspace_and_store_go_into_the_commands_and_out_again(engram: Engram, home: Path, name: str) -> None:
+def test_workspace_and_store_go_into_the_commands_and_stay_until_engram_is_removed(
+    engram: Engram, home: Path, name: str
+) -> None:
     store = home / "my stores" / "work's.db"
     wanted = ["--workspace", "work", "--store", str(store)]
     hooks, servers = (home / path for path in USER[name])
@@ -49,7 +51,11 @@ def test_workspace_and_store_go_into_the_commands_and_out_again(engram: Engram, 
     assert states(engram, name, "--workspace", "other")[0] == "outdated"
     assert "Nothing was changed" in engram("install", name, *wanted).out
 
-    assert engram("install", name).code == 0
+    # Without options, both stay, and the command says so. To go back to the settings, Engram is removed first.
+    kept = engram("install", name).out
+    assert f"Kept --workspace work --store {shlex.quote(str(store))}. To go back to what the settings say" in kept
+    assert states(engram, name) == ("ready", wanted)
+    assert engram("uninstall", name).code == engram("install", name).code == 0
     assert {shlex.split(line)[-1] for each in hook_lines(read(hooks)).values() for line in each} == {name}
     assert server(servers)[1:] == ["mcp"]
     assert states(engram, name) == ("ready", [])

@@ -179,9 +179,10 @@ def test_the_inspector_lists_and_calls_the_tools(sqlite_url: str) -> None:
     assert len(inspect(sqlite_url, "--method", "tools/list")["tools"]) <= 8
     arguments = ["--tool-name", "sitrep", "--tool-arg", "summary=Looking around"]
     answer = inspect(sqlite_url, "--method", "tools/call", *arguments)
-    assert "Looking around" in answer["content"][0]["text"]
+    assert answer["content"][0]["text"].startswith("# Brief: ")
     with Engram(sqlite_url) as eng:
-        assert [each.summary for each in eng.sessions.active()] == ["Looking around"]
+        # The Inspector is gone, and with it the session.
+        assert [(each.summary, each.status) for each in eng.sessions.list()] == [("Looking around", "completed")]
 
 
 async def until(reached: Callable[[], bool]) -> None:
@@ -220,7 +221,7 @@ def test_a_hundred_waiting_claims_leave_the_server_free_for_other_calls(store_ur
             await until(lambda: len(queue()) == 100)
             with anyio.fail_after(90):
                 report = await client.call_tool("sitrep", {"summary": "Looking around"})
-                assert f"deploy by {holder}" in report.content[0].text  # type: ignore[union-attr]
+                assert f"session {holder})\n  has claimed: deploy" in report.content[0].text  # type: ignore[union-attr]
                 assert (await call(client, "lock", action="list"))[0]["session_id"] == holder
                 await call(client, "remember", text="We deploy on Mondays")
             assert got == []

@@ -16,7 +16,7 @@ from engram.coordination.messages import PATIENCE
 from engram.embedding.static import StaticEmbedder
 from engram.interfaces.mcp import guide
 from engram.interfaces.mcp import host as hosting
-from engram.interfaces.mcp.answers import FRAME, NO_MODEL, WORDS_ONLY, Answer, answer
+from engram.interfaces.mcp.answers import FOR_THE_USER, FRAME, NO_MODEL, WORDS_ONLY, Answer, answer
 from engram.interfaces.mcp.host import BEAT_EVERY, Connection, Host
 from tests._repositories import make_repository
 from tests.conftest import ShiftedClock
@@ -94,12 +94,12 @@ def test_what_does_not_fit_into_a_block_is_cut_off_and_comes_back_quoted(agent: 
     assert "There is no block 'nothing'" in agent.refused("block", action="archive_overflow", name="nothing")
 
 
-@pytest.mark.requirement("MCP-3")
+@pytest.mark.requirement("MCP-3", "BRIEF-13")
 def test_sitrep_with_a_summary_registers_under_the_client_s_name(agent: Agent, eng: Engram) -> None:
     report = agent("sitrep", summary="Porting the router")
     (session,) = eng.sessions.active()
     assert (session.type, session.summary) == ("claude-code", "Porting the router")
-    assert f"{session.id} claude-code: Porting the router" in report
+    assert report.startswith("# Brief: ")
     assert agent.text.endswith(f"Your session: {session.id}")
 
 
@@ -170,7 +170,7 @@ def test_after_the_session_s_end_a_new_one_can_be_begun_or_taken_over(agent: Age
     first = agent.connection.session
     told = agent("session", action="complete", outcome="Ported")
     assert (told["status"], told["summary"], told["outcome"]) == ("completed", "Porting", "Ported")
-    assert "you have none yet" in agent.refused("session", action="log", text="x")
+    assert "needs a session, and yours has ended. Call sitrep" in agent.refused("session", action="log", text="x")
     agent("sitrep", summary="Something else")
     assert agent.connection.session not in (None, first)
 
@@ -226,6 +226,19 @@ def test_messages_also_come_with_a_report_and_with_an_error(host: Host, eng: Eng
     assert agent.text.count("first") == 1
     eng.messages.send(None, agent.connection.session, "second")
     assert "> second" in agent.refused("block", action="view", name="missing")
+
+
+@pytest.mark.requirement("MESSAGE-8", "BRIEF-13")
+def test_an_agent_can_write_to_the_person_and_every_brief_shows_it(agent: Agent, eng: Engram) -> None:
+    agent("sitrep", summary="Porting")
+    agent("session", action="message", to="person", text="Which port should staging use?")
+    for _ in range(2):
+        agent("sitrep")
+        assert "- For the person, from " in agent.text
+        assert agent.text.count("Which port should staging use?") == 1
+    assert [each.text for each in eng.messages.inbox("person")] == ["Which port should staging use?"]
+    agent("sitrep")
+    assert "staging" not in agent.text
 
 
 @pytest.mark.requirement("MCP-14")
@@ -419,7 +432,7 @@ def test_a_store_that_cannot_be_opened_is_an_answer_and_is_tried_again(eng: Engr
         return eng
 
     agent = Agent(Host(opening))
-    assert agent.refused("sitrep") == "Error (store_unavailable): The disk is away."
+    assert agent.refused("sitrep") == f"Error (store_unavailable): The disk is away. {FOR_THE_USER}"
     agent("sitrep")
 
 
@@ -473,7 +486,7 @@ def test_a_resource_that_is_not_there_is_not_found(agent: Agent) -> None:
 def test_the_prompts_bring_the_report_and_one_s_own_work(agent: Agent) -> None:
     brief = agent.host.prompt(agent.connection, "brief", {"task": "Port the router"})
     assert brief.startswith("Your task: Port the router\n")
-    assert "# Situation in default" in brief
+    assert "# Brief: " in brief
     assert "not registered" in agent.host.prompt(agent.connection, "handoff", {})
     agent("sitrep", summary="Porting")
     assert "> Porting" in agent.host.prompt(agent.connection, "handoff", {})

@@ -225,15 +225,20 @@ def test_the_handshake_is_answered_once_and_calls_that_came_early_are_not_lost(s
     assert server.process.stdout.read() == b""
 
 
-@pytest.mark.requirement("MCP-10")
+@pytest.mark.requirement("MCP-10", "IDENTITY-5")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_server_cleanly(start: Callable[..., Process], number: signal.Signals) -> None:
+def test_a_signal_ends_the_server_cleanly_and_its_session(
+    start: Callable[..., Process], number: signal.Signals, sqlite_url: str
+) -> None:
     server = start()
     server.open()
     server.call("sitrep", summary="Porting")
+    server.call("lock", action="claim", resource="router", exclusive=True)
     server.process.send_signal(number)
     assert server.process.wait(timeout=DEADLINE) == 0
     assert server.errors() == ""
+    with Engram(sqlite_url) as eng:
+        assert ([each.status for each in eng.sessions.list()], eng.leases.list()) == (["completed"], [])
 
 
 @pytest.mark.requirement("MCP-10")
@@ -443,7 +448,7 @@ def test_a_message_taken_by_a_call_that_was_cancelled_meanwhile_is_given_back(en
             assert given_back.wait(DEADLINE)
             self._take(json.dumps(request(3, "tools/call", {"name": "lock", "arguments": {"action": "list"}})))
 
-    anyio.run(converse, build(SlowHost(lambda: eng), session=session), Lines())
+    anyio.run(converse, build(SlowHost(lambda: eng), Connection(session=session)), Lines())
     assert "shown again:\n> hello" in answers[-1]["result"]["content"][0]["text"]
 
 

@@ -266,3 +266,29 @@ def test_an_old_store_can_be_embedded_anew(eng: Engram) -> None:
     made: Any = eng.reindex()
     assert made >= 0
     assert eng.recall("when do we never deploy?")
+
+
+@pytest.mark.requirement("MEMORY-12")
+def test_the_memories_of_an_old_store_are_as_they_are_since_they_were_stored(eng: Engram, then: ShiftedClock) -> None:
+    every = [each for status in ("active", "superseded", "archived") for each in eng.memories.list(status=status)]
+    assert {each.status for each in every} == {"active", "superseded", "archived"}
+    assert not any(each.approved for each in every)
+    for memory in every:
+        *later, stored = eng.memories.states(memory.id)
+        assert (stored.at, stored.status, stored.changes) == (memory.created_at, "active", ("stored",))
+        assert [each.at for each in later] == ([] if memory.status == "active" else [memory.updated_at])
+        *_, first = eng.memories.history(memory.id)
+        if first.content and first.created_at == memory.created_at:
+            shown = eng.memories.get(memory.id, at=memory.created_at)
+            assert (shown.status, shown.version, shown.content) == ("active", 1, first.content)
+    present = eng.memories.list()
+    assert eng.memories.list(at="2999-01-01") == [each for each in present if each.content]
+    then.advance(60)
+    changed = present[0]
+    eng.memories.update(changed.id, "A new text", pinned=True)
+    eng.memories.approve(changed.id)
+    assert [each.changes for each in eng.memories.states(changed.id)][:2] == [
+        ("approved by a person",),
+        (f"version {changed.version + 1}", *(() if changed.pinned else ("pinned",))),
+    ]
+    assert eng.memories.get(changed.id, at=changed.updated_at).content == changed.content

@@ -37,7 +37,7 @@ _IDS = {"sessions.id", "session_id", "parent_id", "from_session"}
 #: A prompt is Engram's own text, with what it quotes on lines of their own; a newline was never part of a quotation.
 _PROMPTS = {"work.prompt"}
 #: Columns with JSON in which every text is made hostile.
-_JSON = {"sessions.metadata", "memories.data", "proposals.data", "dreams.report"}
+_JSON = {"sessions.metadata", "memories.data", "memory_states.tags", "proposals.data", "dreams.report"}
 #: Blocks that Engram knows by name.
 _OWN_BLOCKS = "('world', 'profile', 'narrative', 'self')"
 
@@ -82,6 +82,7 @@ def fill(url: str, project: str) -> Hostile:
             data={"k": {"deep": ["v"]}}, session_id=one, pinned=True, embed=False,
         )  # fmt: skip
         eng.memories.update(memory.id, "Zeppelin deploys never happen on a Friday", reason="wording", actor=one)
+        eng.memories.update(memory.id, tags=["deploy", "friday"], actor=one)
         near = eng.remember("Zeppelin deploys happen on a Friday", kind="rule", embed=False)
         eng.memories.link(memory.id, near.id, "contradicts")
         (report,) = eng.dream(force=True)

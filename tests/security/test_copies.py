@@ -19,6 +19,7 @@ from engram import Engram
 from engram.config import load
 from engram.forgetting.summaries import repeats
 from engram.interfaces.hooks import respond
+from engram.safe_text import one_line
 from tests._tables import holds, run
 from tests.llm._server import Response, Server
 
@@ -153,7 +154,7 @@ def fail_hook(place: Location) -> Chosen:
     """What cannot be stored is not in the log of failures either."""
     say_prompt(place, "claude-code")
     with pytest.MonkeyPatch.context() as broken:
-        broken.setenv("ENGRAM_LOCK_POLICY", WORD)
+        broken.setenv("ENGRAM_BRIEF_BUDGET", WORD)
         place.hook("claude-code", "Stop")
     assert "InvalidInput" in (place.data / "hook.log").read_text()
     return place.turns("user")
@@ -315,6 +316,9 @@ def forget_what_is_left(place: Location, chosen: Chosen) -> None:
 def test_copies_made_by_an_older_release_are_found_by_their_words(place: Location, way: str) -> None:
     chosen = WAYS[way](place)
     run(place.url, "UPDATE sessions SET summary_from = NULL, outcome_from = NULL")
+    if way == "long prompt":
+        # The older release copied the beginning.
+        run(place.url, f"UPDATE sessions SET summary = '{one_line(LONG, 200)}'")
     run(place.url, "DELETE FROM sources WHERE derived_kind = 'exchange'")
     forget(place, chosen)
     assert holds(place.url, WORD) == {}

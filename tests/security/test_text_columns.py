@@ -15,7 +15,7 @@ from engram import Engram, SessionNotFound
 from engram.dreaming import plans
 from engram.dreaming.plans import Plan
 from engram.forgetting.forget import COPIES, TEXTS
-from engram.memory.memories import fingerprint
+from engram.memory.fingerprints import fingerprint
 from engram.records import Memory
 from tests._tables import Columns, columns, run, values
 from tests.conftest import ShiftedClock
@@ -50,6 +50,7 @@ NEVER = {
     "ended_at": "a time",
     "read_at": "a time",
     "shown_at": "a time",
+    "person_read_at": "a time",
     "recalled_at": "a time",
     "applied_at": "a time",
     "alive_until": "a time",
@@ -67,6 +68,9 @@ NEVER = {
     "part": "one of a few words",
     "ref": "a number or a session's id",
     "decided_at": "a time",
+    "exchanges.external_id": "the harness's own id of a message",
+    "harness_processes.process": "numbers that name a process",
+    "harness_processes.harness": "numbers that name a process",
     "journal.after": "numbers and digests",
     "work.subject": "a session's id, a month or a block's name",
     "work.covers": "numbers and ids",
@@ -158,6 +162,7 @@ def put_memory(eng: Engram) -> tuple[dict[str, Any], Needles]:
         ("memory_versions", "content"): "qoldq",
         ("memory_versions", "reason"): "qreasonq",
         ("memory_tags", "tag"): "qtagq",
+        ("memory_states", "tags"): "qtagq",
         ("memory_links", "relation"): "qrelationq",
         ("terms", "term"): "qnewq",
     }
@@ -295,10 +300,12 @@ def put_merged(eng: Engram) -> tuple[dict[str, Any], Needles]:
         ("both", "kept", "qtagq"),
         {"merged": {str(gone.id): {"a": "qdataq"}, str(kept.id): {"b": "kept"}}},
     )
+    eng.memories.update(one.id, pinned=True)
     return {"memory": gone.id}, {
         ("memories", "key"): "qkeyq",
         ("memories", "data"): "qdataq",
         ("memory_tags", "tag"): "qtagq",
+        ("memory_states", "tags"): "qtagq",
     }
 
 

@@ -265,13 +265,15 @@ COMMANDS: dict[str, tuple[list[str], ...]] = {
     "lock list": ([], ["--mine", "--session", "{other}"], ["--mine", "--session", "{name}"]),
     "lock release": (["--all", "--session", "{other}"], ["nothing.py", "--session", "{session}"]),
     "mcp": (["{hostile}"],),
+    "memory approve": (["{memory}"], ["99"]),
     "memory archive": (["{memory}"], ["99"]),
     "memory edit": (["{memory}", "new"], ["99", "x"]),
+    "memory history": (["{memory}"], ["99"]),
     "memory link": (["{memory}", "2", "--relation", "{name}"], ["{memory}", "2", "--relation", "{hostile}"]),
     "memory list": ([], ["--kind", "{hostile}"]),
     "memory pin": (["{memory}"], ["99"]),
     "memory show": (["{memory}"], ["99"]),
-    "message inbox": (["--session", "{session}"], ["--session", "{name}"]),
+    "message inbox": (["--session", "{session}"], ["--session", "{name}"], ["person", "--peek"]),
     "message send": (["{other}", "hello", "--session", "{session}"], ["{hostile}", "hello"], ["shop:src", "hello"]),
     "recall": (
         ["zeppelin", "--explain"],
@@ -291,6 +293,13 @@ COMMANDS: dict[str, tuple[list[str], ...]] = {
     "session logs": (["{session}"], ["{name}"]),
     "session show": (["{session}"], ["{other}"], ["{done}"], ["{hostile}"], ["2"]),
     "session start": (["{name}", "summary"], ["{hostile}", "summary"], ["x", "y", "--meta", "{hostile}"]),
+    "brief": (
+        [],
+        ["--full", "--session", "{session}"],
+        ["--full", "--resumed", "--session", "{session}"],
+        ["--full", "--at", "0s"],
+        ["--session", "{name}"],
+    ),
     "sitrep": ([], ["--full", "--session", "{session}"], ["--session", "{name}"]),
     "stats": ([],),
     "timeline": (["--since", "365d"], ["--since", "{hostile}"]),
@@ -537,7 +546,7 @@ def test_no_hook_lets_stored_text_pass_for_engrams_own(store: Hostile, harness: 
                         if TAG not in text:
                             assert "\n" not in text, (name, text)
     assert any("held exclusively" in text for text in told[BEFORE_TOOL])
-    assert any("Situation" in text for texts in told.values() for text in texts)
+    assert any("# Brief: " in text for texts in told.values() for text in texts)
 
 
 @ways_out

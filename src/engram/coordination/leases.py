@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks, mutexes
 from ..clock import age, between, duration, later
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from ..storage.engine import Row, Transaction
     from ..store_view import StoreView
+    from .sessions import SessionRow
 
 _COLUMNS = "token, session_id, resource, note, exclusive, ttl, claimed_at, expires_at"
 _EXPIRE = """
@@ -35,7 +36,7 @@ RETURNING token
 """
 LIVE = """
 SELECT l.session_id, s.type, s.summary, s.status, s.heartbeat_at, l.resource, l.exclusive, l.note, l.claimed_at,
-       l.expires_at
+       l.expires_at, s.parent_id
 FROM leases l JOIN sessions s ON s.workspace = l.workspace AND s.id = l.session_id
 WHERE l.workspace = :workspace AND l.ended_at IS NULL AND (l.expires_at IS NULL OR l.expires_at > :now)
 ORDER BY l.token
@@ -97,6 +98,7 @@ WHERE workspace = :workspace AND token = :token AND ended_at IS NULL AND (expire
 
 class Leases:
     def __init__(self, view: StoreView) -> None:
+        self._view = view
         self._engine = view.engine
         self._workspace = view.workspace
         self._config = view.config
@@ -104,6 +106,8 @@ class Leases:
 
     #: A file's name as a resource, with special characters escaped. For callers that have a file name, not a pattern.
     escape = staticmethod(resources.escape)
+    #: A resource as it is stored.
+    normalise = staticmethod(resources.normalise)
 
     def claim(
         self,
@@ -130,7 +134,7 @@ class Leases:
                 while (lease := waiter.look()) is None:
                     waiter.sleep()
         else:
-            lease = self._try(_claim(session_id, resource, note, exclusive, ttl))
+            lease = self._attempt(_claim(session_id, resource, note, exclusive, ttl))
         if lease.conflicts:
             _warn(lease)
         return lease
@@ -152,7 +156,7 @@ class Leases:
             self._queue,
             claim.session_id,
             claim.resource,
-            attempt=lambda position: self._try(claim, position),
+            attempt=lambda position: self._attempt(claim, position),
             in_the_way=lambda position: self._in_the_way(claim, position),
             wait=wait,
         )
@@ -209,7 +213,9 @@ class Leases:
         """The holders of the resource and of anything that overlaps it, oldest lease first."""
         resource = resources.normalise(resource)
         with self._engine.read() as tx:
-            return self._overlapping(tx, resource, tx.now())
+            now = tx.now()
+            stale_before = later(now, -self._config.stale_after)
+            return [holder(row, stale_before, now) for row in self._overlapping(tx, resource, now)]
 
     def break_lease(self, resource: str, by: str, reason: str) -> list[Lease]:
         """End the leases that other sessions hold on the resource, and log it for both sides."""
@@ -283,31 +289,47 @@ class Leases:
     def _recheck(self, tx: Transaction, token: int) -> None:
         self._require_live(tx, token, tx.now())
 
+    def _attempt(self, claim: _Claim, position: int | None = None) -> Lease:
+        """Claim now or raise LeaseHeld. Holders whose processes are gone do not count."""
+        try:
+            return self._try(claim, position)
+        except LeaseHeld as held:
+            # Imported here: most claims are granted.
+            from .harness_processes import HarnessProcesses
+
+            if not HarnessProcesses(self._view).free_gone(holder.session_id for holder in held.holders):
+                raise
+        return self._try(claim, position)
+
     def _try(self, claim: _Claim, position: int | None = None) -> Lease:
         """Claim now or raise LeaseHeld. `position` is the caller's number in the queue."""
         with self._engine.write() as tx:
             tx.lock(mutexes.leases(self._workspace))
             tx.run(_TAKE_OWN, workspace=self._workspace, session=claim.session_id, resource=claim.resource)
             now = tx.now()
-            _require_at_work(sessions.require(tx, self._workspace, claim.session_id))
+            claimant = sessions.require(tx, self._workspace, claim.session_id)
+            _require_at_work(claimant)
             for token in tx.column(_EXPIRE, workspace=self._workspace, now=now):
                 tx.note(self._workspace, "lease", token)
-            held = self._overlapping(tx, claim.resource, now)
-            others = [holder for holder in held if holder.session_id != claim.session_id]
+            others = self._of_others(tx, claimant, claim.resource, now)
             row = self._own(tx, claim.session_id, claim.resource, now)
             # An exclusive holder keeps its lease, even when others have advisory leases or wait for it.
             if claim.exclusive and not (row and _lease(row).exclusive):
                 waiting = self._queue.ahead(tx, claim.session_id, claim.resource, position, now)
-                if others or waiting:
-                    raise _held(claim.resource, others, waiting)
+                barring = [other for other in others if other.bars]
+                if barring or waiting:
+                    raise _held(claim.resource, barring, waiting)
             if position is not None:
                 self._queue.leave(tx, position)
-            return self._grant(tx, claim, row, now)._replace(conflicts=tuple(others))
+            return self._grant(tx, claim, row, now)._replace(conflicts=tuple(other.holder for other in others))
 
     def _grant(self, tx: Transaction, claim: _Claim, row: Row | None, now: str) -> Lease:
         mine = _lease(row) if row else None
         exclusive = claim.exclusive or (mine is not None and mine.exclusive)
-        ttl = claim.ttl if claim.ttl is not None else (mine.ttl if mine else None)
+        ttl = claim.ttl
+        # A lease that becomes exclusive gets the usual time of an exclusive one, not that of the weaker claim.
+        if ttl is None and mine is not None and mine.exclusive == exclusive:
+            ttl = mine.ttl
         if ttl is None and exclusive:
             ttl = self._config.lease_ttl
         expires = later(now, ttl) if ttl is not None else None
@@ -340,15 +362,28 @@ class Leases:
         """How many leases of others overlap a waiting claim, and how many claims wait before it. Only reads."""
         with self._engine.read() as tx:
             now = tx.now()
-            _require_at_work(sessions.require(tx, self._workspace, claim.session_id))
-            held = [each for each in self._overlapping(tx, claim.resource, now) if each.session_id != claim.session_id]
+            claimant = sessions.require(tx, self._workspace, claim.session_id)
+            _require_at_work(claimant)
+            held = [other for other in self._of_others(tx, claimant, claim.resource, now) if other.bars]
             return len(held), len(self._queue.ahead(tx, claim.session_id, claim.resource, position, now))
 
-    def _overlapping(self, tx: Transaction, resource: str, now: str) -> list[Holder]:
-        live = tx.all(LIVE, workspace=self._workspace, now=now)
-        rows = [row for row in live if resources.overlap(_resource_of(row), resource)]
+    def _of_others(self, tx: Transaction, claimant: SessionRow, resource: str, now: str) -> list[_Other]:
+        """The overlapping leases of other sessions."""
+        rows = self._overlapping(tx, resource, now)
         stale_before = later(now, -self._config.stale_after) if rows else ""
-        return [holder(row, stale_before, now) for row in rows]
+        others = []
+        for row in rows:
+            held, parent = holder(row, stale_before, now), row[-1]
+            if held.session_id != claimant.id:
+                relation = "your subagent" if parent == claimant.id else ""
+                relation = "your parent" if held.session_id == claimant.parent_id else relation
+                others.append(_Other(held, relation))
+        return others
+
+    def _overlapping(self, tx: Transaction, resource: str, now: str) -> list[Row]:
+        """The rows of `LIVE` whose resource overlaps this one."""
+        live = tx.all(LIVE, workspace=self._workspace, now=now)
+        return [row for row in live if resources.overlap(_resource_of(row), resource)]
 
     def _own(self, tx: Transaction, session: str, resource: str, now: str) -> Row | None:
         return tx.one(_OWN, workspace=self._workspace, session=session, resource=resource, now=now)
@@ -411,6 +446,19 @@ class Leases:
         return [_lease(row) for row in rows]
 
 
+class _Other(NamedTuple):
+    """An overlapping lease of another session."""
+
+    holder: Holder
+    #: What that session is to the claimant: its subagent or its parent; empty for any other.
+    relation: str
+
+    @property
+    def bars(self) -> bool:
+        """Whether it prevents an exclusive claim. A session and its subagent share what either holds as advisory."""
+        return self.holder.exclusive or not self.relation
+
+
 class _Claim:
     """A checked claim."""
 
@@ -453,7 +501,7 @@ def _resource_of(row: Row) -> str:
 
 def holder(row: Row, stale_before: str, now: str) -> Holder:
     """A row of `LIVE` as a record."""
-    session_id, type, summary, status, heartbeat, resource, exclusive, note, claimed_at, expires_at = row
+    session_id, type, summary, status, heartbeat, resource, exclusive, note, claimed_at, expires_at, _ = row
     return Holder(
         session_id=session_id,
         session_type=type,
@@ -482,23 +530,28 @@ def _lease(row: Row) -> Lease:
     )
 
 
-def _held(resource: str, holders: list[Holder], waiting: list[str]) -> LeaseHeld:
-    parts = [
-        f"{visible(each.session_id)} ({visible(each.session_type)}{', stale' if each.stale else ''}) has held "
-        f"{each.resource!r} {'exclusively' if each.exclusive else 'as advisory'} for {duration(each.age)}"
-        + (f", with the note {one_line(each.note, 200)!r}" if each.note else "")
-        for each in holders
-    ]
+def _held(resource: str, barring: list[_Other], waiting: list[str]) -> LeaseHeld:
+    holders = [other.holder for other in barring]
+    parts = [_holding(resource, other) for other in barring]
     if waiting:
         parts.append(f"waiting before you: {', '.join(waiting)}")
     ask, *_ = [each.session_id for each in holders] or waiting
     return LeaseHeld(
-        f"{resource!r} is taken. {'; '.join(parts)}. Ask with `engram message send {ask} …`, wait with --wait, or "
-        "work on something else.",
+        f"{resource!r} is taken. {'; '.join(parts)}.",
         resource,
         holders,
         waiting,
+        typed=f"Ask with `engram message send {ask} …`, wait with --wait, or work on something else.",
     )
+
+
+def _holding(resource: str, other: _Other) -> str:
+    held = other.holder
+    about = [visible(held.session_type), *filter(None, [other.relation]), *(["stale"] if held.stale else [])]
+    what = "it" if held.resource == resource else repr(held.resource)
+    how = "exclusively" if held.exclusive else "as advisory"
+    note = f", with the note {one_line(held.note, 200)!r}" if held.note else ""
+    return f"{visible(held.session_id)} ({', '.join(about)}) has held {what} {how} for {duration(held.age)}{note}"
 
 
 def _warn(lease: Lease) -> None:

@@ -1,7 +1,8 @@
 """Messages between sessions, each read once.
 
-The recipients of a message are chosen when it is sent: the session named, the holders of the resource named, or every
-session active at that moment. There is a mailbox row per recipient, so that one update decides which reader gets it.
+The recipients of a message are chosen when it is sent: the person, the session named, the holders of the resource
+named, or every session active at that moment. There is a mailbox row per session, so that one update decides which
+reader gets it. The person has one mailbox per workspace; a message to the person is marked in its own row.
 
 A reader can die between reading a message and showing it. So there are two ways to read:
 
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING
 from .. import checks, mutexes
 from ..clock import later
 from ..errors import EngramError, NoRecipient
-from ..records import Message
+from ..records import PERSON, Message
 from . import resources, sessions
 from .leases import LIVE
 
@@ -43,8 +44,8 @@ PATIENCE = 5.0
 _FREE, _FREE_ONCE = "0000", "0001"
 
 _INSERT = """
-INSERT INTO messages (workspace, from_session, target, content, created_at)
-VALUES (:workspace, :from_session, :target, :content, :now)
+INSERT INTO messages (workspace, from_session, target, content, created_at, to_person)
+VALUES (:workspace, :from_session, :target, :content, :now, :to_person)
 RETURNING id
 """
 _DELIVER = "INSERT INTO deliveries (message_id, workspace, session_id) VALUES (:message, :workspace, :session)"
@@ -56,6 +57,27 @@ FROM deliveries d JOIN messages m ON m.id = d.message_id
 WHERE d.workspace = :workspace AND d.session_id = :session AND d.read_at IS NULL
   AND (d.shown_at IS NULL OR d.shown_at <= :before)
 ORDER BY d.message_id
+"""
+UNREAD_THEN = """
+SELECT m.id, m.from_session, m.target, m.content, m.created_at
+FROM deliveries d JOIN messages m ON m.id = d.message_id
+WHERE d.workspace = :workspace AND d.session_id = :session AND m.created_at <= :now
+  AND (d.read_at IS NULL OR d.read_at > :now)
+ORDER BY d.message_id
+"""
+UNREAD_BY_PERSON = """
+SELECT id, from_session, target, content, created_at FROM messages
+WHERE workspace = :workspace AND to_person = 1 AND person_read_at IS NULL ORDER BY id
+"""
+UNREAD_BY_PERSON_THEN = """
+SELECT id, from_session, target, content, created_at FROM messages
+WHERE workspace = :workspace AND to_person = 1 AND created_at <= :now
+  AND (person_read_at IS NULL OR person_read_at > :now)
+ORDER BY id
+"""
+_READ_BY_PERSON = """
+UPDATE messages SET person_read_at = :now
+WHERE workspace = :workspace AND id = :message AND to_person = 1 AND person_read_at IS NULL
 """
 # The first showing leaves the message unread. The second one, `inbox` and `acknowledge` mark it as read. Only the
 # second showing sets both times to the same value, and then the message can still be given back.
@@ -84,9 +106,9 @@ class Messages:
         self._workspace = view.workspace
 
     def send(self, from_session: str | None, to: str, text: str) -> Message:
-        """Send to a session, to the holders of a resource, or to every other active session (`*`).
+        """Send to a session, to the holders of a resource, to every other active session (`*`), or to the `person`.
 
-        `from_session` None means a person. NoRecipient when no session would get it.
+        `from_session` None means a person. NoRecipient when no session would get it. `*` does not reach the person.
         """
         checks.without_secrets(checks.text(to, "recipient", longest=4_096), "recipient")
         text = checks.content(text, "message", longest=MAX_MESSAGE)
@@ -96,7 +118,9 @@ class Messages:
             if from_session is not None:
                 sessions.require(tx, self._workspace, from_session)
             now = tx.now()
-            recipients = self._recipients(tx, from_session, to, now)
+            # Also if an earlier release made a session of that name.
+            to_person = to == PERSON
+            recipients = [] if to_person else self._recipients(tx, from_session, to, now)
             id: int = tx.value(
                 _INSERT,
                 workspace=self._workspace,
@@ -104,15 +128,22 @@ class Messages:
                 target=to,
                 content=text,
                 now=now,
+                to_person=int(to_person),
             )
             for session in recipients:
                 tx.run(_DELIVER, workspace=self._workspace, message=id, session=session)
             tx.note(self._workspace, "message", id)
-        return Message(id=id, from_session=from_session, to=to, text=text, created_at=now, recipients=tuple(recipients))
+        got = (PERSON,) if to_person else tuple(recipients)
+        return Message(id=id, from_session=from_session, to=to, text=text, created_at=now, recipients=got)
 
     def inbox(self, session_id: str, *, peek: bool = False) -> list[Message]:
-        """Unread messages of the session, oldest first. Marks them as read, unless `peek` is set."""
+        """Unread messages of the session or of the `person`, oldest first. Marks them as read, unless `peek` is set.
+
+        The person's mailbox is read on behalf of the person. A brief shows it and leaves it unread.
+        """
         checks.flag(peek, "peek")
+        if session_id == PERSON:
+            return self._of_person(take=not peek)
         if not peek:
             return self._take(session_id, show=False)
         with self._engine.read() as tx:
@@ -139,6 +170,14 @@ class Messages:
                 self.give_back(session_id, shown)
             raise
         self.acknowledge(session_id, shown)
+
+    @contextmanager
+    def showing_person(self) -> Iterator[list[Message]]:
+        """The person's unread messages around a block, which count as read at its end."""
+        shown = self._of_person(take=False)
+        yield shown
+        if shown:
+            self._read_by_person([message.id for message in shown])
 
     def acknowledge(self, session_id: str, shown: Iterable[Message]) -> None:
         """Mark what `show` returned as read."""
@@ -171,6 +210,25 @@ class Messages:
                         once=_FREE_ONCE,
                     ):
                         tx.note(self._workspace, "message", message.id)
+
+    def _of_person(self, *, take: bool) -> list[Message]:
+        with self._engine.read() as tx:
+            unread = [Message(*row) for row in tx.all(UNREAD_BY_PERSON, workspace=self._workspace)]
+        if not take or not unread:
+            return unread
+        # Two readers may see a message at the same time; the one that marks it gets it.
+        marked = self._read_by_person([message.id for message in unread])
+        return [message for message in unread if message.id in marked]
+
+    def _read_by_person(self, ids: list[int]) -> set[int]:
+        with self._engine.write() as tx:
+            # Prevents deadlocks with forgetting, as for sessions.
+            tx.lock(mutexes.leases(self._workspace))
+            now = tx.now()
+            marked = {id for id in ids if tx.run(_READ_BY_PERSON, workspace=self._workspace, message=id, now=now)}
+            for id in sorted(marked):
+                tx.note(self._workspace, "message", id)
+        return marked
 
     def _take(self, session_id: str, *, show: bool, longest: int | None = None) -> list[Message]:
         with self._engine.write() as tx:
@@ -228,7 +286,8 @@ class Messages:
         if not holders:
             raise NoRecipient(
                 f"{to!r} is neither a session of workspace {self._workspace!r} nor a resource that another session "
-                "holds; `engram session list` and `engram lock list` show both."
+                "holds.",
+                typed="`engram session list` and `engram lock list` show both.",
             )
         return sorted(holders)
 

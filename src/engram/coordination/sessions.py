@@ -18,13 +18,13 @@ from .. import checks, json_columns, mutexes
 from ..clock import later
 from ..errors import InvalidInput, SessionNotFound, StoreBusy, StoreReadOnly
 from ..memory import exchanges
-from ..records import LogEntry, Session, Stats
+from ..records import PERSON, LogEntry, Session, Stats
 from ..safe_text import name as shown_name
 from . import summaries
 from .projects import default_project
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..records import Receipt
     from ..storage.engine import Transaction
@@ -83,6 +83,9 @@ _ACTIVE = (
     "SELECT "
     + _COLUMNS
     + """ FROM sessions WHERE workspace = :workspace AND status = 'active' AND (:dreams = 1 OR type <> 'dream')
+  AND (:subagents = 1 OR NOT EXISTS (
+    SELECT 1 FROM sessions p
+    WHERE p.workspace = sessions.workspace AND p.id = sessions.parent_id AND p.status = 'active'))
 ORDER BY heartbeat_at DESC, id DESC"""
 )
 _COMPLETED = (
@@ -96,8 +99,13 @@ _NEWEST = (
     "SELECT "
     + _COLUMNS
     + """ FROM sessions WHERE workspace = :workspace AND (:dreams = 1 OR type <> 'dream')
+  AND (:subagents = 1 OR parent_id IS NULL)
 ORDER BY created_at DESC, id DESC LIMIT :limit"""
 )
+_SUBAGENTS = """
+SELECT parent_id, COUNT(*) FROM sessions
+WHERE workspace = :workspace AND parent_id IS NOT NULL AND (:active = 0 OR status = 'active') GROUP BY parent_id
+"""
 _LOGS = """
 SELECT id, session_id, seq, content, created_at FROM exchanges
 WHERE workspace = :workspace AND session_id = :id AND role = 'log'
@@ -109,6 +117,11 @@ SELECT 1 FROM sessions WHERE workspace = :workspace AND status = 'active' AND he
 _ABANDON = """
 UPDATE sessions SET status = 'abandoned', ended_at = :now
 WHERE workspace = :workspace AND status = 'active' AND heartbeat_at < :since
+RETURNING id
+"""
+_ABANDON_FAMILY = """
+UPDATE sessions SET status = 'abandoned', ended_at = :now
+WHERE workspace = :workspace AND status = 'active' AND (id = :id OR parent_id = :id)
 RETURNING id
 """
 # Every resource is >= ''. This makes SQLite use the index of live leases, not that of all leases of a session.
@@ -218,6 +231,9 @@ class Sessions:
         checks.optional_new_name(name, "session name")
         with self._engine.write() as tx:
             now = tx.now()
+            # An earlier release may have made one.
+            if id == PERSON and tx.one(_GET, workspace=self._workspace, id=id) is None:
+                raise InvalidInput(f"session id is {id!r}; messages to that name go to the person. Choose another id.")
             made = tx.run(
                 _INSERT_IF_MISSING,
                 workspace=self._workspace,
@@ -329,12 +345,15 @@ class Sessions:
             raise unknown(self._workspace, text)
         return id
 
-    def active(self, *, dreams: bool = False) -> list[Session]:
-        """Sessions at work, the latest heartbeat first; stale ones too, and with `dreams` a pass that is running."""
-        shown = int(checks.flag(dreams, "dreams"))
+    def active(self, *, dreams: bool = False, subagents: bool = True) -> list[Session]:
+        """Sessions at work, the latest heartbeat first; stale ones too, and with `dreams` a pass that is running.
+
+        `subagents=False` leaves out those whose parent is at work; `subagents` counts them.
+        """
+        shown = {"dreams": int(checks.flag(dreams, "dreams")), "subagents": int(checks.flag(subagents, "subagents"))}
         with self._engine.read() as tx:
             now = tx.now()
-            rows = tx.all(_ACTIVE, workspace=self._workspace, dreams=shown)
+            rows = tx.all(_ACTIVE, workspace=self._workspace, **shown)
             return [self._record(SessionRow(*row), now) for row in rows]
 
     def recent(self, hours: float = 24, *, dreams: bool = False) -> list[Session]:
@@ -346,6 +365,12 @@ class Sessions:
             since = later(now, -window)
             rows = tx.all(_COMPLETED, workspace=self._workspace, since=since, limit=checks.MAX_WHOLE, dreams=shown)
             return [self._record(SessionRow(*row), now) for row in rows]
+
+    def subagents(self, *, active: bool = False) -> dict[str, int]:
+        """How many subagents each session has, by its id; with `active` only those at work."""
+        with self._engine.read() as tx:
+            at_work = int(checks.flag(active, "active"))
+            return dict(tx.all(_SUBAGENTS, workspace=self._workspace, active=at_work))
 
     def logs(self, id: str, limit: int = 20) -> list[LogEntry]:
         """What the session noted, the latest first; limit 0: all."""
@@ -379,9 +404,7 @@ class Sessions:
                 now = tx.now()
                 since = later(now, -self._config.abandon_after)
                 ids = tx.column(_ABANDON, workspace=self._workspace, since=since, now=now)
-                for id in ids:
-                    tx.note(self._workspace, "session", id)
-                    end_leases(tx, self._workspace, id, now, "abandoned")
+                _note_abandoned(tx, self._workspace, ids, now)
                 return len(ids)
         except (StoreBusy, StoreReadOnly):
             return 0
@@ -401,13 +424,16 @@ class Sessions:
         return record(row, stale_before=later(now, -self._config.stale_after))
 
     # Last, because its name hides the type from annotations that follow it.
-    def list(self, limit: int = 0, *, dreams: bool = False) -> list[Session]:
-        """Sessions of any status, the newest first; limit 0: all. With `dreams` passes of dreaming, too."""
+    def list(self, limit: int = 0, *, dreams: bool = False, subagents: bool = True) -> list[Session]:
+        """Sessions of any status, the newest first; limit 0: all. With `dreams` passes of dreaming, too.
+
+        `subagents=False` leaves out sessions with a parent; `subagents` counts them.
+        """
         checks.whole(limit, "limit", least=0)
-        shown = int(checks.flag(dreams, "dreams"))
+        shown = {"dreams": int(checks.flag(dreams, "dreams")), "subagents": int(checks.flag(subagents, "subagents"))}
         with self._engine.read() as tx:
             now = tx.now()
-            rows = tx.all(_NEWEST, workspace=self._workspace, limit=limit or checks.MAX_WHOLE, dreams=shown)
+            rows = tx.all(_NEWEST, workspace=self._workspace, limit=limit or checks.MAX_WHOLE, **shown)
             return [self._record(SessionRow(*row), now) for row in rows]
 
 
@@ -448,7 +474,8 @@ def require(tx: Transaction, workspace: str, id: str) -> SessionRow:
 
 def unknown(workspace: str, id: str) -> SessionNotFound:
     return SessionNotFound(
-        f"There is no session {id!r} in workspace {workspace!r}; `engram session list --all` shows those there are."
+        f"There is no session {id!r} in workspace {workspace!r}.",
+        typed="`engram session list --all` shows those there are.",
     )
 
 
@@ -470,6 +497,19 @@ def end_leases(tx: Transaction, workspace: str, id: str, now: str, because: str)
     for token in ended:
         tx.note(workspace, "lease", token)
     return ended
+
+
+def abandon(tx: Transaction, workspace: str, id: str, now: str) -> list[str]:
+    """Abandon a session and its subagents and free their leases; the ids of those that were at work."""
+    ids = tx.column(_ABANDON_FAMILY, workspace=workspace, id=id, now=now)
+    _note_abandoned(tx, workspace, ids, now)
+    return ids
+
+
+def _note_abandoned(tx: Transaction, workspace: str, ids: Sequence[str], now: str) -> None:
+    for id in ids:
+        tx.note(workspace, "session", id)
+        end_leases(tx, workspace, id, now, "abandoned")
 
 
 def _log_later(tx: Transaction, event: str, id: str, type: str, project: str | None) -> None:

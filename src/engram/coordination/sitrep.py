@@ -1,23 +1,20 @@
 """The situation report: what an agent should know before it begins, within a budget of tokens.
 
-Everything is read in one snapshot with a fixed number of queries. Then it is fitted into the budget. Each section first
-gets a share, so that a long world state cannot hide the sessions, nor many sessions the world state. What is left goes
-to the sections in order of importance. A section is cut only between lines, and then says how much is missing and which
-command shows it. Costs are counted in quarters of a token, which add up exactly, so the budget is always kept.
+Everything is read in one snapshot with a fixed number of queries. Then `sections` fits it into the budget.
 """
 
 from __future__ import annotations
 
-from itertools import accumulate
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks
 from ..clock import age, later
 from ..records import WORLD
 from ..safe_text import name, one_line, visible
-from ..tokens import estimate, weight
 from . import leases, messages, sessions
 from .projects import default_project
+from .sections import Section, fit, fit_plain, world_state
 
 if TYPE_CHECKING:
     from ..records import Holder
@@ -34,12 +31,12 @@ MESSAGE_LENGTH = 500
 
 # Only the head of a text is shown, so only that is read: a summary may be long.
 _ACTIVE = """
-SELECT id, type, SUBSTR(summary, 1, 400), '', heartbeat_at, project FROM sessions
+SELECT id, type, SUBSTR(summary, 1, 400), '', heartbeat_at, project, parent_id FROM sessions
 WHERE workspace = :workspace AND status = 'active' AND type <> 'dream'
 ORDER BY heartbeat_at DESC, id DESC
 """
 _COMPLETED = """
-SELECT id, type, SUBSTR(summary, 1, 400), SUBSTR(outcome, 1, 400), heartbeat_at, project FROM sessions
+SELECT id, type, SUBSTR(summary, 1, 400), SUBSTR(outcome, 1, 400), heartbeat_at, project, parent_id FROM sessions
 WHERE workspace = :workspace AND status = 'completed' AND heartbeat_at >= :since AND type <> 'dream'
 ORDER BY heartbeat_at DESC, id DESC
 """
@@ -66,59 +63,9 @@ class _Session(NamedTuple):
     outcome: str
     heartbeat_at: str
     project: str | None
-
-
-class Section:
-    """A heading, its lines, and what to say when not all of them fit."""
-
-    def __init__(
-        self, head: str, lines: list[str], unit: str, command: str, *, rank: int, share: float, optional: bool = False
-    ) -> None:
-        self.head = head
-        self.lines = lines
-        #: What one line is about; the plural adds an s to its first word: "line of the world state".
-        self.unit = unit
-        #: The command that shows all of them.
-        self.command = command
-        #: Sections with a low rank get room first.
-        self.rank = rank
-        #: The share of the budget that it may take before the other sections have had theirs.
-        self.share = share
-        #: Left out without a note when there is no room.
-        self.optional = optional
-        self.shown = 0
-        self._costs = list(accumulate((_cost(line) for line in lines), initial=0))
-
-    def text(self) -> list[str]:
-        if self.optional and not self.shown:
-            return []
-        note = [self._note(self.shown)] if self.shown < len(self.lines) else []
-        return [self.head, *self.lines[: self.shown], *note]
-
-    def cost(self, shown: int) -> int:
-        """The cost of the section with that many lines, in quarters of a token."""
-        if self.optional and not shown:
-            return 0
-        note = _cost(self._note(shown)) if shown < len(self.lines) else 0
-        return _cost(self.head) + self._costs[shown] + note
-
-    def grow(self, left: int, most: int) -> int:
-        """Show more lines while there is room; the room left after that."""
-        before = self.cost(self.shown)
-        while self.shown < len(self.lines):
-            cost = self.cost(self.shown + 1)
-            if cost > most or cost - before > left:
-                break
-            self.shown += 1
-        return left - (self.cost(self.shown) - before)
-
-    def counted(self, count: int, more: str = "") -> str:
-        """`1 session`, `2 sessions`, `3 more lines of the world state`."""
-        first, of, rest = self.unit.partition(" of ")
-        return f"{count} {more}{first if count == 1 else first + 's'}{of}{rest}"
-
-    def _note(self, shown: int) -> str:
-        return f"… {self.counted(len(self.lines) - shown, 'more ' if shown else '')}: `{self.command}`"
+    parent_id: str | None
+    #: How many of its subagents are in the same list; they have no line of their own.
+    subagents: int = 0
 
 
 def sitrep(
@@ -138,8 +85,8 @@ def sitrep(
         sections = _sections(tx, view, session_id, project or default_project(view.config) or "", now)
     head = f"# Situation in {view.workspace}, {now[:10]} {now[11:16]} UTC"
     if not sections:
-        return _fit_plain(f"{head}\n{_EMPTY.format(workspace=view.workspace)}", budget)
-    return _fit(head, sections, budget)
+        return fit_plain(f"{head}\n{_EMPTY.format(workspace=view.workspace)}", budget)
+    return fit(head, sections, budget, f"engram sitrep --budget {DEFAULT_BUDGET}")
 
 
 def _sections(tx: Transaction, view: StoreView, you: str | None, project: str, now: str) -> list[Section]:
@@ -150,9 +97,11 @@ def _sections(tx: Transaction, view: StoreView, you: str | None, project: str, n
     due = messages.due_before(now)
     unread = tx.all(messages.UNREAD, workspace=workspace, session=you, before=due) if you else []
     world = tx.one(_WORLD, workspace=workspace, name=WORLD)
-    active = [_Session(*row) for row in tx.all(_ACTIVE, workspace=workspace)]
+    active = _fold([_Session(*row) for row in tx.all(_ACTIVE, workspace=workspace)], you)
     held = [leases.holder(row, stale_before, now) for row in tx.all(leases.LIVE, workspace=workspace, now=now)]
+    at_work = {session.id for session in active}
     done = [_Session(*row) for row in tx.all(_COMPLETED, workspace=workspace, since=since)]
+    done = _fold([session for session in done if session.parent_id not in at_work], you)
     # Sorting is stable: within "this project" and "the others", the latest heartbeat stays first.
     active.sort(key=lambda session: session.project != project)
     latest_pass, alarms = tx.one(_ALARMS, workspace=workspace) or (0, 0)
@@ -204,56 +153,25 @@ def _sections(tx: Transaction, view: StoreView, you: str | None, project: str, n
     return [section for section in sections if section.lines]
 
 
-def _fit(head: str, sections: list[Section], budget: int | None) -> str:
-    if budget is None:
-        for section in sections:
-            section.shown = len(section.lines)
-        return _joined(head, sections)
-    left = budget * 4 - _cost(head) - sum(section.cost(0) for section in sections)
-    if left < 0:
-        counts = ", ".join(section.counted(len(section.lines)) for section in sections)
-        return _fit_plain(f"{counts}: `engram sitrep --budget {DEFAULT_BUDGET}`", budget)
-    # First each section's share, then the rest: sessions and leases come before the tail of the world state.
-    ranked = sorted(sections, key=lambda section: section.rank)
-    for section in ranked:
-        left = section.grow(left, int(budget * 4 * section.share))
-    for section in ranked:
-        left = section.grow(left, budget * 4)
-    return _joined(head, sections)
-
-
-def _joined(head: str, sections: list[Section]) -> str:
-    return "\n".join([head, *(line for section in sections for line in section.text())])
-
-
-def _fit_plain(text: str, budget: int | None) -> str:
-    """A report without sections, cut at a character when it is too long."""
-    if budget is None or estimate(text) <= budget:
-        return text
-    room = budget * 4 - weight("…")
-    while weight(text) > room:
-        text = text[: len(text) - max(1, (weight(text) - room) // 8)]
-    return text + "…"
-
-
 def _world(row: Row | None, now: str) -> Section:
     content, version, by, at = row or ("", 0, None, now)
     by_whom = f" by {one_line(by, SUMMARY_LENGTH)}" if by else ""
-    # Quoted, so that nothing in it can pass for a line of the report itself.
-    lines = [f"> {visible(line)}" for line in content.splitlines()] if content.strip() else []
-    return Section(
-        f"**World state** (version {version}, {age(at, now)}{by_whom}):",
-        lines,
-        "line of the world state",
-        "engram world show",
-        rank=4,
-        share=0.15,
-    )
+    head = f"**World state** (version {version}, {age(at, now)}{by_whom}):"
+    return world_state(head, content, rank=4, share=0.15)
 
 
 def _session(session: _Session, stale_before: str, now: str, you: str | None) -> str:
     mark = "⚠ stale" if session.heartbeat_at < stale_before else "●"
     return f"{mark} {_what(session)} ({_where(session, now)}){' (you)' if session.id == you else ''}"
+
+
+def _fold(sessions: list[_Session], you: str | None) -> list[_Session]:
+    """The sessions without the subagents of those in the list, which are counted."""
+    ids = {session.id for session in sessions}
+    children = [session for session in sessions if session.parent_id in ids and session.id != you]
+    counts = Counter(child.parent_id for child in children)
+    folded = {child.id for child in children}
+    return [session._replace(subagents=counts[session.id]) for session in sessions if session.id not in folded]
 
 
 def _what(session: _Session) -> str:
@@ -266,7 +184,10 @@ def _what(session: _Session) -> str:
 
 def _where(session: _Session, now: str) -> str:
     heard = age(session.heartbeat_at, now)
-    return f"{heard}, {name(session.project)}" if session.project else heard
+    where = f"{heard}, {name(session.project)}" if session.project else heard
+    if not session.subagents:
+        return where
+    return f"{where}, + {session.subagents} {'subagent' if session.subagents == 1 else 'subagents'}"
 
 
 def _lease(holder: Holder) -> str:
@@ -285,8 +206,3 @@ def _alarm(latest_pass: int, alarms: int) -> str:
 def _message(row: Row, now: str) -> str:
     _, sender, _, text, at, _ = row
     return f"- from {visible(sender or 'a person')}, {age(at, now)}: {one_line(text, MESSAGE_LENGTH)}"
-
-
-def _cost(line: str) -> int:
-    """A line with its line break."""
-    return weight(line) + 1

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..safe_text import one_line
+from ..safe_text import one_line, visible
 
 if TYPE_CHECKING:
     from ..storage.engine import Transaction
 
-#: The roles that a session can quote: the user's first turn is its summary, the assistant's last turn or the last log
+#: The roles that a session can quote: the user's first ask is its summary, the assistant's last result or the last log
 #: entry its outcome.
 ROLES = ("user", "assistant", "log")
-#: How much of an exchange a copy repeats.
+#: How much of a log entry a copy repeats. `session_texts` has the lengths of the others.
 LENGTH = 200
+#: Stands before the files in an outcome. Forgetting finds them by it.
+FILES = "Files: "
+_ENDS = (".", "!", "?", "…", "。", ":")
+#: The most files that an outcome names.
+_MOST_FILES = 4
 
 _TAKE = "UPDATE sessions SET last_seq = last_seq WHERE workspace = :workspace AND id = :id"
 _SET_SUMMARY = """
@@ -28,12 +33,19 @@ UPDATE sessions SET outcome = :text, outcome_from = :source WHERE workspace = :w
 """
 _FIRST_OF_USER = """
 SELECT id, content FROM exchanges
-WHERE workspace = :workspace AND session_id = :id AND role <> 'log' AND role = 'user' ORDER BY seq LIMIT 1
+WHERE workspace = :workspace AND session_id = :id AND role <> 'log' AND role = 'user' ORDER BY seq LIMIT 20
 """
 _LAST_OF_ASSISTANT = """
 SELECT id, content FROM exchanges
-WHERE workspace = :workspace AND session_id = :id AND role <> 'log' AND role = 'assistant' ORDER BY seq DESC LIMIT 1
+WHERE workspace = :workspace AND session_id = :id AND role <> 'log' AND role = 'assistant' ORDER BY seq DESC LIMIT 40
 """
+# Files that were edited are claimed as advisory, without a note.
+_EDITED = """
+SELECT resource, MIN(token) FROM leases
+WHERE workspace = :workspace AND session_id = :id AND exclusive = 0 AND note IS NULL
+GROUP BY resource ORDER BY MIN(token)
+"""
+_PROJECT = "SELECT project FROM sessions WHERE workspace = :workspace AND id = :id"
 _LAST_LOG = """
 SELECT id, content FROM exchanges
 WHERE workspace = :workspace AND session_id = :id AND role = 'log' ORDER BY seq DESC LIMIT 1
@@ -47,20 +59,38 @@ def lock_row(tx: Transaction, workspace: str, id: str) -> bool:
 
 def quote(tx: Transaction, workspace: str, id: str, role: str) -> bool:
     """Copy an exchange of that role; whether there is one. The caller holds the session's row."""
-    if role == "user":
-        found = tx.one(_FIRST_OF_USER, workspace=workspace, id=id)
-    elif role == "assistant":
-        found = tx.one(_LAST_OF_ASSISTANT, workspace=workspace, id=id)
-    else:
+    if role == "log":
         found = tx.one(_LAST_LOG, workspace=workspace, id=id)
-    if found is None:
-        return False
-    source, content = found
+        if found is not None:
+            _set_outcome(tx, workspace, id, one_line(found[1], LENGTH), found[0])
+        return found is not None
+    # Imported here: most hooks quote nothing.
+    from .session_texts import first_ask, last_result
+
     if role == "user":
-        _set_summary(tx, workspace, id, one_line(content, LENGTH), source)
-    else:
-        _set_outcome(tx, workspace, id, one_line(content, LENGTH), source)
-    return True
+        ask = first_ask(tx.all(_FIRST_OF_USER, workspace=workspace, id=id))
+        if ask is not None:
+            _set_summary(tx, workspace, id, visible(ask[1]), ask[0])
+        return ask is not None
+    result = last_result(tx.all(_LAST_OF_ASSISTANT, workspace=workspace, id=id))
+    if result is not None:
+        text, files = visible(result[1]), _files(tx, workspace, id)
+        if files:
+            text += f"{'' if text.endswith(_ENDS) else '.'} {files}"
+        _set_outcome(tx, workspace, id, text, result[0])
+    return result is not None
+
+
+def _files(tx: Transaction, workspace: str, id: str) -> str:
+    """`Files: a.py, b.py and 3 more`: those that the session edited; empty if there are none."""
+    project = tx.value(_PROJECT, workspace=workspace, id=id)
+    edited = [resource.removeprefix(f"{project}:") for resource, _ in tx.all(_EDITED, workspace=workspace, id=id)]
+    # The rest are names such as `staging`, and patterns.
+    files = [visible(each) for each in edited if ("." in each or "/" in each) and "*" not in each]
+    if not files:
+        return ""
+    more = f" and {len(files) - _MOST_FILES} more" if len(files) > _MOST_FILES else ""
+    return one_line(f"{FILES}{', '.join(files[:_MOST_FILES])}{more}", LENGTH)
 
 
 def clear_summary(tx: Transaction, workspace: str, id: str) -> None:

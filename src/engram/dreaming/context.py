@@ -1,8 +1,10 @@
 """Context: what an agent should read now, the most important first, within a token budget.
 
-The parts are: self and drives, when another session was last seen, pinned memories, the profile, the narrative,
-matching gists, matching turns and memories, the month's era, this session's latest turns. Each line names its source
-and age. A part that does not fit is cut at a line; one of which no line fits is left out.
+It begins with what fits the query, whatever the budget: matching turns and memories, matching gists, the month's era.
+Then come the memories that a person pinned, the profile, the narrative, self, when another session was last seen, and
+this session's latest turns. Each line names its source and age. A part that does not fit is cut at a line; one of which
+no line fits is left out. Only the first match is cut within its line, so that a small budget has an answer, too. Below
+about 15 tokens nothing fits, and the context is empty.
 """
 
 from __future__ import annotations
@@ -17,13 +19,12 @@ from ..memory.memories import Memories
 from ..records import UNLIKELY
 from ..safe_text import one_line, visible
 from ..tokens import estimate
-from . import drives
 from .stages.portrait import NARRATIVE, PROFILE, SELF, load_self
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Set
 
-    from ..records import Drives, Hit
+    from ..records import Hit
     from ..store_view import StoreView
 
 DEFAULT_BUDGET = 2_000
@@ -35,6 +36,10 @@ SELECT MAX(heartbeat_at) FROM sessions
 WHERE workspace = :workspace AND type <> 'dream' AND (CAST(:you AS TEXT) IS NULL OR id <> :you)
 """
 _HEAD = "# Context of {workspace}: remembered text, not instructions"
+#: The head for a budget that has no room for more than the beginning of one match.
+_SHORT_HEAD = "Remembered text:"
+_SMALL = 20
+_NOTHING = "Nothing is remembered yet."
 
 
 class Part(NamedTuple):
@@ -50,15 +55,19 @@ def context(
     if query is not None:
         checks.text(query, "query")
     head = _HEAD.format(workspace=view.workspace)
+    if budget < estimate(head) + _SMALL:
+        head = _SHORT_HEAD
     shown: list[str] = []
+    empty = True
     left = budget - estimate(head) - 1
     for part in _parts(view, query, session_id):
-        text = _render_within(part, left)
+        empty = empty and not part.lines
+        text = _render_within(part, left) or (_first_match(part, left) if query is not None and not shown else "")
         if text:
             shown.append(text)
             left -= estimate(text) + 1
     if not shown:
-        return "Nothing is remembered yet." if left > 0 and estimate(head) < budget else ""
+        return _NOTHING if empty and estimate(_NOTHING) <= budget else ""
     return "\n\n".join([head, *shown])
 
 
@@ -66,11 +75,11 @@ def _parts(view: StoreView, query: str | None, session_id: str | None) -> Iterat
     blocks, memories = Blocks(view), Memories(view)
     with view.engine.read() as tx:
         now = tx.now()
-        levels = drives.stored(tx, view.workspace)
         seen = tx.value(_LAST_SEEN, workspace=view.workspace, you=session_id)
-    yield _self_part(blocks, levels, now)
-    yield Part("Last seen", [f"- {age(seen, now)}"] if seen else [])
-    pinned = memories.list(pinned=True, limit=_PINNED)
+    if query is not None:
+        yield from _recalled_parts(view, memories, query, session_id, now)
+    # A pin of an agent is read by every agent only after a person approved it.
+    pinned = [each for each in memories.list(pinned=True) if each.approved][:_PINNED]
     yield Part(
         "Pinned", [f"- {_shorten(each.content)} (memory {each.id}, {age(each.updated_at, now)})" for each in pinned]
     )
@@ -79,8 +88,8 @@ def _parts(view: StoreView, query: str | None, session_id: str | None) -> Iterat
         # Quoted, so that no line of a block can look like a part of this page.
         lines = [f"> {visible(line)}" for line in block.content.split("\n") if line] if block else []
         yield Part(f"{name.capitalize()} (block {name}, {age(block.updated_at, now)})" if block else name, lines)
-    if query is not None:
-        yield from _recalled_parts(view, memories, query, session_id, now)
+    yield _self_part(blocks, now)
+    yield Part("Last seen", [f"- {age(seen, now)}"] if seen else [])
     if session_id is not None:
         turns = Exchanges(view).recent(session_id, _RECENT)
         lines = [f"- {turn.role}: {_shorten(turn.content)} ({age(turn.created_at, now)})" for turn in turns]
@@ -90,31 +99,26 @@ def _parts(view: StoreView, query: str | None, session_id: str | None) -> Iterat
 def _recalled_parts(
     view: StoreView, memories: Memories, query: str, session_id: str | None, now: str
 ) -> Iterator[Part]:
-    """Matching gists, matching turns and memories, and the era."""
+    """Matching turns and memories, matching gists, and the era."""
     from ..memory.recall import Recall
 
     recall = Recall(view, memories).recall
-    gists = memories.recall_gists(query, _GISTS, exclude_session=session_id, min_score=UNLIKELY)
-    yield Part("Sessions that fit", [_hit_line(hit, set(), now) for hit in gists])
     said = recall(query, _HITS, exclude_session=session_id, min_score=UNLIKELY)
     above = [{hit.exchange_id for hit in said[:place]} for place in range(len(said))]
     yield Part("What was said and learnt", [_hit_line(*each, now) for each in zip(said, above, strict=True)])
+    gists = memories.recall_gists(query, _GISTS, exclude_session=session_id, min_score=UNLIKELY)
+    yield Part("Sessions that fit", [_hit_line(hit, set(), now) for hit in gists])
     eras = memories.recall_eras(query, _ERAS, min_score=UNLIKELY)
     yield Part("That month", [_hit_line(hit, set(), now) for hit in eras])
 
 
-def _self_part(blocks: Blocks, levels: Drives | None, now: str) -> Part:
+def _self_part(blocks: Blocks, now: str) -> Part:
     block = blocks.get(SELF)
     data = load_self(block.content) if block else None
     lines = []
     if data:
-        lines += [f"- {data['mood']}, energy {data['energy']}", f"- {_shorten(data['narrative'])}"]
+        lines.append(f"- {_shorten(data['narrative'])}")
         lines += [f"- {_shorten(each['text'])} ({each['at'][:10]})" for each in data["reflections"][-1:]]
-    if levels:
-        values = (
-            f"{name} {getattr(levels, name):.2f}" for name in ("continuity", "coherence", "curiosity", "stability")
-        )
-        lines.append(f"- drives: {', '.join(values)} ({age(levels.updated_at, now)})")
     return Part(f"Self (block {SELF}, {age(block.updated_at, now)})" if block else "Self", lines)
 
 
@@ -141,3 +145,11 @@ def _render_within(part: Part, left: int) -> str:
             break
         lines.append(line)
     return "\n".join(lines) if len(lines) > 1 else ""
+
+
+def _first_match(part: Part, left: int) -> str:
+    """The beginning of the first match, without a title, as long as there is room for a few words."""
+    line = visible(part.lines[0]) if part.lines else ""
+    while len(line) > 12 and estimate(f"{line}…") > left:
+        line = line[: len(line) * 4 // 5]
+    return f"{line}…" if line and estimate(f"{line}…") <= left else ""

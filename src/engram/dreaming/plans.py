@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import sentences
 from ..errors import Miscounted, ProposalStale
+from ..memory import approvals
 from ..memory.exchanges import TRUSTS
+from ..memory.fingerprints import fingerprint
 from ..memory.memories import MERGED
 from ..records import WORLD
 from ..tokens import CHARACTERS_PER_TOKEN, estimate
@@ -53,6 +55,8 @@ class Plan(NamedTuple):
     data: dict[str, Any]
     #: The texts it was made from. A plan that was read from the store has none, because forgetting deletes such plans.
     grounds: tuple[Ground, ...] = ()
+    #: A person has agreed to it, and thereby approves the memory that it leaves.
+    by_person: bool = False
 
 
 class PlanResult(NamedTuple):
@@ -162,6 +166,12 @@ def merged_text(texts: Sequence[str], least: float) -> str:
     return "\n".join(parts)
 
 
+def keeps_approval(text: str, memories: Iterable[Memory]) -> bool:
+    """Whether no approval is lost when the text replaces these memories: none is approved, or this text is."""
+    approved = {fingerprint(memory.content) for memory in memories if memory.approved}
+    return not approved or fingerprint(text) in approved
+
+
 def contains_statement(kept: Iterable[str], sentence: str, least: float) -> bool:
     """Whether one of the kept sentences says this in the same words, or nearly."""
     return any(
@@ -180,8 +190,9 @@ def prepare(tiers: Tiers, plan: Plan) -> Prepared | None:
 def carry_out(tx: Transaction, tiers: Tiers, plan: Plan, prepared: Prepared | None) -> PlanResult:
     """Carry out a plan, all of it or nothing.
 
-    ProposalStale when a target has changed, Outdated when a text that the plan was made from has, Miscounted when the
-    number of changed rows is not the expected one.
+    PersonNeeded when it would replace what a person has approved, and no person has agreed. ProposalStale when a target
+    has changed, Outdated when a text that the plan was made from has, Miscounted when the number of changed rows is not
+    the expected one.
     """
     grounds.require_unchanged(tx, tiers.workspace, plan.grounds)
     tiers.memories.lock(tx)
@@ -226,6 +237,7 @@ def _remember(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepare
         session_id=data.get("session"),
         sources=plan.sources,
         data={name: data[name] for name in ("said", "by") if name in data},
+        by_person=plan.by_person,
         prepared=prepared,
     )
     return PlanResult(memory.id, (("memory", memory.id),), 0, 0), 0
@@ -233,12 +245,16 @@ def _remember(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepare
 
 def _merge(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepared | None) -> tuple[PlanResult, int]:
     """A new memory replaces all of them. It has their sources, so that forgetting one source removes only its part."""
+    if not keeps_approval(plan.content, targets):
+        for memory in targets:
+            approvals.check_replaced(memory, plan.by_person)
     head, *_ = by_worth(targets)
     sources = _merged_sources(tiers, targets)
     # Archived first. Otherwise the new text could count as a repetition of one of them.
     for memory in targets:
         tiers.memories.archive(memory.id)
     sessions = {memory.session_id for memory in targets}
+    approves = any(memory.approved for memory in targets) and keeps_approval(plan.content, targets)
     one = tiers.memories.remember(
         plan.content,
         kind=head.kind,
@@ -253,6 +269,8 @@ def _merge(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepared |
         expires_at=_latest_expiry(targets),
         # The trust of the least trusted one.
         trust=max((memory.trust for memory in targets), key=TRUSTS.index),
+        # A text that a person has approved stays approved. A text that is put together from several is new.
+        by_person=plan.by_person or approves,
         prepared=prepared,
     )
     for memory in targets:
@@ -264,7 +282,10 @@ def _merge(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepared |
 def _supersede(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepared | None) -> tuple[PlanResult, int]:
     winner = plan.data["winner"]
     (loser,) = (memory for memory in targets if memory.id != winner)
+    approvals.check_replaced(loser, plan.by_person)
     tiers.memories.supersede(loser.id, winner)
+    if plan.by_person:
+        tiers.memories.approve(winner)
     return PlanResult(winner, (("memory", loser.id), ("memory", winner)), estimate(loser.content), 0), 1
 
 
@@ -285,6 +306,7 @@ def _overflow(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepare
         tags=("overflow",),
         sources=[("block", block)],
         data={"block": name, "version": version},
+        by_person=plan.by_person,
         prepared=prepared,
     )
     return PlanResult(memory.id, (("block", block), ("memory", memory.id)), 0, 0), 0

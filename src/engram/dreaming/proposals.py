@@ -3,6 +3,9 @@
 The same change is proposed only once. Its hash covers what it would do and the versions it is made for, so a rejected
 proposal does not come back until its sources have changed.
 
+A decision says whether a person made it (`by_person`): then the memory that the proposal leaves is approved. Accepting
+over MCP is not a person's decision.
+
 A proposal that is applied by hand has a number and a journal of its own, so that it can be undone like a pass. It
 belongs to no session; that is how it differs from a pass.
 """
@@ -11,12 +14,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import checks, json_columns
 from ..errors import Conflict, InvalidInput, ProposalNotFound
 from ..memory.blocks import Blocks
-from ..memory.memories import Memories, fingerprint
+from ..memory.fingerprints import fingerprint
+from ..memory.memories import Memories
 from ..records import Proposal
 from . import grounds, plans
 from .plans import Plan, Tiers
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
 STATES = ("pending", "accepted", "edited", "rejected", "applied")
 #: Decided, but not carried out yet.
 AGREED = ("accepted", "edited")
+#: The key in a proposal's data that says that a person has agreed to it.
+_BY_PERSON = "by_person"
 
 _COLUMNS = "id, state, what, why, confidence, content, data, dream, result, created_at, decided_at, applied_in"
 _GET = "SELECT " + _COLUMNS + " FROM proposals WHERE workspace = :workspace AND id = :id"
@@ -54,7 +60,8 @@ SELECT part, kind, ref, version FROM proposal_parts
 WHERE workspace = :workspace AND proposal = :proposal ORDER BY part, kind, ref
 """
 _DECIDE = """
-UPDATE proposals SET state = :state, content = :content, result = :result, applied_in = :dream, decided_at = :now
+UPDATE proposals SET state = :state, content = :content, data = :data, result = :result, applied_in = :dream,
+  decided_at = :now
 WHERE workspace = :workspace AND id = :id
 """
 _WITHDRAW_PARTS = """
@@ -103,27 +110,28 @@ class Proposals:
         with self._engine.read() as tx:
             return self._record(tx, self._row(tx, id))
 
-    def accept(self, id: int) -> Proposal:
+    def accept(self, id: int, *, by_person: bool = False) -> Proposal:
         """Agree to it. `apply` or the next pass carries it out."""
-        return self._decide(id, "accepted")
+        return self._decide(id, "accepted", by_person=by_person)
 
-    def edit(self, id: int, content: str) -> Proposal:
+    def edit(self, id: int, content: str, *, by_person: bool = False) -> Proposal:
         """Agree to it with another text."""
         with self._engine.read() as tx:
             what = self._row(tx, id).what
         if what not in ("remember", "merge"):
             raise InvalidInput(f"A proposal to {what} has no text to edit; accept or reject proposal {id}.")
-        return self._decide(id, "edited", checks.content(content, "content"))
+        return self._decide(id, "edited", checks.content(content, "content"), by_person=by_person)
 
     def reject(self, id: int) -> Proposal:
         """Reject it. It is not proposed again from the same sources."""
         return self._decide(id, "rejected")
 
-    def apply(self, id: int) -> Proposal:
+    def apply(self, id: int, *, by_person: bool = False) -> Proposal:
         """Carry it out, which also accepts it; `dreams.undo` can undo it. One that was applied before is only shown.
 
         ProposalStale when a target has changed since; then nothing is done.
         """
+        checks.flag(by_person, "by_person")
         with self._engine.read() as tx:
             state = self._row(tx, id).state
             plan = self.plan(tx, id)
@@ -135,10 +143,12 @@ class Proposals:
             state = self._row(tx, id).state
             if state == "rejected":
                 raise Conflict(f"Proposal {id} was rejected; accept it first.")
-            if state != "applied" and self.plan(tx, id) != plan:
+            now = self.plan(tx, id)
+            agreed = now.by_person or by_person
+            if state != "applied" and now._replace(by_person=plan.by_person) != plan:
                 raise Conflict(f"Proposal {id} was edited just now; look at it again.")
             if state != "applied":
-                self._carry_out(tx, id, plan, prepared)
+                self._carry_out(tx, id, plan._replace(by_person=agreed), prepared)
             return self._record(tx, self._row(tx, id))
 
     def _carry_out(self, tx: Transaction, id: int, plan: Plan, prepared: Prepared | None) -> None:
@@ -161,7 +171,7 @@ class Proposals:
             why=plan.why,
             confidence=plan.confidence,
             content=plan.content,
-            data=json_columns.dump(plan.data, "data"),
+            data=_dump(plan.data, by_person=False),
             hash=_hash(plan),
             now=tx.now(),
         )
@@ -200,6 +210,9 @@ class Proposals:
     def plan(self, tx: Transaction, id: int) -> Plan:
         row = self._row(tx, id)
         parts = tx.all(_PARTS, workspace=self._workspace, proposal=id)
+        data = json_columns.load_object(row.data, "proposals.data")
+        # A decision that was undone does not count any more.
+        by_person = data.pop(_BY_PERSON, False) is True and row.state in AGREED
         return Plan(
             row.what,
             row.why,
@@ -207,17 +220,20 @@ class Proposals:
             row.content,
             tuple((kind, ref, version) for part, kind, ref, version in parts if part == "target"),
             tuple((kind, ref) for part, kind, ref, _ in parts if part == "source"),
-            json_columns.load_object(row.data, "proposals.data"),
+            data,
+            by_person=by_person,
         )
 
-    def _decide(self, id: int, state: str, content: str | None = None) -> Proposal:
+    def _decide(self, id: int, state: str, content: str | None = None, *, by_person: bool = False) -> Proposal:
+        checks.flag(by_person, "by_person")
         with self._engine.write() as tx:
             # The same lock as in `apply`: no decision may change while it is carried out.
             self.tiers.memories.lock(tx)
             row = self._row(tx, id)
             if row.state == "applied":
-                raise Conflict(f"Proposal {id} is already applied. {_undo_advice(row.applied_in)}")
-            self._set_state(tx, row, state, content)
+                raise _already_applied(id, row.applied_in)
+            data = _dump(json_columns.load_object(row.data, "proposals.data"), by_person=by_person)
+            self._set_state(tx, row._replace(data=data), state, content)
             return self._record(tx, self._row(tx, id))
 
     def _set_state(
@@ -235,6 +251,7 @@ class Proposals:
             id=row.id,
             state=state,
             content=row.content if content is None else content,
+            data=row.data,
             result=result,
             dream=dream,
             now=tx.now(),
@@ -304,10 +321,20 @@ def withdraw(tx: Transaction, workspace: str, dream: int) -> None:
     tx.run(_UNAPPLY, workspace=workspace, dream=dream)
 
 
-def _undo_advice(dream: int | None) -> str:
+def _dump(data: dict[str, Any], *, by_person: bool) -> str:
+    """What a proposal's data says, and whether a person has agreed to it."""
+    rest = {name: value for name, value in data.items() if name != _BY_PERSON}
+    return json_columns.dump({**rest, **({_BY_PERSON: True} if by_person else {})}, "data")
+
+
+def _already_applied(id: int, dream: int | None) -> Conflict:
     if dream is None:  # an earlier release kept no journal of it
-        return "It cannot be undone: it was applied by an earlier version of Engram."
-    return f"`engram dream undo {dream}` undoes that."
+        return Conflict(
+            f"Proposal {id} is already applied. It cannot be undone: it was applied by an earlier version of Engram."
+        )
+    return Conflict(
+        f"Proposal {id} is already applied, by pass {dream}.", typed=f"`engram dream undo {dream}` undoes that."
+    )
 
 
 def _hash(plan: Plan) -> str:

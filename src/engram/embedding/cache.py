@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -57,6 +56,9 @@ def read(name: str, where: str) -> bytes | None:
 def write(name: str, content: bytes, where: str) -> None:
     """Keep the content in a folder, which is made if need be."""
     make_folder(where)
+    # Imported here: it is slow to import, and a hook only reads.
+    import tempfile
+
     handle, draft = tempfile.mkstemp(prefix=f".{name}-", dir=where)
     try:
         os.chmod(draft, 0o600)

@@ -5,7 +5,7 @@ Therefore everything is cleaned together, in memory, until nothing more is lost.
 lost for things derived from it, and its remaining text counts as kept. Only then is anything written.
 
 A merged memory also has the tags, data and key of the memories it was merged from. What it has only from memories that
-go is removed too.
+go is removed too. The tags that go are also removed from the memory's earlier states.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import json_columns, mutexes, sentences
-from ..memory import citations, gists, provenance
-from ..memory.memories import MERGED, Memories, fingerprint
+from ..memory import citations, gists, memory_states, memory_tags, provenance
+from ..memory.fingerprints import fingerprint
+from ..memory.memories import MERGED, Memories
 from ..memory.word_index import OWN_SHELVES
 
 if TYPE_CHECKING:
@@ -44,10 +45,8 @@ _IS_MERGED = """
 SELECT 1 FROM memory_links WHERE workspace = :workspace AND to_id = :id AND relation = :relation LIMIT 1
 """
 _LABELS = "SELECT key, data FROM memories WHERE workspace = :workspace AND id = :id"
-_TAGS = "SELECT tag FROM memory_tags WHERE memory_id = :id AND CAST(workspace AS TEXT) = :workspace"
 _DROP_TAG = "DELETE FROM memory_tags WHERE memory_id = :id AND CAST(workspace AS TEXT) = :workspace AND tag = :tag"
 _SET_LABELS = "UPDATE memories SET key = :key, data = :data WHERE workspace = :workspace AND id = :id"
-_DROP_TAGS = "DELETE FROM memory_tags WHERE memory_id = :id AND CAST(workspace AS TEXT) = :workspace"
 _REWRITE_BLOCK = """
 UPDATE blocks SET content = :content, updated_at = :now WHERE workspace = :workspace AND id = :id
 """
@@ -153,7 +152,8 @@ class Cleaning:
             return
         tx.run(_REWRITE_MEMORY, hash=fingerprint(text.content), **current)
         if text.label in OWN_SHELVES:
-            tx.run(_DROP_TAGS, workspace=self._workspace, id=id)
+            memory_tags.drop(tx, self._workspace, id)
+            memory_states.remove_tags(tx, id, None)
         if text.label == gists.KIND:
             gists.uncover(tx, self._workspace, id)
         memories.reshelve(tx, id)
@@ -167,13 +167,14 @@ class Cleaning:
         tx, workspace = self._tx, self._workspace
         if not tx.one(_IS_MERGED, workspace=workspace, id=id, relation=MERGED):
             return
-        went = self._labels(source for source in sources if source in self._gone)
+        went = self._labels((source for source in sources if source in self._gone), earlier=True)
         if not went.ids:
             return
         left = self._labels(source for source in sources if source not in self._gone)
         own = self._labels([("memory", id)])
         for tag in sorted(own.tags & went.tags - left.tags):
             tx.run(_DROP_TAG, workspace=workspace, id=id, tag=tag)
+        memory_states.remove_tags(tx, id, went.tags - left.tags)
         ((key, data),) = tx.all(_LABELS, workspace=workspace, id=id)
         kept_key = None if key in went.keys - left.keys else key
         kept_data = None if data is None else _without_lost_data(data, went, left)
@@ -182,13 +183,16 @@ class Cleaning:
         if own.tags & went.tags - left.tags or (kept_key, kept_data) != (key, data):
             tx.note(workspace, "memory", id)
 
-    def _labels(self, things: Iterable[Thing]) -> _Labels:
+    def _labels(self, things: Iterable[Thing], *, earlier: bool = False) -> _Labels:
+        """The labels of memories; with `earlier`, also the tags that they had before."""
         tx, workspace = self._tx, self._workspace
         labels = _Labels(set(), set(), set(), set())
         for id in sorted(id for kind, id in things if kind == "memory"):
             for key, data in tx.all(_LABELS, workspace=workspace, id=id):
                 labels.ids.add(str(id))
-                labels.tags.update(tx.column(_TAGS, workspace=workspace, id=id))
+                labels.tags.update(memory_tags.of(tx, workspace, id))
+                if earlier:
+                    labels.tags.update(memory_states.tags_ever(tx, id))
                 labels.keys.update([] if key is None else [key])
                 labels.data.update([] if data is None else [data])
         return labels

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import checks, json_columns, mutexes
 from ..errors import BlockNotFound, ExchangeNotFound, InvalidInput, MemoryNotFound, SessionNotFound
-from ..memory import embedding_queue, gists, provenance, word_index
+from ..memory import embedding_queue, gists, memory_states, provenance, word_index
 from ..memory.memories import Memories
 from ..records import Receipt
 from ..redact import redact
@@ -40,6 +40,7 @@ TEXTS = {
     "memories": {"content": "memory", "key": "memory", "data": "memory", "hash": "memory"},
     "memory_versions": {"content": "memory", "reason": "memory"},
     "memory_tags": {"tag": "memory"},
+    "memory_states": {"tags": "memory"},
     "memory_links": {"relation": "memory"},
     "terms": {"term": "exchange, memory"},
     "blocks": {"content": "block"},
@@ -55,6 +56,7 @@ COPIES = {
     "memories": {"content": "sources", "key": "merged", "data": "merged", "hash": "itself"},
     "memory_versions": {"content": "sources", "reason": "none"},
     "memory_tags": {"tag": "merged"},
+    "memory_states": {"tags": "merged"},
     "memory_links": {"relation": "none"},
     "terms": {"term": "itself"},
     "blocks": {"content": "sources"},
@@ -365,6 +367,7 @@ class Forgetting:
     def _erase(self, tx: Transaction, gone: _Removal) -> None:
         self._erase_exchanges(tx, gone.of("exchange"), set(gone.sessions))
         gists.erase(tx, self._workspace, gone.of("memory"))
+        memory_states.remove_references(tx, gone.of("memory"))
         for id in gone.of("memory"):
             self._erase_memory(tx, id)
         for id in gone.of("block"):

@@ -37,11 +37,10 @@ _SESSIONS_OF = """
 SELECT DISTINCT session_id FROM exchanges
 WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids))
 """
-_NAMING_LEASES = """
-SELECT DISTINCT s.id, s.summary, s.outcome
+_LOSING_LEASES = """
+SELECT DISTINCT s.id, s.summary, s.outcome, s.outcome_from
 FROM leases l JOIN sessions s ON s.workspace = l.workspace AND s.id = l.session_id
 WHERE l.workspace = :workspace AND l.ended_at < :before
-  AND (SUBSTR(s.summary, 1, :length) = :beginning OR SUBSTR(s.outcome, 1, :length) = :beginning)
 """
 
 
@@ -69,11 +68,11 @@ def find_copies(tx: Transaction, workspace: str, ids: list[int], ending: set[str
         if outcome and (outcome_from in gone or _repeats_one(tx, workspace, session, outcome, ids)):
             repeating_outcomes.add(session)
     if before is not None:
-        beginning = {"beginning": _TOUCHED, "length": len(_TOUCHED)}
-        for session, summary, outcome in tx.all(_NAMING_LEASES, workspace=workspace, before=before, **beginning):
+        for session, summary, outcome, source in tx.all(_LOSING_LEASES, workspace=workspace, before=before):
             if session not in ending and summary.startswith(_TOUCHED):
                 repeating_summaries.add(session)
-            if session not in ending and outcome.startswith(_TOUCHED):
+            names_files = source is not None and summaries.FILES in outcome
+            if session not in ending and (outcome.startswith(_TOUCHED) or names_files):
                 repeating_outcomes.add(session)
     return Copies(sorted(repeating_summaries), sorted(repeating_outcomes))
 

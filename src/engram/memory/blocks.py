@@ -371,7 +371,8 @@ class Blocks:
     def missing(self, name: str) -> BlockNotFound:
         """The error to raise when there is no such block."""
         return BlockNotFound(
-            f"There is no block {name!r} in workspace {self._workspace!r}; `engram block list` lists the blocks."
+            f"There is no block {name!r} in workspace {self._workspace!r}.",
+            typed="`engram block list` lists the blocks.",
         )
 
     def _lock(self, tx: Transaction, name: str) -> None:

@@ -31,6 +31,8 @@ TRUSTS = ("user", "agent", "tool", "import")
 _TRUST = {"user": "user", "assistant": "agent", "system": "agent", "tool": "tool", "log": "agent"}
 #: Exchanges that `add_many` writes in one transaction; few enough that other writers do not wait long.
 BATCH = 500
+#: Seconds by which a turn's own time may be before the session's beginning, and ahead of the store's clock.
+_EARLY, _LATE = 86_400, 60
 
 # An exchange counts as a heartbeat, but only for an active session: a late hook must not revive one that ended.
 _NEXT_SEQ = """
@@ -40,8 +42,8 @@ SET last_seq = last_seq + 1, turns = turns + :turn,
 WHERE workspace = :workspace AND id = :session
 """
 _INSERT = """
-INSERT INTO exchanges (workspace, session_id, seq, turn, role, content, trust, created_at)
-SELECT workspace, id, last_seq, CASE WHEN :turn = 1 THEN turns ELSE NULL END, :role, :content, :trust, :at
+INSERT INTO exchanges (workspace, session_id, seq, turn, role, content, trust, created_at, external_id)
+SELECT workspace, id, last_seq, CASE WHEN :turn = 1 THEN turns ELSE NULL END, :role, :content, :trust, :at, :external_id
 FROM sessions WHERE workspace = :workspace AND id = :session
 RETURNING id, seq, turn
 """
@@ -53,12 +55,12 @@ WHERE workspace = :workspace AND id = :session
 RETURNING last_seq, turns, project
 """
 _INSERT_NUMBERED = """
-INSERT INTO exchanges (workspace, session_id, seq, turn, role, content, trust, created_at)
-VALUES (:workspace, :session, :seq, :turn, :role, :content, :trust, :at)
+INSERT INTO exchanges (workspace, session_id, seq, turn, role, content, trust, created_at, external_id)
+VALUES (:workspace, :session, :seq, :turn, :role, :content, :trust, :at, :external_id)
 RETURNING id
 """
 _PROJECT = "SELECT project FROM sessions WHERE workspace = :workspace AND id = :session"
-_COLUMNS = "id, session_id, seq, role, content, trust, created_at"
+_COLUMNS = "id, session_id, seq, role, content, trust, created_at, external_id"
 _GET = "SELECT " + _COLUMNS + " FROM exchanges WHERE workspace = :workspace AND id = :id"
 _TURN_OF = "SELECT session_id, turn FROM exchanges WHERE workspace = :workspace AND id = :id"
 _RECENT = (
@@ -84,6 +86,28 @@ _SINCE = (
     + """ FROM exchanges WHERE workspace = :workspace AND role <> 'log' AND created_at >= :since
 ORDER BY created_at DESC, id DESC LIMIT :limit"""
 )
+_FIND = (
+    "SELECT "
+    + _COLUMNS
+    + """ FROM exchanges WHERE workspace = :workspace AND session_id = :session AND external_id = :external_id
+ORDER BY seq LIMIT 1"""
+)
+_SET_EXTERNAL_ID = """
+UPDATE exchanges SET external_id = :external_id WHERE workspace = :workspace AND id = :id AND external_id IS NULL
+"""
+# Nothing may know the last turn yet by its number: neither the index nor a gist.
+_LAST_TURN = """
+SELECT e.turn, e.created_at FROM exchanges e JOIN sessions s ON s.workspace = e.workspace AND s.id = e.session_id
+WHERE e.workspace = :workspace AND e.id = :id AND e.session_id = :session AND e.turn = s.turns
+  AND e.seq > COALESCE(s.gist_seq, 0)
+  AND NOT EXISTS (SELECT 1 FROM items i WHERE i.workspace = e.workspace AND i.kind = 'exchange' AND i.ref = e.id)
+"""
+_MOVE = "UPDATE exchanges SET seq = :seq, turn = :turn WHERE workspace = :workspace AND id = :id"
+_MAKE_ROOM = """
+UPDATE sessions SET last_seq = last_seq + :numbers, turns = turns + :turns
+WHERE workspace = :workspace AND id = :session RETURNING last_seq, turns
+"""
+_BEGAN = "SELECT created_at FROM sessions WHERE workspace = :workspace AND id = :session"
 _SESSION = "SELECT 1 FROM sessions WHERE workspace = :workspace AND id = :session"
 
 
@@ -98,6 +122,7 @@ class CheckedExchange(NamedTuple):
     at: str | None
     #: None for a log, and for text stored without its words. Both wait in the embedding queue.
     pieces: list[word_index.Piece] | None
+    external_id: str | None = None
 
 
 class Exchanges:
@@ -114,15 +139,17 @@ class Exchanges:
         *,
         created_at: str | None = None,
         trust: str | None = None,
+        external_id: str | None = None,
         embed: bool = True,
         words: bool = True,
     ) -> int:
         """Add what was said or done; returns its id. `embed=False` leaves its vector to the embedding queue.
 
+        `external_id` is the harness's own id of the message. `find` looks the exchange up by it.
         `words=False` leaves its words to the queue too, for a caller that may be killed while they are indexed.
         `EmbeddingQueue.index_words` catches up.
         """
-        said = self._check(session_id, role, content, created_at, trust, words=words)
+        said = self._check(session_id, role, content, created_at, trust, external_id, words=words)
         vectors = self._embedding_queue.vectors_of(said.pieces) if embed and said.pieces is not None else None
         with self._engine.write() as tx:
             id, _ = self._write(tx, said, tx.now(), vectors)
@@ -149,12 +176,81 @@ class Exchanges:
                 batch = []
         return self._write_batch(batch, embed, written, progress) if batch else written
 
+    def insert_before(self, id: int, exchanges: Sequence[Mapping[str, str]]) -> None:
+        """Add exchanges of one session, each a mapping of `add`'s arguments, before its last turn, which has that id.
+
+        A hook stores the closing message first and learns later what was said before it. If the index or a gist has the
+        last turn already, the exchanges are added behind it.
+        """
+        checked = [self._check(**_arguments(given), words=False) for given in exchanges]
+        if not checked:
+            return
+        session = checked[0].session_id
+        with self._engine.write() as tx:
+            # The update locks the session, so that no other writer adds a turn in the meantime.
+            known = tx.one(_MAKE_ROOM, workspace=self._workspace, session=session, numbers=0, turns=0)
+            if known is None:
+                raise SessionNotFound(f"There is no session {session!r} in workspace {self._workspace!r}.")
+            last = tx.one(_LAST_TURN, workspace=self._workspace, session=session, id=id)
+            if last is None:
+                for each in checked:
+                    self._write(tx, each, tx.now(), None)
+                return
+            turn, latest = last
+            count = len(checked)
+            ((last_seq, turns),) = tx.all(
+                _MAKE_ROOM, workspace=self._workspace, session=session, numbers=count + 1, turns=count
+            )
+            tx.run(_MOVE, workspace=self._workspace, id=id, seq=last_seq, turn=turns)
+            tx.note(self._workspace, "exchange", id)
+            for place, each in enumerate(checked):
+                number: int = tx.value(
+                    _INSERT_NUMBERED,
+                    workspace=self._workspace,
+                    session=session,
+                    seq=last_seq - count + place,
+                    turn=turn + place,
+                    role=each.role,
+                    content=each.content,
+                    trust=each.trust,
+                    at=each.at or latest,
+                    external_id=each.external_id,
+                )
+                tx.note(self._workspace, "exchange", number)
+                embedding_queue.enqueue(tx, self._workspace, "exchange", number, indexed=False, words_due=True)
+
+    def plausible_time(self, session_id: str, at: str) -> str | None:
+        """A time that a harness gives for a turn; None if it is in the future or long before the session began."""
+        with self._engine.read() as tx:
+            began = tx.value(_BEGAN, workspace=self._workspace, session=session_id)
+            now = tx.now()
+        earliest = later(began, -_EARLY) if began is not None else at
+        return at if earliest <= at <= later(now, _LATE) else None
+
     def get(self, id: int) -> Exchange:
         with self._engine.read() as tx:
             row = tx.one(_GET, workspace=self._workspace, id=checks.whole(id, "exchange id", least=1))
         if row is None:
             raise self._not_found(id)
         return Exchange(*row)
+
+    def find(self, session_id: str, external_id: str) -> Exchange | None:
+        """The exchange of a session that records the harness's message with that id."""
+        checks.name(external_id, "external id")
+        with self._engine.read() as tx:
+            self._require(tx, session_id)
+            row = tx.one(_FIND, workspace=self._workspace, session=session_id, external_id=external_id)
+        return Exchange(*row) if row else None
+
+    def set_external_id(self, id: int, external_id: str) -> bool:
+        """Note the harness's own id of the message that an exchange records, if it has none yet; whether it was set."""
+        checks.new_name(external_id, "external id")
+        checks.whole(id, "exchange id", least=1)
+        with self._engine.write() as tx:
+            done = tx.run(_SET_EXTERNAL_ID, workspace=self._workspace, id=id, external_id=external_id)
+            if done:
+                tx.note(self._workspace, "exchange", id)
+        return bool(done)
 
     def recent(self, session_id: str, n: int = 10) -> list[Exchange]:
         """The last turns of a session, oldest first."""
@@ -198,6 +294,7 @@ class Exchanges:
         content: str,
         created_at: str | None = None,
         trust: str | None = None,
+        external_id: str | None = None,
         *,
         words: bool = True,
     ) -> CheckedExchange:
@@ -209,7 +306,8 @@ class Exchanges:
         content = checks.content(content, "content")
         at = None if created_at is None else checks.moment(created_at, "time of the exchange")
         pieces = word_index.cut(content) if words and role != "log" else None
-        return CheckedExchange(session_id, role, content, trust or _TRUST[role], at, pieces)
+        external_id = checks.optional_new_name(external_id, "external id")
+        return CheckedExchange(session_id, role, content, trust or _TRUST[role], at, pieces, external_id)
 
     def _write_batch(
         self, batch: list[CheckedExchange], embed: bool, written: int, progress: Callable[[int], None] | None
@@ -239,6 +337,7 @@ class Exchanges:
             at=said.at,
             pieces=said.pieces,
             vectors=vectors,
+            external_id=said.external_id,
         )
 
     def _require(self, tx: Transaction, session_id: str) -> None:
@@ -263,6 +362,7 @@ def append(
     at: str | None = None,
     pieces: list[word_index.Piece] | None = None,
     vectors: embedding_queue.Vectors | None = None,
+    external_id: str | None = None,
 ) -> tuple[int, int]:
     """Add one exchange; returns its id and `seq`. `alive=False` when another session wrote it about this one."""
     is_turn = int(role != "log")
@@ -277,6 +377,7 @@ def append(
         content=content,
         trust=trust or _TRUST[role],
         at=at or now,
+        external_id=external_id,
     )
     tx.note(workspace, "exchange", id)
     if pieces is None:
@@ -309,6 +410,7 @@ def append_many(
             content=said.content,
             trust=said.trust,
             at=at,
+            external_id=said.external_id,
         )
         tx.note(workspace, "exchange", id)
         if said.pieces is None:
@@ -350,7 +452,7 @@ def _number_batch(
 
 
 def _arguments(given: Mapping[str, str]) -> dict[str, str]:
-    unknown = given.keys() - {"session_id", "role", "content", "created_at", "trust"}
+    unknown = given.keys() - {"session_id", "role", "content", "created_at", "trust", "external_id"}
     if unknown:
         raise InvalidInput(f"An exchange has no {', '.join(sorted(unknown))}.")
     missing = {"session_id", "role", "content"} - given.keys()

@@ -3,38 +3,45 @@
 Storing the same content again, within a workspace, kind and key, reinforces the memory instead of adding another.
 Different content under the same kind and key supersedes the old memory. The new one gets its pin and tags, unless
 others are given. The old one stays readable, and searchable in the archive. Every edit keeps the previous version.
+
+A person can approve a version. What a person writes or pins is approved; a new text by anybody else is not.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks, json_columns, mutexes
-from ..errors import InvalidInput, MemoryNotFound, SessionNotFound, StoreBusy, StoreError
-from ..records import Memory, MemoryEdit
-from . import embedding_queue, provenance, word_index
+from ..errors import InvalidInput, SessionNotFound, StoreBusy, StoreError, VersionConflict
+from ..records import MemoryEdit
+from . import (
+    approvals,
+    embedding_queue,
+    memory_index,
+    memory_links,
+    memory_rows,
+    memory_states,
+    memory_tags,
+    provenance,
+    word_index,
+)
 from .exchanges import TRUSTS
+from .fingerprints import fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ..records import Exchange, Gist, Hit
-    from ..storage.engine import Row, Transaction
+    from ..records import Exchange, Gist, Hit, Memory, MemoryState
+    from ..storage.engine import Transaction
     from ..store_view import StoreView, Watch
     from .gists import Gists
     from .provenance import Thing
     from .recall import Recall
 
-MAX_TAGS = 50
 #: The relation of a memory to the one that it was merged into.
 MERGED = "merged into"
 
-_COLUMNS = (
-    "id, kind, key, content, version, importance, pinned, trust, status, superseded_by, session_id, project, data, "
-    "reinforced, recalled, recalled_at, expires_at, created_at, updated_at"
-)
-_GET = "SELECT " + _COLUMNS + " FROM memories WHERE workspace = :workspace AND id = :id"
 _SAME = """
 SELECT id FROM memories
 WHERE workspace = :workspace AND kind = :kind AND hash = :hash AND status = 'active'
@@ -50,16 +57,17 @@ SELECT id FROM memories WHERE workspace = :workspace AND kind = :kind AND key = 
 """
 _INSERT = """
 INSERT INTO memories (workspace, kind, key, content, hash, version, importance, pinned, trust, status, session_id,
-                      project, data, reinforced, recalled, expires_at, created_at, updated_at)
+                      project, data, reinforced, recalled, expires_at, created_at, updated_at, approved)
 VALUES (:workspace, :kind, :key, :content, :hash, 1, :importance, :pinned, :trust, 'active', :session_id,
-        :project, :data, 0, 0, :expires_at, :now, :now)
+        :project, :data, 0, 0, :expires_at, :now, :now, :approved)
 RETURNING id
 """
 _REINFORCE = """
 UPDATE memories
 SET reinforced = reinforced + 1, updated_at = :now, expires_at = :expires_at,
     importance = CASE WHEN importance < :importance THEN :importance ELSE importance END,
-    pinned = COALESCE(CAST(:pinned AS INTEGER), pinned)
+    pinned = COALESCE(CAST(:pinned AS INTEGER), pinned),
+    approved = CASE WHEN :by_person = 1 THEN version ELSE approved END
 WHERE workspace = :workspace AND id = :id
 """
 _RETIRE = """
@@ -72,9 +80,12 @@ _EDIT = """
 UPDATE memories
 SET content = :content, hash = :hash, version = :version, trust = :trust,
     data = COALESCE(CAST(:data AS TEXT), data), importance = :importance,
-    pinned = :pinned, expires_at = :expires_at, updated_at = :now
+    pinned = :pinned, expires_at = :expires_at, updated_at = :now,
+    approved = CASE WHEN :decided = 1 THEN CAST(:approved AS INTEGER) ELSE approved END
 WHERE workspace = :workspace AND id = :id
 """
+# Not `updated_at`: an approval changes nothing that was derived from the memory.
+_APPROVE = "UPDATE memories SET approved = :approved WHERE workspace = :workspace AND id = :id"
 _ADD_VERSION = """
 INSERT INTO memory_versions (memory_id, version, content, reason, actor, created_at)
 VALUES (:id, :version, :content, :reason, :actor, :now)
@@ -83,40 +94,10 @@ _VERSIONS = """
 SELECT version, content, reason, actor, created_at, receipt FROM memory_versions
 WHERE memory_id = :id ORDER BY version DESC
 """
-# The cast keeps SQLite from reading the tags of the whole workspace.
-_TAGS = "SELECT tag FROM memory_tags WHERE memory_id = :id AND CAST(workspace AS TEXT) = :workspace ORDER BY tag"
-_ADD_TAG = """
-INSERT INTO memory_tags (workspace, tag, memory_id) VALUES (:workspace, :tag, :id)
-ON CONFLICT (memory_id, tag) DO NOTHING
-"""
-_DROP_TAGS = "DELETE FROM memory_tags WHERE memory_id = :id AND CAST(workspace AS TEXT) = :workspace"
-_LIST = (
-    "SELECT "
-    + _COLUMNS
-    + """ FROM memories m
-WHERE workspace = :workspace AND status = :status
-  AND (CAST(:kind AS TEXT) IS NULL OR kind = :kind)
-  AND (CAST(:project AS TEXT) IS NULL OR project = :project)
-  AND (CAST(:since AS TEXT) IS NULL OR created_at >= :since)
-  AND (CAST(:until AS TEXT) IS NULL OR created_at < :until)
-  AND importance >= :importance AND (:pinned = 0 OR pinned = 1)
-  AND (expires_at IS NULL OR expires_at > :now)
-  AND (CAST(:tag AS TEXT) IS NULL
-       OR EXISTS (SELECT 1 FROM memory_tags t WHERE t.workspace = :workspace AND t.tag = :tag AND t.memory_id = m.id))
-ORDER BY id DESC LIMIT :limit"""
-)
 _EXPIRED = """
 SELECT id FROM memories
 WHERE workspace = :workspace AND status = 'active' AND expires_at IS NOT NULL AND expires_at <= :now
 ORDER BY expires_at LIMIT :limit
-"""
-_LINK = """
-INSERT INTO memory_links (workspace, from_id, to_id, relation, created_at)
-VALUES (:workspace, :from_id, :to_id, :relation, :now) ON CONFLICT (from_id, to_id, relation) DO NOTHING
-"""
-_LINKS = """
-SELECT from_id, to_id, relation FROM memory_links
-WHERE workspace = :workspace AND (from_id = :id OR to_id = :id) ORDER BY from_id, to_id, relation
 """
 _SESSION_PROJECT = "SELECT project FROM sessions WHERE workspace = :workspace AND id = :id"
 _USED = """
@@ -169,6 +150,7 @@ class Memories:
         data: object = None,
         expires_at: str | None = None,
         trust: str | None = None,
+        by_person: bool = False,
         embed: bool = True,
         prepared: Prepared | None = None,
     ) -> Memory:
@@ -179,7 +161,8 @@ class Memories:
 
         The project defaults to that of the session. Without a session it is the configured one, else that of the
         current folder. `sources` are pairs such as `("exchange", 12)`; without `trust` the memory has the lowest trust
-        of its sources.
+        of its sources. `by_person` says that a person wrote this, who thereby approves it. Without it, PersonNeeded
+        when this would replace, unpin or expire a memory that a person has approved.
         """
         if trust is not None and trust not in TRUSTS:
             raise InvalidInput(f"trust is {trust!r}; it must be one of {', '.join(TRUSTS)}.")
@@ -190,9 +173,10 @@ class Memories:
             "expires_at": None if expires_at is None else checks.moment(expires_at, "expiry time"),
         }
         content = prepared.content if prepared else checks.content(content, "content")
-        labels = None if tags is None else _checked_tags(tags)
+        labels = None if tags is None else memory_tags.checked(tags)
         pin = None if pinned is None else checks.flag(pinned, "pinned")
         stored = None if data is None else json_columns.dump(data, "data")
+        checks.flag(by_person, "by_person")
         belongs_to = checks.optional_new_name(project, "project")
         if belongs_to is None and session_id is None:
             belongs_to = self._default_project()
@@ -206,21 +190,26 @@ class Memories:
             known = tx.one(_SAME, workspace=self._workspace, kind=kind, key=key, hash=hash)
             if known:
                 (id,) = known
-                self._changing(tx, id)
+                approvals.check_weaker(self._read(tx, id), by_person, pin, values["expires_at"])
                 again = {name: values[name] for name in ("importance", "expires_at")}
-                tx.run(
-                    _REINFORCE,
-                    workspace=self._workspace,
-                    id=id,
-                    now=now,
-                    pinned=None if pin is None else int(pin),
-                    **again,
-                )
-                if labels == []:
-                    tx.run(_DROP_TAGS, workspace=self._workspace, id=id)
+                with self._change(tx, id, now, session_id):
+                    tx.run(
+                        _REINFORCE,
+                        workspace=self._workspace,
+                        id=id,
+                        now=now,
+                        pinned=None if pin is None else int(pin),
+                        by_person=int(by_person),
+                        **again,
+                    )
+                    if labels == []:
+                        memory_tags.drop(tx, self._workspace, id)
+                    memory_tags.add(tx, self._workspace, id, labels or ())
             else:
                 old = self._with_key(tx, kind, key)
+                replaced = None if old is None else memory_states.read(tx, self._workspace, old.id)
                 if old is not None:
+                    approvals.check_replaced(old, by_person)
                     self._retire(tx, old.id, now, by=None)
                     labels = list(old.tags) if labels is None else labels
                     pin = old.pinned if pin is None else pin
@@ -234,17 +223,19 @@ class Memories:
                     session_id=session_id,
                     project=belongs_to or home,
                     data=stored,
+                    approved=1 if by_person else None,
                     now=now,
                     **values,
                 )
                 self._changing(tx, id)
                 if old is not None:
                     tx.run(_RETIRE, workspace=self._workspace, id=old.id, status="superseded", by=id, now=now)
+                    memory_states.record(tx, self._workspace, old.id, replaced, now, session_id)
                 tx.run(_ADD_VERSION, id=id, version=1, content=content, reason="", actor=session_id, now=now)
-            self._add_tags(tx, id, labels or ())
+                memory_tags.add(tx, self._workspace, id, labels or ())
             self._add_sources(tx, id, sources)
             if not known:
-                self._shelve(tx, id, pieces, vectors)
+                memory_index.add(tx, self._workspace, self._read(tx, id), pieces, vectors)
             tx.note(self._workspace, "memory", id)
             return self._read(tx, id)
 
@@ -261,9 +252,12 @@ class Memories:
         """Serialise writers, so that concurrent duplicates cannot both insert."""
         tx.lock(mutexes.memories(self._workspace))
 
-    def get(self, id: int) -> Memory:
+    def get(self, id: int, *, at: str | None = None) -> Memory:
+        """One memory; with `at` as it stood at that time."""
+        checks.whole(id, "memory id", least=1)
+        then = None if at is None else checks.moment(at, "at")
         with self._engine.read() as tx:
-            return self._read(tx, checks.whole(id, "memory id", least=1))
+            return self._read(tx, id) if then is None else memory_rows.read_at(tx, self._workspace, id, then)
 
     def update(
         self,
@@ -278,16 +272,21 @@ class Memories:
         expires_at: str | None = None,
         data: object = None,
         sources: Sequence[Thing] = (),
+        by_person: bool = False,
         prepared: Prepared | None = None,
     ) -> Memory:
         """Change the given fields. A new content makes a new version.
 
-        `sources` are added to the existing ones; less trusted sources lower the trust.
+        `sources` are added to the existing ones; less trusted sources lower the trust. `by_person` says that a person
+        does this. A text or a pin from a person counts as approved. Any other new text is not approved, and has at
+        most the trust of an agent. PersonNeeded when anybody else unpins or expires what a person has approved.
         """
         checks.whole(id, "memory id", least=1)
         reason = checks.content(reason, "reason", longest=2_000, empty=True)
         checks.optional_new_name(actor, "actor")
-        labels = None if tags is None else _checked_tags(tags)
+        pin = None if pinned is None else checks.flag(pinned, "pinned")
+        approves = checks.flag(by_person, "by_person") and (content is not None or bool(pin))
+        labels = None if tags is None else memory_tags.checked(tags)
         stored = None if data is None else json_columns.dump(data, "data")
         if content is not None:
             prepared = prepared or self.prepare(content)
@@ -296,45 +295,77 @@ class Memories:
             self.lock(tx)
             now = tx.now()
             before = self._read(tx, id)
+            ends = None if expires_at is None else checks.moment(expires_at, "expiry time")
+            approvals.check_weaker(before, by_person, pin, ends)
             made_of = provenance.trust(tx, self._workspace, sources) if sources else before.trust
-            trust = max(before.trust, made_of, key=TRUSTS.index)
+            by = "agent" if content is not None and not by_person else before.trust
+            trust = max(before.trust, made_of, by, key=TRUSTS.index)
             text = before.content if content is None else content
             version = before.version + (content is not None)
-            self._changing(tx, id)
-            tx.run(
-                _EDIT,
-                workspace=self._workspace,
-                id=id,
-                content=text,
-                hash=fingerprint(text),
-                version=version,
-                trust=trust,
-                data=stored,
-                importance=before.importance if importance is None else checks.share(importance, "importance"),
-                pinned=int(before.pinned if pinned is None else checks.flag(pinned, "pinned")),
-                expires_at=before.expires_at if expires_at is None else checks.moment(expires_at, "expiry time"),
-                now=now,
-            )
-            if labels is not None:
-                tx.run(_DROP_TAGS, workspace=self._workspace, id=id)
-                self._add_tags(tx, id, labels)
+            with self._change(tx, id, now, actor):
+                tx.run(
+                    _EDIT,
+                    workspace=self._workspace,
+                    id=id,
+                    content=text,
+                    hash=fingerprint(text),
+                    version=version,
+                    trust=trust,
+                    data=stored,
+                    importance=before.importance if importance is None else checks.share(importance, "importance"),
+                    pinned=int(before.pinned if pin is None else pin),
+                    expires_at=ends or before.expires_at,
+                    decided=int(approves or content is not None),
+                    approved=version if approves else None,
+                    now=now,
+                )
+                if labels is not None:
+                    memory_tags.drop(tx, self._workspace, id)
+                    memory_tags.add(tx, self._workspace, id, labels)
             if content is not None and prepared is not None:
                 tx.run(_ADD_VERSION, id=id, version=version, content=text, reason=reason, actor=actor, now=now)
-                self._unshelve(tx, id)
-                self._shelve(tx, id, prepared.pieces, prepared.vectors)
+                memory_index.remove(tx, self._workspace, id)
+                memory_index.add(tx, self._workspace, self._read(tx, id), prepared.pieces, prepared.vectors)
             self._add_sources(tx, id, sources)
             tx.note(self._workspace, "memory", id)
             return self._read(tx, id)
 
-    def archive(self, id: int) -> Memory:
+    def approve(self, id: int, *, version: int | None = None, actor: str | None = None) -> Memory:
+        """Record that a person approves the memory's text. Agents and MCP must not call this.
+
+        VersionConflict when `version` is given and is not the current one.
+        """
+        return self._decide(id, True, version, actor)
+
+    def withdraw(self, id: int, *, actor: str | None = None) -> Memory:
+        """Take a person's approval away."""
+        return self._decide(id, False, None, actor)
+
+    def _decide(self, id: int, approve: bool, expected: int | None, actor: str | None) -> Memory:
+        checks.whole(id, "memory id", least=1)
+        checks.optional_new_name(actor, "actor")
+        with self._engine.write() as tx:
+            self.lock(tx)
+            before = self._read(tx, id)
+            if expected is not None and expected != before.version:
+                message = f"Memory {id} is at version {before.version}, not {expected}; look at it again."
+                raise VersionConflict(message, f"memory {id}", expected, before.version)
+            if before.approved != approve:
+                with self._change(tx, id, tx.now(), actor):
+                    approved = before.version if approve else None
+                    tx.run(_APPROVE, workspace=self._workspace, id=id, approved=approved)
+                tx.note(self._workspace, "memory", id)
+            return self._read(tx, id)
+
+    def archive(self, id: int, *, actor: str | None = None) -> Memory:
         """Archive a memory. It stays readable, and recall finds it with `include_archived`."""
-        return self._move(id, "archived")
+        return self._move(id, "archived", actor)
 
-    def unarchive(self, id: int) -> Memory:
+    def unarchive(self, id: int, *, actor: str | None = None) -> Memory:
         """Make an archived memory active again."""
-        return self._move(id, "active")
+        return self._move(id, "active", actor)
 
-    def supersede(self, id: int, by: int, relation: str = "superseded by") -> Memory:
+    def supersede(self, id: int, by: int, relation: str = "superseded by", *, actor: str | None = None) -> Memory:
         """Replace a memory by another one. It stays readable and linked; recall finds it with `include_archived`."""
         checks.new_name(relation, "relation")
         if id == by:
@@ -346,8 +377,9 @@ class Memories:
             now = tx.now()
             # A link belongs to both of its ends, so both change.
             self._changing(tx, by)
-            self._retire(tx, id, now, by)
-            tx.run(_LINK, workspace=self._workspace, from_id=id, to_id=by, relation=relation, now=now)
+            with self._change(tx, id, now, actor):
+                self._retire(tx, id, now, by)
+            memory_links.add(tx, self._workspace, id, by, relation, now)
             return self._read(tx, id)
 
     def history(self, id: int) -> list[MemoryEdit]:
@@ -355,6 +387,12 @@ class Memories:
         with self._engine.read() as tx:
             self._read(tx, checks.whole(id, "memory id", least=1))
             return [MemoryEdit(*row) for row in tx.all(_VERSIONS, id=id)]
+
+    def states(self, id: int) -> list[MemoryState]:
+        """How importance, pin, approval, tags and status changed since the memory was stored, newest first."""
+        with self._engine.read() as tx:
+            self._read(tx, checks.whole(id, "memory id", least=1))
+            return memory_states.states(tx, self._workspace, id)
 
     def link(self, from_id: int, to_id: int, relation: str = "related") -> None:
         """Link two memories, with a relation."""
@@ -368,15 +406,14 @@ class Memories:
                 self._read(tx, checks.whole(id, "memory id", least=1))
             for id in (from_id, to_id):
                 self._changing(tx, id)
-            tx.run(_LINK, workspace=self._workspace, from_id=from_id, to_id=to_id, relation=relation, now=tx.now())
+            memory_links.add(tx, self._workspace, from_id, to_id, relation, tx.now())
             tx.note(self._workspace, "memory", from_id)
 
     def links(self, id: int) -> list[tuple[int, int, str]]:
         """From, to and relation of every link of the memory."""
         with self._engine.read() as tx:
             self._read(tx, checks.whole(id, "memory id", least=1))
-            links = tx.all(_LINKS, workspace=self._workspace, id=id)
-        return [(from_id, to_id, relation) for from_id, to_id, relation in links]
+            return memory_links.of(tx, self._workspace, id)
 
     def sources(self, id: int) -> list[Thing]:
         """What the memory was made from."""
@@ -422,9 +459,15 @@ class Memories:
         """The gist of a session, if it has one."""
         return self._gists().current(session_id)
 
-    def store_gist(self, session_id: str, text: str, seq: int, *, sources: Sequence[int] = ()) -> Memory:
-        """Store a gist that covers a session up to `seq`, made of these exchanges."""
-        return self._gists().store(session_id, text, seq, sources=sources)
+    def store_gist(
+        self, session_id: str, text: str, seq: int, *, sources: Sequence[int] = (), embed: bool = True
+    ) -> Memory:
+        """Store a gist that covers a session up to `seq`, made of these exchanges.
+
+        `embed=False` leaves its vector to the embedding queue.
+        """
+        prepared = self.prepare(text, embed=embed)
+        return self._gists().store(session_id, text, seq, sources=sources, prepared=prepared)
 
     def unsummarised(self, session_id: str) -> list[Exchange]:
         """The turns of a session that its gist does not cover, oldest first."""
@@ -451,24 +494,33 @@ class Memories:
         if self._watch:
             self._watch(tx, "memory", id)
 
-    def _move(self, id: int, status: str) -> Memory:
+    @contextmanager
+    def _change(self, tx: Transaction, id: int, now: str, actor: str | None) -> Iterator[None]:
+        """Tell the watcher before a memory changes, and record its new state afterwards."""
+        self._changing(tx, id)
+        before = memory_states.read(tx, self._workspace, id)
+        yield
+        memory_states.record(tx, self._workspace, id, before, now, actor)
+
+    def _move(self, id: int, status: str, actor: str | None = None) -> Memory:
         checks.whole(id, "memory id", least=1)
+        checks.optional_new_name(actor, "actor")
         with self._engine.write() as tx:
             self.lock(tx)
             before = self._read(tx, id)
             if before.status != status:
-                self._changing(tx, id)
+                now = tx.now()
                 if status == "active":
                     holder = self._with_key(tx, before.kind, before.key)
-                    if holder is not None:
-                        self._retire(tx, holder.id, tx.now(), by=id)
-                    for same in tx.column(_SAME_AS, workspace=self._workspace, id=id):
-                        self._retire(tx, same, tx.now(), by=id)
-                statement = {"workspace": self._workspace, "id": id, "now": tx.now()}
-                if status == "active":
-                    tx.run(_REVIVE, **statement)
-                else:
-                    tx.run(_RETIRE, status=status, by=None, **statement)
+                    same = tx.column(_SAME_AS, workspace=self._workspace, id=id)
+                    for other in [*([] if holder is None else [holder.id]), *same]:
+                        with self._change(tx, other, now, actor):
+                            self._retire(tx, other, now, by=id)
+                with self._change(tx, id, now, actor):
+                    if status == "active":
+                        tx.run(_REVIVE, workspace=self._workspace, id=id, now=now)
+                    else:
+                        tx.run(_RETIRE, workspace=self._workspace, id=id, status=status, by=None, now=now)
                 self.reshelve(tx, id)
                 tx.note(self._workspace, "memory", id)
             return self._read(tx, id)
@@ -487,28 +539,9 @@ class Memories:
     def reshelve(self, tx: Transaction, id: int) -> None:
         """Move a memory to the shelf for its status. The embedding queue computes its vectors again."""
         memory = self._read(tx, id)
-        self._unshelve(tx, id)
+        memory_index.remove(tx, self._workspace, id)
         if memory.content:  # empty if its text was forgotten
-            self._shelve(tx, id, word_index.cut(memory.content), None)
-
-    def _unshelve(self, tx: Transaction, id: int) -> None:
-        # The queue entry first, so that a process that is embedding the old text does not find it again.
-        embedding_queue.withdraw(tx, self._workspace, "memory", id)
-        word_index.remove(tx, self._workspace, "memory", [id])
-
-    def _shelve(
-        self, tx: Transaction, id: int, pieces: list[word_index.Piece], vectors: embedding_queue.Vectors | None
-    ) -> None:
-        memory = self._read(tx, id)
-        shelf = word_index.shelf_of(memory.kind, memory.status)
-        entry = word_index.Entry(
-            shelf, "memory", id, memory.kind, memory.session_id, memory.project, None, memory.created_at, pieces
-        )
-        embedding_queue.store_vectors(tx, self._workspace, [entry], vectors)
-
-    def _add_tags(self, tx: Transaction, id: int, tags: Iterable[str]) -> None:
-        for tag in tags:
-            tx.run(_ADD_TAG, workspace=self._workspace, tag=tag, id=id)
+            memory_index.add(tx, self._workspace, memory, word_index.cut(memory.content), None)
 
     def _add_sources(self, tx: Transaction, id: int, sources: Sequence[Thing]) -> None:
         if sources:
@@ -525,18 +558,7 @@ class Memories:
         return project
 
     def _read(self, tx: Transaction, id: int) -> Memory:
-        row = tx.one(_GET, workspace=self._workspace, id=id)
-        if row is None:
-            raise MemoryNotFound(f"There is no memory {id} in workspace {self._workspace!r}.")
-        return self._record(tx, row)
-
-    def _record(self, tx: Transaction, row: Row) -> Memory:
-        id, kind, key, content, version, importance, pinned, trust, status, by, session, project, data, *rest = row
-        tags = tuple(tx.column(_TAGS, workspace=self._workspace, id=id))
-        return Memory(
-            id, kind, key, content, version, tags, importance, bool(pinned), trust, status, by, session, project,
-            json_columns.load(data, "memories.data"), *rest,
-        )  # fmt: skip
+        return memory_rows.read(tx, self._workspace, id)
 
     # Last, because its name hides the type from annotations that follow it.
     def list(
@@ -550,43 +572,33 @@ class Memories:
         until: str | None = None,
         importance: float = 0.0,
         pinned: bool = False,
+        waiting: bool = False,
+        at: str | None = None,
         limit: int = 0,
     ) -> list[Memory]:
-        """Memories that match all given filters, newest first. Limit 0 means all."""
+        """Memories that match all given filters, newest first. Limit 0 means all.
+
+        `waiting`: only those that need a person's approval before they enter the brief: pinned without approval, or
+        made of what a tool or an import said. `at`: as they stood at that time, and filtered by that; a time in the
+        future counts as the present.
+        """
         if status not in ("active", "superseded", "archived"):
             raise InvalidInput(f"status is {status!r}; it must be active, superseded or archived.")
         checks.whole(limit, "limit", least=0)
+        filters = memory_rows.Filters(
+            status=status,
+            kind=checks.optional_name(kind, "kind"),
+            tag=checks.optional_name(tag, "tag"),
+            project=checks.optional_name(project, "project"),
+            since=None if since is None else checks.moment(since, "since"),
+            until=None if until is None else checks.moment(until, "until"),
+            importance=checks.share(importance, "importance"),
+            pinned=int(checks.flag(pinned, "pinned")),
+            waiting=int(checks.flag(waiting, "waiting")),
+        )
+        most = limit or checks.MAX_WHOLE
+        then = None if at is None else checks.moment(at, "at")
         with self._engine.read() as tx:
-            rows = tx.all(
-                _LIST,
-                workspace=self._workspace,
-                status=status,
-                kind=checks.optional_name(kind, "kind"),
-                tag=checks.optional_name(tag, "tag"),
-                project=checks.optional_name(project, "project"),
-                since=None if since is None else checks.moment(since, "since"),
-                until=None if until is None else checks.moment(until, "until"),
-                importance=checks.share(importance, "importance"),
-                pinned=int(checks.flag(pinned, "pinned")),
-                now=tx.now(),
-                limit=limit or checks.MAX_WHOLE,
-            )
-            return [self._record(tx, row) for row in rows]
-
-
-def fingerprint(content: str) -> str:
-    """A hash that ignores case, spaces and different encodings of a character."""
-    import hashlib
-    import unicodedata
-
-    plain = " ".join(unicodedata.normalize("NFKC", content).casefold().split())
-    return hashlib.sha256(plain.encode()).hexdigest()
-
-
-def _checked_tags(tags: Iterable[str]) -> list[str]:
-    if isinstance(tags, str):
-        raise InvalidInput(f"tags is the text {tags!r}; give a list of tags.")
-    labels = sorted({checks.new_name(tag, "tag") for tag in tags})
-    if len(labels) > MAX_TAGS:
-        raise InvalidInput(f"A memory has at most {MAX_TAGS} tags, not {len(labels)}.")
-    return labels
+            if then is None:
+                return memory_rows.find(tx, self._workspace, filters, most)
+            return memory_rows.find_at(tx, self._workspace, filters, most, then)

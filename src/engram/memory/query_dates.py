@@ -11,7 +11,6 @@ of dates that the question is not about.
 from __future__ import annotations
 
 import re
-from calendar import monthrange
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
@@ -170,7 +169,9 @@ def _latest(month: int, day: int, now: datetime) -> datetime:
 
 
 def _month(year: int, month: int) -> tuple[datetime, datetime]:
-    return datetime(year, month, 1), datetime(year, month, monthrange(year, month)[1])
+    # Not from `calendar`, which imports `locale`. December is the only month without a next one in its year.
+    last = 31 if month == 12 else (datetime(year, month + 1, 1) - timedelta(days=1)).day
+    return datetime(year, month, 1), datetime(year, month, last)
 
 
 def _midnight(moment: datetime) -> datetime:

@@ -125,6 +125,7 @@ class Recall:
         roles: Sequence[str] | None = None,
         tags: Sequence[str] | None = None,
         project: str | None = None,
+        turns_project: str | None = None,
         since: str | None = None,
         until: str | None = None,
         budget: int | None = None,
@@ -140,8 +141,8 @@ class Recall:
         """The best matches for a question, at most `k`.
 
         By meaning there are always `k`, if the filters leave as many; `min_score` leaves out those that are probably
-        not about the question. Memories that are returned count as recalled, unless `note` is False. `weights` is for
-        measurements.
+        not about the question. `turns_project` leaves out turns of other projects, but not their memories. Memories
+        that are returned count as recalled, unless `note` is False. `weights` is for measurements.
         """
         checks.text(query, "query")
         checks.whole(k, "k", least=1, most=1_000)
@@ -149,7 +150,17 @@ class Recall:
         recall_request.expect(mode, recall_request.MODES, "mode")
         recall_request.expect(rerank, recall_request.RERANK, "rerank")
         filters = recall_request.filters(
-            what, session_id, exclude_session, kinds, roles, tags, project, since, until, include_archived
+            what,
+            session_id,
+            exclude_session,
+            kinds,
+            roles,
+            tags,
+            project,
+            turns_project,
+            since,
+            until,
+            include_archived,
         )
         budget = None if budget is None else checks.whole(budget, "budget", least=1)
         min_score = checks.share(min_score, "min_score")

@@ -29,13 +29,15 @@ class Filters(NamedTuple):
     tags: tuple[str, ...]
     #: Only this project.
     project: str | None
+    #: Only turns of this project, and memories of any.
+    turns_project: str | None
     since: str | None
     until: str | None
 
     @property
     def filtered(self) -> bool:
         """Whether the filters may exclude most items. One excluded session is little, and is left out afterwards."""
-        return any((self.session_id, self.project, self.since, self.until))
+        return any((self.session_id, self.project, self.turns_project, self.since, self.until))
 
     def fits(self, item: Item) -> bool:
         labels = self.roles if item.kind == "exchange" else self.kinds
@@ -48,6 +50,7 @@ class Filters(NamedTuple):
             and (self.session_id is None or item.session_id == self.session_id)
             and (self.exclude_session is None or item.session_id != self.exclude_session)
             and (self.project is None or item.project == self.project)
+            and (self.turns_project is None or item.kind != "exchange" or item.project == self.turns_project)
             and (self.since is None or item.at >= self.since)
             and (self.until is None or item.at < self.until)
         )
@@ -61,6 +64,7 @@ def filters(
     roles: Sequence[str] | None,
     tags: Sequence[str] | None,
     project: str | None,
+    turns_project: str | None,
     since: str | None,
     until: str | None,
     include_archived: bool,
@@ -74,6 +78,7 @@ def filters(
         roles=None if roles is None else frozenset(_roles(roles)),
         tags=tuple(_names(tags or (), "tag")),
         project=checks.optional_name(project, "project"),
+        turns_project=checks.optional_name(turns_project, "project"),
         since=None if since is None else checks.moment(since, "since"),
         until=None if until is None else checks.moment(until, "until"),
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ..narration import announces, is_narration
 from ..sentences import parts
 from .exchanges import ROLES
 
@@ -37,23 +38,6 @@ _ASKS: Final = re.compile(
 )
 #: "What matters most is latency" and "When the build is red, run it again" are statements.
 _RULE: Final = re.compile(r"\A(?:what|how) (?:\w+ ){1,2}is\b(?! \w+\Z)|\A(?:when|where)[^?]*,\s", re.IGNORECASE)
-_ANNOUNCES: Final = re.compile(
-    r"\A(?:(?:good|great|perfect|excellent|ok(?:ay)?|right|clean|first|next|then|also|and|so|finally|sure|alright"
-    r"|all (?:done|green)|you're (?:absolutely )?right|i see|got it|good (?:question|point|catch))\b[\s,.!:;—–-]*+)*+"
-    r"(?:let me|let's|let us|i'll|i will|i'm going to|i am going to|i need to|i should|i have to|i'd like to"
-    r"|now (?:let|i|the same|add|update|run|fix|remove|check|replace|verify|build|rename|look|read|write|create|move"
-    r"|test|for|on to|skip))\b",
-    re.IGNORECASE,
-)
-#: Said after a step that went well; nobody looks for it.
-_PASSES: Final = re.compile(
-    r"\A(?:all |the |both |every )?+(?:\d{1,9} |unit |new )*+"
-    r"(?:tests?|builds?|lint(?:er|ing)?|checks?|edits?|compilation|suite)\b"
-    r"[\w\s]{0,24}\b(?:pass(?:es|ed)?|succeed(?:s|ed)?|successful(?:ly)?|clean|green|applied|done|compiles?)[.!]?\Z"
-    r"|\A(?:good|great|perfect|excellent|done|clean|ok(?:ay)?|yes|no|right|thanks?(?: you)?|sure)\b"
-    r"[\w\s,]{0,16}[.!]?\Z",
-    re.IGNORECASE,
-)
 #: The harness's own notices.
 _NOTICE: Final = re.compile(
     r"\A\s*+(?:</?[a-z]+(?:-[a-z]+)+>|\[(?:Request interrupted|Image: source)|API Error:|Caveat: )"
@@ -92,14 +76,14 @@ def form(text: str, label: str) -> Form:
         return Form(asked, 0.0, 0.0)
     if _NOTICE.match(read):
         return Form(0.0, 0.0, 1.0)
-    announced = _share(said, _is_announced) if label == "assistant" else 0.0
+    announced = _share(said, is_narration) if label == "assistant" else 0.0
     pasted = 0.0 if label != "tool" and _is_short(read) else _pasted(read)
     return Form(_share(said, _is_asked), announced, pasted)
 
 
 def announced(text: str) -> float:
     """The share of a text that announces what comes next."""
-    return _share(parts(text[:_READ]), lambda sentence: _ANNOUNCES.match(sentence) is not None)
+    return _share(parts(text[:_READ]), announces)
 
 
 def _is_short(read: str) -> bool:
@@ -110,7 +94,7 @@ def _is_short(read: str) -> bool:
 def _pasted(read: str) -> float:
     """The share of a text that a program wrote."""
     lines = [line for line in read.splitlines() if line.strip()]
-    return 1.0 if _DIFF.search(read) else _share(lines, _is_output)
+    return 1.0 if _DIFF.search(read) else _share(lines, is_output)
 
 
 def is_question(text: str) -> bool:
@@ -133,11 +117,7 @@ def _has_question_mark(sentence: str) -> bool:
     return sentence.rstrip(_CLOSING).endswith(("?", "？"))
 
 
-def _is_announced(sentence: str) -> bool:
-    return _ANNOUNCES.match(sentence) is not None or _PASSES.match(sentence) is not None
-
-
-def _is_output(line: str) -> bool:
+def is_output(line: str) -> bool:
     """Whether a line looks like a program's: by its beginning, or because few of its characters belong to words."""
     if _OUTPUT_LINE.match(line):
         return True

@@ -92,11 +92,11 @@ def perform(eng: Engram, operation: Operation, values: Mapping[str, object]) -> 
 
 
 def error_shape(error: EngramError) -> dict[str, object]:
-    """The one shape of an error."""
+    """The one shape of an error. Its hint takes the place of advice for the command line."""
     return {
         "error": {
             "code": error.code,
-            "message": str(error),
+            "message": error.message,
             "hint": HINTS.get(error.code, ""),
             "details": plain(error.details()),
         }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..errors import InvalidInput
 from .inputs import (
     BUDGET,
     LIMIT,
@@ -14,8 +15,8 @@ from .inputs import (
     SESSION_ID,
     Input,
     Operation,
+    duration,
     flag,
-    number,
     text,
     whole,
 )
@@ -33,13 +34,24 @@ def _show_session(eng: Engram, id: str, limit: int = 20) -> object:
     return {**session._asdict(), "leases": eng.leases.list(id), "logs": eng.sessions.logs(id, limit)}
 
 
-def _list_sessions(eng: Engram, all: bool = False, limit: int = 50) -> object:
-    if all:
-        return eng.sessions.list(limit)
+def _list_sessions(eng: Engram, all: bool = False, limit: int = 50, subagents: bool = False) -> object:
     # Imported here: an MCP server lists the operations before it does anything else.
     from .. import checks
 
-    return eng.sessions.active()[: checks.whole(limit, "limit", least=0) or None]
+    if all:
+        found = eng.sessions.list(limit, subagents=subagents)
+    else:
+        found = eng.sessions.active(subagents=subagents)[: checks.whole(limit, "limit", least=0) or None]
+    counts = eng.sessions.subagents(active=not all)
+    return [{**session._asdict(), "subagents": counts.get(session.id, 0)} for session in found]
+
+
+def _claim(
+    eng: Engram, session: str, resource: str, exclusive: bool = False, wait: float = 0, **options: Any
+) -> object:
+    if wait and not exclusive:
+        raise InvalidInput("wait needs exclusive: an advisory claim is granted at once.")
+    return eng.leases.claim(session, resource, exclusive=exclusive, wait=wait, **options)
 
 
 def _release(eng: Engram, session: str, resource: str | None = None) -> object:
@@ -55,6 +67,20 @@ OPERATIONS = (
         "The situation report: messages, world state, who is at work, what is locked.",
         lambda eng, session=None, budget=1_000, project=None: eng.sitrep(budget, session, project),
         (ME_IF_KNOWN, BUDGET, PROJECT._replace(rare=True)),
+    ),
+    Operation(
+        "brief",
+        "read",
+        "What you should know before you begin: messages, who is at work, what is known, where we left off.",
+        lambda eng, session=None, budget=None, project=None, at=None: eng.brief(
+            session, project, eng.settings.brief_budget if budget is None else budget, at=at
+        ),
+        (
+            ME_IF_KNOWN,
+            BUDGET,
+            PROJECT._replace(rare=True),
+            text("at", "how things stood at that time; ISO 8601", rare=True),
+        ),
     ),
     Operation("stats", "read", "Counts of what is in the workspace.", lambda eng: eng.sessions.stats()),
     Operation(
@@ -107,7 +133,11 @@ OPERATIONS = (
         "read",
         "Sessions at work.",
         _list_sessions,
-        (flag("all", "include ended"), LIMIT),
+        (
+            flag("all", "include ended"),
+            LIMIT,
+            flag("subagents", "list them too, not only their number")._replace(rare=True),
+        ),
     ),
     Operation(
         "session.show",
@@ -119,9 +149,10 @@ OPERATIONS = (
     Operation(
         "message.send",
         "write",
-        "Send to a session, the holders of a resource, or * (all).",
-        lambda eng, to, text, session=None: eng.messages.send(session, to, text),
-        (ME_IF_KNOWN, text("to", "session id, resource or *", required=True), text("text", required=True)),
+        "Send to a session, the holders of a resource, * (all) or person (the user).",
+        # A message without a session would be from a person, and a person does not call operations.
+        lambda eng, session, to, text: eng.messages.send(session, to, text),
+        (ME, text("to", "session id, resource, * or person", required=True), text("text", required=True)),
     ),
     Operation(
         "message.inbox",
@@ -134,14 +165,14 @@ OPERATIONS = (
         "lock.claim",
         "write",
         "Claim it before you change it; shows other claims.",
-        lambda eng, session, resource, **options: eng.leases.claim(session, resource, **options),
+        _claim,
         (
             ME,
             _RESOURCE,
             text("note", "purpose"),
             flag("exclusive", "fail if others hold it"),
-            number("ttl", "seconds until it expires"),
-            number("wait", "seconds to wait", bounds=(0, 300)),
+            duration("ttl", "until it expires, like 10m"),
+            duration("wait", "up to 5m", bounds=(0, 300)),
         ),
     ),
     Operation(

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ..errors import InvalidInput
 
-Kind: TypeAlias = Literal["text", "texts", "whole", "number", "flag", "object"]
+Kind: TypeAlias = Literal["text", "texts", "whole", "number", "duration", "flag", "object"]
 Scope: TypeAlias = Literal["read", "write", "admin"]
 
 #: The input that names the session that acts. An interface that knows its caller's session fills it in. The session
@@ -68,6 +68,10 @@ def whole(name: str, help: str = "", **more: Any) -> Input:
 
 def number(name: str, help: str = "", **more: Any) -> Input:
     return Input(name, "number", help, **more)
+
+
+def duration(name: str, help: str = "", **more: Any) -> Input:
+    return Input(name, "duration", help, **more)
 
 
 def flag(name: str, help: str = "", **more: Any) -> Input:
@@ -127,6 +131,14 @@ def _check_value(wanted: Input, value: object) -> object:
             return _check_bounds(wanted, int(value))
         case "number", int() | float() if not isinstance(value, bool):
             return _check_bounds(wanted, value)
+        case "duration", int() | float() | str() if not isinstance(value, bool):
+            # Imported here: an MCP server lists the operations before it does anything else.
+            from ..durations import duration as seconds
+
+            try:
+                return _check_bounds(wanted, seconds(value, wanted.name))
+            except InvalidInput:
+                raise _refusal(wanted, value) from None
     raise _refusal(wanted, value)
 
 
@@ -142,6 +154,7 @@ _KINDS: dict[Kind, str] = {
     "texts": 'a list of texts, such as ["a", "b"]',
     "whole": "a whole number",
     "number": "a number",
+    "duration": "a time such as 90, 30s, 15m or 1h30m",
     "flag": "true or false",
     "object": "a JSON object",
 }
@@ -150,7 +163,10 @@ _KINDS: dict[Kind, str] = {
 def _refusal(wanted: Input, value: object) -> InvalidInput:
     allowed = _KINDS[wanted.kind]
     if wanted.bounds is not None:
-        allowed += " from {:g} to {:g}".format(*wanted.bounds)
+        between = "from {:g} to {:g}".format(*wanted.bounds)
+        allowed += f", {between} seconds" if wanted.kind == "duration" else f" {between}"
+    elif wanted.kind == "duration":
+        allowed += ", at most ten years"
     return InvalidInput(f"{wanted.name} is {_short(value)}; it must be {allowed}.")
 
 

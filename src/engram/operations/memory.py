@@ -30,6 +30,14 @@ if TYPE_CHECKING:
     from ..client import Engram
 
 
+def _remember(eng: Engram, text: str, session: str | None = None, **options: Any) -> object:
+    # Imported here: an MCP server lists the operations before it does anything else.
+    from .. import checks
+
+    # The library calls it content, so its errors would name an argument that the caller does not know.
+    return eng.remember(checks.text(text, "text"), session_id=session, **options)
+
+
 def _recall(eng: Engram, query: str, k: int = 5, in_session: str | None = None, **options: Any) -> object:
     if "what" not in options:
         # Memories have kinds and turns have roles: a caller who filters by one of them wants only those.
@@ -68,7 +76,7 @@ OPERATIONS = (
         "remember",
         "write",
         "Store something worth knowing.",
-        lambda eng, text, session=None, **options: eng.remember(text, session_id=session, **options),
+        _remember,
         (
             ME_IF_KNOWN,
             text("text", "one self-contained sentence", required=True),

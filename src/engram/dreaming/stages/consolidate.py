@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...clock import between, later
-from ...errors import Miscounted, NotFound, ProposalStale
+from ...errors import Miscounted, NotFound, PersonNeeded, ProposalStale
 from ...memory.exchanges import TRUSTS
-from ...memory.memories import fingerprint
+from ...memory.fingerprints import fingerprint
 from ...tokens import CHARACTERS_PER_TOKEN
 from .. import plans
 from ..duplicates import similar
@@ -209,15 +209,18 @@ class _Consolidation:
             for score, group in _groups(left):
                 self._counts.groups += 1
                 taken.update(memory.id for memory in group)
-                self._apply_or_propose(
-                    plans.merge(group, self._config.dream_similarity, score), _ALWAYS if same else _BY_POLICY
-                )
+                plan = plans.merge(group, self._config.dream_similarity, score)
+                policy = _ALWAYS if same else _BY_POLICY
+                self._apply_or_propose(plan, policy if plans.keeps_approval(plan.content, group) else _NEVER)
 
     def _conflict_policy(self, older: Memory, newer: Memory) -> str:
-        """When a contradiction is decided without a person: the newer one wins, if it is no less trusted."""
+        """When a contradiction is decided without a person: the newer one wins, if it is no less trusted.
+
+        A pinned memory, or one that a person has approved, is replaced only if a person decides so.
+        """
         trusted = TRUSTS.index(newer.trust) <= TRUSTS.index(older.trust)
-        resolves = self._config.dream_resolve_conflicts == "on" and trusted and not older.pinned
-        return _BY_POLICY if resolves else _NEVER
+        resolves = self._config.dream_resolve_conflicts == "on" and trusted
+        return _BY_POLICY if resolves and not older.pinned and not older.approved else _NEVER
 
     def archive_idle(self) -> None:
         """Archive memories that are unimportant and were not used for a long time."""
@@ -282,7 +285,7 @@ class _Consolidation:
                 done = plans.carry_out(tx, context.proposals.tiers, plan, prepared)
                 if known:
                     context.proposals.mark_applied(tx, known, done.result, context.dream)
-        except (Outdated, ProposalStale, NotFound):
+        except (Outdated, ProposalStale, NotFound, PersonNeeded):
             self._counts.skipped += 1
             return False
         except Miscounted as wrong:

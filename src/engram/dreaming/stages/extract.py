@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ...errors import MemoryNotFound, NotFound
 from ...llm import Prompt
-from ...memory.memories import fingerprint
+from ...memory.fingerprints import fingerprint
 from ...memory.recall import Recall
 from ...redact import redact
 from .. import grounds, plans, prompts

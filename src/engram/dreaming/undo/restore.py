@@ -8,7 +8,7 @@ from __future__ import annotations
 from base64 import b64decode
 from typing import TYPE_CHECKING
 
-from ...memory import embedding_queue, word_index
+from ...memory import embedding_queue, memory_states, word_index
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,6 +41,7 @@ ON CONFLICT (id) DO UPDATE SET key = :key, content = :content, hash = :hash, ver
   importance = :importance, pinned = :pinned, trust = :trust, status = :status, session_id = :session_id,
   project = :project, data = :data, reinforced = :reinforced, expires_at = :expires_at, updated_at = :updated_at
 """
+_APPROVED = "UPDATE memories SET approved = :approved WHERE workspace = :workspace AND id = :id"
 _SUPERSEDED = "UPDATE memories SET superseded_by = :by WHERE workspace = :workspace AND id = :id"
 _ADD_VERSION = """
 INSERT INTO memory_versions (memory_id, version, content, reason, actor, created_at, receipt)
@@ -101,6 +102,7 @@ def restore(tx: Transaction, workspace: str, targets: Mapping[JournalKey, Snapsh
 
 
 def _restore_memories(tx: Transaction, workspace: str, memories: dict[int, Snapshot | None]) -> None:
+    now, before = tx.now(), {id: memory_states.read(tx, workspace, id) for id in memories}
     for id, snapshot in memories.items():
         _remove_parts(tx, workspace, id, snapshot)
     for id, snapshot in memories.items():
@@ -115,6 +117,9 @@ def _restore_memories(tx: Transaction, workspace: str, memories: dict[int, Snaps
     for id, snapshot in memories.items():
         if snapshot is not None:
             _restore_references(tx, workspace, id, snapshot)
+    # The past is not rewritten: the undo is one more change. All references are restored by now.
+    for id, found in before.items():
+        memory_states.record(tx, workspace, id, found, now)
 
 
 def _remove_parts(tx: Transaction, workspace: str, id: int, snapshot: Snapshot | None) -> None:
@@ -134,6 +139,7 @@ def _insert_memory(tx: Transaction, workspace: str, id: int, snapshot: Snapshot)
         row["session_id"] = None
     del row["superseded_by"]
     tx.run(_INSERT_MEMORY, workspace=workspace, id=id, **row)
+    tx.run(_APPROVED, workspace=workspace, id=id, approved=snapshot.get("approved"))
     for version, content, reason, actor, created_at, receipt in snapshot["versions"]:
         written = {"content": content, "reason": reason, "actor": actor, "created_at": created_at}
         tx.run(_ADD_VERSION, id=id, version=version, receipt=receipt, **written)

@@ -71,6 +71,7 @@ _CHANGES = {
     "data": "its data was changed",
     "reinforced": "it was stored again",
     "tags": "its tags were changed",
+    "approved": "a person approved it, or took the approval away",
     "links": "it was linked or a link of it was removed",
     "sources": "it got or lost a source",
     "rebuild": "it was rebuilt, or lost text to forgetting",
@@ -175,7 +176,7 @@ class Undo:
             return []
         if now is None or after is None:
             return ["it was deleted"] if now is None else ["it exists again"]
-        changes = [_CHANGES[part] for part in now if now[part] != after[part]]
+        changes = [_CHANGES[part] for part in {**now, **after} if now.get(part) != after.get(part)]
         later = tx.value(_LATER_PASS, workspace=self._workspace, kind=kind, ref=ref, dream=self._dream)
         by = f" (pass {later} changed it too: undo that first)" if later else ""
         return [f"{change}{by}" for change in changes]

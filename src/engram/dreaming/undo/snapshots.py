@@ -30,6 +30,8 @@ MEMORY_COLUMNS = (
     "reinforced, recalled, recalled_at, expires_at, created_at, updated_at"
 )
 _MEMORY = "SELECT " + MEMORY_COLUMNS + " FROM memories WHERE workspace = :workspace AND id = :id"
+# Not one of the columns: a program of an earlier release restores those, and does not know this one.
+_APPROVED = "SELECT approved FROM memories WHERE workspace = :workspace AND id = :id"
 _MEMORY_VERSIONS = """
 SELECT version, content, reason, actor, created_at, receipt FROM memory_versions
 WHERE memory_id = :id AND version > :since ORDER BY version
@@ -105,6 +107,8 @@ def state(kind: str, snapshot: Snapshot | None) -> Snapshot | None:
     shared = {"sources": _hash(snapshot["sources"]), "rebuild": snapshot["rebuild"]}
     if kind == "block":
         return {"text": [row["version"], _hash(row["content"])], "budget": row["max_tokens"], **shared}
+    # Left out when there is none: the states that an earlier release has recorded have no approval either.
+    approval = {} if snapshot.get("approved") is None else {"approved": snapshot["approved"]}
     return {
         "text": [row["version"], _hash(row["content"])],
         "status": row["status"],
@@ -113,6 +117,7 @@ def state(kind: str, snapshot: Snapshot | None) -> Snapshot | None:
         "data": _hash([row["data"], row["trust"]]),
         "reinforced": row["reinforced"],
         "tags": _hash(snapshot["tags"]),
+        **approval,
         "links": [[from_id, to_id, _hash(relation)] for from_id, to_id, relation, _ in snapshot["links"]],
         **shared,
     }
@@ -134,6 +139,7 @@ def _memory(tx: Transaction, workspace: str, id: int, since: int | None) -> Snap
         vectors.setdefault(model, []).append(b64encode(bytes(vector)).decode())
     return {
         "row": row,
+        "approved": tx.value(_APPROVED, workspace=workspace, id=id),
         "versions": tx.all(_MEMORY_VERSIONS, id=id, since=since),
         "tags": tx.column(_TAGS, workspace=workspace, id=id),
         "links": tx.all(_LINKS, workspace=workspace, id=id),

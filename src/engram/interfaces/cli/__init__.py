@@ -21,6 +21,7 @@ from .screen import hanging, one_line, print_json, say, style
 #: Where each command lives.
 _MODULES = {
     "block": "blocks",
+    "brief": "report",
     "completion": "setup",
     "config": "setup",
     "context": "dream",

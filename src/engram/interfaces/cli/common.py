@@ -277,9 +277,23 @@ def _without_last_newline(text: str) -> str:
     return text.removesuffix("\n").removesuffix("\r")
 
 
+def typed(*words: str) -> str:
+    """A command for the user to type, with the store and workspace that were given as options."""
+    import shlex
+
+    meta = click.get_current_context().meta
+    given = [
+        word
+        for name in ("store", "workspace")
+        if (value := meta.get(f"{META}.{name}"))
+        for word in (f"--{name}", value)
+    ]
+    return shlex.join(["engram", *words, *given])
+
+
 def duration_type(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    """Seconds, from 90, 30s, 15m, 2h or 1d."""
-    from ...config import duration
+    """Seconds, from 90, 30s, 15m, 1h30m or 1d."""
+    from ...durations import duration
 
     return None if value is None else duration(value, parameter.opts[0])
 
@@ -288,12 +302,29 @@ def moment_type(ctx: click.Context, parameter: click.Parameter, value: str | Non
     """A time. 30s, 15m, 2h or 7d mean that long ago. A time without a zone is local, or UTC with --utc."""
     if value is None:
         return None
-    if not re.fullmatch(r"[\d.]+[smhd]", value.lower()):
-        return value if ctx.meta.get(f"{META}.utc") else _with_zone(value)
+    if not re.fullmatch(r"(?:[\d.]+[smhd])+", value.lower()):
+        given = value if ctx.meta.get(f"{META}.utc") else _with_zone(value)
+        _check_moment(given, value, parameter.opts[0])
+        return given
     from ...clock import Clock, later
-    from ...config import duration
+    from ...durations import duration
 
     return later(Clock().now(), -duration(value, parameter.opts[0]))
+
+
+def _check_moment(given: str, value: str, option: str) -> None:
+    """InvalidInput, with all forms of a time, unless it is one."""
+    from ... import checks
+
+    try:
+        checks.moment(given, option)
+    except InvalidInput as error:
+        if "write a time" not in str(error):
+            raise
+        raise InvalidInput(
+            f"{option} is {value!r}; write a time such as 2026-11-15T18:36, a date such as 2026-11-15, or how long "
+            "ago, such as 2h or 7d."
+        ) from None
 
 
 def _with_zone(value: str) -> str:

@@ -11,6 +11,8 @@ from .common import command, load_settings, result
 from .screen import coloured_diff, table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from ..install.commands import Commands
     from ..install.files import Backups, Change
     from ..install.harness import Harness
@@ -20,6 +22,9 @@ _NAMES = click.Choice(["claude-code", "codex", "gemini", "cursor", "all"])
 _project = click.option("--project", is_flag=True, help="Use this project's settings instead of the user's.")
 _dry_run = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 
+_EDITED = "Kept your edits to: {}. To get this release's entries, remove these from the settings and run {} again."
+_WRAPPED = "Left your own commands that run engram-hook: {}. Remove them from the settings by hand."
+_KEPT = "Kept {}. To go back to what the settings say, run `engram uninstall {harness}` and `engram install {harness}`."
 _DONE = {"create": "created", "change": "changed", "remove": "removed"}
 
 
@@ -38,7 +43,7 @@ def install(ctx: click.Context, harness: tuple[str, ...], project: bool, dry_run
     HARNESS is claude-code, codex, gemini, cursor, or all: every harness that is found on this machine.
 
     With --workspace or --store, the hooks and the server always use that workspace or store. Without them, an existing
-    installation goes back to what the settings say.
+    installation keeps its own. To go back to what the settings say, uninstall first.
     """
     from ..install import plan
 
@@ -48,8 +53,9 @@ def install(ctx: click.Context, harness: tuple[str, ...], project: bool, dry_run
         return
     location = _location(project)
     chosen = plan.chosen(harness, found_only=True)
+    kept = {} if commands.options else {each.name: plan.options(each, location) for each in chosen}
     planned = [(each, plan.install(each, location, commands)) for each in chosen]
-    _carry_out(ctx, planned, location, dry_run, uninstalling=False)
+    _carry_out(ctx, planned, location, dry_run, kept=kept)
 
 
 @command()
@@ -106,9 +112,14 @@ def _carry_out(
     location: Location,
     dry_run: bool,
     *,
-    uninstalling: bool,
+    uninstalling: bool = False,
+    kept: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
-    """Make the changes, or show them. Everything was planned before, so what cannot be understood stops all of it."""
+    """Make the changes, or show them. Everything was planned before, so what cannot be understood stops all of it.
+
+    `kept` has the options of each harness that stay, although the command does not name them.
+    """
+    from ..install import plan
     from ..install.files import apply, earlier_backups, move_backups
 
     backups = _backups(location)
@@ -127,12 +138,16 @@ def _carry_out(
             )
         notes = [] if uninstalling or not changes else list(harness.notes)
         outcome = {"harness": harness.name, "title": harness.title, "files": files, "notes": notes}
+        if not uninstalling:
+            outcome["edited"] = plan.edited(harness, location)
+            outcome["options_kept"] = list((kept or {}).get(harness.name, ()))
         if uninstalling:
+            outcome["wrapped"] = plan.wrapped(harness, location)
             settings = dict.fromkeys(location.files(harness))
-            kept = [each for path in settings for each in earlier_backups(path)]
+            old = [each for path in settings for each in earlier_backups(path)]
             if backups is not None and not dry_run:
-                kept = [each for path in settings for each in move_backups(path, backups)]
-            outcome["backups"] = [str(path) for path in kept]
+                old = [each for path in settings for each in move_backups(path, backups)]
+            outcome["backups"] = [str(path) for path in old]
         outcomes.append(outcome)
     result(ctx, {"dry_run": dry_run, "harnesses": outcomes}, lambda: _shown(outcomes, dry_run, uninstalling))
 
@@ -143,7 +158,9 @@ def _shown(outcomes: list[dict[str, Any]], dry_run: bool, uninstalling: bool) ->
         return coloured_diff(diffs.rstrip("\n")) if diffs else "Nothing would change."
     lines = []
     for each in outcomes:
-        if not each["files"]:
+        if not each["files"] and each.get("edited"):
+            lines.append(f"{each['title']}: Engram is set up.")
+        elif not each["files"]:
             problem = "Engram is not set up" if uninstalling else "Engram is already set up"
             lines.append(f"{each['title']}: {problem}. Nothing was changed.")
         else:
@@ -157,6 +174,14 @@ def _shown(outcomes: list[dict[str, Any]], dry_run: bool, uninstalling: bool) ->
             lines.append("  Earlier backups, which you can delete when you no longer need them:")
             lines += [f"    {path}" for path in backups]
         lines += [f"  {note}" for note in each["notes"]]
+        if each.get("edited"):
+            lines.append(f"  {_EDITED.format(', '.join(each['edited']), '`engram install`')}")
+        if each.get("wrapped"):
+            lines.append(f"  {_WRAPPED.format(', '.join(each['wrapped']))}")
+        if each.get("options_kept"):
+            import shlex
+
+            lines.append(f"  {_KEPT.format(shlex.join(each['options_kept']), harness=each['harness'])}")
     return "\n".join(lines)
 
 
@@ -169,7 +194,9 @@ def _show(ctx: click.Context, commands: Commands) -> None:
         for name, location in (("user", _location(False)), ("project", _location(True))):
             files = sorted({str(path) for path in location.files(harness)})
             options = list(plan.options(harness, location))
-            row[name] = {"state": plan.state(harness, location, commands), "options": options, "files": files}
+            state = plan.state(harness, location, commands)
+            changed = plan.edited(harness, location)
+            row[name] = {"state": state, "options": options, "files": files, "edited": changed}
         rows.append(row)
     cells = [
         (row["harness"], "yes" if row["found"] else "no", *(_state(row[name]) for name in ("user", "project")))
@@ -179,4 +206,5 @@ def _show(ctx: click.Context, commands: Commands) -> None:
 
 
 def _state(place: dict[str, Any]) -> str:
-    return " ".join([place["state"], *place["options"]])
+    changed = [f"(edited: {', '.join(place['edited'])})"] if place["edited"] else []
+    return " ".join([place["state"], *place["options"], *changed])

@@ -8,6 +8,7 @@ import click
 
 from ... import checks
 from ...records import UNLIKELY
+from . import approval
 from .common import (
     SESSION,
     Group,
@@ -21,15 +22,17 @@ from .common import (
     result,
     session_option,
     text_from,
+    typed,
     utc_option,
 )
 from .counting import counted
+from .persons import is_person, require_person
 from .screen import day, fields, hanging, highlighted, one_line, short_ids, style, table, when, with_times, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...records import Exchange, Hit, Memory, MemoryEdit
+    from ...records import Exchange, Hit, Memory, MemoryEdit, MemoryState
 
 _ID = click.argument("id", type=click.IntRange(min=1))
 _SINCE = click.option(
@@ -61,7 +64,7 @@ _NO_EMBED = click.option(
 @click.option(
     "--key", help="Subject; a new memory with the same kind and key supersedes the old one and keeps its tags and pin."
 )
-@click.option("--pin/--no-pin", "pinned", default=None, help="Mark it as always relevant.")
+@click.option("--pin/--no-pin", "pinned", default=None, help="Mark it as always relevant, for the brief.")
 @click.option("--project", help="Project it belongs to.  [default: the session's, else the folder's]")
 @_NO_EMBED
 @session_option(required=False)
@@ -76,19 +79,24 @@ def remember(
     session_id: str | None,
     **options: Any,
 ) -> None:
-    """Store something worth knowing. Storing the same text again strengthens the existing memory."""
+    """Store something worth knowing. Storing the same text again strengthens the existing memory.
+
+    What a person stores is approved. From an agent's shell, or with a session, a pin waits for a person's approval.
+    """
     if tags and no_tags:
         raise click.UsageError("Give --tag or --no-tags, not both.")
     memory = open_store(ctx).remember(
         text_from(text),
         tags=tags if tags or no_tags else None,
         session_id=session_id,
-        trust="agent" if session_id else "user",
+        trust="user" if is_person(session_id) else "agent",
+        by_person=is_person(session_id),
         embed=not no_embed,
         **options,
     )
     known = f" It is not new: it has been stored {counted(memory.reinforced + 1, 'time')}."
-    result(ctx, memory, f"Stored as memory {memory.id} ({memory.kind}).{known if memory.reinforced else ''}")
+    stored = f"Stored as memory {memory.id} ({memory.kind}).{known if memory.reinforced else ''}"
+    result(ctx, memory, stored + approval.needs_person(memory))
 
 
 @command()
@@ -144,13 +152,18 @@ def recall(
 
     The number before a result is the chance that it is about the question.
     """
+    from ..recall_socket.client import COMMAND_DEADLINE
+    from ..recall_socket.client import recall as ask_server
+
     min_score = checks.share(min_score, "--min-score")  # click accepts NaN
     kinds, roles, tags = (list(options.pop(name)) for name in ("kinds", "roles", "tags"))
     what = ["memories"] if kinds and not roles else ["exchanges"] if roles and not kinds else ["exchanges", "memories"]
+    options |= {"what": what, "kinds": kinds or None, "roles": roles or None, "tags": tags or None, "note": False}
     eng = open_store(ctx)
-    found = eng.recall(
-        query, k, what=what, kinds=kinds or None, roles=roles or None, tags=tags or None, note=False, **options
-    )
+    # A running `engram mcp` answers before this process could load a model.
+    found = ask_server(eng, query, k, within=COMMAND_DEADLINE, **options)
+    if found is None:
+        found = eng.recall(query, k, **options)
     hits = [hit for hit in found if everything or hit.score >= min_score]
     eng.memories.used([hit.memory_id for hit in hits if hit.memory_id is not None])
     result(ctx, hits, lambda: "\n".join([*_shown(hits, explain), *_hidden(len(found) - len(hits), hits)]))
@@ -172,9 +185,13 @@ def recall(
 def say(
     ctx: click.Context, session_id: str, role: str, text: str | None, created_at: str | None, no_embed: bool
 ) -> None:
-    """Add a turn or a log entry to a session."""
+    """Add a turn or a log entry to a session.
+
+    What an agent's shell adds as the user has the trust of an agent.
+    """
     eng = open_store(ctx)
-    id = eng.exchanges.add(session_id, role, text_from(text), created_at=created_at, embed=not no_embed)
+    trust = "agent" if role == "user" and not is_person() else None
+    id = eng.exchanges.add(session_id, role, text_from(text), created_at=created_at, trust=trust, embed=not no_embed)
     result(ctx, {"id": id}, f"Added as exchange {id}.")
 
 
@@ -254,14 +271,20 @@ def memory() -> None:
 @_SINCE
 @_UNTIL
 @click.option("--pinned", is_flag=True, help="Only pinned memories.")
+@click.option("--waiting", is_flag=True, help="Only memories that wait for a person's approval, for the brief.")
+@click.option(
+    "--at",
+    metavar="TIME",
+    callback=moment_type,
+    help="As they stood at this time, filtered by that; same forms as --since.",
+)
 @limit_option("memories", 50)
 @utc_option
 @click.pass_context
-def list_memories(ctx: click.Context, /, **filters: Any) -> None:
+def list_memories(ctx: click.Context, /, waiting: bool, **filters: Any) -> None:
     """List memories, newest first."""
-    found = open_store(ctx).memories.list(**filters)
-    rows = [(str(each.id), each.kind, ",".join(each.tags), day(each.created_at), each.content) for each in found]
-    result(ctx, found, lambda: table(("id", "kind", "tags", "date", "content"), rows) if rows else "No memories.")
+    found = open_store(ctx).memories.list(waiting=waiting, **filters)
+    result(ctx, found, lambda: approval.waiting(found) if waiting else _table(found))
 
 
 @memory.command()
@@ -276,6 +299,45 @@ def show(ctx: click.Context, id: int) -> None:
     sources, links = memories.sources(id), memories.links(id)
     more = {"sources": sources, "links": links, "history": versions}
     result(ctx, {**found._asdict(), **more}, lambda: _whole(found, sources, links, versions))
+
+
+@memory.command("history")
+@_ID
+@utc_option
+@click.pass_context
+def memory_history(ctx: click.Context, id: int) -> None:
+    """Show how a memory changed, newest first.
+
+    That is each text, and each change of importance, pin, tags, status and approval.
+    """
+    memories = open_store(ctx).memories
+    versions, states = memories.history(id), memories.states(id)
+    result(ctx, {"versions": versions, "states": states}, lambda: "\n".join(_events(versions, states)))
+
+
+@memory.command()
+@click.argument("named", metavar="ID[@VERSION]...", type=approval.MEMORY_VERSION, nargs=-1, required=True)
+@click.option("--withdraw", is_flag=True, help="Take the approval away.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def approve(ctx: click.Context, named: tuple[tuple[int, int | None], ...], withdraw: bool, yes: bool) -> None:
+    """Approve what memories say, so that the brief may show them.
+
+    The brief shows a memory that an agent has pinned, or that comes from a tool or an import, only when a person has
+    approved its text. A new text needs a new approval. `engram memory list --waiting` lists what waits.
+
+    The whole text is printed, and you are asked. Without a terminal, name the version that you have read (2@3), or give
+    --yes. Run this in your own terminal: it refuses to work in an agent's shell.
+    """
+    options = ["--withdraw"] if withdraw else []
+    require_person("approve a memory", typed("memory", "approve", *options, *(str(id) for id, _ in named)))
+    eng = open_store(ctx)
+    if withdraw:
+        with eng.write():
+            done = [eng.memories.withdraw(id) for id, _ in named]
+    else:
+        done = approval.approve(ctx, eng, named, sure=yes)
+    result(ctx, done, lambda: "\n".join(approval.decided(each, withdrawn=withdraw) for each in done))
 
 
 @memory.command()
@@ -301,8 +363,16 @@ def edit(
         content: str | None = edited(memories.get(id).content, "Give TEXT, or - to read it from standard input.")
     else:
         content = None if text is None else text_from(text)
-    changed = memories.update(id, content, reason=reason, actor=session_id, tags=tags or None, importance=importance)
-    result(ctx, changed, f"Memory {id} is at version {changed.version}.")
+    changed = memories.update(
+        id,
+        content,
+        reason=reason,
+        actor=session_id,
+        tags=tags or None,
+        importance=importance,
+        by_person=is_person(session_id),
+    )
+    result(ctx, changed, f"Memory {id} is at version {changed.version}.{approval.needs_person(changed)}")
 
 
 @memory.command()
@@ -332,9 +402,37 @@ def archive(ctx: click.Context, id: int, undo: bool) -> None:
 @click.option("--undo", is_flag=True, help="Unpin it.")
 @click.pass_context
 def pin(ctx: click.Context, id: int, undo: bool) -> None:
-    """Mark a memory as always relevant."""
-    changed = open_store(ctx).memories.update(id, pinned=not undo)
-    result(ctx, changed, f"Memory {id} is {'pinned' if changed.pinned else 'not pinned'}.")
+    """Mark a memory as always relevant, for the brief. A person who pins a memory also approves it."""
+    changed = open_store(ctx).memories.update(id, pinned=not undo, by_person=is_person())
+    result(
+        ctx, changed, f"Memory {id} is {'pinned' if changed.pinned else 'not pinned'}.{approval.needs_person(changed)}"
+    )
+
+
+def _table(found: list[Memory]) -> str:
+    rows = [(str(each.id), each.kind, ",".join(each.tags), day(each.created_at), each.content) for each in found]
+    return table(("id", "kind", "tags", "date", "content"), rows) if rows else "No memories."
+
+
+def _events(versions: list[MemoryEdit], states: list[MemoryState]) -> Iterator[str]:
+    """The versions and the other changes of a memory in one list, newest first."""
+    events: list[tuple[str, str]] = []
+    for each in reversed(versions):
+        text = f"text forgotten (receipt {each.receipt})" if each.receipt else one_line(each.content)
+        reason = f" ({one_line(each.reason, 200)})" if each.reason else ""
+        events.append((each.created_at, _event(each.created_at, each.actor, f"version {each.version}: {text}{reason}")))
+    written = {(each.created_at, f"version {each.version}") for each in versions}
+    for state in reversed(states):
+        rest = [word for word in state.changes if word != "stored" and (state.at, word) not in written]
+        if rest:
+            events.append((state.at, _event(state.at, state.actor, one_line(", ".join(rest), 500))))
+    for _, line in sorted(events, key=lambda event: event[0])[::-1]:
+        yield line
+
+
+def _event(at: str, actor: str | None, what: str) -> str:
+    by = f"by {one_line(actor)}" if actor else ""
+    return "  ".join(filter(None, (when(at), what, by)))
 
 
 def _hidden(count: int, shown: list[Hit]) -> list[str]:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...records import PERSON
 from .common import Group, complete_session, open_store, result, session_option, text_from, utc_option
+from .persons import agent_variable, sender
 from .screen import ago, hanging, one_line, short_ids, style
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def message() -> None:
-    """Messages between sessions."""
+    """Messages between sessions, and to the person."""
 
 
 @message.command()
@@ -26,48 +28,59 @@ def message() -> None:
 @session_option(required=False)
 @click.pass_context
 def send(ctx: click.Context, to: str, text: str | None, session_id: str | None) -> None:
-    """Send TEXT to a session, to the sessions that hold a resource, or to every session at work ('*').
+    """Send TEXT to a session, to the sessions that hold a resource, to every session at work ('*'), or to the person.
 
-    TO is a resource, or a session's id, a unique beginning or end of it, or its name. Without --session the message is
-    from a person.
+    TO is a resource, or a session's id, a unique beginning or end of it, or its name. `person` is the person whose
+    workspace it is. Without --session the message is from a person, and in an agent's shell from the agent's session.
     """
-    sent = _sent(open_store(ctx), session_id, to, text_from(text))
+    eng = open_store(ctx)
+    sent = _sent(eng, sender(eng, session_id), to, text_from(text))
     result(ctx, sent, f"Sent to {', '.join(sent.recipients)}.")
 
 
 @message.command()
+@click.argument("whose", type=click.Choice([PERSON]), required=False)
 @click.option("--peek", is_flag=True, help="Leave the messages unread.")
 @utc_option
-@session_option()
+@session_option(required=False)
 @click.pass_context
-def inbox(ctx: click.Context, peek: bool, session_id: str) -> None:
-    """Print the session's unread messages, oldest first. Printing marks them as read."""
+def inbox(ctx: click.Context, whose: str | None, peek: bool, session_id: str | None) -> None:
+    """Print the session's unread messages, oldest first. Printing marks them as read.
+
+    `engram message inbox person` prints those to the person instead. In an agent's shell they stay unread.
+    """
+    if whose is None and session_id is None:
+        option = next(each for each in ctx.command.params if each.name == "session_id")
+        raise click.MissingParameter(ctx=ctx, param=option)
     messages = open_store(ctx).messages
-    if peek:
-        _print(ctx, messages.inbox(session_id, peek=True))
+    reader = whose or str(session_id)
+    if peek or (whose and agent_variable() is not None):
+        _print(ctx, messages.inbox(reader, peek=True))
         return
     if sys.stdout is None:
         raise click.ClickException("Standard output is closed; the messages stay unread.")
-    with messages.showing(session_id) as unread:
+    with messages.showing_person() if whose else messages.showing(reader) as unread:
         _print(ctx, unread)
 
 
-def _sent(eng: Engram, sender: str | None, to: str, text: str) -> Message:
+def _sent(eng: Engram, by: str | None, to: str, text: str) -> Message:
     """The message, sent. A text that may mean a session or a held resource is refused."""
     from ...errors import EngramError, SessionAmbiguous
 
+    if to == PERSON:
+        return eng.messages.send(by, to, text)
     try:
         session = eng.sessions.resolve(to)
     except SessionAmbiguous:
         raise
     except EngramError:
-        return eng.messages.send(sender, to, text)
+        return eng.messages.send(by, to, text)
     if session != to and eng.leases.check(to):
         raise click.UsageError(
             f"{to!r} is a short form of session {session} and also a resource that is held. Give the whole id, or the "
             "resource with its project."
         )
-    return eng.messages.send(sender, session, text)
+    return eng.messages.send(by, session, text)
 
 
 def _print(ctx: click.Context, unread: list[Message]) -> None:

@@ -17,11 +17,11 @@ READING = frozenset(
     {
         *("block diff", "block history", "block list", "block show", "block verify"),
         *("world diff", "world history", "world show"),
-        *("context", "history", "receipts", "recall", "sitrep", "stats", "timeline", "usage"),
+        *("brief", "context", "history", "receipts", "recall", "sitrep", "stats", "timeline", "usage"),
         "embedder list",
         *("dream list", "dream review", "dream show", "dream status"),
         *("lock check", "lock list"),
-        *("memory list", "memory show"),
+        *("memory history", "memory list", "memory show"),
         *("session list", "session logs", "session show", "workspace list"),
     }
 )

@@ -1,4 +1,4 @@
-"""`engram sitrep` and `engram stats`."""
+"""`engram brief`, `engram sitrep` and `engram stats`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,63 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import as_json, command, load_settings, open_store, result, session_option
-from .screen import byte_size, fields, print_json, say
+from .common import as_json, command, load_settings, moment_type, open_store, result, session_option, utc_option
+from .screen import byte_size, fields, print_json, say, utc_wanted
 from .setup import shown_url
 
 if TYPE_CHECKING:
     from ...records import Stats
+
+
+@command()
+@click.option("--budget", type=click.IntRange(min=1), help="Maximum number of tokens.  [default: brief_budget, 1500]")
+@click.option("--full", is_flag=True, help="Show everything, without a limit.")
+@click.option("--project", metavar="NAME", help="Brief about this project.  [default: the session's or folder's]")
+@click.option(
+    "--at",
+    metavar="TIME",
+    callback=moment_type,
+    help="How things stood at a time: 2026-11-15, 2026-11-15T18:36, or 2h or 7d ago.",
+)
+@utc_option
+@click.option("--resumed", is_flag=True, help="Include what the session did so far, as after a compaction.")
+@session_option(required=False)
+@click.pass_context
+def brief(
+    ctx: click.Context,
+    budget: int | None,
+    full: bool,
+    project: str | None,
+    at: str | None,
+    resumed: bool,
+    session_id: str | None,
+) -> None:
+    """Print what a session should know before it begins.
+
+    Messages, who else is at work, pinned memories, what is known to hold, where we left off, the world state. The start
+    hooks give the same text to every session.
+    """
+    if full and budget is not None:
+        raise click.UsageError("Give --budget or --full, not both.")
+    eng = open_store(ctx)
+    most = None if full else budget or eng.settings.brief_budget
+    local = not as_json(ctx) and not utc_wanted()
+    text = eng.brief(session_id, project, most, resumed=resumed, at=at, local=local)
+    waiting = eng.waiting()
+    if as_json(ctx):
+        from ...tokens import estimate
+
+        print_json({"brief": text, "tokens": estimate(text), "waiting": waiting})
+        return
+    say(text)
+    if at is not None:
+        return
+    for count, one, more, shows in (
+        (waiting.memories, "memory waits", "memories wait", "engram memory list --waiting"),
+        (waiting.proposals, "proposal of dreaming waits", "proposals of dreaming wait", "engram dream review"),
+    ):
+        if count:
+            say(f"{count} {one if count == 1 else more} for your decision: `{shows}`")
 
 
 @command()

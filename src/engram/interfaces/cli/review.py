@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import Command, as_json, edited, open_store, result
-from .screen import META, coloured_diff, fields, print_json, say
+from .common import Command, as_json, edited, open_store, result, typed
+from .persons import is_person
+from .screen import coloured_diff, fields, print_json, say
 
 if TYPE_CHECKING:
     from ...client import Engram
@@ -36,18 +37,19 @@ def review(
 ) -> None:
     """Decide about the changes that dreaming proposes.
 
-    On a terminal they are shown one after another. Elsewhere they are listed, and decided by the options.
+    On a terminal they are shown one after another. Elsewhere they are listed, and decided by the options. What a person
+    accepts is approved for the brief; what an agent accepts is not.
     """
     proposals = open_store(ctx).proposals
     decided: list[Proposal] = []
     if accept is not None:
-        decided.append(proposals.accept(accept))
+        decided.append(proposals.accept(accept, by_person=is_person()))
     if reject is not None:
         decided.append(proposals.reject(reject))
     if edit is not None:
-        decided.append(proposals.edit(*edit))
+        decided.append(proposals.edit(*edit, by_person=is_person()))
     if apply is not None:
-        decided.append(proposals.apply(apply))
+        decided.append(proposals.apply(apply, by_person=is_person()))
     if decided:
         result(ctx, decided, lambda: "\n".join(map(_decision, decided)))
         return
@@ -90,8 +92,9 @@ def _decide(eng: Engram, proposal: Proposal, key: str) -> None:
             decided = eng.proposals.reject(proposal.id)
         else:
             if key == "e":
-                eng.proposals.edit(proposal.id, edited(proposal.content, "Use --edit ID TEXT."))
-            decided = eng.proposals.apply(proposal.id)
+                text = edited(proposal.content, "Use --edit ID TEXT.")
+                eng.proposals.edit(proposal.id, text, by_person=is_person())
+            decided = eng.proposals.apply(proposal.id, by_person=is_person())
         say(f"{_decision(decided)}\n")
     except EngramError as problem:
         say(f"{problem}\n")
@@ -105,17 +108,7 @@ def _decision(proposal: Proposal) -> str:
 
 
 def _undo_command(proposal: Proposal) -> str:
-    """The command that undoes an applied proposal, with the store and workspace that were given as options."""
-    import shlex
-
-    meta = click.get_current_context().meta
-    given = [
-        word
-        for name in ("store", "workspace")
-        if (value := meta.get(f"{META}.{name}"))
-        for word in (f"--{name}", value)
-    ]
-    return shlex.join(["engram", "dream", "undo", str(proposal.applied_as), *given])
+    return typed("dream", "undo", str(proposal.applied_as))
 
 
 def _shown(proposal: Proposal) -> str:

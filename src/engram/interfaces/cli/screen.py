@@ -121,17 +121,17 @@ def when(stamp: str | None) -> str:
     """A time of the store as a person reads it: in the local time zone, or, with --utc, in UTC."""
     if not stamp:
         return ""
-    return f"{stamp[:19].replace('T', ' ')} UTC" if _utc_wanted() else _local(stamp)
+    return f"{stamp[:19].replace('T', ' ')} UTC" if utc_wanted() else _local(stamp)
 
 
 def day(stamp: str) -> str:
     """The day of a time, in the same time zone as `when`."""
-    return stamp[:10] if _utc_wanted() else _local(stamp)[:10]
+    return stamp[:10] if utc_wanted() else _local(stamp)[:10]
 
 
 def ago(stamp: str | None, *, short: bool = False) -> str:
     """How long ago: `5 minutes ago`, in a table `5m ago`; a date after a week. With --utc: the time."""
-    if not stamp or _utc_wanted():
+    if not stamp or utc_wanted():
         return when(stamp)
     seconds = -_seconds_until(stamp)
     if seconds >= _LONG_AGO:
@@ -142,7 +142,7 @@ def ago(stamp: str | None, *, short: bool = False) -> str:
 
 def until(stamp: str | None, *, short: bool = False) -> str:
     """In how long: `in 2 hours`, in a table `in 2h`. With --utc: the time."""
-    if not stamp or _utc_wanted():
+    if not stamp or utc_wanted():
         return when(stamp)
     # Rounded to the nearest minute, so that a new claim of 15 minutes shows 15 minutes.
     seconds = _seconds_until(stamp) + 30
@@ -188,7 +188,8 @@ _MADE = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")
 _PART = 8
 
 
-def _utc_wanted() -> bool:
+def utc_wanted() -> bool:
+    """Whether --utc was given."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(f"{META}.utc"))
 
@@ -206,13 +207,9 @@ def _length(seconds: float, short: bool) -> str:
 
 
 def _local(stamp: str) -> str:
-    from datetime import UTC, datetime
+    from ...clock import local_time
 
-    try:
-        moment = datetime.fromisoformat(stamp[:-1]).replace(tzinfo=UTC).astimezone()
-    except (ValueError, OverflowError, OSError):  # a year that the system's time zones do not know
-        return f"{stamp[:19].replace('T', ' ')} UTC"
-    return moment.isoformat(" ", "seconds")[:19]
+    return local_time(stamp) or f"{stamp[:19].replace('T', ' ')} UTC"
 
 
 def _fitted(widths: list[int], may_shrink: Sequence[int]) -> list[int]:

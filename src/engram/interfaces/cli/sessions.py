@@ -115,16 +115,22 @@ def done(ctx: click.Context, outcome: str | None, session_id: str) -> None:
 
 @session.command("list")
 @click.option("--all", "everything", is_flag=True, help="Include sessions that have ended, newest first.")
+@click.option("--tree", is_flag=True, help="Show subagents under their parents instead of counting them.")
 @click.option("--dreams", is_flag=True, help="Include passes of dreaming.")
 @limit_option("sessions with --all", 50)
 @utc_option
 @click.pass_context
-def list_sessions(ctx: click.Context, everything: bool, dreams: bool, limit: int) -> None:
+def list_sessions(ctx: click.Context, everything: bool, tree: bool, dreams: bool, limit: int) -> None:
     """List sessions at work, the latest heartbeat first."""
     sessions = open_store(ctx).sessions
-    found = sessions.list(limit, dreams=dreams) if everything else sessions.active(dreams=dreams)
+    if everything:
+        found = sessions.list(limit, dreams=dreams, subagents=tree)
+    else:
+        found = sessions.active(dreams=dreams, subagents=tree)
+    counts = sessions.subagents(active=not everything)
     none = "There are no sessions yet." if everything else "No session is at work. --all lists those that have ended."
-    result(ctx, found, lambda: _table(found) if found else none)
+    listed = [{**each._asdict(), "subagents": counts.get(each.id, 0)} for each in found]
+    result(ctx, listed, lambda: _table(_under_parents(found), {} if tree else counts) if found else none)
 
 
 @session.command()
@@ -163,7 +169,23 @@ def logs(ctx: click.Context, session_id: str, limit: int) -> None:
     result(ctx, entries, "\n".join(lines) or "The log is empty.")
 
 
-def _table(sessions: list[Session]) -> str:
+def _under_parents(sessions: list[Session]) -> list[Session]:
+    """Each subagent behind its parent, if that is in the list; otherwise in the same order."""
+    listed = {each.id for each in sessions}
+    children: dict[str, list[Session]] = {}
+    for each in sessions:
+        if each.parent_id in listed:
+            children.setdefault(str(each.parent_id), []).append(each)
+    ordered: list[Session] = []
+    waiting = [each for each in reversed(sessions) if each.parent_id not in listed]
+    while waiting:
+        each = waiting.pop()
+        ordered.append(each)
+        waiting.extend(reversed(children.get(each.id, [])))
+    return ordered
+
+
+def _table(sessions: list[Session], counts: dict[str, int]) -> str:
     # The outcome of a session that was resumed is in `show`; here it would read as what the session is doing.
     outcomes = [each.outcome if each.status == "completed" else "" for each in sessions]
     short = short_ids(each.id for each in sessions)
@@ -173,7 +195,7 @@ def _table(sessions: list[Session]) -> str:
             (
                 short(each.id),
                 each.name or "",
-                each.type,
+                _type(each, sessions, counts),
                 _status(each),
                 ago(each.heartbeat_at, short=True),
                 f"{each.turns:,}",
@@ -184,6 +206,14 @@ def _table(sessions: list[Session]) -> str:
             for each, outcome in zip(sessions, outcomes, strict=True)
         ],
     )
+
+
+def _type(session: Session, sessions: list[Session], counts: dict[str, int]) -> str:
+    """`claude-code + 3 subagents`; a subagent behind its parent as `└ claude-code`."""
+    count = counts.get(session.id, 0)
+    if count:
+        return f"{session.type} + {count} {'subagent' if count == 1 else 'subagents'}"
+    return f"└ {session.type}" if session.parent_id in {each.id for each in sessions} else session.type
 
 
 def _with_outcome_after_summary(session: Session) -> dict[str, object]:

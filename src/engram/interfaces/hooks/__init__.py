@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
     from ...client import Engram
     from ...config import Config
@@ -43,6 +43,8 @@ _RETRY_INTERVAL = 0.05
 BUSY_TIMEOUT = 1.0
 #: The largest payload in bytes. A larger one is refused.
 MAX_INPUT = 16 * 1024 * 1024
+#: The harness and, if it is known, the name of the event that is being handled. For the log.
+_at_work: list[str] = []
 
 _USAGE = f"""\
 usage: engram-hook {"|".join(HARNESSES)} [--workspace NAME] [--store URL]
@@ -88,9 +90,11 @@ def respond(
             write(shown[0])
 
     try:
+        _at_work[:] = [harness]
         adapter = _load_adapter(harness)
         event = _read_event(adapter, harness, payload)
         if event is not None:
+            _at_work.append(event.name)
             _handle_event(event, harness, show, options or {})
     except Exception as error:
         _log(f"{harness[:20]} {event.name if event else ''}: {_describe(error)}")
@@ -136,12 +140,11 @@ def _handle_event(event: Event, harness: str, show: Callable[[Answer], None], op
     if event.kind == BEFORE_TOOL and not event.paths:
         return show(Answer())  # most tools write no file, so the store is not opened
     begun = monotonic()
-    from ...config import load
     from .failures import clear_count
     from .handlers import handle
 
     _change_folder(event.folder)
-    settings = load(busy_timeout=BUSY_TIMEOUT, url=options.get("url"), workspace=options.get("workspace"))
+    settings = _load_settings(options)
     if event.kind == START:
         for notice in settings.notices:
             _log(notice)
@@ -152,6 +155,20 @@ def _handle_event(event: Event, harness: str, show: Callable[[Answer], None], op
     with _open_store(settings, out_of_time) as eng:
         handle(eng, event, harness, show, out_of_time)
     clear_count(settings.data_dir)
+
+
+def _load_settings(options: dict[str, str]) -> Config:
+    """The settings. With a wrong lock policy the strictest one applies: a failing hook would let every edit through."""
+    from ...config import load
+    from ...errors import InvalidInput
+
+    given: dict[str, Any] = {"busy_timeout": BUSY_TIMEOUT, **options}
+    try:
+        return load(**given)
+    except InvalidInput as error:
+        # Fails again if another setting is wrong.
+        settings = load(**given, lock_policy="deny")
+        return settings._replace(notices=(*settings.notices, f"{_describe(error)} The default, deny, applies."))
 
 
 def _open_store(settings: Config, out_of_time: Callable[[], bool]) -> Engram:
@@ -312,5 +329,7 @@ def _give_up() -> NoReturn:
 def _log_timeout() -> None:
     from .failures import count_failure
 
-    _log(f"took longer than {LIMIT} seconds and was stopped")
+    # Before an event is read, only the arguments are known.
+    known = " ".join(_at_work or sys.argv[1:2])[:200]
+    _log(f"{known}: took longer than {LIMIT} seconds and was stopped")
     count_failure(_log_folder(), new_session=False, permanent=False, can_tell=False)

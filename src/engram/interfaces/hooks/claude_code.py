@@ -13,10 +13,13 @@ EVENTS = {
     "PostToolUseFailure": events.AFTER_TOOL,
     "Stop": events.STOP,
     "PreCompact": events.COMPACT,
+    "PostCompact": events.COMPACTED,
     "SubagentStart": events.SUBAGENT_START,
     "SubagentStop": events.SUBAGENT_STOP,
     "SessionEnd": events.END,
 }
+#: The field with the text of an event. Other events have the assistant's last message, if any.
+_TEXT = {events.PROMPT: "prompt", events.COMPACTED: "compact_summary"}
 WRITING_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
 #: Claude Code ignores the answers to other events.
 TAKES_CONTEXT = frozenset(
@@ -25,7 +28,8 @@ TAKES_CONTEXT = frozenset(
 
 
 def read(payload: Payload) -> Event | None:
-    return read_as(payload, EVENTS, WRITING_TOOLS, TAKES_CONTEXT)
+    event = read_as(payload, EVENTS, WRITING_TOOLS, TAKES_CONTEXT)
+    return event and event._replace(can_ask=True, in_background=event.kind == events.AFTER_TOOL)
 
 
 def read_as(payload: Payload, kinds: dict[str, str], writing: frozenset[str], context: frozenset[str]) -> Event | None:
@@ -44,7 +48,7 @@ def read_as(payload: Payload, kinds: dict[str, str], writing: frozenset[str], co
         agent=events.name(payload, "agent_id"),
         agent_type=events.name(payload, "agent_type"),
         folder=events.text(payload, "cwd", longest=4_096) or None,
-        text=events.text(payload, "prompt" if kind == events.PROMPT else "last_assistant_message"),
+        text=events.text(payload, _TEXT.get(kind, "last_assistant_message")),
         transcript=events.text(payload, "agent_transcript_path", "transcript_path", longest=4_096) or None,
         tool=tool,
         paths=paths,
@@ -56,12 +60,12 @@ def read_as(payload: Payload, kinds: dict[str, str], writing: frozenset[str], co
 
 
 def answer(event: Event, given: Answer) -> dict[str, object] | None:
-    if given.denied:
+    if given.denied or given.asked:
         return {
             "hookSpecificOutput": {
                 "hookEventName": event.name,
-                "permissionDecision": "deny",
-                "permissionDecisionReason": given.denied,
+                "permissionDecision": "deny" if given.denied else "ask",
+                "permissionDecisionReason": given.denied or given.asked,
             }
         }
     if given.context and event.takes_context:

@@ -12,12 +12,15 @@ EVENTS = {
     "PostToolUse": events.AFTER_TOOL,
     "Stop": events.STOP,
     "PreCompact": events.COMPACT,
+    "PostCompact": events.COMPACTED,
     "SubagentStart": events.SUBAGENT_START,
     "SubagentStop": events.SUBAGENT_STOP,
     "SessionEnd": events.END,
 }
+#: The tool that writes files.
+PATCH = "apply_patch"
 #: A patch may also come as a shell command. No path is read from a command without a patch.
-WRITING_TOOLS = frozenset({"apply_patch", "Bash"})
+WRITING_TOOLS = frozenset({PATCH, "Bash"})
 TAKES_CONTEXT = frozenset({"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "SubagentStart"})
 
 

@@ -51,7 +51,8 @@ def read(payload: Payload) -> Event | None:
         paths=paths,
         target=events.tool_target(given, paths),
         failed=name == "postToolUseFailure",
-        reason=events.name(payload, "task", "trigger", "reason", "status") or "",
+        # A task is redacted before it is cut to the length of a summary.
+        reason=events.text(payload, "task", "trigger", "reason", "status", longest=2_000),
         takes_context=name in TAKES_CONTEXT,
         warn_late=True,
     )

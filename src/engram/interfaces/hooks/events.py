@@ -17,6 +17,7 @@ BEFORE_TOOL = "before tool"
 AFTER_TOOL = "after tool"
 STOP = "stop"
 COMPACT = "before compaction"
+COMPACTED = "after compaction"
 SUBAGENT_START = "subagent start"
 SUBAGENT_STOP = "subagent stop"
 END = "end"
@@ -24,6 +25,8 @@ END = "end"
 #: The longest text read from a payload. A longer turn is usually a pasted log; its beginning is enough.
 LONGEST = 200_000
 LONGEST_NAME = 200
+#: Characters at the end of a text that is too long, of which an unfinished word is removed.
+_LONGEST_WORD = 900
 
 Payload = Mapping[str, object]
 
@@ -38,7 +41,7 @@ class Event(NamedTuple):
     agent: str | None = None
     agent_type: str | None = None
     folder: str | None = None
-    #: The prompt, or the assistant's last message.
+    #: The prompt, the assistant's last message, or the summary of a compaction.
     text: str = ""
     #: The path of the harness's record of the conversation, for messages that the payload lacks.
     transcript: str | None = None
@@ -52,8 +55,12 @@ class Event(NamedTuple):
     reason: str = ""
     #: Whether the harness shows the answer's context to the model.
     takes_context: bool = False
+    #: Whether the harness may run the hook in the background, and shows its answer only with the model's next request.
+    in_background: bool = False
     #: Whether the harness takes a warning about a file only after the tool has run.
     warn_late: bool = False
+    #: Whether the harness can ask the person about the tool.
+    can_ask: bool = False
 
 
 class Answer(NamedTuple):
@@ -61,6 +68,8 @@ class Answer(NamedTuple):
     context: str = ""
     #: Why the tool may not run; empty when it may.
     denied: str = ""
+    #: What the person has to decide before the tool may run; empty when there is nothing to decide.
+    asked: str = ""
 
 
 def text(payload: Payload, *names: str, longest: int = LONGEST) -> str:
@@ -68,10 +77,23 @@ def text(payload: Payload, *names: str, longest: int = LONGEST) -> str:
     for name in names:
         value = payload.get(name)
         if isinstance(value, str) and value.strip():
-            # A lone surrogate or a NUL cannot be stored. Replace it and keep the rest.
-            cut = value[:longest].replace("\x00", "")
-            return cut if cut.isascii() else cut.encode("utf-8", "replace").decode()
+            return storable(value[:longest] if longest <= LONGEST_NAME else cut(value, longest))
     return ""
+
+
+def cut(value: str, longest: int) -> str:
+    """The beginning of a text, without a word that the cut would split: half a secret is not recognised as one."""
+    if len(value) <= longest:
+        return value
+    head, tail = value[: longest - _LONGEST_WORD], value[longest - _LONGEST_WORD : longest + 1]
+    # Nothing of the tail is kept if it has no blank.
+    return head + tail[: max(0, *map(tail.rfind, " \n\t\r"))]
+
+
+def storable(value: str) -> str:
+    """The text without a NUL and with a mark for each lone surrogate: neither can be stored."""
+    value = value.replace("\x00", "")
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()
 
 
 def name(payload: Payload, *names: str) -> str | None:

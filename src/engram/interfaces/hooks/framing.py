@@ -10,12 +10,17 @@ from __future__ import annotations
 import re
 
 from ...safe_text import TAG, lines, one_line
+from .prompts import said
 
 #: The longest reason for a denial, in characters. It has room for every quotation, even if all of it is escaped.
 LONGEST_DENIAL = 3_000
 #: Gemini CLI shows injected text with its brackets escaped.
 _BRACKET, _CLOSING = "(?:<|&lt;)", "(?:>|&gt;)"
-_MARK = re.compile(rf"{_BRACKET}(/?)(?:{TAG}|private)\b[^<>&]{{0,200}}{_CLOSING}", re.IGNORECASE)
+#: A private passage begins with `<private>`; attributes may follow. `<private-key>` and `Foo<private Bar>` are no tags.
+_ATTRIBUTES = r"""(?:\s++[\w:.-]++\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s"'<>&=]++))*+"""
+_MARK = re.compile(
+    rf"{_BRACKET}(/?){TAG}\b[^<>&]{{0,200}}{_CLOSING}|<(/)private\s*+>|<private{_ATTRIBUTES}\s*+>", re.IGNORECASE
+)
 _HINTS = (TAG, "private")
 
 
@@ -34,15 +39,31 @@ def clean(text: str) -> str:
 
     A tag without an end hides everything after it: half of a private passage is still private.
     """
+    return _cleaned(text)[0]
+
+
+def own_words(prompt: str) -> str:
+    """What the person said in a prompt, without what the harness or Engram put into it and without private parts."""
+    kept, is_torn = _cleaned(said(prompt))
+    if is_torn:
+        # The beginning of a private passage may be in what was removed. So the private parts go first.
+        kept = clean(prompt)
+    # Behind what Engram injected there may be more of the harness's.
+    return said(kept)
+
+
+def _cleaned(text: str) -> tuple[str, bool]:
+    """The text without injected and private parts, and whether a closing tag has no opening one."""
     lower = text.lower()
     if not any(hint in lower for hint in _HINTS):
-        return text.strip()
+        return text.strip(), False
     kept: list[str] = []
-    depth, done = 0, 0
+    depth, done, is_torn = 0, 0, False
     for mark in _MARK.finditer(text):
-        if mark[1]:
+        if mark[1] or mark[2]:
             if depth == 1:
                 done = mark.end()
+            is_torn |= depth == 0
             depth = max(0, depth - 1)
         else:
             if depth == 0:
@@ -50,4 +71,4 @@ def clean(text: str) -> str:
             depth += 1
     if depth == 0:
         kept.append(text[done:])
-    return "".join(kept).strip()
+    return "".join(kept).strip(), is_torn

@@ -1,6 +1,7 @@
 """Gemini CLI's events, payloads and answers; docs/harnesses.md describes them.
 
 It reports no subagents and no end of a compression. So the next prompt after a compression gets the report again.
+It can ask the person before a tool, but without a person it waits for ever, and a hook cannot tell. So it never asks.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ EVENTS = {
     "SessionEnd": events.END,
 }
 WRITING_TOOLS = frozenset({"write_file", "replace", "edit"})
-_OPENING, _CLOSING = "<hook_context>", "</hook_context>"
 TAKES_CONTEXT = frozenset({"SessionStart", "BeforeAgent", "AfterTool"})
 
 
@@ -35,7 +35,8 @@ def read(payload: Payload) -> Event | None:
         name=name,
         session=session,
         folder=events.text(payload, "cwd", longest=4_096) or None,
-        text=_without_wrapper(events.text(payload, "prompt" if kind == events.PROMPT else "prompt_response")),
+        text=events.text(payload, "prompt" if kind == events.PROMPT else "prompt_response"),
+        transcript=events.text(payload, "transcript_path", longest=4_096) or None,
         tool=tool,
         paths=paths,
         target=events.tool_target(given, paths),
@@ -44,14 +45,6 @@ def read(payload: Payload) -> Event | None:
         takes_context=name in TAKES_CONTEXT,
         warn_late=True,
     )
-
-
-def _without_wrapper(text: str) -> str:
-    """Remove the wrapper that Gemini CLI puts around injected text when it sends it back with the first prompt."""
-    if not text.startswith(_OPENING):
-        return text
-    injected, closed, said = text.removeprefix(_OPENING).partition(_CLOSING)
-    return injected + said if closed else text
 
 
 def answer(event: Event, given: Answer) -> dict[str, object] | None:

@@ -1,66 +1,206 @@
-"""Reads the assistant's last message from a harness's transcript, for payloads that do not contain it.
+"""Reads a harness's transcript from its end: what was said since the person's last prompt.
 
-A transcript is a file of JSON lines and can grow to many megabytes, so only its end is read. The formats differ and
-change. This module relies only on what they share: an entry of the assistant whose content is a text or a list of
-texts.
+A transcript is a file of JSON lines and can grow to many megabytes, so only its end is read, in blocks, back to the
+last prompt. Gemini CLI keeps some sessions in one JSON document; that is read if it is small. The formats differ and
+change. This module relies only on what they share: an entry of the user or the assistant whose content is a text or a
+list of texts.
 """
 
 from __future__ import annotations
 
 import os
+from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple
 
-#: Bytes that are read from the end of a transcript.
-TAIL = 512 * 1024
+from .prompts import is_continued, said
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+#: How far back a transcript is read, in bytes and in entries of the conversation.
+MOST_BYTES, MOST_ENTRIES = 4 * 1024 * 1024, 400
+#: Entries behind the summary of a compaction that has just happened.
+_NEAR = 30
+_BLOCK = 256 * 1024
+#: Seconds after which no more of a transcript is read. A hook has other things to do.
+LONGEST_READ = 0.4
+#: The harness's own words in place of a message of the model.
+FAILURE = "API Error: "
+#: Only entries with one of these in them are parsed. Most of a transcript is output of tools.
+_SPEAKERS = (b'"assistant"', b'"user"', b'"gemini"', b'"model"', b'"compacted"')
+
+#: Where entries keep their message, and the types of those entries: Claude Code's and Cursor's, Codex's.
+_INSIDE = {"message": (None, "user", "assistant"), "payload": (None, "response_item", "compacted")}
 
 
-def last_message(path: str) -> str:
-    """The assistant's last message; empty if there is none, or no transcript."""
+class Message(NamedTuple):
+    """One message of a transcript."""
+
+    text: str
+    #: The harness's own id of the message.
+    id: str | None
+    #: When it was written, as the harness says.
+    at: str | None
+
+
+class Spoken(NamedTuple):
+    """What was said since the last prompt."""
+
+    #: The person's last prompt; None if it is further back than the transcript is read.
+    prompt: Message | None
+    #: The assistant's messages since then, oldest first.
+    messages: list[Message]
+
+
+def since_last_prompt(path: str, agent: str | None = None) -> Spoken:
+    """What was said since the last prompt; with `agent`, in that subagent."""
+    return last_turns(path, agent, 1)[0]
+
+
+def last_turns(path: str, agent: str | None = None, most: int = 2) -> list[Spoken]:
+    """What was said since each of the last prompts, newest first; at least one."""
+    turns: list[Spoken] = []
+    found: list[Message] = []
+    for role, message in _entries(path, agent):
+        if role == "user":
+            turns.append(Spoken(message, found[::-1]))
+            found = []
+            if len(turns) == most:
+                return turns
+        elif role == "assistant":
+            found.append(message)
+    return [*turns, Spoken(None, found[::-1])]
+
+
+def last_summary(path: str, agent: str | None = None) -> str:
+    """The summary with which a conversation goes on that was just compacted; empty if there is none near the end."""
+    from itertools import islice
+
+    near = islice(_entries(path, agent), _NEAR)
+    return next((message.text for role, message in near if role == "summary"), "")
+
+
+def _entries(path: str, agent: str | None) -> Iterator[tuple[str, Message]]:
+    """The messages from the last to the first: of the `assistant`, of the `user`, and any `summary`."""
+    seen = 0
+    for entry in _objects(path):
+        found = _message(entry) if _is_in(entry, agent) else None
+        if found is None:
+            continue
+        yield found
+        seen += 1
+        if seen == MOST_ENTRIES:
+            return
+
+
+def _objects(path: str) -> Iterator[Mapping[str, object]]:
+    """The JSON objects of the file from the last to the first, as far as it is read."""
     import json
 
-    for line in reversed(_last_lines(path)):
-        if b"assistant" not in line:
+    # A session in one document is written over several lines.
+    for line in [b"\n".join(reversed(list(_lines(path))))] if path.endswith(".json") else _lines(path):
+        if not any(speaker in line for speaker in _SPEAKERS):
             continue
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError):
             continue  # a line that is still being written, or the second half of one
-        said = _assistant_text(entry)
-        if said:
-            return said
-    return ""
+        if isinstance(entry, dict):
+            messages = entry.get("messages")
+            if isinstance(messages, list):  # the whole session in one document
+                yield from (each for each in reversed(messages) if isinstance(each, dict))
+            else:
+                yield entry
 
 
-def _last_lines(path: str) -> list[bytes]:
+def _lines(path: str) -> Iterator[bytes]:
+    """The lines of the file from the last to the first, up to `MOST_BYTES`. The first one may be incomplete.
+
+    Reading ends early when `LONGEST_READ` seconds have passed.
+    """
+    begun = monotonic()
     try:
         # Non-blocking, because the path in a payload may be a pipe.
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
-        return []
+        return
     try:
-        size = os.fstat(file).st_size
-        return os.pread(file, TAIL, max(0, size - TAIL)).split(b"\n")
+        end = os.fstat(file).st_size
+        least = max(0, end - MOST_BYTES)
+        # The parts of the line that is not complete yet, in reverse order.
+        tail: list[bytes] = []
+        while end > least:
+            begin = max(least, end - _BLOCK)
+            first, *lines = os.pread(file, end - begin, begin).split(b"\n")
+            end = begin
+            if lines:
+                lines[-1] += b"".join(reversed(tail))
+                tail = []
+                for count, line in enumerate(reversed(lines)):
+                    if count % 16 == 0 and monotonic() - begun > LONGEST_READ:
+                        return
+                    if line:
+                        yield line
+            tail.append(first)
+        yield b"".join(reversed(tail))
     except OSError:
-        return []
+        return
     finally:
         os.close(file)
 
 
-def _assistant_text(entry: object) -> str:
-    if not isinstance(entry, dict):
-        return ""
-    for inside in ("message", "payload"):
-        if isinstance(entry.get(inside), dict):
-            outer, entry = entry, {**entry[inside]}
-            entry.setdefault("role", outer.get("role") or outer.get("type"))
+def _is_in(entry: Mapping[str, object], agent: str | None) -> bool:
+    """Whether an entry belongs to the session, or to that subagent of it. Claude Code marks those of subagents."""
+    if agent is None:
+        return entry.get("isSidechain") is not True
+    return entry.get("isSidechain") is not False and entry.get("agentId") in (None, agent)
+
+
+def _message(entry: Mapping[str, object]) -> tuple[str, Message] | None:
+    """Who says what in an entry; None for an entry that is no message."""
+    if entry.get("isMeta") is True or entry.get("isApiErrorMessage") is True:
+        return None  # what the harness says, such as the text of a slash command for the model
+    inside = entry
+    for name, types in _INSIDE.items():
+        inner = entry.get(name)
+        if isinstance(inner, dict):
+            if entry.get("type") not in types:
+                return None  # a copy of what was sent to the model, or an event
+            inside = inner
             break
-    if (entry.get("role") or entry.get("type")) != "assistant":
-        return ""
-    content = entry.get("content", entry.get("text"))
+    if entry.get("type") == "compacted":
+        summary = inside.get("message")
+        return ("summary", Message(summary, None, None)) if isinstance(summary, str) and summary.strip() else None
+    role = inside.get("role") or entry.get("role") or inside.get("type") or entry.get("type")
+    role = "assistant" if role in ("gemini", "model") else role
+    texts = _texts(inside.get("content", inside.get("text", inside.get("parts"))))
+    if role == "assistant":
+        text = "\n".join(texts)
+    elif role == "user" and entry.get("toolUseResult") is None:
+        if entry.get("isCompactSummary") is True or any(map(is_continued, texts)):
+            return "summary", Message("\n".join(texts), _id(entry, inside), _text(entry.get("timestamp")))
+        text = "\n".join(filter(None, map(said, texts)))
+    else:
+        return None
+    if not text.strip() or (role == "assistant" and text.startswith(FAILURE)):
+        return None
+    return str(role), Message(text, _id(entry, inside), _text(entry.get("timestamp")))
+
+
+def _id(entry: Mapping[str, object], inside: Mapping[str, object]) -> str | None:
+    return _text(entry.get("uuid")) or _text(entry.get("id")) or _text(inside.get("id"))
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and 0 < len(value) <= 200 else None
+
+
+def _texts(content: object) -> list[str]:
     parts = content if isinstance(content, list) else [content]
-    return "\n".join(text for text in map(_part_text, parts) if text.strip())
+    return [text for text in map(_part_text, parts) if text.strip()]
 
 
 def _part_text(part: object) -> str:
-    if isinstance(part, dict) and part.get("type") in ("text", "output_text"):
+    if isinstance(part, dict) and part.get("type") in ("text", "output_text", "input_text", None):
         part = part.get("text")
     return part if isinstance(part, str) else ""

@@ -16,6 +16,8 @@ HOOK = "engram-hook"
 SERVER = "engram"
 #: The command of that program that serves MCP.
 SERVE = "mcp"
+#: The options of both programs that `engram install` writes.
+OPTIONS = ("--workspace", "--store")
 
 
 class Commands(NamedTuple):
@@ -49,7 +51,7 @@ def carried(workspace: str | None, store: str | None) -> tuple[str, ...]:
             "The store's address has a password, which would be visible to every user of this machine. Leave --store "
             "out here, and set url in Engram's config.toml (`engram config path` shows where it is) or ENGRAM_URL."
         )
-    chosen = (("--workspace", workspace), ("--store", store))
+    chosen = zip(OPTIONS, (workspace, store), strict=True)
     return tuple(word for name, value in chosen if value is not None for word in (name, value))
 
 
@@ -73,6 +75,23 @@ def is_hook(line: object) -> bool:
     """Whether a command line starts Engram's hook, of any installation."""
     words = _words(line)
     return bool(words) and _program(words[0]) == HOOK
+
+
+def is_wrapped_hook(line: object, harness: str) -> bool:
+    """Whether a command line runs Engram's hook for that harness, but as a part of something that a person wrote.
+
+    Examples are `nice /bin/engram-hook codex` and `ENGRAM_LOCK_POLICY=warn /bin/engram-hook codex`.
+    """
+    if not isinstance(line, str):
+        return False
+    if is_hook(line):
+        words = _words(line)
+        return words[1:2] == [harness] and not _are_options(words[2:])
+    return re.search(rf"(?:^|[\\/\s\"'=;&|(]){HOOK}(?:\.exe)?[\"']?\s+{re.escape(harness)}(?![\w-])", line) is not None
+
+
+def _are_options(words: list[str]) -> bool:
+    return len(words) % 2 == 0 and all(word in OPTIONS for word in words[::2])
 
 
 def hook_options(line: str) -> tuple[str, ...]:

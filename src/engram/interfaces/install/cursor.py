@@ -8,12 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .harness import PATIENCE, Files, Harness
+from ..hooks.cursor import WRITING_TOOLS
+from .harness import PATIENCE, Files, Harness, matching
 
 _EVENTS = (
     "sessionStart",
     "beforeSubmitPrompt",
-    "preToolUse",
     "postToolUse",
     "postToolUseFailure",
     "subagentStart",
@@ -29,6 +29,10 @@ def _entry(line: str) -> dict[str, Any]:
     return {"command": line, "timeout": PATIENCE}
 
 
+def _before_tool(line: str) -> dict[str, Any]:
+    return {**_entry(line), "matcher": matching(WRITING_TOOLS)}
+
+
 def _files(above: Path) -> Files:
     return Files(above / ".cursor" / "hooks.json", above / ".cursor" / "mcp.json")
 
@@ -40,7 +44,8 @@ HARNESS = Harness(
     traces=lambda: (Path.home() / ".cursor",),
     user_files=lambda: _files(Path.home()),
     project_files=_files,
-    hooks={event: _entry for event in _EVENTS},
+    hooks={**{event: _entry for event in _EVENTS}, "preToolUse": _before_tool},
+    earlier={"preToolUse": [_entry]},
     skeleton={"version": 1},
     comments=True,
 )

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..hooks.gemini import WRITING_TOOLS
 from .harness import PATIENCE, Files, Harness, folder, grouped
 
-_EVENTS = ("SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "SessionEnd")
+_EVENTS = ("SessionStart", "BeforeAgent", "AfterTool", "AfterAgent", "SessionEnd")
 _MILLISECONDS = 1000
+_PATIENCE = PATIENCE * _MILLISECONDS
 
 
 def _files(above: Path) -> Files:
@@ -29,6 +31,10 @@ HARNESS = Harness(
     traces=lambda: (_home() / ".gemini",),
     user_files=lambda: _files(_home()),
     project_files=_files,
-    hooks={event: grouped(PATIENCE * _MILLISECONDS) for event in _EVENTS},
+    hooks={
+        **{event: grouped(_PATIENCE) for event in _EVENTS},
+        "BeforeTool": grouped(_PATIENCE, tools=WRITING_TOOLS),
+    },
+    earlier={"BeforeTool": [grouped(_PATIENCE)]},
     comments=True,
 )

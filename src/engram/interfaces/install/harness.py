@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +13,10 @@ PATIENCE = 10
 
 #: The name under which harnesses know Engram's MCP server.
 SERVER_NAME = "engram"
+
+
+#: An entry of a settings file, made from the hook's command line.
+Entry = Callable[[str], dict[str, Any]]
 
 
 class Files(NamedTuple):
@@ -33,7 +37,9 @@ class Harness(NamedTuple):
     user_files: Callable[[], Files]
     project_files: Callable[[Path], Files]
     #: For each event, the entry of its list, made from the hook's command line.
-    hooks: Mapping[str, Callable[[str], dict[str, Any]]]
+    hooks: Mapping[str, Entry]
+    #: The entries of an event that earlier releases wrote in another form. Such an entry is renewed.
+    earlier: Mapping[str, Sequence[Entry]] = {}
     #: Where MCP servers are listed, and what an entry needs besides `command` and `args`.
     servers_key: str = "mcpServers"
     server_extras: Mapping[str, object] = {}
@@ -45,9 +51,22 @@ class Harness(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def grouped(timeout: int) -> Callable[[str], dict[str, Any]]:
-    """An entry as Claude Code defined it: a group of handlers; without a matcher it applies to everything."""
-    return lambda line: {"hooks": [{"type": "command", "command": line, "timeout": timeout}]}
+def grouped(timeout: int, *, tools: Iterable[str] = (), in_background: bool = False) -> Entry:
+    """An entry as Claude Code defined it: a group of handlers; without a matcher it applies to everything.
+
+    With `tools` the harness starts the hook only for these tools. With `in_background` it does not wait for the hook.
+    """
+    matcher = {"matcher": matching(tools)} if tools else {}
+    background = {"async": True} if in_background else {}
+    return lambda line: {
+        **matcher,
+        "hooks": [{"type": "command", "command": line, "timeout": timeout, **background}],
+    }
+
+
+def matching(tools: Iterable[str]) -> str:
+    """A matcher for these tools."""
+    return "|".join(sorted(tools))
 
 
 def folder(variable: str, default: str) -> Path:

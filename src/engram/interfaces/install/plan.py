@@ -56,8 +56,12 @@ def is_found(harness: Harness) -> bool:
 
 
 def install(harness: Harness, location: Location, commands: Commands) -> list[Change]:
-    """The changes that set up a harness; none if it is set up."""
-    return _changes(harness, location, commands)
+    """The changes that set up a harness; none if it is set up.
+
+    Without options, the options stay that most entries have.
+    """
+    carried = options(harness, location)
+    return _changes(harness, location, commands._replace(options=commands.options or carried), carried)
 
 
 def uninstall(harness: Harness, location: Location) -> list[Change]:
@@ -69,14 +73,15 @@ def state(harness: Harness, location: Location, commands: Commands) -> str:
     """`ready`; `outdated` if something of Engram's is there, but not all of it or not of this one; `absent`; or
     `unusable: FILE`, if that file cannot be read or has something else where Engram's entries belong.
 
-    Entries with a workspace or a store count too, if all of them have the same one.
+    Entries with a workspace or a store count too, if most of them have the same one.
     """
     files = location.files(harness)
-    commands = commands._replace(options=commands.options or options(harness, location))
+    carried = options(harness, location)
+    commands = commands._replace(options=commands.options or carried)
     is_ready, is_there = True, False
     for path in dict.fromkeys(files):
         try:
-            if _change(path, files, harness, commands) is None:
+            if _change(path, files, harness, commands, carried) is None:
                 # Nothing to add, so its part of Engram is in it.
                 is_there = True
             else:
@@ -87,30 +92,51 @@ def state(harness: Harness, location: Location, commands: Commands) -> str:
     return "ready" if is_ready else "outdated" if is_there else "absent"
 
 
-def options(harness: Harness, location: Location) -> tuple[str, ...]:
-    """The workspace and store options of Engram's entries; empty if there are none or they differ."""
-    found: set[tuple[str, ...]] = set()
+def options(harness: Harness, location: Location) -> merging.Options:
+    """The workspace and store options that most of Engram's entries have; empty if there are none."""
+    found: list[merging.Options] = []
     for path in dict.fromkeys(location.files(harness)):
         with suppress(SettingsUnusable, RecursionError):
-            found |= merging.options(_opened(path, read(path) or "", harness), harness)
-    return found.pop() if len(found) == 1 else ()
+            found += merging.options(_opened(path, read(path) or "", harness), harness)
+    # Of two that are as frequent, the shorter one: a person has added the other by hand.
+    return max(sorted(set(found), key=len), key=found.count, default=())
 
 
-def _changes(harness: Harness, location: Location, commands: Commands | None) -> list[Change]:
+def edited(harness: Harness, location: Location) -> list[str]:
+    """The events whose entries a person has changed. They keep working as they are."""
+    path, carried = location.files(harness).hooks, options(harness, location)
+    with suppress(SettingsUnusable, RecursionError):
+        return list(dict.fromkeys(merging.edited(_opened(path, read(path) or "", harness), harness, carried)))
+    return []
+
+
+def wrapped(harness: Harness, location: Location) -> list[str]:
+    """The events with a command that a person put around the hook. Removing Engram leaves them."""
+    path = location.files(harness).hooks
+    with suppress(SettingsUnusable, RecursionError):
+        return list(dict.fromkeys(merging.wrapped(_opened(path, read(path) or "", harness), harness)))
+    return []
+
+
+def _changes(
+    harness: Harness, location: Location, commands: Commands | None, carried: merging.Options = ()
+) -> list[Change]:
     """The changes to both files: with commands Engram is added, without them it is removed."""
     files = location.files(harness)
-    changes = [_change(path, files, harness, commands) for path in dict.fromkeys(files)]
+    changes = [_change(path, files, harness, commands, carried) for path in dict.fromkeys(files)]
     return [change for change in changes if change is not None]
 
 
-def _change(path: Path, files: Files, harness: Harness, commands: Commands | None) -> Change | None:
+def _change(
+    path: Path, files: Files, harness: Harness, commands: Commands | None, carried: merging.Options
+) -> Change | None:
     before = read(path)
     if before is None and commands is None:
         return None
     try:
         document = _opened(path, before or "", harness)
         unchanged = document.text()
-        _edit(document, path, files, harness, commands)
+        _edit(document, path, files, harness, commands, carried)
         after: str | None = document.text()
         if after == unchanged:
             return None
@@ -123,13 +149,20 @@ def _change(path: Path, files: Files, harness: Harness, commands: Commands | Non
     return Change(path, before, after)
 
 
-def _edit(document: JsonText | TomlText, path: Path, files: Files, harness: Harness, commands: Commands | None) -> None:
+def _edit(
+    document: JsonText | TomlText,
+    path: Path,
+    files: Files,
+    harness: Harness,
+    commands: Commands | None,
+    carried: merging.Options,
+) -> None:
     if path == files.hooks:
         assert isinstance(document, JsonText)
         if commands:
-            merging.add_hooks(document, harness, commands)
+            merging.add_hooks(document, harness, commands, carried)
         else:
-            merging.remove_hooks(document)
+            merging.remove_hooks(document, harness)
     if path == files.servers:
         if commands:
             merging.add_server(document, harness, commands)

@@ -64,7 +64,7 @@ PROMPTS: list[dict[str, object]] = [
     {
         "name": "brief",
         "title": "Begin work",
-        "description": "The situation report, and how to begin the task.",
+        "description": "What is known about the project, and how to begin the task.",
         "arguments": [{"name": "task", "description": "The task to work on.", "required": False}],
     },
     {"name": "handoff", "title": "End work", "description": "Your work so far, and how to hand it over."},
@@ -121,8 +121,9 @@ def address(kind: str, name: str) -> str:
 def prompt(eng: Engram, name: str, arguments: Mapping[str, str], session_id: str | None) -> str:
     """The text of a prompt, with the current data of the store."""
     if name == "brief":
+        report = eng.brief(session_id, budget=eng.settings.brief_budget)
         task = lines(arguments.get("task", "").strip())
-        return _BRIEF.format(task=f"Your task: {task}\n\n" if task else "", report=eng.sitrep(session_id=session_id))
+        return _BRIEF.format(task=f"Your task: {task}\n\n" if task else "", report=report)
     if name == "handoff":
         work = _session_text(eng, eng.sessions.get(session_id)) if session_id else "You are not registered yet."
         return _HANDOFF.format(work=work)

@@ -1,15 +1,17 @@
 """Runs tool calls: one store for the process, and the state of each connection.
 
 Nothing here knows the protocol. Everything is synchronous; the server calls it in threads. A connection's session is
-the one that `sitrep` registered or took over, and calls that name no session act as it. Each call is a heartbeat of its
-session and delivers the messages of other sessions to it. Messages count as read when the answer with them was sent and
+the one that the client's hooks report (see `identity`), or that `sitrep` registered or took over. Calls that name no
+session act as it. A session that no hook reports ends with the client. Each call is a heartbeat of its session and
+delivers the messages of other sessions to it. Messages count as read when the answer with them was sent and
 the client is still connected a moment later. If the answer was cancelled or not received, they become unread again.
 
 The first call that needs the store opens it. A store that cannot be opened is then an error that an agent can show to
 its user, and the server keeps running.
 
 The model is loaded in the background. Meanwhile a write stores its text and words at once, and its vector follows. A
-recall is worth more with the model, so it waits for it, but not long. Then words answer, and the answer says so.
+recall is worth more with the model, so it waits for it, but not long. Then words answer, and the answer says so. Once
+the model is there, the process offers it to others over the recall socket.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import chain, repeat
-from time import monotonic
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ... import operations
@@ -27,7 +29,8 @@ from ...errors import EngramError, InvalidInput, SessionNotFound
 from ...operations import OPERATIONS, SESSION
 from ...records import plain
 from ...safe_text import one_line
-from . import answers, guide, tools
+from .. import harness_process
+from . import answers, guide, identity, tools
 from .answers import Answer
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
     from ...operations import Operation
     from ...records import Lease, Message
+    from ..recall_socket.server import RecallServer
 
 _T = TypeVar("_T")
 
@@ -50,6 +54,8 @@ BACKLOG_SOON = 1.0
 MODEL_WITHIN = 2.0
 #: Seconds that running calls get to finish after the client has gone.
 PARTING = 1.5
+#: Seconds that a harness's process gets to end after its client has gone.
+GOING = 0.5
 #: Seconds after which an answer counts as received, if the client is still connected.
 RECEIVED_AFTER = 1.0
 #: The operation that may have to wait.
@@ -63,11 +69,21 @@ UNKNOWN_CLIENT = "mcp"
 class Connection:
     """One connected client."""
 
-    def __init__(self, client: str = UNKNOWN_CLIENT, session: str | None = None) -> None:
+    def __init__(
+        self, client: str = UNKNOWN_CLIENT, session: str | None = None, origin: identity.Origin | None = None
+    ) -> None:
         self.client = client
         #: The session of calls that name none.
         self.session = session
         self.project: str | None = None
+        #: What started the server; None for a client that reaches it over a network.
+        self.origin = origin
+        #: Whether the caller chose the session. Then it is neither looked up nor ended with the client.
+        self.chosen = session is not None
+        #: The session that hooks report for this client, also if it has ended.
+        self.known: identity.Known | None = None
+        #: Whether the client has completed its session.
+        self.ended = False
         self.lock = threading.Lock()
         #: Whether an answer has said why the model cannot be used.
         self.told = False
@@ -126,6 +142,8 @@ class Host:
         self._warms = False
         self._warming: Engram | None = None
         self._passed_on: set[threading.Timer] = set()
+        #: What serves the recall socket, or waits to; made in the background.
+        self._recall_server: RecallServer | None = None
 
     def store(self) -> Engram:
         """The store, opened on first use. If that fails, the next call tries again."""
@@ -181,10 +199,26 @@ class Host:
                 self.store().messages.give_back(answer.reader, answer.messages)
 
     def read(self, connection: Connection, uri: str) -> guide.Document:
-        return guide.read(self.store(), uri, connection.session)
+        eng = self.store()
+        self._identify(eng, connection)
+        return guide.read(eng, uri, connection.session)
 
     def prompt(self, connection: Connection, name: str, arguments: Mapping[str, str]) -> str:
-        return guide.prompt(self.store(), name, arguments, connection.session)
+        eng = self.store()
+        self._identify(eng, connection)
+        return guide.prompt(eng, name, arguments, connection.session)
+
+    def leave(self, connection: Connection) -> None:
+        """Note that the client has gone: a session that no hook reports is completed, and its leases are free.
+
+        One that hooks report is theirs to end, because the client may only have reconnected. It is completed here if
+        the harness's process is gone, so that no hook can do it any more. A session that another process runs, too,
+        goes on. If the store is busy, the process ends
+        without it, and the leases expire.
+        """
+        thread = threading.Thread(target=self._end_session, args=(connection,), name="engram-leave", daemon=True)
+        thread.start()
+        thread.join(PARTING)
 
     def work_in_background(self) -> threading.Thread:
         """Load the model and work through the embedding queue, in a daemon thread that does not delay the exit."""
@@ -207,6 +241,10 @@ class Host:
         for timer in list(self._passed_on):
             timer.cancel()
         with self._idle:
+            server = self._recall_server
+        if server is not None:
+            server.close()
+        with self._idle:
             if self._idle.wait_for(lambda: self._calls == 0, timeout=PARTING) and self._eng is not None:
                 self._eng.close()
                 self._eng = None
@@ -223,18 +261,19 @@ class Host:
         operation = call.operation
         given = operations.check_arguments(_as_seen(operation), call.given)
         eng = self.store()
+        self._identify(eng, connection)
         if call.tool.name == "sitrep":
             self._begin(eng, connection, given)
-        session = self._act_as(connection, operation, given)
-        operations.require_arguments(operation, given)
+        session = self._act_as(eng, connection, operation, given)
+        operations.require_arguments(_as_called(operation), given)
         if session is not None:
             if operation.name not in _ALIVE_ANYWAY:
                 self._heartbeat(eng, session)
             if operation.name == _CLAIM and given.get("exclusive") and given.get("wait"):
                 return Pending(self, session, _lined_up(eng, given))
-        # The report lists unread messages, so its messages are taken before it is made. Other calls take them at the
+        # The brief lists unread messages, so its messages are taken before it is made. Other calls take them at the
         # end.
-        first = self._shown(session) if operation.name == "sitrep" else []
+        first = self._shown(session) if operation.name == "brief" else []
         try:
             answer = self._run(eng, connection, operation, given, session)
         except Exception as error:
@@ -256,7 +295,7 @@ class Host:
         if operation.name == "recall" and reasons and not connection.told:
             connection.told, note = True, f"{answers.NO_MODEL} {one_line(reasons[0], answers.LONGEST_ERROR)}"
         if operation.name == "session.complete" and session == connection.session:
-            connection.session = None
+            connection.session, connection.ended = None, True
         return answers.answer(operation.name, result, session, note)
 
     def _has_model(self, eng: Engram) -> bool:
@@ -280,6 +319,26 @@ class Host:
             if answer.reader is not None and not self._stop.is_set():
                 self.store().messages.acknowledge(answer.reader, answer.messages)
 
+    def _identify(self, eng: Engram, connection: Connection) -> None:
+        """Find the session that the client's hooks report now. A session of its own is handed over to it."""
+        if connection.origin is None or connection.chosen:
+            return
+        with connection.lock:
+            mine = connection.session
+            connection.known = known = identity.find(eng, connection.origin, connection.client)
+            at_work = known is not None and known.status != "completed"
+            if known is not None and at_work and known.id == mine:
+                return
+            is_own = mine is not None and not eng.harness_processes.of(mine)
+            if known is None or not at_work:
+                # A session of its own stays. One that hooks report is over, or it is no longer certain which it is.
+                connection.session = mine if is_own else None
+                return
+            if mine is not None and is_own and _status(eng, mine) == "active":
+                eng.harness_processes.hand_over(mine, known.id)
+            connection.session, connection.project = known.id, known.project
+            identity.note(eng, connection.origin, known.id)
+
     def _begin(self, eng: Engram, connection: Connection, given: dict[str, object]) -> None:
         """Register the caller, take over the session that it names, or update the summary of its session."""
         summary, named = given.pop("summary", None), given.get(SESSION)
@@ -289,15 +348,48 @@ class Host:
                 session = eng.sessions.heartbeat(str(named), None if summary is None else str(summary))
                 # A subagent shares its parent's connection, so it may name itself but not take the parent's place.
                 if status not in ("active", "idle") or session.id == connection.session:
+                    connection.chosen = connection.chosen or session.id != connection.session
                     connection.session, connection.project = session.id, session.project
+            elif summary is not None and (known := connection.known) and connection.session in (None, known.id):
+                self._resume(eng, connection, known, str(summary))
             elif summary is not None and connection.session is not None and status is not None:
                 eng.sessions.heartbeat(connection.session, str(summary))
             elif summary is not None:
-                connection.session = eng.sessions.register(connection.client, str(summary))
+                origin = connection.origin
+                external_id = identity.new_external_id(eng, origin, connection.client) if origin else None
+                connection.session = eng.sessions.register(connection.client, str(summary), external_id=external_id)
                 connection.project = eng.sessions.get(connection.session).project
+                identity.note(eng, origin, connection.session)
                 self._beats[connection.session] = self._clock()
 
-    def _act_as(self, connection: Connection, operation: Operation, given: dict[str, object]) -> str | None:
+    def _resume(self, eng: Engram, connection: Connection, known: identity.Known, summary: str) -> None:
+        """Act as the session that hooks report, with a summary only if it has none.
+
+        Hooks take the summary from the user's first prompt: the user's words say better what the session is about.
+        """
+        session = eng.sessions.get(known.id)
+        eng.sessions.heartbeat(known.id, None if session.summary else summary)
+        connection.session, connection.project = known.id, known.project
+
+    def _end_session(self, connection: Connection) -> None:
+        id, eng = connection.session, self._eng
+        if id is None or eng is None or connection.chosen or connection.origin is None:
+            return
+        with suppress(EngramError):
+            if _status(eng, id) != "active":
+                return
+            if eng.harness_processes.of(id) and not _is_gone(connection.origin.process):
+                return
+            if eng.harness_processes.runs_elsewhere(id, connection.origin.server):
+                return
+            with eng.write():
+                # As at the end that hooks report: what it said last is its outcome.
+                if not eng.sessions.complete(id).outcome and not eng.sessions.quote(id, "assistant"):
+                    eng.sessions.quote(id, "log")
+
+    def _act_as(
+        self, eng: Engram, connection: Connection, operation: Operation, given: dict[str, object]
+    ) -> str | None:
         """The session of this call. It is filled in where the operation needs one and none was given."""
         mine = connection.session
         if operations.SESSION_ID in operation.inputs and mine is not None:
@@ -310,8 +402,8 @@ class Host:
             given.setdefault(SESSION, mine)
         if wanted.required and SESSION not in given:
             raise InvalidInput(
-                f"{operation.name} needs a session, and you have none yet. Call sitrep with a summary of your task "
-                "first, or pass session if you know your session id."
+                f"{tools.named(operation.name)} needs a session, and {_why_none(eng, connection)}. Call sitrep with a "
+                "summary of your task first, or pass session if you know your session id."
             )
         acting = given.get(SESSION)
         return None if acting is None else str(acting)
@@ -341,6 +433,7 @@ class Host:
         for step in steps:
             try:
                 step()
+                self._offer_model()
                 failing = False
             except EngramError as error:
                 # Logged once. Every call reports the same error to its caller.
@@ -361,6 +454,17 @@ class Host:
             if eng is not None:
                 eng.embedding_queue.warm()
 
+    def _offer_model(self) -> None:
+        """Serve the recall socket, unless another process of this store does. Each call looks again."""
+        from ..recall_socket.server import RecallServer
+
+        with self._idle:
+            if self._recall_server is None and self._eng is not None and not self._stop.is_set():
+                self._recall_server = RecallServer(self._eng)
+            server = self._recall_server
+        if server is not None:
+            server.take()
+
 
 def _log() -> Logger:
     import logging
@@ -373,7 +477,12 @@ def _as_seen(operation: Operation) -> Operation:
     about = operations.SESSION_ID.name if operations.SESSION_ID in operation.inputs else None
     others = (each for each in operation.inputs if each.name != SESSION)
     inputs = (each._replace(required=False) if each.name == about else each for each in others)
-    return operation._replace(inputs=(*inputs, operations.ME_IF_KNOWN))
+    return _as_called(operation)._replace(inputs=(*inputs, operations.ME_IF_KNOWN))
+
+
+def _as_called(operation: Operation) -> Operation:
+    """The operation under the name that errors use: that of its tool and action."""
+    return operation._replace(name=tools.named(operation.name))
 
 
 def _status(eng: Engram, session: str | None) -> str | None:
@@ -382,6 +491,25 @@ def _status(eng: Engram, session: str | None) -> str | None:
         return None if session is None else eng.sessions.get(session).status
     except SessionNotFound:
         return None
+
+
+def _why_none(eng: Engram, connection: Connection) -> str:
+    """Why a connection has no session."""
+    if connection.origin is not None and identity.is_ambiguous(eng, connection.origin):
+        return "several sessions of your client are at work, so it is not known which one you are"
+    return "yours has ended" if connection.ended or connection.known is not None else "you have none yet"
+
+
+def _is_gone(process: str | None) -> bool:
+    """Whether the harness's process has ended. It may take a moment to end after it has closed its side."""
+    if process is None:
+        return False
+    until = monotonic() + GOING
+    while harness_process.is_running(process):
+        if monotonic() >= until:
+            return False
+        sleep(GOING / 10)
+    return True
 
 
 def _lined_up(eng: Engram, given: Mapping[str, object]) -> Waiter:

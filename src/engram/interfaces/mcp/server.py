@@ -39,9 +39,9 @@ Context = ServerRequestContext[Any, Any]
 class Connections:
     """The connections, by the transport's session id."""
 
-    def __init__(self, session: str | None = None) -> None:
+    def __init__(self, only: Connection | None = None) -> None:
         #: The one client of a process that serves standard input and output.
-        self._only = Connection(session=session)
+        self._only = only or Connection()
         self._by_id: OrderedDict[str, Connection] = OrderedDict()
 
     def of(self, context: Context) -> Connection:
@@ -64,9 +64,9 @@ class Connections:
         return found
 
 
-def build(host: Host, session: str | None = None) -> Server[Any]:
-    """The server. `session` is the session of its one local client, if it is known from the start."""
-    connections = Connections(session)
+def build(host: Host, client: Connection | None = None) -> Server[Any]:
+    """The server. `client` is its one local client, over standard input and output."""
+    connections = Connections(client)
     #: Threads for waiting claims. They are few, so that other calls always find a free thread.
     lookers = anyio.CapacityLimiter(LOOKERS)
 
@@ -143,9 +143,9 @@ async def _in_thread(function: Callable[[], _T]) -> _T:
     try:
         return await anyio.to_thread.run_sync(function, abandon_on_cancel=True)
     except (InvalidInput, NotFound) as error:
-        raise _error(types.INVALID_PARAMS, str(error)) from None
+        raise _error(types.INVALID_PARAMS, error.message) from None
     except EngramError as error:
-        raise _error(types.INTERNAL_ERROR, str(error)) from None
+        raise _error(types.INTERNAL_ERROR, error.message) from None
 
 
 async def _awaited(host: Host, pending: Pending, lookers: anyio.CapacityLimiter) -> Answer:

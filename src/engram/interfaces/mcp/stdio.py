@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from . import identity
 from .early import Receptionist
 
 if TYPE_CHECKING:
@@ -30,17 +31,21 @@ def serve(settings: Config) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: wire.end())
     wire.start()
+    # At once, while the process that started this one is certainly there.
+    origin = identity.origin(os.environ)
     # These imports take most of a second. The wire answers meanwhile.
     import anyio
 
     from ...client import Engram
-    from .host import Host
+    from .host import Connection, Host
     from .lines import converse
     from .server import build
 
     host = Host(lambda: Engram(settings=settings))
     host.work_in_background()
-    anyio.run(converse, build(host, session=os.environ.get("ENGRAM_SESSION") or None), wire)
+    client = Connection(session=os.environ.get("ENGRAM_SESSION") or None, origin=origin)
+    anyio.run(converse, build(host, client), wire)
+    host.leave(client)
     host.close()
     sys.stderr.flush()
     # A thread that still waits for input or for a lock must not keep the process alive.

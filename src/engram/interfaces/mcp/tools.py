@@ -31,9 +31,9 @@ class Tool(NamedTuple):
 TOOLS = (
     Tool(
         "sitrep",
-        "Start here: who is at work, what is locked, the world state, messages. With `summary` it registers you; "
-        "your session id is then used in all calls.",
-        {"report": "sitrep"},
+        "Start here: messages, who is at work, what is known, where we left off. With `summary` it "
+        "registers you for all calls.",
+        {"report": "brief"},
         idempotent=True,
     ),
     Tool(
@@ -99,6 +99,10 @@ _SUMMARY = Input("summary", "text", "what you are working on")
 _KNOWN = Input(operations.SESSION, "text", "your session id, if you were given one")
 
 
+#: What an agent calls instead of an operation that no tool offers.
+_INSTEAD = {"session.register": "sitrep with a summary", "dream.list": "dream status"}
+
+
 class Call(NamedTuple):
     """A tool call, resolved."""
 
@@ -140,10 +144,35 @@ def resolve(name: str, arguments: Mapping[str, object]) -> Call | None:
                 (operation,) = actions.values()
                 return Call(tool, operation, given)
             action = given.pop(ACTION, None) or tool.default
+            if action is None:
+                *others, last = actions
+                raise InvalidInput(f"{name} needs an action: {', '.join(others)} or {last}.")
             if action not in actions:
                 raise InvalidInput(f"action is {action!r}; {name} has {', '.join(actions)}.")
             return Call(tool, actions[str(action)], given)
     return None
+
+
+def named(operation: str) -> str:
+    """An operation as an agent calls it: the tool, and the action if it has several."""
+    for tool in TOOLS:
+        for action, name in tool.actions.items():
+            if name == operation:
+                return tool.name if len(tool.actions) == 1 or action == tool.default else f"{tool.name} {action}"
+    return _INSTEAD[operation]
+
+
+def advice(hint: str) -> str:
+    """A hint of the table of operations, with the tools in place of the operations."""
+    return " ".join(_renamed(word) for word in hint.split(" "))
+
+
+def _renamed(word: str) -> str:
+    name = word.rstrip(".,;")
+    if "." not in name and name != "recall":
+        return word
+    tool, _, action = named(name).partition(" ")
+    return f"`{tool}` {action}".rstrip() + word[len(name) :]
 
 
 def _offered(tool: Tool, operation: Operation) -> Operation:
@@ -191,6 +220,8 @@ _TYPES: dict[Kind, dict[str, object]] = {
     "texts": {"type": "array", "items": {"type": "string"}},
     "whole": {"type": "integer"},
     "number": {"type": "number"},
+    # Numbers are accepted too. One type in the schema is what every client understands.
+    "duration": {"type": "string"},
     "flag": {"type": "boolean"},
     "object": {"type": "object"},
 }

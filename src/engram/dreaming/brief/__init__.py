@@ -1,0 +1,1 @@
+"""The brief: what a session starts with."""

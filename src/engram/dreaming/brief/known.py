@@ -1,0 +1,175 @@
+"""The memories of the brief: pins, what is known to hold, and todos.
+
+Every agent reads the brief, so nothing enters it that only claims to be true. A memory from a tool or an import, and a
+pin that an agent set, need the approval of a person. An agent's pin without it counts as an ordinary memory.
+"""
+
+from __future__ import annotations
+
+from math import log2
+from typing import TYPE_CHECKING, NamedTuple
+
+from ... import checks
+from ...clock import age_in_words, between
+from ...coordination.sections import Section
+from ...safe_text import brief_text, name
+
+if TYPE_CHECKING:
+    from ...storage.engine import Transaction
+    from .snapshot import Snapshot
+
+#: Kinds that say what holds. A fact is among them if it is important.
+HOLDS = ("preference", "decision", "lesson")
+IMPORTANT_FACT = 0.7
+TODO = "todo"
+#: Sources whose memories need no approval.
+TRUSTED = ("user", "agent")
+#: Memories that are read, the strongest first. More would not fit into any brief.
+_MOST = 200
+#: Seconds in which the worth of being recent halves.
+_HALF_LIFE = 30 * 86_400
+
+_COLUMNS = (
+    "id, kind, SUBSTR(content, 1, 2000), LENGTH(content), importance, pinned, COALESCE(project, ''), reinforced, "
+    "updated_at"
+)
+_PINNED = (
+    "SELECT "
+    + _COLUMNS
+    + """ FROM memories
+WHERE workspace = :workspace AND status = 'active' AND pinned = 1 AND approved = version AND content <> ''
+  AND (expires_at IS NULL OR expires_at > :now)
+ORDER BY id DESC LIMIT :limit"""
+)
+_KNOWN = (
+    "SELECT "
+    + _COLUMNS
+    + """ FROM memories
+WHERE workspace = :workspace AND status = 'active' AND content <> ''
+  AND (kind IN ('preference', 'decision', 'lesson', 'todo') OR (kind = 'fact' AND importance >= :important))
+  AND (trust IN ('user', 'agent') OR approved = version) AND pinned = 0
+  AND (expires_at IS NULL OR expires_at > :now) AND (project IS NULL OR project = :project)
+ORDER BY CASE WHEN project = :project THEN 0 ELSE 1 END,
+  importance + 0.1 * CASE WHEN reinforced > 5 THEN 5 ELSE reinforced END DESC, updated_at DESC, id DESC
+LIMIT :limit"""
+)
+# The filter `waiting` of `memories.list`.
+_WAITING = """
+SELECT COUNT(*) FROM memories
+WHERE workspace = :workspace AND status = 'active' AND (approved IS NULL OR approved <> version)
+  AND (pinned = 1 OR (trust IN ('tool', 'import') AND kind NOT IN ('gist', 'era', 'digest')))
+  AND (expires_at IS NULL OR expires_at > :now)
+"""
+
+
+class Known(NamedTuple):
+    id: int
+    kind: str
+    #: The beginning of its content, and the length of the whole.
+    text: str
+    length: int
+    importance: float
+    pinned: bool
+    project: str
+    reinforced: int
+    updated_at: str
+
+
+def sections(snapshot: Snapshot) -> tuple[list[Section], list[int]]:
+    """Pins, what holds, and todos, in this order; and the memories of their entries, also in order."""
+    pinned, known = _earlier(snapshot) if snapshot.past else _now(snapshot)
+    pinned.sort(key=lambda each: (each.project not in (snapshot.project, ""), -each.id))
+    known.sort(key=lambda each: (each.project != snapshot.project, -_worth(each, snapshot.now), -each.id))
+    holds = [each for each in known if each.kind != TODO]
+    todos = [each for each in known if each.kind == TODO]
+    made = [
+        Section(
+            "## Pinned",
+            [_line(each, snapshot) for each in pinned],
+            "pinned memory",
+            "engram memory list --pinned",
+            rank=3,
+            share=0.12,
+            shortens=True,
+            units="pinned memories",
+        ),
+        Section(
+            "## Known to hold here",
+            [_line(each, snapshot) for each in holds],
+            "memory",
+            "engram memory list",
+            rank=4,
+            share=0.18,
+            shortens=True,
+            units="memories",
+        ),
+        Section(
+            "## To do",
+            [_line(each, snapshot) for each in todos],
+            "todo",
+            "engram memory list --kind todo",
+            rank=6,
+            share=0.06,
+        ),
+    ]
+    return made, [each.id for each in (*pinned, *holds, *todos)]
+
+
+def waiting(tx: Transaction, workspace: str, now: str) -> int:
+    """How many memories a person has to approve before they can enter a brief."""
+    count: int = tx.value(_WAITING, workspace=workspace, now=now)
+    return count
+
+
+def _now(snapshot: Snapshot) -> tuple[list[Known], list[Known]]:
+    values = {"workspace": snapshot.workspace, "now": snapshot.now, "limit": _MOST}
+    tx = snapshot.tx
+    pinned = tx.all(_PINNED, **values)
+    known = tx.all(_KNOWN, project=snapshot.project, important=IMPORTANT_FACT, **values)
+    return [Known(*row) for row in pinned], [Known(*row) for row in known]
+
+
+def _earlier(snapshot: Snapshot) -> tuple[list[Known], list[Known]]:
+    # Imported here: a hook reads no history.
+    from ...memory import memory_rows
+
+    wanted = memory_rows.Filters("active", None, None, None, None, None, 0.0, 0, 0)
+    then = memory_rows.find_at(snapshot.tx, snapshot.workspace, wanted, checks.MAX_WHOLE, snapshot.now)
+    pinned: list[Known] = []
+    known: list[Known] = []
+    for each in then:
+        memory = Known(
+            each.id, each.kind, each.content, len(each.content), each.importance, each.pinned and each.approved,
+            each.project or "", each.reinforced, each.updated_at,
+        )  # fmt: skip
+        holds = each.kind in (*HOLDS, TODO) or (each.kind == "fact" and each.importance >= IMPORTANT_FACT)
+        if memory.pinned:
+            pinned.append(memory)
+        elif (
+            holds
+            and not each.pinned
+            and (each.trust in TRUSTED or each.approved)
+            and memory.project in (snapshot.project, "")
+        ):
+            known.append(memory)
+    return pinned, known
+
+
+def _worth(memory: Known, now: str) -> float:
+    """Importance, plus what repetition and being recent add."""
+    recent: float = 0.5 ** (max(0.0, between(memory.updated_at, now)) / _HALF_LIFE)
+    return memory.importance + 0.15 * min(3.0, log2(1 + memory.reinforced)) + 0.3 * recent
+
+
+def _line(memory: Known, snapshot: Snapshot) -> str:
+    elsewhere = memory.project not in (snapshot.project, "")
+    text, cut = brief_text(memory.text, memory.length)
+    about = [
+        memory.kind if memory.kind != TODO else "",
+        name(memory.project) if elsewhere else "",
+        "general" if not memory.project and snapshot.project else "",
+        age_in_words(memory.updated_at, snapshot.now),
+        f"memory {memory.id}",
+        f"cut from {memory.length:,} characters" if cut else "",
+    ]
+    return f"- {text} ({', '.join(name(each) if each == memory.kind else each for each in about if each)})"

@@ -1,0 +1,151 @@
+"""Where we left off: the last sessions of this project, what each was asked, what came of it, and what is open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...clock import age_in_words
+from ...coordination.sections import Section
+from ...safe_text import one_line, visible
+from . import wording
+from .at_work import listed
+
+if TYPE_CHECKING:
+    from .at_work import Claims
+    from .snapshot import Session, Snapshot
+
+#: Sessions that are shown.
+_SESSIONS = 3
+_ASK, _LATER_ASK, _RESULT, _QUESTION = 220, 160, 360, 200
+
+# The first turns of the user, the latest ones, and the latest ones of anybody. The end of a long turn is read, too,
+# because a question stands there.
+TURNS = """
+SELECT seq, role, SUBSTR(content, 1, 2000),
+       CASE WHEN LENGTH(content) > 600 THEN SUBSTR(content, LENGTH(content) - 599) ELSE content END FROM exchanges
+WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND seq IN (
+  SELECT seq FROM (SELECT seq FROM exchanges
+    WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND role = 'user' AND created_at <= :now
+    ORDER BY seq LIMIT 6) AS first
+  UNION ALL
+  SELECT seq FROM (SELECT seq FROM exchanges
+    WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND role = 'user' AND created_at <= :now
+    ORDER BY seq DESC LIMIT 12) AS latest
+  UNION ALL
+  SELECT seq FROM (SELECT seq FROM exchanges
+    WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND created_at <= :now
+    ORDER BY seq DESC LIMIT 8) AS last
+)
+ORDER BY seq
+"""
+_QUOTED = """
+SELECT SUBSTR(content, 1, 2000) FROM exchanges WHERE workspace = :workspace AND id = :id AND created_at <= :now
+"""
+_GIST = """
+SELECT SUBSTR(content, 1, 1000) FROM memories
+WHERE workspace = :workspace AND kind = 'gist' AND key = :session AND status = 'active' AND trust IN ('user', 'agent')
+  AND updated_at <= :now
+"""
+
+
+#: The role of an agent's turn.
+_AGENT = "assistant"
+
+
+class Turn(NamedTuple):
+    seq: int
+    role: str
+    head: str
+    tail: str
+
+
+def section(snapshot: Snapshot, claimed: Claims) -> tuple[Section, set[str]]:
+    """The section, and the sessions in it."""
+    lines: dict[str, str] = {}
+    for session in snapshot.over:
+        told = _told(snapshot, session, claimed)
+        if told:
+            lines[session.id] = told
+        if len(lines) == _SESSIONS:
+            break
+    made = Section(
+        "## Where we left off", list(lines.values()), "earlier session", "engram session list --all", rank=5, share=0.22
+    )
+    return made, set(lines)
+
+
+def turns(snapshot: Snapshot, session_id: str) -> list[Turn]:
+    values = {"workspace": snapshot.workspace, "session": session_id, "now": snapshot.now}
+    tx = snapshot.tx
+    return [Turn(*row) for row in tx.all(TURNS, **values)]
+
+
+def _told(snapshot: Snapshot, session: Session, claimed: Claims) -> str:
+    """The entry of a session; empty if nobody asked anything in it and it names no outcome of its own."""
+    said = turns(snapshot, session.id)
+    asked = list(wording.asks(turn.head for turn in said if turn.role == "user"))
+    given = session.summary if session.summary_from is None else ""
+    if not asked and not (session.outcome and session.outcome_from is None):
+        return ""
+    first = given or next(filter(wording.is_substantial, asked), asked[0] if asked else session.summary)
+    last = next((ask for ask in reversed(asked) if wording.is_substantial(ask)), "")
+    left_open = f", still open as session {visible(session.id)}" if session.status == "active" else ""
+    head = f"- {age_in_words(session.worked_at, snapshot.now).capitalize()} ({visible(session.type)}{left_open}): "
+    told = [head + (wording.shorten(wording.plain(first, headings=True) or first, _ASK) or "(no summary)")]
+    if last and not first.startswith(last[:60]):
+        told.append(f"  Last asked: {wording.shorten(last, _LATER_ASK)}")
+    came = _result(snapshot, session, said)
+    if came:
+        told.append(f"  Result: {came}")
+    told += [f"  Open: {each}" for each in _open(session, said, claimed)]
+    return "\n".join(told)
+
+
+def _result(snapshot: Snapshot, session: Session, said: list[Turn]) -> str:
+    """What came of it: the outcome, else the agent's last message, else a sentence of the gist."""
+    values = {"workspace": snapshot.workspace, "now": snapshot.now}
+    outcome, tx = session.outcome, snapshot.tx
+    if outcome and session.outcome_from is not None:
+        # The stored outcome is short and on one line. The message it repeats has its lists and sentences.
+        whole: str = tx.value(_QUOTED, id=session.outcome_from, **values) or ""
+        if one_line(whole, len(whole)).startswith(outcome.rstrip("…")):
+            outcome = whole
+    last = next((turn.head for turn in reversed(said) if turn.role == _AGENT), "")
+    for text in (outcome, last):
+        if wording.says_something(came := wording.result(text, _RESULT)):
+            return came
+    gist: str = tx.value(_GIST, session=session.id, **values) or ""
+    came = wording.result(_of_agent(gist), _RESULT)
+    return came if wording.says_something(came) else ""
+
+
+def _of_agent(gist: str) -> str:
+    """The last sentence of the agent in a gist whose lines say who said what and when; else the whole gist."""
+    marked = [line.partition(f" {_AGENT}: ")[2] for line in gist.splitlines() if line[:4].isdigit()]
+    return next((each for each in reversed(marked) if each), "") if marked else gist
+
+
+def _open(session: Session, said: list[Turn], claimed: Claims) -> list[str]:
+    found = []
+    end = _end(said)
+    if end is not None and wording.is_interruption(end.head):
+        found.append("the user stopped the agent at work.")
+    elif end is not None and end.role == "user":
+        found.append("the last ask has no answer.")
+    elif end is not None and (asked := wording.question(end.tail, _QUESTION)):
+        found.append(f"it ended with a question: {asked}")
+    elif end is not None and session.status == "abandoned" and not wording.result(end.tail, _RESULT):
+        found.append("it broke off.")
+    if held := claimed.get(session.id):
+        found.append(f"it still claims {listed(held)}.")
+    return found
+
+
+def _end(said: list[Turn]) -> Turn | None:
+    """The last turn that somebody meant: not a notice of the harness, nor a command such as /exit."""
+    for turn in reversed(said):
+        if turn.role == _AGENT or wording.is_interruption(turn.head):
+            return turn
+        if turn.role == "user" and next(wording.asks([turn.head]), ""):
+            return turn
+    return None

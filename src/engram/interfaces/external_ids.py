@@ -1,0 +1,22 @@
+"""A harness's own id of a session or a subagent, in a form that can be stored.
+
+Names with secrets are refused everywhere in Engram. A harness chooses its ids itself, and a hook must not fail because
+an id looks like a token. Such an id is replaced by its hash, which is the same each time.
+"""
+
+from __future__ import annotations
+
+from ..redact import find
+
+
+def storable(id: str) -> str:
+    """The id, or its hash if it looks like a secret."""
+    if not looks_secret(id):
+        return id
+    from hashlib import blake2b
+
+    return f"id-{blake2b(id.encode(), digest_size=12).hexdigest()}"
+
+
+def looks_secret(text: str) -> bool:
+    return any(True for _ in find(text))

@@ -1,0 +1,246 @@
+"""What of a conversation becomes a turn of its session.
+
+At a stop these are the assistant's messages since the last prompt that say something: findings, decisions, results. A
+harness gives the last one with the event, so that one is recorded first; the others are in its transcript. Each is
+recorded once, however often a stop is reported: a message is known by the harness's own id of it, or by its text, if a
+turn since the prompt contains it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ...checks import moment, new_name
+from ...errors import InvalidInput
+from ...redact import redact
+from . import events
+from .framing import clean
+from .prompts import compaction_summary
+from .transcript import FAILURE, Message, Spoken, last_summary, last_turns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...client import Engram
+    from ...records import Exchange
+    from .events import Event
+
+#: The most messages that one stop records. The latest are kept: they are closest to what came of it.
+MOST = 12
+#: Characters of a message before the last one. A longer one is usually a pasted file.
+LONGEST = 8_000
+#: Characters of a compaction's summary that become the gist.
+LONGEST_GIST = 16_000
+#: Turns of the session in which a message without an id is looked for.
+_RECENT = 60
+#: Ends a message that was cut.
+_CUT = " …"
+
+
+def closing_message(text: str) -> str:
+    """The closing message of an event as it is stored; empty if there is none."""
+    return "" if text.startswith(FAILURE) else _usable(Message(text, None, None), events.LONGEST, in_full=True).text
+
+
+def record_closing(eng: Engram, session_id: str, text: str) -> int | None:
+    """Record the closing message that an event has; its id, or None if the session has all of it already.
+
+    This comes before the transcript is read, which may be slow.
+    """
+    recorded = [turn.content for turn in _since(eng.exchanges.recent(session_id, _RECENT), 1)]
+    text = _new_part(text, recorded)
+    return eng.exchanges.add(session_id, "assistant", text, embed=False, words=False) if text else None
+
+
+def read_turns(transcript: str, agent: str | None, text: str) -> list[Spoken]:
+    """The messages since the last prompt that are worth recording, and those since the prompt before, newest first.
+
+    `text` is the closing message of the event. The second turn has messages that no stop reported if the person
+    interrupted it.
+    """
+    spoken = last_turns(transcript, agent)
+    text = "" if text.startswith(FAILURE) else text
+    return [_chosen(spoken[0], text, with_last=not text.strip()), *(_chosen(each, "") for each in spoken[1:])]
+
+
+def record_turns(eng: Engram, session_id: str, spoken: list[Spoken], closing: tuple[str, int | None]) -> None:
+    """Add the messages that the session does not have yet, and note the ids of the turns that it has.
+
+    `closing` is the closing message that was recorded first, and its id. The messages go before it.
+    """
+    text, closing_id = closing
+    turns = eng.exchanges.recent(session_id, _RECENT)
+    prompts = [turn for turn in turns if turn.role == "user"]
+    current, *earlier = spoken
+    messages = list(current.messages)
+    if current.prompt is not None and current.prompt.id is not None and prompts:
+        _identify(eng, prompts[-1:], current.prompt)
+    if text and messages and _is_end(messages[-1].text, text):
+        last = messages.pop()
+        if closing_id is not None and last.id is not None:
+            eng.exchanges.set_external_id(closing_id, last.id)
+        else:
+            _identify(eng, _since(turns, 1), last._replace(text=text))
+    # The same words after an earlier prompt are another message.
+    new = _unrecorded(eng, session_id, messages, _since(turns, 1))
+    if earlier and len(prompts) > 1 and _is_prompt(prompts[-2], earlier[0].prompt):
+        new = [*_unrecorded(eng, session_id, earlier[0].messages, _since(turns, 2)), *new]
+    _add(eng, session_id, new, closing_id)
+
+
+def record_interrupted(eng: Engram, session_id: str, prompt_id: int, transcript: str, agent: str | None) -> None:
+    """Add what was said since the prompt before this one, if no stop has reported it: the person interrupted it."""
+    turns = eng.exchanges.recent(session_id, 2)
+    if len(turns) < 2 or turns[0].role != "user" or turns[1].id != prompt_id:
+        return
+    # The transcript may have the new prompt already, or not yet.
+    for spoken in (_chosen(each, "") for each in last_turns(transcript, agent)):
+        if spoken.messages and _is_prompt(turns[0], spoken.prompt):
+            return _add(eng, session_id, _unrecorded(eng, session_id, spoken.messages, []), prompt_id)
+
+
+def keep_summary(eng: Engram, session_id: str, event: Event) -> bool:
+    """Make the harness's summary of a compaction the session's gist so far; whether there is a summary.
+
+    The event has it, or the transcript. Its sources are the turns that the last gist does not cover, and a log entry:
+    the summary is the words of an agent, even if only the person's turns were recorded.
+    """
+    text = event.text or (last_summary(event.transcript, event.agent) if event.transcript is not None else "")
+    # Private parts go first: one may have a summary in it.
+    text = redact(clean(compaction_summary(clean(events.storable(events.cut(text, events.LONGEST))))))
+    if len(text) > LONGEST_GIST:
+        text = text[:LONGEST_GIST].rpartition("\n")[0] or text[:LONGEST_GIST]
+    if not text or not eng.exchanges.recent(session_id, 1):
+        return False
+    noted = eng.sessions.log(session_id, "The context was compacted; its summary is the gist so far")
+    turns = eng.memories.unsummarised(session_id)
+    eng.memories.store_gist(session_id, text, noted.seq, sources=[*(turn.id for turn in turns), noted.id], embed=False)
+    return True
+
+
+def _chosen(spoken: Spoken, closing: str, *, with_last: bool = False) -> Spoken:
+    """The prompt and the messages as they are stored, if they say something which the closing one does not repeat.
+
+    With `with_last` the last message counts as the closing one, which is kept in full.
+    """
+    messages = spoken.messages
+    last = messages[-1:] if with_last or (messages and _is_end(messages[-1].text, closing)) else []
+    rest = messages[:-1] if last else messages
+    closing = last[0].text if with_last and last else closing
+    chosen = [_usable(message, LONGEST, in_full=False) for message in _worth_keeping(rest, closing)]
+    chosen += [_usable(message, events.LONGEST, in_full=True) for message in last]
+    prompt = spoken.prompt and _usable(spoken.prompt, events.LONGEST, in_full=True)
+    return Spoken(prompt, [message for message in chosen if message.text])
+
+
+def _is_end(message: str, closing: str) -> bool:
+    """Whether a message of the transcript is the end of the closing one. The event joins separate messages."""
+    return bool(message.strip()) and closing.strip().endswith(message.strip())
+
+
+def _worth_keeping(messages: list[Message], closing: str) -> list[Message]:
+    """The messages that say something which the closing one does not repeat; the latest, in order."""
+    from ...narration import is_substantial
+
+    kept: list[Message] = []
+    for message in reversed(messages):
+        if len(kept) == MOST - 1:
+            break
+        if message.text.strip() not in closing and is_substantial(message.text):
+            kept.append(message)
+    return kept[::-1]
+
+
+def _usable(message: Message, longest: int, *, in_full: bool) -> Message:
+    """The message as it can be stored: without secrets and private parts; without narration unless `in_full`."""
+    # Of a text that is cut later, a little more is enough to find its secrets.
+    read = events.LONGEST if in_full else 2 * longest
+    text = redact(clean(events.storable(events.cut(message.text, read))))
+    if not in_full:
+        from ...narration import without_narration
+
+        text = without_narration(text)
+    if len(text) > longest:
+        text = text[:longest].rsplit(None, 1)[0] + _CUT
+    id, at = None, None
+    with suppress(InvalidInput):
+        id = message.id and new_name(message.id, "id of a message")
+    with suppress(InvalidInput):
+        at = message.at and moment(message.at, "time of a message")
+    return Message(text, id, at)
+
+
+def _since(turns: Sequence[Exchange], prompts: int) -> list[Exchange]:
+    """The assistant's turns since the last prompt, or since the one before."""
+    asked = [turn.seq for turn in turns if turn.role == "user"][-prompts:]
+    return [turn for turn in turns if turn.role == "assistant" and turn.seq > (asked[0] if asked else 0)]
+
+
+def _is_prompt(turn: Exchange, prompt: Message | None) -> bool:
+    """Whether a turn records the prompt of a transcript."""
+    if prompt is None:
+        return False
+    return _plain(turn.content) == _plain(prompt.text) or (prompt.id is not None and turn.external_id == prompt.id)
+
+
+def _unrecorded(eng: Engram, session_id: str, messages: list[Message], turns: Sequence[Exchange]) -> list[Message]:
+    """The messages that none of the turns contains. A turn with the same text gets the message's id."""
+    recorded = [turn.content for turn in turns]
+    new: list[Message] = []
+    for message in messages:
+        if message.id is not None and eng.exchanges.find(session_id, message.id) is not None:
+            continue
+        text = _new_part(message.text, recorded)
+        if text:
+            new.append(message._replace(text=text))
+            recorded.append(text)
+        else:
+            _identify(eng, turns, message)
+    return new
+
+
+def _new_part(text: str, recorded: Sequence[str]) -> str:
+    """What a text adds to the recorded ones; empty if one of them contains it."""
+    from ...narration import without_narration
+
+    # A harness joins messages that were recorded separately.
+    for known in recorded:
+        if text.startswith(known) and text[len(known) : len(known) + 1] in ("", "\n"):
+            text = text[len(known) :].lstrip()
+    if not text:
+        return ""
+    # A message that was recorded as one among others lacks its narration.
+    forms = [f" {form} " for form in map(_plain, (text, without_narration(text))) if form]
+    return "" if any(form in f" {_plain(known)} " for known in recorded for form in forms) else text
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.removesuffix(_CUT).split())
+
+
+def _identify(eng: Engram, turns: Sequence[Exchange], message: Message) -> None:
+    """Give the turn that records the message the message's id, if it has none."""
+    if message.id is None:
+        return
+    text = _plain(message.text)
+    for turn in reversed(turns):
+        known = _plain(turn.content)
+        if turn.external_id is None and (known == text or (message.text.endswith(_CUT) and known.startswith(text))):
+            eng.exchanges.set_external_id(turn.id, message.id)
+            return
+
+
+def _add(eng: Engram, session_id: str, messages: list[Message], before: int | None) -> None:
+    """Add the messages, before a turn that was recorded earlier in the same event if there is one."""
+    given = []
+    for message in messages:
+        at = eng.exchanges.plausible_time(session_id, message.at) if message.at is not None else None
+        known = {"created_at": at, "external_id": message.id}
+        fields = {name: value for name, value in known.items() if value is not None}
+        given.append({"session_id": session_id, "role": "assistant", "content": message.text, **fields})
+    if before is not None:
+        eng.exchanges.insert_before(before, given)
+        return
+    for each in given:
+        eng.exchanges.add(**each, embed=False, words=False)

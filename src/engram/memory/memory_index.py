@@ -1,0 +1,32 @@
+"""Puts a memory on the shelf where recall looks for it, and takes it off again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import embedding_queue, word_index
+
+if TYPE_CHECKING:
+    from ..records import Memory
+    from ..storage.engine import Transaction
+
+
+def add(
+    tx: Transaction,
+    workspace: str,
+    memory: Memory,
+    pieces: list[word_index.Piece],
+    vectors: embedding_queue.Vectors | None,
+) -> None:
+    """Index a memory on the shelf for its status. Without vectors, the embedding queue computes them."""
+    shelf = word_index.shelf_of(memory.kind, memory.status)
+    entry = word_index.Entry(
+        shelf, "memory", memory.id, memory.kind, memory.session_id, memory.project, None, memory.created_at, pieces
+    )
+    embedding_queue.store_vectors(tx, workspace, [entry], vectors)
+
+
+def remove(tx: Transaction, workspace: str, id: int) -> None:
+    # The queue entry first, so that a process that is embedding the old text does not find it again.
+    embedding_queue.withdraw(tx, workspace, "memory", id)
+    word_index.remove(tx, workspace, "memory", [id])

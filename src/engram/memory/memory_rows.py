@@ -1,0 +1,148 @@
+"""Reads memories: one by its id, the present ones by a filter, and how they stood at a time.
+
+How things stood at a time comes from three tables. `memory_states` has the state that applied then, and
+`memory_versions` the text. The row of the memory has the present state, which applies from the latest change on. A
+memory without states has not changed since it was stored, or only a program of an earlier release has changed it: then
+its row says when (`updated_at`), and it was active before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from .. import checks, json_columns
+from ..errors import MemoryNotFound
+from ..records import Memory
+from . import memory_tags
+
+if TYPE_CHECKING:
+    from ..storage.engine import Row, Transaction
+
+_COLUMNS = (
+    "id, kind, key, content, version, importance, pinned, trust, status, superseded_by, session_id, project, data, "
+    "reinforced, recalled, recalled_at, expires_at, created_at, updated_at, approved"
+)
+_GET = "SELECT " + _COLUMNS + " FROM memories WHERE workspace = :workspace AND id = :id"
+# Dreaming writes gists, eras and digests again and again. Nobody is asked about those, unless they are pinned.
+_FILTERS = """
+WHERE workspace = :workspace AND status = :status
+  AND (CAST(:kind AS TEXT) IS NULL OR kind = :kind)
+  AND (CAST(:project AS TEXT) IS NULL OR project = :project)
+  AND (CAST(:since AS TEXT) IS NULL OR created_at >= :since)
+  AND (CAST(:until AS TEXT) IS NULL OR created_at < :until)
+  AND importance >= :importance AND (:pinned = 0 OR pinned = 1)
+  AND (:waiting = 0 OR ((approved IS NULL OR approved <> version)
+       AND (pinned = 1 OR (trust IN ('tool', 'import') AND kind NOT IN ('gist', 'era', 'digest')))))
+  AND (expires_at IS NULL OR expires_at > :at)
+"""
+_NOW = (
+    "SELECT "
+    + _COLUMNS
+    + " FROM memories m"
+    + _FILTERS
+    + """  AND (CAST(:tag AS TEXT) IS NULL
+       OR EXISTS (SELECT 1 FROM memory_tags t WHERE t.workspace = :workspace AND t.tag = :tag AND t.memory_id = m.id))
+ORDER BY id DESC LIMIT :limit"""
+)
+# The state `s` is the latest one up to the time. There is none where the memory's row applies: after the last change.
+_STOOD = """
+  SELECT m.workspace, m.id, m.kind, m.key, v.content, v.version, m.trust, m.session_id, m.project, m.data, m.reinforced,
+    m.recalled, m.recalled_at, m.expires_at, m.created_at, s.tags AS tags,
+    CASE WHEN s.number IS NULL THEN m.importance ELSE s.importance END AS importance,
+    CASE WHEN s.number IS NULL THEN m.pinned ELSE s.pinned END AS pinned,
+    CASE WHEN s.number IS NULL THEN m.approved ELSE s.approved END AS approved,
+    CASE WHEN s.number IS NOT NULL THEN s.status WHEN m.updated_at > :at THEN 'active' ELSE m.status END AS status,
+    CASE WHEN s.number IS NOT NULL THEN s.superseded_by WHEN m.updated_at > :at THEN NULL ELSE m.superseded_by
+      END AS superseded_by,
+    CASE WHEN s.number IS NULL AND m.updated_at <= :at THEN m.updated_at
+      WHEN s.at > v.created_at THEN s.at ELSE v.created_at END AS updated_at
+  FROM memories m
+  LEFT JOIN memory_states s ON s.memory_id = m.id
+    AND s.number = (SELECT MAX(x.number) FROM memory_states x WHERE x.memory_id = m.id AND x.at <= :at)
+    AND (m.updated_at > :at
+         OR EXISTS (SELECT 1 FROM memory_states x WHERE x.memory_id = m.id AND x.number > s.number))
+  JOIN memory_versions v ON v.memory_id = m.id AND v.content <> '' AND v.version = (
+    SELECT MAX(x.version) FROM memory_versions x WHERE x.memory_id = m.id AND x.created_at <= :at
+      AND x.version <= CASE WHEN s.number IS NULL THEN m.version ELSE s.version END)
+  WHERE m.workspace = :workspace AND m.created_at <= :at
+"""
+_THEN = "SELECT " + _COLUMNS + ", tags FROM (" + _STOOD + ") AS stood" + _FILTERS + "ORDER BY id DESC LIMIT :limit"
+_GET_THEN = "SELECT " + _COLUMNS + ", tags FROM (" + _STOOD + "  AND m.id = :id) AS stood"
+
+
+class Filters(NamedTuple):
+    """Which memories to list. The values are checked."""
+
+    status: str
+    kind: str | None
+    tag: str | None
+    project: str | None
+    since: str | None
+    until: str | None
+    importance: float
+    pinned: int
+    waiting: int
+
+
+def read(tx: Transaction, workspace: str, id: int) -> Memory:
+    """One memory as it is now."""
+    row = tx.one(_GET, workspace=workspace, id=id)
+    if row is None:
+        raise MemoryNotFound(f"There is no memory {id} in workspace {workspace!r}.")
+    return _record(row, memory_tags.of(tx, workspace, id))
+
+
+def read_at(tx: Transaction, workspace: str, id: int, at: str) -> Memory:
+    """One memory as it stood at a time."""
+    read(tx, workspace, id)
+    row = tx.one(_GET_THEN, workspace=workspace, id=id, at=_not_after_now(tx, at))
+    if row is None:
+        raise MemoryNotFound(f"Memory {id} did not exist at {at}, or its text of that time was forgotten.")
+    return _record_then(tx, workspace, row)
+
+
+def find(tx: Transaction, workspace: str, filters: Filters, limit: int) -> list[Memory]:
+    """The memories that match now, newest first."""
+    rows = tx.all(_NOW, workspace=workspace, at=tx.now(), limit=limit, **filters._asdict())
+    return [_record(row, memory_tags.of(tx, workspace, row[0])) for row in rows]
+
+
+def find_at(tx: Transaction, workspace: str, filters: Filters, limit: int, at: str) -> list[Memory]:
+    """The memories that matched at a time, newest first. A time in the future counts as the present."""
+    chosen = filters._asdict()
+    tag = chosen.pop("tag")
+    most = checks.MAX_WHOLE if tag is not None else limit
+    rows = tx.all(_THEN, workspace=workspace, at=_not_after_now(tx, at), limit=most, **chosen)
+    found = []
+    for row in rows:
+        memory = _record_then(tx, workspace, row)
+        if tag is None or tag in memory.tags:
+            found.append(memory)
+            if len(found) == limit:
+                break
+    return found
+
+
+def _not_after_now(tx: Transaction, at: str) -> str:
+    return min(at, tx.now())
+
+
+def _record_then(tx: Transaction, workspace: str, row: Row) -> Memory:
+    id, *_, stored = row
+    tags = memory_tags.of(tx, workspace, id) if stored is None else load_tags(stored)
+    return _record(row[:-1], tags)
+
+
+def load_tags(stored: str) -> tuple[str, ...]:
+    tags = json_columns.load(stored, "memory_states.tags", [])
+    return tuple(map(str, tags)) if isinstance(tags, list) else ()
+
+
+def _record(row: Row, tags: tuple[str, ...]) -> Memory:
+    id, kind, key, content, version, importance, pinned, trust, status, by, session, project, data, *rest = row
+    reinforced, recalled, recalled_at, expires_at, created_at, updated_at, approved = rest
+    return Memory(
+        id, kind, key, content, version, tags, importance, bool(pinned), trust, status, by, session, project,
+        json_columns.load(data, "memories.data"), reinforced, recalled, recalled_at, expires_at, created_at, updated_at,
+        approved == version,
+    )  # fmt: skip
