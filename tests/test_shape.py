@@ -29,6 +29,7 @@ LAYERS = (
         "diffs",
         "durations",
         "emphasis",
+        "gist_text",
         "errors",
         "harness_commands",
         "json_columns",

@@ -126,8 +126,10 @@ class Gist(NamedTuple):
     memory_id: int
     #: The time of the session's first turn.
     at: str
+    #: `engram.gist_text` takes it apart.
     text: str
     trust: str
+    project: str | None = None
 
 
 class MemoryEdit(NamedTuple):

@@ -61,7 +61,7 @@ UPDATE sessions SET gist_seq = 0, gist_turns = 0
 WHERE workspace = :workspace AND id = (SELECT session_id FROM gists WHERE memory_id = :gist)
 """
 _OF_MONTH = """
-SELECT g.session_id, g.memory_id, g.at, m.content, m.trust FROM gists g JOIN memories m ON m.id = g.memory_id
+SELECT g.session_id, g.memory_id, g.at, m.content, m.trust, m.project FROM gists g JOIN memories m ON m.id = g.memory_id
 WHERE g.workspace = :workspace AND g.month = :month AND m.status = 'active' AND m.content <> ''
 ORDER BY g.at, g.memory_id
 """

@@ -49,12 +49,12 @@ SELECT f.gist, f.after, g.session_id, s.gist_seq FROM folds f
 WHERE f.workspace = :workspace AND f.target = :target ORDER BY f.gist
 """
 _NEW_GISTS = """
-SELECT g.session_id, g.memory_id, g.at, m.content, m.trust
+SELECT g.session_id, g.memory_id, g.at, m.content, m.trust, m.project
 FROM folds f JOIN gists g ON g.memory_id = f.gist JOIN memories m ON m.id = g.memory_id
 WHERE f.workspace = :workspace AND f.target = 'narrative' AND m.status = 'active' ORDER BY g.at, g.memory_id
 """
 _LATEST_GISTS = """
-SELECT g.session_id, g.memory_id, g.at, m.content, m.trust, m.updated_at
+SELECT g.session_id, g.memory_id, g.at, m.content, m.trust, m.project, m.updated_at
 FROM memories m JOIN gists g ON g.memory_id = m.id
 WHERE m.workspace = :workspace AND m.kind = 'gist' AND m.status = 'active' AND m.content <> ''
   AND m.trust IN ('user', 'agent')
@@ -305,7 +305,7 @@ def _block_so_far(
 def _gist_records(rows: list[Row]) -> list[Gist]:
     from ...records import Gist
 
-    return [Gist(*row[:5]) for row in rows]
+    return [Gist(*row[:6]) for row in rows]
 
 
 def _statement(context: PassContext, text: str) -> str:
