@@ -169,6 +169,16 @@ def test_what_holds_is_this_project_s_first_then_general_and_nothing_else(eng: E
     assert "(decision, 3 months ago, memory " in shown[-2]
 
 
+@pytest.mark.requirement("BRIEF-3")
+def test_a_note_that_a_person_stored_holds_and_an_agent_s_note_does_not(eng: Engram) -> None:
+    eng.remember("Deploys never happen on Fridays", project=HERE, trust="user", by_person=True)
+    eng.remember("The linter was green", project=HERE)
+    shown = sections(eng.brief(project=HERE))["Known to hold here"]
+    assert [entry[2:].split(" (")[0] for entry in shown] == ["Deploys never happen on Fridays"]
+    then = eng.brief(project=HERE, at=eng.memories.list()[0].created_at)
+    assert sections(then)["Known to hold here"] == shown
+
+
 @pytest.mark.requirement("BRIEF-4")
 def test_the_last_three_sessions_tell_what_was_asked_what_came_of_it_and_what_is_open(
     eng: Engram, clock: ShiftedClock

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from ...storage.engine import Transaction
     from .snapshot import Snapshot
 
-#: Kinds that say what holds. A fact is among them if it is important.
+#: Kinds that say what holds. A fact is among them if it is important, and whatever a person stored or approved.
 HOLDS = ("preference", "decision", "lesson")
 IMPORTANT_FACT = 0.7
 TODO = "todo"
+#: Kinds that Engram writes.
+DERIVED = ("gist", "era", "digest")
 #: Sources whose memories need no approval.
 TRUSTED = ("user", "agent")
 #: Memories that are read, the strongest first. More would not fit into any brief.
@@ -46,7 +48,8 @@ _KNOWN = (
     + _COLUMNS
     + """ FROM memories
 WHERE workspace = :workspace AND status = 'active' AND content <> ''
-  AND (kind IN ('preference', 'decision', 'lesson', 'todo') OR (kind = 'fact' AND importance >= :important))
+  AND (kind IN ('preference', 'decision', 'lesson', 'todo') OR (kind = 'fact' AND importance >= :important)
+    OR (approved = version AND kind NOT IN ('gist', 'era', 'digest')))
   AND (trust IN ('user', 'agent') OR approved = version) AND pinned = 0
   AND (expires_at IS NULL OR expires_at > :now) AND (project IS NULL OR project = :project)
 ORDER BY CASE WHEN project = :project THEN 0 ELSE 1 END,
@@ -142,7 +145,11 @@ def _earlier(snapshot: Snapshot) -> tuple[list[Known], list[Known]]:
             each.id, each.kind, each.content, len(each.content), each.importance, each.pinned and each.approved,
             each.project or "", each.reinforced, each.updated_at,
         )  # fmt: skip
-        holds = each.kind in (*HOLDS, TODO) or (each.kind == "fact" and each.importance >= IMPORTANT_FACT)
+        holds = (
+            each.kind in (*HOLDS, TODO)
+            or (each.kind == "fact" and each.importance >= IMPORTANT_FACT)
+            or (each.approved and each.kind not in DERIVED)
+        )
         if memory.pinned:
             pinned.append(memory)
         elif (
