@@ -27,11 +27,16 @@ if TYPE_CHECKING:
     from ..memory.blocks import Blocks
     from ..memory.memories import Memories, Prepared
     from ..memory.provenance import Thing
-    from ..records import Memory
+    from ..records import Exchange, Memory
     from ..storage.engine import Transaction
 
+#: A contradiction at least this sure is proposed for a decision.
+CONTRADICTS = 0.75
 #: Blocks that their owner writes as a whole. Nothing is ever cut off from these.
 NEVER_CUT = frozenset({WORLD, "profile", "narrative", "self"})
+
+#: The key in the data of a plan that archives a memory because it is done; its value is the day.
+CLOSED = "closed"
 
 _COUNT = """
 SELECT COUNT(*), COALESCE(SUM(CASE WHEN status = 'active' THEN 1 ELSE 0 END), 0), COALESCE(MAX(id), 0)
@@ -93,12 +98,12 @@ def merge(memories: Sequence[Memory], least: float, confidence: float) -> Plan:
     )
 
 
-def supersede(loser: Memory, winner: Memory, confidence: float) -> Plan:
+def supersede(loser: Memory, winner: Memory, confidence: float, relation: str = "contradicts") -> Plan:
     """Replace a memory by a newer one that contradicts it."""
     targets = tuple(sorted(("memory", memory.id, memory.version) for memory in (loser, winner)))
     return Plan(
         "supersede",
-        f"memory {winner.id} ({day_said(winner)}) contradicts memory {loser.id} ({day_said(loser)})",
+        f"memory {winner.id} ({day_said(winner)}) {relation} memory {loser.id} ({day_said(loser)})",
         round(confidence, 4),
         "",
         targets,
@@ -113,6 +118,22 @@ def archive(memory: Memory, idle_days: int) -> Plan:
     why = f"memory {memory.id} was not used for {idle_days} days, and its importance is {memory.importance:g}"
     target, source = ("memory", memory.id, memory.version), ("memory", memory.id)
     return Plan("archive", why, 0.5, "", (target,), (source,), {}, (grounds.of_memory(memory),))
+
+
+def close(memory: Memory, turn: Exchange, confidence: float) -> Plan:
+    """Archive a memory that a turn shows to be done or no longer true."""
+    said = f"exchange {turn.id} ({turn.role}, {turn.trust}, {turn.created_at[:10]})"
+    state = "done" if memory.kind == "todo" else "done or no longer true"
+    return Plan(
+        "archive",
+        f"{said} shows that memory {memory.id} is {state}",
+        round(confidence, 4),
+        "",
+        (("memory", memory.id, memory.version),),
+        (("exchange", turn.id), ("memory", memory.id)),
+        {CLOSED: turn.created_at[:10]},
+        (grounds.of_memory(memory), grounds.of_turn(turn)),
+    )
 
 
 def overflow(tx: Transaction, workspace: str, name: str) -> Plan | None:
