@@ -258,6 +258,7 @@ def _remember(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepare
         session_id=data.get("session"),
         sources=plan.sources,
         data={name: data[name] for name in ("said", "by") if name in data},
+        trust=data.get("trust"),
         by_person=plan.by_person,
         prepared=prepared,
     )

@@ -49,9 +49,9 @@ class Thought(NamedTuple):
     #: The work item that an agent answered.
     work_item: int | None
 
-    def memories_shown(self) -> set[int]:
-        """The memories that the prompt quoted."""
-        return {int(each.handle[1:]) for each in self.grounds if each.handle[0] in "mh"}
+    def memories_shown(self) -> dict[int, str]:
+        """The memories that the prompt quoted, by their ids."""
+        return {int(each.handle[1:]): each.text for each in self.grounds if each.handle[0] in "mh"}
 
     def was_shown(self, gist: int, text: str) -> bool:
         """Whether the prompt quoted this text of a gist. A gist that has grown since is still to be folded in."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..storage.engine import Transaction
     from ..store_view import StoreView, Watch
     from .memories import Memories, Prepared
+    from .provenance import Thing
 
 KIND = "gist"
 #: What each new gist will be folded into.
@@ -113,11 +114,13 @@ class Gists:
         seq: int,
         *,
         sources: Sequence[int] = (),
+        memories: Sequence[int] = (),
         words: Sequence[str] | None = None,
         read: bool = False,
         prepared: Prepared | None = None,
     ) -> Memory:
-        """Store a new gist that covers the session up to `seq`. `sources` are the exchanges that are new in it.
+        """Store a new gist that covers the session up to `seq`. `sources` are the exchanges that are new in it, and
+        `memories` those that it repeats something of.
 
         `words` are index terms by which it is found besides those of its text; None keeps those of the gist before.
         `read` says that the turns it covers were also read for statements. Otherwise the next pass reads them.
@@ -136,7 +139,8 @@ class Gists:
             first = tx.value(_FIRST_TIME, workspace=self._workspace, session=session_id)
             if first is None:
                 raise InvalidInput(f"Session {session_id!r} has no turns to make a gist of.")
-            memory = self._write(tx, session_id, text, prepared, sources, words)
+            made_of = [*(("exchange", id) for id in sources), *(("memory", id) for id in memories)]
+            memory = self._write(tx, session_id, text, prepared, made_of, words)
             turns = tx.value(_TURN_AT, workspace=self._workspace, session=session_id, seq=seq)
             tx.run(_COVER, workspace=self._workspace, session=session_id, seq=seq, turns=turns or 0)
             noted = {"workspace": self._workspace, "memory": memory.id, "session": session_id}
@@ -191,21 +195,22 @@ class Gists:
         session_id: str,
         text: str,
         prepared: Prepared,
-        sources: Sequence[int],
+        sources: Sequence[Thing],
         words: Sequence[str] | None,
     ) -> Memory:
         """A new version of the session's gist, or its first."""
         id = tx.value(_CURRENT, workspace=self._workspace, session=session_id)
-        named = [("exchange", source) for source in sources]
         had = [] if id is None else memory_index.words_of(self._memories.get(id).data)
         words = had if words is None else words
         # Kept with the gist, so that an undo or the archive can index it again, and forgetting removes them with it.
         data = {memory_index.WORDS: list(words)} if words or had else None
         prepared = prepared._replace(pieces=word_index.with_words(prepared.pieces, words))
         if id is not None:
-            return self._memories.update(id, text, reason="more was said", sources=named, data=data, prepared=prepared)
+            return self._memories.update(
+                id, text, reason="more was said", sources=sources, data=data, prepared=prepared
+            )
         return self._memories.remember(
-            text, kind=KIND, key=session_id, session_id=session_id, sources=named, data=data, prepared=prepared
+            text, kind=KIND, key=session_id, session_id=session_id, sources=sources, data=data, prepared=prepared
         )
 
 

@@ -1,4 +1,8 @@
-"""The known memories that a prompt about a session shows: the nearest ones, and the open todos of the project."""
+"""The known memories that a prompt about a session shows: the nearest ones, and the open todos of the project.
+
+An answer may repeat something of a memory that it was shown. Then the memory is a source of what is written, so that
+forgetting it, or what it was made from, finds the copy.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import NotFound
 from ...llm import Passage
+from ...memory import term_counts, word_index
 from ...memory.recall import Recall
 from ...memory.telling_words import telling_words
 from ...safe_text import one_line
@@ -13,7 +18,7 @@ from .. import grounds, plans
 from ..pass_context import TRUSTED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ...records import Exchange, Memory
     from ..pass_context import PassContext
@@ -30,9 +35,13 @@ _LONGEST = 1_000
 _OPEN_TODOS = """
 SELECT id FROM memories
 WHERE workspace = :workspace AND kind = 'todo' AND status = 'active' AND COALESCE(project, '') = :project
-  AND content <> '' AND (trust IN ('user', 'agent') OR approved = version) AND (expires_at IS NULL OR expires_at > :now)
+  AND content <> '' AND trust IN ('user', 'agent') AND (expires_at IS NULL OR expires_at > :now)
 ORDER BY id DESC LIMIT :limit
 """
+#: A word of a memory that at most this many memories contain shows that an answer has it from there; of other words it
+#: takes several.
+_RARE, _SEVERAL = 5, 3
+_SHELF = "memories"
 
 
 def known(context: PassContext, project: str, turns: Sequence[Exchange]) -> tuple[Passage, ...]:
@@ -58,10 +67,26 @@ def known(context: PassContext, project: str, turns: Sequence[Exchange]) -> tupl
             memory = context.memories.get(id)
         except NotFound:
             continue
-        if len(memory.content) <= _LONGEST and (memory.trust in TRUSTED or memory.approved):
+        if len(memory.content) <= _LONGEST and memory.trust in TRUSTED:
             chosen.setdefault(id, memory)
     in_order = sorted(chosen.values(), key=lambda each: (plans.day_said(each), each.id))
     return tuple(map(_passage, in_order))
+
+
+def borrowed(context: PassContext, text: str, own: Iterable[str], shown: Iterable[tuple[int, str]]) -> list[int]:
+    """The shown memories (id and text) from which a text has words that its own sources do not contain."""
+    from ...memory import analyser
+
+    new = set(analyser.terms(text)).difference(*(analyser.terms(each) for each in own))
+    shared = {id: new & set(analyser.terms(words)) for id, words in shown} if new else {}
+    wanted = sorted(set().union(*shared.values()))
+    if not wanted:
+        return []
+    with context.engine.read() as tx:
+        numbers = word_index.find(tx, context.workspace, _SHELF, wanted)
+        counts = term_counts.count(tx, context.workspace, {_SHELF: numbers.values()})
+    rare = {term for term in wanted if counts.get(numbers.get(term, 0), 0) <= _RARE or any(map(str.isdigit, term))}
+    return sorted(id for id, terms in shared.items() if terms & rare or len(terms) >= _SEVERAL)
 
 
 def _questions(turns: Sequence[Exchange]) -> list[str]:

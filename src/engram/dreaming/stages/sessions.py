@@ -189,24 +189,29 @@ def _write(
     answers: list[tuple[list[Thought], list[Exchange]]],
 ) -> None:
     found, closed, proposed = [], [], []
+    seen: dict[int, str] = {}
     for thoughts, turns in answers:
         for thought in thoughts:
             answer = cast(dict[str, Any], thought.data)
-            shown = thought.memories_shown() - ({gist.id} if gist else set())
+            shown = {id: known for id, known in thought.memories_shown().items() if not gist or id != gist.id}
+            seen |= shown
             said = [turn for turn in turns if turn.trust in TRUSTED and turn.role in ("user", "assistant")]
             found += statements.read(context, answer, session.id, said, shown) if said else []
             closed += statements.read_closed(context, answer, said, shown) if said else []
             brought = [turn for turn in turns if turn.trust not in TRUSTED]
-            proposed += statements.read(context, answer, session.id, brought, set()) if brought else []
+            proposed += statements.read(context, answer, session.id, brought, {}) if brought else []
     ready = statements.prepare(context, found)
     prepared = context.memories.prepare(text)
     words = _words(context, told, text, gist) if told else None
+    own = [session.summary, *(turn.content for turn in told), *([gist.content] if gist else [])]
+    copied = nearest.borrowed(context, text, own, seen.items())
     with context.write() as tx:
         context.gists.store(
             session.id,
             text,
             piece.upto,
             sources=[turn.id for turn in told],
+            memories=copied,
             words=words,
             read=True,
             prepared=prepared,

@@ -21,6 +21,7 @@ from ..duplicates import similar
 from ..grounds import Outdated
 from ..pass_context import TRUSTED
 from ..plans import Plan
+from . import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -86,9 +87,10 @@ class Change(NamedTuple):
 
 
 def read(
-    context: PassContext, answer: Mapping[str, Any], session: str, turns: Iterable[Exchange], shown: set[int]
+    context: PassContext, answer: Mapping[str, Any], session: str, turns: Iterable[Exchange], shown: Mapping[int, str]
 ) -> list[Statement]:
-    """The statements that can be used, each text and source once. The others are counted."""
+    """The statements that can be used, each text and source once. The others are counted. `shown` are the memories that
+    the prompt quoted."""
     by_id = {turn.id: turn for turn in turns}
     found: dict[str, Statement] = {}
     for given in _objects(answer.get("statements")):
@@ -99,13 +101,14 @@ def read(
         elif confidence >= LEAST_CONFIDENCE:
             named = [_id(given.get(name), "m") for name in ("same_as", "replaces")]
             same, old = (id if id in shown else None for id in named)
-            plan = _plan(given, text, confidence, session, turn)
+            copied = nearest.borrowed(context, text, [each.content for each in by_id.values()], shown.items())
+            plan = _plan(given, text, confidence, session, turn, copied)
             found.setdefault(f"{fingerprint(text)} {turn.id}", Statement(turn, plan, same, old))
     return list(found.values())
 
 
 def read_closed(
-    context: PassContext, answer: Mapping[str, Any], turns: Iterable[Exchange], shown: set[int]
+    context: PassContext, answer: Mapping[str, Any], turns: Iterable[Exchange], shown: Mapping[int, str]
 ) -> list[Closing]:
     """The known memories that the answer closes, each once. Those that were not shown are counted and ignored."""
     by_id = {turn.id: turn for turn in turns}
@@ -189,7 +192,9 @@ def propose_contradictions(context: PassContext) -> None:
                     decided |= {older.id, newer.id}
 
 
-def _plan(given: Mapping[str, Any], text: str, confidence: float, session: str, turn: Exchange) -> Plan:
+def _plan(
+    given: Mapping[str, Any], text: str, confidence: float, session: str, turn: Exchange, copied: list[int]
+) -> Plan:
     day = turn.created_at[:10]
     return Plan(
         "remember",
@@ -197,7 +202,7 @@ def _plan(given: Mapping[str, Any], text: str, confidence: float, session: str, 
         confidence,
         text,
         (),
-        (("exchange", turn.id),),
+        (("exchange", turn.id), *(("memory", id) for id in copied)),
         {
             "kind": given["kind"],
             "tags": [TAG, *([ABOUT_USER] if given.get("about_user") is True else [])],
@@ -205,6 +210,8 @@ def _plan(given: Mapping[str, Any], text: str, confidence: float, session: str, 
             "session": session,
             "said": day,
             "by": turn.role,
+            # It is the word of its speaker, whatever else it repeats.
+            **({"trust": turn.trust} if copied else {}),
         },
         (grounds.of_turn(turn),),
     )
@@ -249,7 +256,7 @@ def _store_statement(
         now, sources = tiers.memories.get(known.id), tiers.memories.sources(known.id)
     except MemoryNotFound:  # it was forgotten just now
         return None
-    (source,) = plan.sources
+    source = ("exchange", found.turn.id)
     if now != known or source in sources:  # another session changed it, or this turn was read before
         return now if now.status == "active" else None
     if known.trust == "user" and found.turn.trust != "user":  # an agent repeats what the user wants
@@ -263,7 +270,7 @@ def _store_statement(
         importance=known.importance,
         expires_at=known.expires_at,
         # A memory that a person stored has no sources. It must not go when this turn is forgotten.
-        sources=plan.sources if sources else (),
+        sources=[source] if sources else (),
         prepared=prepared,
     )
     context.touch([("memory", known.id)])
@@ -277,7 +284,7 @@ def _active(context: PassContext, id: int | None) -> Memory | None:
         return None
     with suppress(MemoryNotFound):
         memory = context.memories.get(id)
-        if memory.status == "active" and (memory.trust in TRUSTED or memory.approved):
+        if memory.status == "active" and memory.trust in TRUSTED:
             return memory
     return None
 
