@@ -108,7 +108,8 @@ def _describe_change(plan: Plan, memory: Memory) -> str:
         case "supersede":
             return f"Memory {memory.id} replaced a memory that it contradicts: {text}"
         case "archive":
-            return f"Archived, because it was not used: {text}"
+            day = plan.data.get("closed")
+            return f"Closed on {day}: {text}" if day else f"Archived, because it was not used: {text}"
         case "overflow":
             return f"Block {plan.data['block']} was too long; its end is now memory {memory.id}: {text}"
         case _:

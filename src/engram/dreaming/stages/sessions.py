@@ -122,11 +122,14 @@ def _pieces(context: PassContext, session: str, turns: list[Exchange], after: in
         return [_piece(turns, after, str(pending.get("part", "")))] if turns else []
     if pending is not None:
         context.thinker.withdraw(STAGE, session)
+    # Cut by what was said, so that no piece consists of output of tools alone.
+    parts = cut([turn for turn in turns if turn.trust in TRUSTED] or turns)
     made: list[Piece] = []
-    parts = cut(turns)
     for number, part in enumerate(parts, 1):
-        made.append(_piece(part, after, f"part {number} of {len(parts)}" if len(parts) > 1 else ""))
-        after = part[-1].seq
+        upto = part[-1].seq if number < len(parts) else turns[-1].seq
+        between = [turn for turn in turns if after < turn.seq <= upto]
+        made.append(_piece(between, after, f"part {number} of {len(parts)}" if len(parts) > 1 else ""))
+        after = upto
     return made
 
 
@@ -149,9 +152,8 @@ def cut(turns: Sequence[Exchange]) -> list[list[Exchange]]:
     size = 0
     for group in groups:
         more = _size(group)
-        if not parts or (size and size + more / 2 > room):
+        if not parts or size + more / 2 > room * len(parts):
             parts.append([])
-            size = 0
         parts[-1] += group
         size += more
     return parts

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import MemoryNotFound, NotFound
 from ...memory.fingerprints import fingerprint
+from ...memory.memory_tags import ABOUT_USER, EXTRACTED
 from ...memory.recall import Recall
 from ...redact import redact
 from .. import applying, grounds, plans, prompts
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from ...storage.engine import Transaction
     from ..pass_context import PassContext
 
-#: Tags of memories that a pass extracted, and of those that are about the user.
-TAG, ABOUT_USER = "extracted", "about-user"
 #: A statement with less confidence than this is ignored.
 LEAST_CONFIDENCE = 0.5
 #: The longest statement, in characters. More is cut off at a word.
@@ -205,7 +204,7 @@ def _plan(
         (("exchange", turn.id), *(("memory", id) for id in copied)),
         {
             "kind": given["kind"],
-            "tags": [TAG, *([ABOUT_USER] if given.get("about_user") is True else [])],
+            "tags": [EXTRACTED, *([ABOUT_USER] if given.get("about_user") is True else [])],
             "importance": round(_IMPORTANCE * confidence, 2),
             "session": session,
             "said": day,
@@ -261,7 +260,7 @@ def _store_statement(
         return now if now.status == "active" else None
     if known.trust == "user" and found.turn.trust != "user":  # an agent repeats what the user wants
         return now
-    extracted = TAG in known.tags
+    extracted = EXTRACTED in known.tags
     kept = tiers.memories.remember(
         known.content,
         kind=known.kind,
