@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..pass_context import PassContext
 
 #: Memories that are shown besides the todos.
-_MOST = 18
+_MOST = 16
 #: Todos that are shown, the latest first.
 _TODOS = 60
 #: Questions that are asked about one piece, and the characters and words of one.
