@@ -149,8 +149,7 @@ def overflow(tx: Transaction, workspace: str, name: str) -> Plan | None:
 
 def day_said(memory: Memory) -> str:
     """The day it was said, if known; otherwise the day it was stored."""
-    day = memory.data.get("said") if isinstance(memory.data, dict) else None
-    return day if isinstance(day, str) else memory.created_at[:10]
+    return memory.said_at[:10]
 
 
 def older_first(first: Memory, second: Memory) -> tuple[Memory, Memory]:
