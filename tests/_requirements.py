@@ -289,6 +289,10 @@ REQUIREMENTS = {
     "BRIEF-13": "Every start hook and the MCP tool sitrep give the brief, within the setting brief_budget.",
     "BRIEF-14": "engram brief prints the brief, and says how many memories wait for a decision.",
     "BRIEF-15": "A memory is shown as it is stored, on one line; a long one is cut at its end, and the line says so.",
+    "BRIEF-17": "Where a gist covers a session, where we left off shows its title, its outcome and what is open.",
+    "BRIEF-18": "What was learnt, replaced and done since the project's last session is shown, each thing once, without text of tools and imports.",
+    "BRIEF-19": "Todos have a part of their own until they are closed; one that a proposal would close says so.",
+    "BRIEF-20": "The brief says how much work waits for agents, if the user wants them to do it.",
     "BRIEF-16": "A prompt that names nothing is no task; sessions without a task and a claim are only counted, and a result says something.",
     # Configuration and CLI
     "CONFIG-1": "Arguments override the environment, then the project's file, then the user's file, then the defaults.",
@@ -399,6 +403,7 @@ REQUIREMENTS = {
     "CONTEXT-5": "Stored text cannot pass for a part of the context.",
     "CONTEXT-6": "The context of an empty store says that it is empty.",
     "CONTEXT-7": "A context says what was answered to a question that it lists, and which statement is replaced.",
+    "CONTEXT-10": "A context has the project's todos, and what was learnt since its last session.",
     "CONTEXT-9": "A small budget gets the beginning of the best match; below about 15 tokens the context is empty.",
     "CONTEXT-8": "A context begins with what fits the query, whatever the budget, and has no mood, energy or drives.",
     "WORK-1": "A pass leaves work items for agents, and the next pass uses their answers.",
@@ -517,6 +522,7 @@ REQUIREMENTS = {
     "EXTRACT-3": "A statement that contradicts a known one is stored beside it, with a proposal to supersede the old one.",
     "EXTRACT-4": "Output of tools and imported text only become proposals.",
     "EXTRACT-5": "Text that looks like a secret, or says that one was redacted, is never extracted.",
+    "EXTRACT-7": "Recall, brief, context and lists show the day on which an extracted memory was said.",
     "EXTRACT-6": "Only new turns are read; a second pass does nothing; a turn that could not be read is read by the next pass.",
     # Consolidation
     "MERGE-1": "By default only memories with the same normalised text are merged, and everything else is proposed; off does nothing.",

@@ -177,3 +177,16 @@ def test_forgetting_the_turn_takes_what_was_extracted_from_it(eng: Engram, clock
     eng.dream(force=True)
     eng.forget(exchange=eng.exchanges.history(session)[0].id)
     assert extracted(eng) == []
+
+
+@pytest.mark.requirement("EXTRACT-7")
+def test_recall_shows_the_day_on_which_it_was_said(eng: Engram) -> None:
+    say(eng, "I prefer tea over coffee in the morning.")
+    eng.dream(force=True)
+    (memory,) = extracted(eng)
+    assert memory.said_at == "2023-05-07T12:00:00.000000Z"
+    (hit,) = eng.recall("tea or coffee", what=("memories",))
+    assert (hit.memory_id, hit.created_at) == (memory.id, memory.said_at)
+    assert hit.age > 86_400
+    odd = eng.remember("The vault opens at nine.", data={"said": "2023-13-77"})
+    assert odd.said_at == odd.created_at

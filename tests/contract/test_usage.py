@@ -29,16 +29,15 @@ def test_what_was_spent_is_shown_by_day_and_stage(open_store: Open, model: Model
     (report,) = eng.dream(force=True)
     day = report.started_at[:10]
     spent = {each.stage: each for each in eng.usage()}
-    assert spent["gists"] == Spent(day, "gists", 1, 100, 10)
+    assert spent["sessions"] == Spent(day, "sessions", 1, 100, 10)
     assert {stage: each.calls for stage, each in spent.items()} == {
-        "gists": 1,
-        "extract": 1,
+        "sessions": 1,
         "eras": 1,
         "profile": 1,
         "narrative": 1,
         "reflect": 3,
     }
-    assert (report.calls, report.input_tokens, report.output_tokens) == (8, 800, 80)
+    assert (report.calls, report.input_tokens, report.output_tokens) == (7, 700, 70)
     clock.advance(2 * 86_400)
     assert eng.usage(days=1) == []
 

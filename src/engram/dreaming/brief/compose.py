@@ -161,7 +161,7 @@ def _work(taken: Snapshot) -> Section | None:
     if not waiting:
         return None
     many = "1 piece of dreaming waits" if waiting == 1 else f"{waiting} pieces of dreaming wait"
-    line = f"- {many} for an agent. Take one with the tool dream (action next) or `engram dream next`, then submit it."
+    line = f"- {many} for an agent. Take one with the tool dream (action next) or `engram dream work next`."
     return Section("## Work for agents", [line], "work item", "engram dream status", rank=8, share=0.03)
 
 
