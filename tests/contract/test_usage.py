@@ -60,12 +60,12 @@ def test_the_cap_of_a_pass_holds_to_the_call_and_the_pass_ends_cleanly(
 
 @pytest.mark.requirement("USAGE-2")
 def test_the_cap_on_tokens_stops_the_pass_before_the_call_that_would_break_it(open_store: Open, model: Model) -> None:
-    eng = open_store(llm="openai:m", llm_base_url=model.url, dream_pass_tokens=2_500)
+    eng = open_store(llm="openai:m", llm_base_url=model.url, dream_pass_tokens=6_500)
     for number in range(20):
         talk(eng, f"task {number}")
     (report,) = eng.dream(force=True)
-    assert "cap of 2500 tokens a pass" in report.errors[0]
-    assert 0 < report.input_tokens + report.output_tokens <= 2_500
+    assert "cap of 6500 tokens a pass" in report.errors[0]
+    assert 0 < report.input_tokens + report.output_tokens <= 6_500
     assert report.gists
 
 
