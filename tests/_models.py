@@ -11,10 +11,19 @@ from typing import Any
 
 from engram.llm import quoted
 
+#: Words that only a prompt about a session contains.
+SESSION = "The data is a session between a person"
 #: An answer for every stage, by words that only its prompt contains.
-PORTRAIT = {
+PORTRAIT: dict[str, dict[str, Any]] = {
+    SESSION: {
+        "title": "The router",
+        "outcome": "The router is ported.",
+        "open": [],
+        "gist": "The user ported the router.",
+        "statements": [],
+        "closed": [],
+    },
     "standing facts": {"facts": []},
-    "worth remembering by itself": {"facts": []},
     "Continue the narrative": {"arc": ["It went on."], "trends": [], "open_threads": [], "callbacks": []},
     "first person": {"mood": "calm", "energy": 0.5, "narrative": "I keep notes.", "reflection": "Little happened."},
     "Rewrite the draft": {"mood": "calm", "energy": 0.5, "narrative": "I keep notes.", "reflection": "As before."},
@@ -50,11 +59,23 @@ def plainly(prompt: str) -> str:
     return "The user ported the router."
 
 
+def session_answer(*statements: dict[str, Any], **fields: Any) -> str:
+    """An answer about a session, with these statements; what a statement leaves out is usual."""
+    usual = {"kind": "fact", "confidence": 0.9, "about_user": False, "same_as": "", "replaces": ""}
+    return json.dumps({**PORTRAIT[SESSION], "statements": [{**usual, **each} for each in statements], **fields})
+
+
 def echoing(prompt: str) -> str:
     """Answer with everything that the prompt quotes, in the requested schema: the worst case of a leak."""
     rows = quoted(prompt)
     texts = [text for _, text in rows]
-    if "standing facts" in prompt or "worth remembering by itself" in prompt:
+    if SESSION in prompt:
+        said = [(id, text) for id, text in rows if id.startswith("e")]
+        whole = "\n".join(text for _, text in rows)
+        return session_answer(
+            *({"text": text[:400], "source": id} for id, text in said[:20]), title=whole[:120], gist=whole[:3_000]
+        )
+    if "standing facts" in prompt:
         facts = [(id, text) for id, text in rows if id.startswith("e")]
         kind = {"kind": "fact", "confidence": 0.9}
         return json.dumps({"facts": [{"text": text[:400], "source": id, **kind} for id, text in facts]})

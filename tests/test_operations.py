@@ -52,7 +52,7 @@ class Scene:
 
     def piece(self) -> int:
         """A piece of thinking that this session has taken."""
-        self._eng.work.leave("gists", "a subject", "1", "Write a gist.", None)
+        self._eng.work.leave("sessions", "a subject", "1", "Write a gist.", None)
         item = self._eng.work.next(self.me)
         assert item is not None
         return item.id

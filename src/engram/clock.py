@@ -99,3 +99,15 @@ def age_in_words(since: str, now: str) -> str:
         if days >= 2 * length:
             return f"{days // length} {unit} ago"
     return f"{duration(seconds)} ago"
+
+
+def said_at(data: object, stored_at: str) -> str:
+    """When a memory was said, as a stamp: noon of the day in its data (`{"said": "2026-03-02"}`). A pass stores a
+    statement later than that. When it was stored, if the day is not known or is the same."""
+    day = data.get("said") if isinstance(data, dict) else None
+    if not isinstance(day, str) or len(day) != 10 or day >= stored_at[:10]:
+        return stored_at
+    try:  # anybody may have written the data
+        return datetime.fromisoformat(f"{day}T12:00:00").isoformat(timespec="microseconds") + "Z"
+    except ValueError:
+        return stored_at

@@ -7,6 +7,8 @@ would have to compile each of them from text.
 
 from typing import NamedTuple
 
+from .clock import said_at
+
 #: The name of the block that holds the shared world state.
 WORLD = "world"
 #: The recipient of a message to the person whose workspace it is.
@@ -118,6 +120,11 @@ class Memory(NamedTuple):
     #: A person has approved this version.
     approved: bool = False
 
+    @property
+    def said_at(self) -> str:
+        """When it was said; when it was stored, if that is not known."""
+        return said_at(self.data, self.created_at)
+
 
 class Gist(NamedTuple):
     """The summary of one session."""
@@ -208,6 +215,7 @@ class Hit(NamedTuple):
     label: str
     session_id: str | None
     project: str | None
+    #: When it was said. For a memory that a pass extracted, that is noon of the day in its data.
     created_at: str
     #: Seconds since `created_at`.
     age: float

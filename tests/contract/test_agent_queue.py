@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from engram import Engram, InvalidInput, LeaseLost, WorkItem, WorkNotFound
-from tests._models import plainly
+from engram.dreaming import prompts
+from tests._models import plainly, session_answer
 from tests._talks import talk
 from tests.conftest import ShiftedClock
 
@@ -30,9 +31,9 @@ def test_a_pass_leaves_work_and_the_next_one_uses_the_answer(agent: Engram) -> N
     (report,) = agent.dream(force=True)
     assert (report.provider, report.gists, report.waiting, report.errors) == ("agent", [], 1, [])
     item = take(agent, "worker")
-    assert (item.stage, item.subject, item.form) == ("gists", session, None)
+    assert (item.stage, item.subject, item.form) == ("sessions", session, prompts.SESSION_FORM)
     assert "We moved the router" in item.prompt
-    agent.work.submit(item.id, "The user moved the router.", "worker")
+    agent.work.submit(item.id, session_answer(title="", outcome="", gist="The user moved the router."), "worker")
     assert agent.work.counts() == (0, 1)
     (report,) = agent.dream(force=True)
     assert report.gists == [session]
@@ -51,7 +52,7 @@ def test_agents_can_do_a_whole_night_s_thinking(agent: Engram) -> None:
         while item := agent.work.next():
             agent.work.submit(item.id, plainly(item.prompt))
             done.add(item.stage)
-    assert done == {"gists", "extract", "eras", "profile", "narrative", "reflect"}
+    assert done == {"sessions", "eras", "profile", "narrative", "reflect"}
     assert agent.work.counts() == (0, 0)
     block = agent.blocks.get("self")
     assert block is not None
@@ -70,23 +71,75 @@ def test_what_is_not_handed_in_by_its_deadline_goes_to_the_next_taker(agent: Eng
     assert again.id == first.id
     assert again.deadline > first.deadline
     with pytest.raises(LeaseLost, match="now assigned to quick"):
-        agent.work.submit(first.id, "Too late.", "slow")
-    agent.work.submit(again.id, "In time.", "quick")
+        agent.work.submit(first.id, plainly(first.prompt), "slow")
+    agent.work.submit(again.id, plainly(again.prompt), "quick")
     with pytest.raises(LeaseLost, match="answered already"):
-        agent.work.submit(again.id, "Twice.", "quick")
+        agent.work.submit(again.id, plainly(again.prompt), "quick")
 
 
 @pytest.mark.requirement("WORK-3")
 def test_a_wrong_form_is_refused_with_what_is_wrong_and_the_work_still_waits(agent: Engram) -> None:
     talk(agent)
     agent.dream(force=True)
-    agent.work.submit(take(agent).id, "A gist.")
-    agent.dream(force=True)
-    item = next(each for each in iter(lambda: take(agent), None) if each.stage == "profile")
-    for answer, problem in (("no JSON", "must be JSON"), ('{"facts": 3}', "facts must be array"), ("{}", "'facts'")):
+    item = take(agent)
+    wrong = session_answer(statements=3)
+    for answer, problem in (("no JSON", "must be JSON"), (wrong, "statements must be array"), ("{}", "'statements'")):
         with pytest.raises(InvalidInput, match=problem):
             agent.work.submit(item.id, answer)
-    agent.work.submit(item.id, '{"facts": []}')
+    agent.work.submit(item.id, session_answer())
+
+
+@pytest.mark.requirement("WORK-7")
+def test_a_long_session_is_offered_one_piece_after_another(agent: Engram) -> None:
+    session = agent.sessions.register("claude-code", "long")
+    for number in range(24):
+        role = ("user", "assistant")[number % 2]
+        agent.exchanges.add(session, role, f"Step {number} of the move. " + "It went on and on. " * 300)
+    asked: list[WorkItem] = []
+    for _ in range(8):
+        agent.dream(force=True, stages=["sessions"])
+        while item := agent.work.next():
+            assert agent.work.counts() == (1, 0)
+            asked.append(item)
+            agent.work.submit(item.id, session_answer(gist=f"Piece {len(asked)} is done."))
+    assert len(asked) == 3
+    assert ["the gist so far" in item.prompt.rpartition("=====")[0].partition("=====")[2] for item in asked] == [
+        False,
+        True,
+        True,
+    ]
+    assert "part 1 of 3" in asked[0].prompt
+    for number in range(24):
+        assert sum(f"Step {number} of the move." in item.prompt for item in asked) == 1
+    gist = agent.memories.gist(session)
+    assert gist is not None
+    assert "Piece 3 is done." in gist.content
+    assert agent.memories.unsummarised(session) == []
+
+
+@pytest.mark.requirement("WORK-7")
+def test_turns_that_are_added_while_an_agent_thinks_are_read_afterwards(agent: Engram) -> None:
+    session = talk(agent)
+    agent.dream(force=True)
+    item = take(agent)
+    later = agent.exchanges.add(session, "user", "We also moved the parser.")
+    agent.work.submit(item.id, session_answer(gist="The router was moved."))
+    agent.dream(force=True, stages=["sessions"])
+    assert [turn.id for turn in agent.memories.unsummarised(session)] == [later]
+    agent.dream(force=True, stages=["sessions"])
+    again = take(agent)
+    assert ("We also moved the parser." in again.prompt, "We moved the router" in again.prompt) == (True, False)
+
+
+@pytest.mark.requirement("WORK-7")
+def test_work_items_of_stages_that_are_gone_leave_the_queue(agent: Engram) -> None:
+    talk(agent)
+    for stage in ("gists", "extract"):
+        agent.work.leave(stage, "a subject", "1", "Write a gist.", None)
+    (report,) = agent.dream(force=True, stages=["gists"])
+    assert (report.errors, report.waiting) == ([], 1)
+    assert agent.work.counts() == (1, 0)
+    assert take(agent).stage == "sessions"
 
 
 @pytest.mark.requirement("WORK-4")

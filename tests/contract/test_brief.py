@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,15 +12,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engram import Engram, InvalidInput, SessionNotFound
+from engram.dreaming import plans
+from engram.dreaming.pass_context import PassContext
 from engram.storage.engine import Row
 from engram.tokens import estimate
+from tests._passes import dream_of
 from tests.conftest import ShiftedClock
 
 HEADS = (
     *("Unread messages", "This session so far", "Also at work in this project", "Pinned", "Known to hold here"),
     *("Where we left off", "To do", "World state"),
 )
-HEAD = re.compile(r"## (" + "|".join(HEADS) + r")(?: \(.*\))?")
+#: These need a pass of dreaming.
+DREAMT = ("Since you were last here", "Work for agents")
+HEAD = re.compile(r"## (" + "|".join((*HEADS, *DREAMT)) + r")(?: \(.*\))?")
 CUT = re.compile(r"… (\d+) .+: `engram [a-z -]+.*`")
 HERE = "acme/shop"
 
@@ -499,4 +505,116 @@ def test_a_brief_of_a_full_store_takes_no_more_queries_than_of_a_small_one(
             eng.remember(f"Lesson {number}", kind="lesson", project=HERE, embed=False)
     counted.clear()
     eng.brief(me, resumed=True)
-    assert len(counted) == few < 30
+    assert len(counted) == few < 34
+
+
+def dreamt(eng: Engram, session: str, text: str) -> None:
+    """Store this as the gist of a whole session."""
+    turns = eng.exchanges.history(session)
+    eng.memories.store_gist(session, text, turns[-1].seq, sources=[turn.id for turn in turns], embed=False)
+
+
+@pytest.mark.requirement("BRIEF-17")
+def test_a_session_with_a_gist_is_told_by_its_title_its_outcome_and_what_is_open(eng: Engram) -> None:
+    session = worked(eng, ("user", "Port the router to the new library"), ("assistant", "I looked at it."))
+    outcome = "The router runs on the new library, and all tests pass. " + "The old one is gone. " * 8 + "Not deployed."
+    dreamt(
+        eng, session, f"# Port of the router\nOutcome: {outcome}\nOpen: Deploy it.\nOpen: Tell the team.\nIt went well."
+    )
+    (entry,) = sections(eng.brief(project=HERE))["Where we left off"]
+    assert entry.split("\n") == [
+        "- Just now (claude-code): Port of the router",
+        f"  Result: {outcome}",
+        "  Open: Deploy it.",
+        "  Open: Tell the team.",
+    ]
+    eng.exchanges.add(session, "user", "And now the parser of the shop, please", embed=False)
+    (entry,) = sections(eng.brief(project=HERE))["Where we left off"]
+    assert "Port of the router" not in entry
+    assert "the last ask has no answer" in entry
+
+
+@pytest.mark.requirement("BRIEF-17")
+def test_a_gist_of_imported_text_is_not_told(eng: Engram) -> None:
+    session = eng.sessions.register("import", None, project=HERE)
+    eng.exchanges.add(session, "user", "Port the router to the new library", trust="import", embed=False)
+    eng.sessions.complete(session)
+    dreamt(eng, session, "# Zanzibar\nOutcome: Zanzibar has won.")
+    assert "anzibar" not in eng.brief(project=HERE)
+
+
+@pytest.mark.requirement("BRIEF-18", "EXTRACT-7")
+def test_what_was_learnt_and_changed_since_the_last_session_is_told_once(eng: Engram, clock: ShiftedClock) -> None:
+    old = eng.remember("Old news.", kind="decision", project=HERE, tags=["extracted"])
+    clock.advance(60)
+    worked(eng, ("user", "Port the router to the new library"), ("assistant", "The router is ported."))
+    clock.advance(60)
+    port = eng.remember("The shop listens on port 80.", kind="decision", project=HERE)
+    said = {"said": "2020-01-05", "by": "user"}
+    new = eng.remember("The shop listens on port 8080.", kind="decision", project=HERE, tags=["extracted"], data=said)
+    eng.memories.supersede(port.id, new.id)
+    tool = eng.remember("Zanzibar pays.", kind="fact", importance=0.9, project=HERE, tags=["extracted"], trust="tool")
+    other = eng.remember("Roses need water.", kind="lesson", project="acme/blog", tags=["extracted"])
+    todo = eng.remember("Write the changelog.", kind="todo", project=HERE, tags=["extracted"])
+    eng.memories.archive(todo.id)
+    me = eng.sessions.register("claude-code", "Reading", project=HERE)
+    shown = sections(eng.brief(me))
+    news = shown["Since you were last here"]
+    years = int(eng.sessions.get(me).created_at[:4]) - 2020
+    assert news == [
+        f"- The shop listens on port 8080. (decision, {years} years ago, memory {new.id})",
+        f"- Replaced: The shop listens on port 80. Now: The shop listens on port 8080. (memory {new.id})",
+        f"- Done: Write the changelog. (todo, memory {todo.id})",
+    ]
+    assert [f"memory {id})" in line for line in shown["Known to hold here"] for id in (old.id,)] == [True]
+    brief = eng.brief(me)
+    assert "anzibar" not in brief and f"memory {other.id}" not in brief and f"memory {tool.id}" not in brief
+    assert not any("To do" in line for line in brief.split("\n"))
+
+
+@pytest.mark.requirement("BRIEF-18")
+def test_only_a_few_lines_of_news_are_told(eng: Engram, clock: ShiftedClock) -> None:
+    worked(eng, ("user", "Port the router to the new library"), ("assistant", "The router is ported."))
+    clock.advance(60)
+    for number in range(9):
+        eng.remember(f"Lesson {number} was learnt.", kind="lesson", project=HERE, tags=["extracted"])
+    me = eng.sessions.register("claude-code", "Reading", project=HERE)
+    news = sections(eng.brief(me, budget=None))["Since you were last here"]
+    assert len(news) == 5
+    assert news[-1] == "- 5 more things were learnt."
+
+
+@pytest.mark.requirement("BRIEF-19")
+def test_a_todo_stays_until_it_is_closed_and_says_when_it_seems_done(eng: Engram) -> None:
+    for number in range(250):
+        eng.remember(f"Decision {number} holds.", kind="decision", project=HERE, importance=0.9, embed=False)
+    first = eng.remember("Write the changelog.", kind="todo", project=HERE, importance=0.1)
+    second = eng.remember("Order the replica.", kind="todo", project=HERE, importance=0.1)
+    session = worked(eng, ("user", "Order the replica, please"), ("assistant", "The replica is ordered."))
+    turn = eng.exchanges.history(session)[-1]
+
+    def close(context: PassContext) -> None:
+        with context.engine.write() as tx:
+            context.propose(tx, plans.close(second, turn, 0.9))
+
+    dream_of(eng, close)
+    assert sections(eng.brief(project=HERE))["To do"] == [
+        f"- Write the changelog. (just now, memory {first.id})",
+        f"- Order the replica. (just now, memory {second.id}, seems done, `engram dream review`)",
+    ]
+    (proposal,) = eng.proposals.list()
+    eng.proposals.apply(proposal.id)
+    assert len(sections(eng.brief(project=HERE))["To do"]) == 1
+
+
+@pytest.mark.requirement("BRIEF-20")
+def test_work_for_agents_is_told_if_the_user_wants_agents_to_do_it(open_store: Callable[..., Engram]) -> None:
+    eng = open_store(llm="agent")
+    worked(eng, ("user", "Port the router to the new library"), ("assistant", "The router is ported."))
+    assert "Work for agents" not in eng.brief(project=HERE)
+    eng.dream(force=True)
+    (line,) = sections(eng.brief(project=HERE))["Work for agents"]
+    assert line.startswith("- 1 piece of dreaming waits for an agent.")
+    assert "Work for agents" not in open_store(llm="extractive").brief(project=HERE)
+    eng.work.next("me")
+    assert "Work for agents" not in eng.brief(project=HERE)

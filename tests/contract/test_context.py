@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import pytest
 
 from engram import Engram, InvalidInput
@@ -130,3 +132,28 @@ def test_neither_mood_nor_drives_are_in_a_context_or_a_brief(eng: Engram, lived:
     for text in (eng.context("the router", lived, 20_000), eng.brief(lived, budget=None)):
         for word in ("energy", "drives", "continuity", "stability", "mood"):
             assert word not in text.lower()
+
+
+@pytest.mark.requirement("CONTEXT-10", "EXTRACT-7")
+def test_todos_and_what_was_learnt_since_the_last_session_are_shown(eng: Engram, clock: ShiftedClock) -> None:
+    session = eng.sessions.register("claude-code", "work", project="shop")
+    eng.exchanges.add(session, "user", "Never deploy on a Friday.")
+    eng.sessions.complete(session)
+    clock.advance(60)
+    said = {"said": eng.sessions.get(session).created_at[:4] + "-01-05"}
+    learnt = eng.remember("The user wants no deploys on Fridays.", kind="preference", tags=["extracted"], data=said,
+                          project="shop")  # fmt: skip
+    eng.remember("The vault is open.", kind="fact", tags=["extracted"], trust="tool", project="shop")
+    todo = eng.remember("Order the replica.", kind="todo", project="shop")
+    eng.remember("Water the plants.", kind="todo", project="garden")
+    done = eng.remember("Call the bank.", kind="todo", project="shop")
+    eng.memories.archive(done.id)
+    clock.advance(86_400)
+    me = eng.sessions.register("claude-code", "more work", project="shop")
+    text = eng.context(session_id=me)
+    days = (date.fromisoformat(eng.sessions.get(me).created_at[:10]) - date.fromisoformat(said["said"])).days
+    assert f"## To do\n- Order the replica. (memory {todo.id}, 1d ago)\n" in text
+    assert "## Since you were last here\n- The user wants no deploys on Fridays. " in text
+    assert f"(preference, memory {learnt.id}, {days - 1}d ago)" in text or f"{days}d ago)" in text
+    assert f"- Done: Call the bank. (todo, memory {done.id})" in text
+    assert "vault" not in text and "plants" not in text

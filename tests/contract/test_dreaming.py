@@ -45,7 +45,7 @@ def test_a_forced_pass_makes_a_gist_for_each_session_an_era_for_each_month_and_t
     assert set(report.blocks) == {"profile", "narrative", "self"}
     assert report.before.dirty == 3
     assert report.after == report.before._replace(dirty=0, ripe=0, turns=0)
-    stages = {"gists", "extract", "consolidate", "eras", "profile", "narrative", "reflect"}
+    stages = {"sessions", "consolidate", "eras", "profile", "narrative", "reflect"}
     assert set(report.seconds) == {"index", *stages, "probe"}
     assert (report.calls, report.input_tokens, report.output_tokens) == (0, 0, 0)
     eras = {era.key: era for era in eng.memories.list(kind="era")}
@@ -106,7 +106,7 @@ def test_a_pass_that_lost_its_lease_writes_nothing_more_and_says_so(eng: Engram,
     other = open_store()
 
     def take(stage: str, done: int, total: int) -> None:
-        if (stage, done) == ("gists", 2):
+        if (stage, done) == ("sessions", 2):
             thief = other.sessions.register("dream", "another")
             other.leases.break_lease("dream", by=thief, reason="for the test")
 
@@ -127,7 +127,7 @@ def test_a_pass_that_is_stopped_ends_after_its_step_keeps_what_it_has_and_frees_
             stop.set()
 
     (report,) = eng.dream(force=True, stop=stop, progress=after_two)
-    assert report.errors == ["gists: stopped early on request"]
+    assert report.errors == ["sessions: stopped early on request"]
     assert len(report.gists) == 2
     assert [each for each in eng.leases.list() if each.resource == "dream"] == []
     assert eng.dreams.show(report.id or 0) == report
@@ -166,9 +166,9 @@ def test_a_workspace_that_fails_is_reported_and_the_others_go_on(sqlite_url: str
 @pytest.mark.requirement("DREAM-8")
 def test_chosen_stages_alone_are_run_and_unknown_ones_refused(eng: Engram) -> None:
     talk(eng)
-    (report,) = eng.dream(force=True, stages=["gists"])
+    (report,) = eng.dream(force=True, stages=["sessions"])
     assert (len(report.gists), report.eras, report.blocks) == (1, [], {})
-    with pytest.raises(InvalidInput, match=r"no stage nap; there are gists, extract, consolidate, eras, profile"):
+    with pytest.raises(InvalidInput, match=r"no stage nap; there are sessions, consolidate, eras, profile"):
         eng.dream(stages=["nap"])
     with pytest.raises(InvalidInput, match="no stage nap"):
         eng.dream(stages=["nap"], all_workspaces=True)
@@ -215,7 +215,7 @@ def test_coherence_is_full_at_ten_gists_that_are_not_folded_in(eng: Engram) -> N
     assert report.drives.stability == 0.75
     for number in range(5):
         talk(eng, f"more {number}")
-    (report,) = eng.dream(stages=["gists"])
+    (report,) = eng.dream(stages=["sessions"])
     assert (report.drives.coherence, report.drives.stability) == (1, 0.5)
     (report,) = eng.dream()
     assert (report.eras, set(report.blocks)) == (["2026-03"], {"profile", "narrative"} | set(report.blocks))
@@ -284,7 +284,7 @@ def test_self_is_json_with_mood_energy_narrative_and_the_last_six_reflections(en
     for number in range(8):
         talk(eng, f"task {number}")
         clock.advance(60)
-        eng.dream(force=True, stages=["gists", "reflect"])
+        eng.dream(force=True, stages=["sessions", "reflect"])
     block = eng.blocks.get("self")
     assert block is not None
     data = json.loads(block.content)

@@ -8,6 +8,7 @@ import pytest
 
 from engram import Engram, Memory
 
+from .._models import session_answer
 from ..conftest import ShiftedClock
 
 
@@ -158,21 +159,16 @@ def test_what_agents_have_not_answered_yet_is_read_once_they_have(open_store: Ca
     session = say(eng, "I prefer tea over coffee in the morning.")
     turn = eng.exchanges.history(session)[0].id
     eng.dream(force=True)
-    for answer in ("The user likes tea.",):
-        item = eng.work.next()
-        assert item is not None
-        eng.work.submit(item.id, answer)
-    eng.dream(force=True)  # uses the gist, and asks for what stands
-    asked = {}
-    while item := eng.work.next():
-        asked[item.stage] = item
-    fact = f'{{"text": "The user prefers tea.", "kind": "preference", "source": "e{turn}", "confidence": 0.9}}'
-    eng.work.submit(asked["extract"].id, f'{{"facts": [{fact}]}}')
-    # Nothing presses, but an answer is there.
-    (report,) = eng.dream()
+    item = eng.work.next()
+    assert item is not None
+    assert item.stage == "sessions"
+    said = {"text": "The user prefers tea.", "kind": "preference", "source": f"e{turn}", "about_user": True}
+    eng.work.submit(item.id, session_answer(said))
+    (report,) = eng.dream(force=True)
     assert report.extracted == 1
     (memory,) = extracted(eng)
     assert (memory.content, memory.trust) == ("The user prefers tea.", "user")
+    assert memory.tags == ("about-user", "extracted")
 
 
 @pytest.mark.requirement("EXTRACT-1")
@@ -181,3 +177,16 @@ def test_forgetting_the_turn_takes_what_was_extracted_from_it(eng: Engram, clock
     eng.dream(force=True)
     eng.forget(exchange=eng.exchanges.history(session)[0].id)
     assert extracted(eng) == []
+
+
+@pytest.mark.requirement("EXTRACT-7")
+def test_recall_shows_the_day_on_which_it_was_said(eng: Engram) -> None:
+    say(eng, "I prefer tea over coffee in the morning.")
+    eng.dream(force=True)
+    (memory,) = extracted(eng)
+    assert memory.said_at == "2023-05-07T12:00:00.000000Z"
+    (hit,) = eng.recall("tea or coffee", what=("memories",))
+    assert (hit.memory_id, hit.created_at) == (memory.id, memory.said_at)
+    assert hit.age > 86_400
+    odd = eng.remember("The vault opens at nine.", data={"said": "2023-13-77"})
+    assert odd.said_at == odd.created_at

@@ -17,16 +17,14 @@ from engram.dreaming.thinking import Thinker, Thought
 from engram.llm import Answer, Prompt
 from engram.llm.extractive.thinker import Extractive
 from engram.memory.memories import Memories, Prepared
-from tests._models import Model, echoing, serve
+from tests._models import SESSION, Model, echoing, serve
 from tests._passes import dream_of
 from tests._tables import holds
 
 Open = Callable[..., Engram]
 #: By a word that only the prompt of that task has.
 TASKS = {
-    "gist": "Write a gist of this session",
-    "merge": "gists of consecutive parts",
-    "extract": "worth remembering by itself",
+    "session": SESSION,
     "era": "one calendar month",
     "profile": "standing facts",
     "narrative": "Continue the narrative",
@@ -34,7 +32,7 @@ TASKS = {
     "critique": "Compare the draft with",
     "revise": "Rewrite the draft",
 }
-STAGES = {"gist": "gists", "merge": "gists", "era": "eras", "critique": "reflect", "revise": "reflect"}
+STAGES = {"session": "sessions", "era": "eras", "critique": "reflect", "revise": "reflect"}
 GONE, KEPT = "xqgone", "xqkept"
 
 
@@ -48,8 +46,7 @@ class Meanwhile:
         self.times = 0
 
     def thinks(self, task: str, prompt: object) -> None:
-        # A long turn's word may not be in the gists of its session's parts.
-        if task == self.task and not self.times and (task == "merge" or GONE in str(prompt)):
+        if task == self.task and not self.times and GONE in str(prompt):
             self.times += 1
             self.forget()
 
@@ -62,14 +59,13 @@ def model() -> Iterator[Model]:
         yield model
 
 
-def filled(eng: Engram, *, long: bool = False) -> tuple[str, int]:
+def filled(eng: Engram) -> tuple[str, int]:
     """Two sessions of the same month; the first one, and its turn that will be forgotten."""
-    filler = " It went on and on, as such talks do." * (500 if long else 0)
     sessions = [eng.sessions.register("claude-code", f"session {number}") for number in range(2)]
-    said = eng.exchanges.add(sessions[0], "user", f"I prefer {GONE} for the billing service.{filler[:7_000]}")
+    said = eng.exchanges.add(sessions[0], "user", f"I prefer {GONE} for the billing service.")
     for number in range(3):
         text = f"We decided to keep {KEPT}{number} in the billing service."
-        eng.exchanges.add(sessions[0], ("user", "assistant")[number % 2], text + filler[:7_000])
+        eng.exchanges.add(sessions[0], ("user", "assistant")[number % 2], text)
     eng.exchanges.add(sessions[1], "user", f"We decided to order {KEPT}3 for the billing service on Monday.")
     return sessions[0], said
 
@@ -143,7 +139,7 @@ def discarded(eng: Engram, url: str, task: str) -> None:
     assert eng.work.counts() == (0, 0)
 
 
-WITHOUT_A_MODEL = ("gist", "merge", "extract", "era", "profile", "narrative", "reflect")
+WITHOUT_A_MODEL = ("session", "era", "profile", "narrative", "reflect")
 
 
 @pytest.mark.requirement("DREAM-23")
@@ -152,7 +148,7 @@ def test_a_turn_that_is_forgotten_during_a_task_is_not_written_back(
     open_store: Open, store_url: str, task: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     meanwhile = extractive(open_store, monkeypatch)
-    _, said = filled(meanwhile.eng, long=task == "merge")
+    _, said = filled(meanwhile.eng)
     meanwhile.task, meanwhile.forget = task, lambda: meanwhile.eng.forget(exchange=said)
     discarded(meanwhile.eng, store_url, task)
     assert meanwhile.times == 1
@@ -164,7 +160,7 @@ def test_a_turn_that_is_forgotten_while_a_server_answers_is_not_written_back(
     open_store: Open, store_url: str, task: str, model: Model
 ) -> None:
     meanwhile = served(open_store, model)
-    _, said = filled(meanwhile.eng, long=task == "merge")
+    _, said = filled(meanwhile.eng)
     meanwhile.task, meanwhile.forget = task, lambda: meanwhile.eng.forget(exchange=said)
     discarded(meanwhile.eng, store_url, task)
     assert meanwhile.times == 1
@@ -176,7 +172,7 @@ def test_a_turn_that_is_forgotten_before_an_agents_answer_is_used_is_not_written
     open_store: Open, store_url: str, task: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     meanwhile = agents(open_store, monkeypatch)
-    _, said = filled(meanwhile.eng, long=task == "merge")
+    _, said = filled(meanwhile.eng)
     meanwhile.task, meanwhile.forget = task, lambda: meanwhile.eng.forget(exchange=said)
     discarded(meanwhile.eng, store_url, task)
     assert meanwhile.times == 1
@@ -188,13 +184,13 @@ def test_a_turn_that_is_forgotten_while_a_piece_is_written_is_not_left_to_agents
     open_store: Open, store_url: str, task: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     eng = open_store(llm="agent")
-    _, said = filled(eng, long=task == "merge")
+    _, said = filled(eng)
     ask, left = Thinker._ask_agents, list[str]()
 
     def ask_slowly(self: Thinker, stage: str, subject: str, build: Any, form: Any) -> Thought:
         def build_slowly() -> tuple[Prompt, object]:
             prompt, covers = build()
-            if prompt.task == task and not left and (task == "merge" or GONE in str(prompt)):
+            if prompt.task == task and not left and GONE in str(prompt):
                 left.append(task)
                 eng.forget(exchange=said)
             return prompt, covers
@@ -303,10 +299,10 @@ def test_an_answer_to_an_earlier_piece_is_not_taken_for_an_answer_to_a_later_one
 def test_an_answer_about_what_an_undo_has_removed_is_not_used(open_store: Open, store_url: str) -> None:
     eng = open_store(llm="agent")
     _, said = filled(eng)
-    eng.dream(force=True, stages=["gists"])
+    eng.dream(force=True, stages=["sessions"])
     while item := eng.work.next():
         eng.work.submit(item.id, echoing(item.prompt))
-    eng.dream(force=True, stages=["gists"])
+    eng.dream(force=True, stages=["sessions"])
     eng.dream(force=True, stages=["narrative"])
     while item := eng.work.next():
         eng.work.submit(item.id, echoing(item.prompt))
@@ -442,12 +438,12 @@ def test_no_stage_can_write_from_a_thought_without_the_check(eng: Engram) -> Non
 
     def act(context: PassContext, said: Mapping[str, str]) -> None:
         prompt = Prompt("gist", "", tuple(passages_of(context, session)))
-        context.thinker.think("gists", session, lambda: (prompt, None))
+        context.thinker.think("sessions", session, lambda: (prompt, None))
         with pytest.raises(AssertionError, match="outside of PassContext"):
             context.memories.remember("Anything.")
         stored = Prompt("gist", "", (prompt.passages[0]._replace(id="text"),))
         with pytest.raises(AssertionError, match="cannot check what text quotes"):
-            context.thinker.think("gists", session, lambda: (stored, None))
+            context.thinker.think("sessions", session, lambda: (stored, None))
         problems.append("both")
 
     from engram.dreaming import passes

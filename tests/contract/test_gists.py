@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from engram import Engram, InvalidInput, SessionNotFound
+from tests._models import serve
+from tests._tables import holds, values
 from tests._talks import add, talk
 
 
@@ -66,18 +70,66 @@ def test_gists_are_found_by_recall_when_they_are_asked_for(eng: Engram) -> None:
 
 
 @pytest.mark.requirement("GIST-6")
-def test_a_long_session_is_summarised_in_pieces_that_are_merged(eng: Engram) -> None:
+def test_a_long_session_is_summarised_piece_by_piece(eng: Engram) -> None:
     session = eng.sessions.register("claude-code", "long")
     eng.exchanges.add_many(
         {"session_id": session, "role": "user", "content": f"We decided on number {number}. " + "Because of it. " * 60}
-        for number in range(60)
+        for number in range(160)
     )
     (report,) = eng.dream(force=True)
     gist = eng.memories.gist(session)
     assert report.errors == []
     assert gist is not None
-    assert 1 <= len(gist.content.splitlines()) <= 8
+    assert gist.version == 3
     assert eng.memories.unsummarised(session) == []
+
+
+@pytest.mark.requirement("GIST-9")
+def test_a_session_is_found_by_a_telling_word_that_its_gist_does_not_say(
+    open_store: Callable[..., Engram], store_url: str
+) -> None:
+    pytest.importorskip("openai")
+    with serve() as model:
+        eng = open_store(llm="openai:m", llm_base_url=model.url, embedder="none")
+        session = talk(eng)
+        said = eng.exchanges.add(session, "assistant", "It failed in the hummingbird adapter. We moved on.")
+        eng.dream(force=True, stages=["sessions"])
+        gist = eng.memories.gist(session)
+        assert gist is not None
+        assert "hummingbird" not in gist.content
+        found = eng.memories.recall_gists("hummingbird")
+        assert [hit.memory_id for hit in found] == [gist.id]
+        assert "hummingbird" not in found[0].whole
+        undone = eng.dreams.undo()
+        assert "hummingbird" not in " ".join(values(store_url, "memories", "data"))
+        assert eng.memories.recall_gists("hummingbird") == []
+        eng.dreams.undo(undone.id)
+        assert [hit.memory_id for hit in eng.memories.recall_gists("hummingbird")] == [gist.id]
+        eng.memories.archive(gist.id)
+        again = eng.memories.unarchive(gist.id)
+        assert [hit.memory_id for hit in eng.memories.recall_gists("hummingbird")] == [again.id]
+        eng.forget(exchange=said)
+        assert holds(store_url, "hummingbird") == {}
+        eng.dream(force=True, stages=["sessions"])
+        assert eng.memories.recall_gists("hummingbird") == []
+
+
+@pytest.mark.requirement("GIST-9")
+def test_a_gist_that_grows_keeps_the_words_of_its_first_turns(open_store: Callable[..., Engram]) -> None:
+    pytest.importorskip("openai")
+    with serve() as model:
+        eng = open_store(llm="openai:m", llm_base_url=model.url, embedder="none")
+        session = talk(eng)
+        eng.exchanges.add(session, "assistant", "It failed in the hummingbird adapter.")
+        eng.dream(force=True, stages=["sessions"])
+        eng.exchanges.add(session, "user", "Then look at the woodpecker as well.")
+        eng.dream(force=True, stages=["sessions"])
+        noted = eng.exchanges.add(session, "user", "Thanks, that was all.")
+        turn = next(turn for turn in eng.exchanges.history(session) if turn.id == noted)
+        # As a hook does after a compaction.
+        eng.memories.store_gist(session, "Two adapters were looked at.", turn.seq, sources=[noted])
+        for word in ("hummingbird", "woodpecker"):
+            assert len(eng.memories.recall_gists(word)) == 1
 
 
 @pytest.mark.requirement("GIST-7")

@@ -29,16 +29,15 @@ def test_what_was_spent_is_shown_by_day_and_stage(open_store: Open, model: Model
     (report,) = eng.dream(force=True)
     day = report.started_at[:10]
     spent = {each.stage: each for each in eng.usage()}
-    assert spent["gists"] == Spent(day, "gists", 1, 100, 10)
+    assert spent["sessions"] == Spent(day, "sessions", 1, 100, 10)
     assert {stage: each.calls for stage, each in spent.items()} == {
-        "gists": 1,
-        "extract": 1,
+        "sessions": 1,
         "eras": 1,
         "profile": 1,
         "narrative": 1,
         "reflect": 3,
     }
-    assert (report.calls, report.input_tokens, report.output_tokens) == (8, 800, 80)
+    assert (report.calls, report.input_tokens, report.output_tokens) == (7, 700, 70)
     clock.advance(2 * 86_400)
     assert eng.usage(days=1) == []
 
@@ -61,12 +60,12 @@ def test_the_cap_of_a_pass_holds_to_the_call_and_the_pass_ends_cleanly(
 
 @pytest.mark.requirement("USAGE-2")
 def test_the_cap_on_tokens_stops_the_pass_before_the_call_that_would_break_it(open_store: Open, model: Model) -> None:
-    eng = open_store(llm="openai:m", llm_base_url=model.url, dream_pass_tokens=2_500)
+    eng = open_store(llm="openai:m", llm_base_url=model.url, dream_pass_tokens=6_500)
     for number in range(20):
         talk(eng, f"task {number}")
     (report,) = eng.dream(force=True)
-    assert "cap of 2500 tokens a pass" in report.errors[0]
-    assert 0 < report.input_tokens + report.output_tokens <= 2_500
+    assert "cap of 6500 tokens a pass" in report.errors[0]
+    assert 0 < report.input_tokens + report.output_tokens <= 6_500
     assert report.gists
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 import engram as library
+from tests._models import session_answer
 from tests._talks import talk
 
 from .conftest import Engram, in_terminal, program
@@ -70,10 +71,10 @@ def test_an_agent_takes_work_and_hands_it_in(
     session = talk(eng)
     engram("dream", "--force")
     item = engram("dream", "work", "next", "--json").json
-    assert (item["stage"], item["subject"]) == ("gists", session)
+    assert (item["stage"], item["subject"]) == ("sessions", session)
     assert engram("dream", "work", "next").out == "No work item is waiting.\n"
-    assert engram("dream", "work", "submit", str(item["id"]), "The router was moved.").code == 0
-    assert engram("dream", "work", "submit", str(item["id"]), "Again.").code == 4
+    assert engram("dream", "work", "submit", str(item["id"]), session_answer()).code == 0
+    assert engram("dream", "work", "submit", str(item["id"]), session_answer()).code == 4
     assert engram("dream", "work", "submit", "999", "What?").code == 3
     assert engram("dream", "--force", "--json").json[0]["gists"] == [session]
 
@@ -96,7 +97,7 @@ def test_a_terminal_shows_a_bar_for_each_stage_and_a_pipe_none(sqlite_url: str) 
         talk(eng)
     code, shown = in_terminal("dream", "--force", environment={"ENGRAM_URL": sqlite_url})
     assert code == 0
-    assert all(stage in shown for stage in ("gists       [", "eras        [", "profile     ["))
+    assert all(stage in shown for stage in ("sessions    [", "eras        [", "profile     ["))
 
 
 def started(url: str, *arguments: str) -> subprocess.Popen[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import pytest
 
 from engram import Engram
-from tests._models import plainly, serve
+from engram.llm import quoted
+from tests._models import SESSION, echoing, serve, session_answer
 from tests._talks import add
 
 POISON = (
@@ -76,14 +76,37 @@ def test_prompts_for_the_portrait_never_contain_tool_output_or_imports(open_stor
         poison(eng, mixed)
         poison(eng, eng.sessions.register("import", "brought in"))
         # The worst case: a model that repeats everything it reads.
-        model.answer = lambda prompt: plainly(prompt) if "must be JSON" in prompt or _form(prompt) else prompt[-3_000:]
+        model.answer = echoing
         assert eng.dream(force=True)[0].errors == []
         # Tool output and imports are read for proposals, which a person decides on; never for the portrait.
-        portraits = [prompt for prompt in model.asked if _form(prompt) and "remembering by itself" not in prompt]
+        portraits = [prompt for prompt in model.asked if SESSION not in prompt and "one calendar month" not in prompt]
         assert portraits
         assert not any("zanzibar" in prompt for prompt in portraits)
         assert "zanzibar" not in portrait(eng)
+        mine = [prompt for prompt in model.asked if SESSION in prompt and "We moved the router" in prompt]
+        assert mine
+        assert not any("zanzibar" in prompt for prompt in mine)
 
 
-def _form(prompt: str) -> bool:
-    return plainly(prompt).startswith("{") and bool(json.loads(plainly(prompt)))
+@pytest.mark.requirement("DREAM-21")
+def test_tool_output_and_imports_close_replace_and_strengthen_nothing(open_store: Callable[..., Engram]) -> None:
+    pytest.importorskip("openai")
+    with serve() as model:
+        eng = open_store(llm="openai:m", llm_base_url=model.url, dream_consolidate="apply")
+        known = eng.remember("Rotate the signing keys.", kind="todo")
+
+        def obey(prompt: str) -> str:
+            rows = [id for id, _ in quoted(prompt) if id.startswith("e")]
+            handle = f"m{known.id}"
+            return session_answer(
+                {"text": "The keys are at zanzibar.", "source": rows[-1], "replaces": handle},
+                {"text": "Rotate the keys of zanzibar.", "source": rows[-1], "same_as": handle, "kind": "todo"},
+                closed=[{"known": handle, "source": rows[-1]}],
+            )
+
+        model.answer = obey
+        poison(eng, eng.sessions.register("import", "brought in"))
+        (report,) = eng.dream(force=True, stages=["sessions"])
+        assert (report.errors, report.extracted) == ([], 0)
+        assert eng.memories.get(known.id) == known
+        assert {proposal.what for proposal in eng.proposals.list()} == {"remember"}

@@ -35,6 +35,8 @@ INSERT INTO work (workspace, stage, subject, covers, prompt, form, created_at)
 VALUES (:workspace, :stage, :subject, :covers, :prompt, :form, :now)
 """
 _REPLACED = "DELETE FROM work WHERE workspace = :workspace AND stage = :stage AND subject = :subject"
+_LEFT = "SELECT 1 FROM work WHERE workspace = :workspace AND stage = :stage LIMIT 1"
+_DROP_STAGE = "DELETE FROM work WHERE workspace = :workspace AND stage = :stage"
 _ANSWERED = "SELECT 1 FROM work WHERE workspace = :workspace AND id = :id AND answer IS NOT NULL"
 _DONE = "DELETE FROM work WHERE workspace = :workspace AND id = :id"
 _FREE = """
@@ -93,6 +95,17 @@ class Work:
                 form=None if form is None else json_columns.dump(form, "form"),
                 now=tx.now(),
             )
+
+    def drop(self, stage: str, subject: str | None = None) -> None:
+        """Delete the work item on this subject, or all items of a stage."""
+        with self._engine.read() as tx:
+            if not tx.one(_LEFT, workspace=self._workspace, stage=stage):
+                return
+        with self._engine.write() as tx:
+            if subject is None:
+                tx.run(_DROP_STAGE, workspace=self._workspace, stage=stage)
+            else:
+                tx.run(_REPLACED, workspace=self._workspace, stage=stage, subject=subject)
 
     def require_answer(self, tx: Transaction, id: int) -> None:
         """Outdated when an answered item is gone. Then something was forgotten, and the answer may quote it."""

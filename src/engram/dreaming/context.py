@@ -1,10 +1,11 @@
 """Context: what an agent should read now, the most important first, within a token budget.
 
 It begins with what fits the query, whatever the budget: matching turns and memories, matching gists, the month's era.
-Then come the memories that a person pinned, the profile, the narrative, self, when another session was last seen, and
-this session's latest turns. Each line names its source and age. A part that does not fit is cut at a line; one of which
-no line fits is left out. Only the first match is cut within its line, so that a small budget has an answer, too. Below
-about 15 tokens nothing fits, and the context is empty.
+Then come the memories that a person pinned, what is to do in the project, what was learnt since its last session, the
+profile, the narrative, self, when another session was last seen, and this session's latest turns. Each line names its
+source and age. A part that does not fit is cut at a line; one of which no line fits is left out. Only the first match
+is cut within its line, so that a small budget has an answer, too. Below about 15 tokens nothing fits, and the context
+is empty.
 """
 
 from __future__ import annotations
@@ -13,18 +14,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks
 from ..clock import age
+from ..coordination import sessions
+from ..coordination.projects import default_project
 from ..memory.blocks import Blocks
 from ..memory.exchanges import Exchanges
 from ..memory.memories import Memories
 from ..records import UNLIKELY
 from ..safe_text import one_line, visible
 from ..tokens import estimate
+from .brief import known, news
 from .stages.portrait import NARRATIVE, PROFILE, SELF, load_self
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Set
 
-    from ..records import Hit
+    from ..records import Hit, Memory
     from ..store_view import StoreView
 
 DEFAULT_BUDGET = 2_000
@@ -81,8 +85,9 @@ def _parts(view: StoreView, query: str | None, session_id: str | None) -> Iterat
     # A pin of an agent is read by every agent only after a person approved it.
     pinned = [each for each in memories.list(pinned=True) if each.approved][:_PINNED]
     yield Part(
-        "Pinned", [f"- {_shorten(each.content)} (memory {each.id}, {age(each.updated_at, now)})" for each in pinned]
+        "Pinned", [f"- {_shorten(each.content)} (memory {each.id}, {age(_dated(each), now)})" for each in pinned]
     )
+    yield from _open_parts(view, session_id, now)
     for name in (PROFILE, NARRATIVE):
         block = blocks.get(name)
         # Quoted, so that no line of a block can look like a part of this page.
@@ -94,6 +99,21 @@ def _parts(view: StoreView, query: str | None, session_id: str | None) -> Iterat
         turns = Exchanges(view).recent(session_id, _RECENT)
         lines = [f"- {turn.role}: {_shorten(turn.content)} ({age(turn.created_at, now)})" for turn in turns]
         yield Part(f"This session's latest turns ({session_id})", lines)
+
+
+def _open_parts(view: StoreView, session_id: str | None, now: str) -> Iterator[Part]:
+    """What is still to do in the project, and what was learnt and changed since its last session."""
+    project = default_project(view.config) or ""
+    with view.engine.read() as tx:
+        if session_id is not None:
+            project = sessions.require(tx, view.workspace, session_id).project or project
+        todos = known.open_todos(tx, view.workspace, project, now)
+        since = news.last_session(tx, view.workspace, project, session_id)
+        found = news.read(tx, view.workspace, project, since, now) if since else news.News([], 0, [])
+    yield Part("To do", [f"- {_shorten(each.text)} (memory {each.id}, {age(each.at, now)})" for each in todos])
+    learnt = [f"- {_shorten(each.text)} ({each.kind}, memory {each.id}, {age(each.at, now)})" for each in found.learnt]
+    learnt += [f"- {found.more} more {'thing was' if found.more == 1 else 'things were'} learnt."] if found.more else []
+    yield Part(news.TITLE, [*learnt, *found.changes])
 
 
 def _recalled_parts(
@@ -131,6 +151,11 @@ def _hit_line(hit: Hit, above: Set[int | None], now: str) -> str:
         return line
     answered = ", ".join(map(str, hit.answer.exchange_ids))
     return f"{line} Answered in exchange {answered}: {_shorten(hit.answer.text)}"
+
+
+def _dated(memory: Memory) -> str:
+    """When a memory was said, if it was extracted from a turn; otherwise when it last changed."""
+    return memory.said_at if memory.said_at != memory.created_at else memory.updated_at
 
 
 def _shorten(text: str) -> str:

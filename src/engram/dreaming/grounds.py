@@ -5,8 +5,8 @@ thought therefore keeps what its prompt quoted, and a plan keeps the texts it wa
 store again inside the transaction that writes. If anything differs, nothing is written, and a later pass does the work.
 
 A ground names its text by a handle: `e12` is a turn, `m7` an active memory as it is now, `h7` any of its versions,
-`b:world` a block as it is now, `v:3:profile` version 3 of a block. Forgetting rewrites every version that it takes text
-from, so a version that is still the same contains nothing forgotten.
+`b:world` a block as it is now, `v:3:profile` version 3 of a block, `s:ID` what a session set out to do. Forgetting
+rewrites every version that it takes text from, so a version that is still the same contains nothing forgotten.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _HEAD, _TAIL = 6_000, 1_500
 #: Handles of passages that quote other thoughts of the same step: a part of a gist, a draft, its critique.
 _THOUGHTS = re.compile(r"p\d+|draft|critique")
 _TURN, _MEMORY, _HISTORY = re.compile(r"e(\d+)"), re.compile(r"m(\d+)"), re.compile(r"h(\d+)")
-_BLOCK, _VERSION = re.compile(r"b:(.+)"), re.compile(r"v:(\d+):(.+)")
+_BLOCK, _VERSION, _SESSION = re.compile(r"b:(.+)"), re.compile(r"v:(\d+):(.+)"), re.compile(r"s:(.+)")
+#: Characters of a session's summary that a prompt quotes.
+_SUMMARY = 300
 
 _TURNS = """
 SELECT id, session_id, content FROM exchanges
@@ -41,7 +43,11 @@ WHERE id IN (SELECT value FROM json_each(:ids)) AND CAST(workspace AS TEXT) = :w
 """
 _VERSIONS = """
 SELECT m.id, v.content FROM memories m JOIN memory_versions v ON v.memory_id = m.id
-WHERE m.id IN (SELECT value FROM json_each(:ids)) AND CAST(m.workspace AS TEXT) = :workspace AND m.status = 'active'
+WHERE m.id IN (SELECT value FROM json_each(:ids)) AND CAST(m.workspace AS TEXT) = :workspace
+"""
+_SUMMARIES = """
+SELECT id, summary FROM sessions
+WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids)) ORDER BY id
 """
 _CURRENT = "SELECT content FROM blocks WHERE workspace = :workspace AND name = :name"
 _EARLIER = """
@@ -67,6 +73,11 @@ class Ground(NamedTuple):
 
 def of_turn(turn: Exchange) -> Ground:
     return Ground(f"e{turn.id}", shortened(turn.content))
+
+
+def of_session(id: str, summary: str) -> Ground:
+    """What a session set out to do. It may repeat its first turn."""
+    return Ground(f"s:{id}", " ".join(summary.split())[:_SUMMARY])
 
 
 def of_memory(memory: Memory) -> Ground:
@@ -99,7 +110,8 @@ def of_quotes(quoted: Iterable[tuple[str, str]]) -> tuple[Ground, ...]:
 
 
 def of_work_item(quoted: Iterable[tuple[str, str]]) -> tuple[Ground, ...]:
-    """What a work item quotes. It may wait for days while gists grow, so any version of a quoted memory is accepted."""
+    """What a work item quotes. It may wait for days while gists grow and memories are replaced, so any version of a
+    quoted memory is accepted."""
     found = of_quotes(quoted)
     return tuple(each._replace(handle=_MEMORY.sub(r"h\1", each.handle)) if _is_memory(each) else each for each in found)
 
@@ -113,7 +125,8 @@ def require_unchanged(tx: Transaction, workspace: str, shown: Iterable[Ground]) 
     # Every writer takes these locks in this order: sessions, memories, the embedding queue, blocks. Forgetting always
     # takes the one of memories. The sessions are locked because the caller may change their rows afterwards.
     turns = tx.all(_TURNS, workspace=workspace, ids=tx.array(_numbers(_TURN, wanted)))
-    for session in sorted({session for _, session, _ in turns}):
+    summarised = {found[1] for each in wanted if (found := _SESSION.fullmatch(each.handle))}
+    for session in sorted({session for _, session, _ in turns} | summarised):
         tx.run(_LOCK_SESSION, workspace=workspace, session=session)
     tx.lock(mutexes.memories(workspace))
     names = {found[1] for each in wanted if (found := _BLOCK.fullmatch(each.handle))}
@@ -129,7 +142,7 @@ def require_unchanged(tx: Transaction, workspace: str, shown: Iterable[Ground]) 
 def are_unchanged(tx: Transaction, workspace: str, shown: Iterable[Ground]) -> bool:
     """Whether all grounds are unchanged. Without locks this holds only for the moment."""
     wanted = set(shown)
-    there = _turns(tx, workspace, wanted) | _memories(tx, workspace, wanted)
+    there = _turns(tx, workspace, wanted) | _memories(tx, workspace, wanted) | _sessions(tx, workspace, wanted)
     for each in wanted:
         if found := _BLOCK.fullmatch(each.handle):
             there |= {Ground(each.handle, text) for text in tx.column(_CURRENT, workspace=workspace, name=found[1])}
@@ -152,6 +165,11 @@ def _turns(tx: Transaction, workspace: str, wanted: set[Ground]) -> set[Ground]:
     return {Ground(f"e{id}", shortened(content)) for id, _, content in found}
 
 
+def _sessions(tx: Transaction, workspace: str, wanted: set[Ground]) -> set[Ground]:
+    ids = sorted({found[1] for each in wanted if (found := _SESSION.fullmatch(each.handle))})
+    return {of_session(*row) for row in tx.all(_SUMMARIES, workspace=workspace, ids=tx.array(ids))} if ids else set()
+
+
 def _memories(tx: Transaction, workspace: str, wanted: set[Ground]) -> set[Ground]:
     now, ever = _numbers(_MEMORY, wanted), _numbers(_HISTORY, wanted)
     found = tx.all(_MEMORIES, workspace=workspace, ids=tx.array(now)) if now else []
@@ -164,7 +182,7 @@ def _numbers(kind: re.Pattern[str], wanted: Iterable[Ground]) -> list[int]:
 
 
 def _kind(shown: Ground) -> re.Pattern[str] | None:
-    return next((kind for kind in (_TURN, _MEMORY, _BLOCK, _VERSION) if kind.fullmatch(shown.handle)), None)
+    return next((kind for kind in (_TURN, _MEMORY, _BLOCK, _VERSION, _SESSION) if kind.fullmatch(shown.handle)), None)
 
 
 def _is_memory(shown: Ground) -> bool:

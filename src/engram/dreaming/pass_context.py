@@ -113,6 +113,8 @@ class PassContext:
         #: New memories that were extracted from turns.
         self.learnt: list[int] = []
         self.extracted: int | None = None
+        #: Statements of answers that could not be used.
+        self.left_out = 0
         self.proposed = 0
         #: What consolidation did; None until it has finished.
         self.consolidation: ConsolidationCounts | None = None

@@ -23,7 +23,8 @@ from .agent_queue import Work
 from .pass_context import PassContext, Progress, Stopped
 from .proposals import Proposals
 from .recall_check import rollback
-from .stages import consolidate, digest, eras, extract, gists, portrait
+from .stages import consolidate, digest, eras, portrait
+from .stages import sessions as sessions_stage
 from .thinking import Thinker
 from .undo import reversal
 from .undo.journal import Journal
@@ -70,8 +71,7 @@ class Stage(NamedTuple):
 
 
 STAGES = (
-    Stage("gists", "continuity", gists.run),
-    Stage("extract", "continuity", extract.run),
+    Stage(sessions_stage.STAGE, "continuity", sessions_stage.run),
     Stage("consolidate", "coherence", consolidate.run),
     Stage("eras", "coherence", eras.run),
     Stage("profile", "coherence", portrait.profile),
@@ -178,7 +178,8 @@ class Dreams:
             backlog = drives.backlog(tx, self._workspace)
             levels = drives.current(tx, self._workspace, backlog)
             acting = {stage.name for stage in chosen if force or getattr(levels, stage.drive) >= drives.THRESHOLD}
-            sessions = drives.sessions_to_summarise(tx, self._workspace, everything=force) if "gists" in acting else []
+            reading = sessions_stage.STAGE in acting
+            sessions = drives.sessions_to_summarise(tx, self._workspace, everything=force) if reading else []
             months = eras.outdated_months(tx, self._workspace) if "eras" in acting else []
             now = tx.now()
         report = _empty_report(self._workspace, None, now, self._view.config.llm, backlog, levels, dry_run=True)
@@ -308,8 +309,8 @@ class Dreams:
         if stage.drive == "curiosity":
             return False
         with self._engine.read() as tx:
-            if stage.name == extract.STAGE:
-                return extract.has_work(tx, self._workspace)
+            if stage.name == sessions_stage.STAGE and sessions_stage.has_work(tx, self._workspace):
+                return True
             if tx.one(_REBUILDS, workspace=self._workspace):
                 return True
             levels = drives.current(tx, self._workspace, drives.backlog(tx, self._workspace))
@@ -350,11 +351,12 @@ class Dreams:
                 alarms=context.alarms,
                 extracted=context.extracted,
                 proposals=context.proposed if context.consolidation or context.extracted is not None else None,
+                skipped=context.left_out or None,
             )
             if context.consolidation:
-                report = DreamReport(
-                    **{**report._asdict(), **context.consolidation.report_fields(context.changes.values())}
-                )
+                fields = context.consolidation.report_fields(context.changes.values())
+                fields["skipped"] += context.left_out
+                report = DreamReport(**{**report._asdict(), **fields})
             context.journal.drop_old(tx)
             self._store_report(tx, report)
         return report
@@ -436,10 +438,12 @@ def _select_stages(stages: Sequence[str] | None) -> list[Stage]:
     if stages is None:
         return list(STAGES)
     known = [stage.name for stage in STAGES]
-    unknown = [name for name in stages if name not in known]
+    # Two stages of earlier releases are one now.
+    chosen = [sessions_stage.STAGE if name in sessions_stage.EARLIER_NAMES else name for name in stages]
+    unknown = [name for name in chosen if name not in known]
     if unknown or isinstance(stages, str):
         raise InvalidInput(f"There is no stage {', '.join(unknown) or stages}; there are {', '.join(known)}.")
-    return [stage for stage in STAGES if stage.name in stages]
+    return [stage for stage in STAGES if stage.name in chosen]
 
 
 def _empty_report(

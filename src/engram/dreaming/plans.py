@@ -27,11 +27,16 @@ if TYPE_CHECKING:
     from ..memory.blocks import Blocks
     from ..memory.memories import Memories, Prepared
     from ..memory.provenance import Thing
-    from ..records import Memory
+    from ..records import Exchange, Memory
     from ..storage.engine import Transaction
 
+#: A contradiction at least this sure is proposed for a decision.
+CONTRADICTS = 0.75
 #: Blocks that their owner writes as a whole. Nothing is ever cut off from these.
 NEVER_CUT = frozenset({WORLD, "profile", "narrative", "self"})
+
+#: The key in the data of a plan that archives a memory because it is done; its value is the day.
+CLOSED = "closed"
 
 _COUNT = """
 SELECT COUNT(*), COALESCE(SUM(CASE WHEN status = 'active' THEN 1 ELSE 0 END), 0), COALESCE(MAX(id), 0)
@@ -93,12 +98,12 @@ def merge(memories: Sequence[Memory], least: float, confidence: float) -> Plan:
     )
 
 
-def supersede(loser: Memory, winner: Memory, confidence: float) -> Plan:
+def supersede(loser: Memory, winner: Memory, confidence: float, relation: str = "contradicts") -> Plan:
     """Replace a memory by a newer one that contradicts it."""
     targets = tuple(sorted(("memory", memory.id, memory.version) for memory in (loser, winner)))
     return Plan(
         "supersede",
-        f"memory {winner.id} ({day_said(winner)}) contradicts memory {loser.id} ({day_said(loser)})",
+        f"memory {winner.id} ({day_said(winner)}) {relation} memory {loser.id} ({day_said(loser)})",
         round(confidence, 4),
         "",
         targets,
@@ -115,6 +120,22 @@ def archive(memory: Memory, idle_days: int) -> Plan:
     return Plan("archive", why, 0.5, "", (target,), (source,), {}, (grounds.of_memory(memory),))
 
 
+def close(memory: Memory, turn: Exchange, confidence: float) -> Plan:
+    """Archive a memory that a turn shows to be done or no longer true."""
+    said = f"exchange {turn.id} ({turn.role}, {turn.trust}, {turn.created_at[:10]})"
+    state = "done" if memory.kind == "todo" else "done or no longer true"
+    return Plan(
+        "archive",
+        f"{said} shows that memory {memory.id} is {state}",
+        round(confidence, 4),
+        "",
+        (("memory", memory.id, memory.version),),
+        (("exchange", turn.id), ("memory", memory.id)),
+        {CLOSED: turn.created_at[:10]},
+        (grounds.of_memory(memory), grounds.of_turn(turn)),
+    )
+
+
 def overflow(tx: Transaction, workspace: str, name: str) -> Plan | None:
     """Move what exceeds a block's budget into a memory. None when the block fits."""
     ((id, content, version, max_tokens),) = tx.all(_BLOCK_BY_NAME, workspace=workspace, name=name)
@@ -128,8 +149,7 @@ def overflow(tx: Transaction, workspace: str, name: str) -> Plan | None:
 
 def day_said(memory: Memory) -> str:
     """The day it was said, if known; otherwise the day it was stored."""
-    day = memory.data.get("said") if isinstance(memory.data, dict) else None
-    return day if isinstance(day, str) else memory.created_at[:10]
+    return memory.said_at[:10]
 
 
 def older_first(first: Memory, second: Memory) -> tuple[Memory, Memory]:
@@ -237,6 +257,7 @@ def _remember(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepare
         session_id=data.get("session"),
         sources=plan.sources,
         data={name: data[name] for name in ("said", "by") if name in data},
+        trust=data.get("trust"),
         by_person=plan.by_person,
         prepared=prepared,
     )

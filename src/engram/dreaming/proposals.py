@@ -66,9 +66,12 @@ WHERE workspace = :workspace AND id = :id
 """
 _WITHDRAW_PARTS = """
 DELETE FROM proposal_parts WHERE workspace = :workspace
-  AND proposal IN (SELECT id FROM proposals WHERE workspace = :workspace AND dream = :dream AND state = 'pending')
+  AND proposal IN (SELECT id FROM proposals WHERE workspace = :workspace AND dream = :dream
+                     AND (state = 'pending' OR applied_in = :dream))
 """
-_WITHDRAW = "DELETE FROM proposals WHERE workspace = :workspace AND dream = :dream AND state = 'pending'"
+_WITHDRAW = """
+DELETE FROM proposals WHERE workspace = :workspace AND dream = :dream AND (state = 'pending' OR applied_in = :dream)
+"""
 _UNAPPLY = """
 UPDATE proposals SET state = CASE WHEN EXISTS (SELECT 1 FROM dreams d WHERE d.id = :dream AND d.session_id = '')
   THEN 'pending' ELSE 'accepted' END, result = NULL, applied_in = NULL
@@ -312,9 +315,11 @@ class Proposals:
 
 
 def withdraw(tx: Transaction, workspace: str, dream: int) -> None:
-    """Undo the proposals of a pass, or of a proposal that was applied by hand: delete those that are undecided.
+    """Undo the proposals of a pass, or of a proposal that was applied by hand: delete those that are undecided, and
+    those that the same pass made and applied.
 
-    A proposal that a pass applied was accepted before and stays so. One that was applied by hand is pending again.
+    Any other proposal that a pass applied was accepted before and stays so. One that was applied by hand is pending
+    again.
     """
     tx.run(_WITHDRAW_PARTS, workspace=workspace, dream=dream)
     tx.run(_WITHDRAW, workspace=workspace, dream=dream)

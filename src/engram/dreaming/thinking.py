@@ -49,6 +49,10 @@ class Thought(NamedTuple):
     #: The work item that an agent answered.
     work_item: int | None
 
+    def memories_shown(self) -> dict[int, str]:
+        """The memories that the prompt quoted, by their ids."""
+        return {int(each.handle[1:]): each.text for each in self.grounds if each.handle[0] in "mh"}
+
     def was_shown(self, gist: int, text: str) -> bool:
         """Whether the prompt quoted this text of a gist. A gist that has grown since is still to be folded in."""
         return bool({Ground(f"m{gist}", text), Ground(f"h{gist}", text)} & set(self.grounds))
@@ -112,6 +116,11 @@ class Thinker:
         """What a work item covers that still waits for its answer or for the use of it."""
         found = self._find_current(stage, subject) if self._provider is None else None
         return json_columns.load(found.covers, "work.covers") if found else None
+
+    def withdraw(self, stage: str, subject: str | None = None) -> None:
+        """Delete a work item that no longer fits, answered or not; without a subject, all items of a stage."""
+        if self._provider is None:
+            self._work.drop(stage, subject)
 
     def confirm(self, tx: Transaction) -> None:
         """Check what the open thoughts rest on, in the transaction that writes from them. Outdated when anything

@@ -4,6 +4,8 @@ A thing may be derived from another one that is also only cleaned, and two memor
 Therefore everything is cleaned together, in memory, until nothing more is lost. Text that one thing loses counts as
 lost for things derived from it, and its remaining text counts as kept. Only then is anything written.
 
+A statement that a pass extracted is one sentence. If it repeats a memory that goes, it goes too.
+
 A merged memory also has the tags, data and key of the memories it was merged from. What it has only from memories that
 go is removed too. The tags that go are also removed from the memory's earlier states.
 """
@@ -223,7 +225,7 @@ class Cleaning:
 
     def _clean_once(self, thing: Thing, text: _History) -> bool:
         """Clean a thing's versions; whether anything changed."""
-        if _is_memory(thing) and text.label in OWN_SHELVES:
+        if _is_memory(thing) and (text.label in OWN_SHELVES or self._repeats_lost(thing, text)):
             cleaned = [("", "") for _ in text.now]
         else:
             matcher = citations.SourceMatcher(self._lost_texts(text.sources), self._kept_texts(text.sources))
@@ -233,6 +235,21 @@ class Cleaning:
             if version.number >= text.first:
                 changed |= text.replace(position, *cleaned[position])
         return changed
+
+    def _repeats_lost(self, thing: Thing, text: _History) -> bool:
+        """Whether this is an extracted statement that repeats a memory that goes. Its sentence cannot be parted."""
+        _, id = thing
+        lost = any(
+            kind == "memory"
+            and ((kind, ref) in self._gone or ((kind, ref) in self._texts and self._texts[kind, ref].lost))
+            for kind, ref in text.sources
+        )
+        tx = self._tx
+        return (
+            lost
+            and memory_tags.EXTRACTED in memory_tags.of(tx, self._workspace, id)
+            and not tx.one(_IS_MERGED, workspace=self._workspace, id=id, relation=MERGED)
+        )
 
     def _cleaned_version(
         self, thing: Thing, text: _History, version: Version, matcher: citations.SourceMatcher

@@ -11,9 +11,21 @@ from collections.abc import Callable
 
 from .. import checks
 from ..errors import InvalidInput
-from .protocol import Answer, Meter, Passage, Prompt, Provider, Usage, check, quoted, render
+from .protocol import GIST_SO_FAR, Answer, Meter, Passage, Prompt, Provider, Usage, check, quoted, render
 
-__all__ = ["Answer", "Meter", "Passage", "Prompt", "Provider", "Usage", "check", "load", "quoted", "render"]
+__all__ = [
+    "GIST_SO_FAR",
+    "Answer",
+    "Meter",
+    "Passage",
+    "Prompt",
+    "Provider",
+    "Usage",
+    "check",
+    "load",
+    "quoted",
+    "render",
+]
 
 DEFAULT = "extractive"
 DEFAULT_TIMEOUT = 120.0

@@ -28,8 +28,12 @@ class Passage(NamedTuple):
     at: str = ""
 
 
+#: The label of a session's gist, among what is known about it.
+GIST_SO_FAR = "the gist so far"
+
+
 class Prompt(NamedTuple):
-    #: gist, merge, era, profile, narrative, reflect, critique, revise or extract.
+    #: session, era, profile, narrative, reflect, critique or revise.
     task: str
     #: What to do, written by Engram; never stored text.
     instructions: str

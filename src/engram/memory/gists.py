@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .. import checks
 from ..errors import InvalidInput, SessionNotFound
 from ..records import Exchange, Gist
+from . import memory_index, word_index
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,10 +20,14 @@ if TYPE_CHECKING:
     from ..storage.engine import Transaction
     from ..store_view import StoreView, Watch
     from .memories import Memories, Prepared
+    from .provenance import Thing
 
 KIND = "gist"
 #: What each new gist will be folded into.
-TARGETS = ("era", "profile", "narrative", "extract")
+TARGETS = ("era", "profile", "narrative")
+#: Not a target: the turns under a gist that no pass has read for statements yet. The summary of a compaction leaves
+#: them, and so do earlier releases.
+UNREAD = "extract"
 
 _SESSION = "SELECT gist_seq, last_seq FROM sessions WHERE workspace = :workspace AND id = :session"
 _LOCK_SESSION = "UPDATE sessions SET gist_seq = gist_seq WHERE workspace = :workspace AND id = :session"
@@ -51,6 +56,11 @@ ON CONFLICT (workspace, session_id) DO UPDATE SET memory_id = :memory, at = :at,
 _FOLD = """
 INSERT INTO folds (workspace, target, gist, after) VALUES (:workspace, :target, :gist, :after)
 ON CONFLICT (workspace, target, gist) DO NOTHING
+"""
+_UNREAD = """
+SELECT g.session_id, f.after FROM folds f JOIN gists g ON g.memory_id = f.gist
+WHERE f.workspace = :workspace AND f.target = 'extract'
+  AND (CAST(:session AS TEXT) IS NULL OR g.session_id = :session)
 """
 _SESSION_OF = "SELECT session_id FROM gists WHERE workspace = :workspace AND memory_id = :gist"
 _FOLDED = "DELETE FROM folds WHERE workspace = :workspace AND target = :target AND gist = :gist"
@@ -98,9 +108,23 @@ class Gists:
             return [Exchange(*row) for row in tx.all(_UNSUMMARISED, limit=limit or checks.MAX_WHOLE, **of_it)]
 
     def store(
-        self, session_id: str, text: str, seq: int, *, sources: Sequence[int] = (), prepared: Prepared | None = None
+        self,
+        session_id: str,
+        text: str,
+        seq: int,
+        *,
+        sources: Sequence[int] = (),
+        memories: Sequence[int] = (),
+        words: Sequence[str] | None = None,
+        read: bool = False,
+        prepared: Prepared | None = None,
     ) -> Memory:
-        """Store a new gist that covers the session up to `seq`. `sources` are the exchanges that are new in it."""
+        """Store a new gist that covers the session up to `seq`. `sources` are the exchanges that are new in it, and
+        `memories` those that it repeats something of.
+
+        `words` are index terms by which it is found besides those of its text; None keeps those of the gist before.
+        `read` says that the turns it covers were also read for statements. Otherwise the next pass reads them.
+        """
         checks.whole(seq, "seq", least=0)
         if prepared is None:
             prepared = self._memories.prepare(text)
@@ -115,15 +139,23 @@ class Gists:
             first = tx.value(_FIRST_TIME, workspace=self._workspace, session=session_id)
             if first is None:
                 raise InvalidInput(f"Session {session_id!r} has no turns to make a gist of.")
-            memory = self._write(tx, session_id, text, prepared, sources)
+            made_of = [*(("exchange", id) for id in sources), *(("memory", id) for id in memories)]
+            memory = self._write(tx, session_id, text, prepared, made_of, words)
             turns = tx.value(_TURN_AT, workspace=self._workspace, session=session_id, seq=seq)
             tx.run(_COVER, workspace=self._workspace, session=session_id, seq=seq, turns=turns or 0)
             noted = {"workspace": self._workspace, "memory": memory.id, "session": session_id}
             tx.run(_NOTE_GIST, at=first, month=first[:7], **noted)
-            for target in TARGETS:
+            for target in TARGETS if read else (*TARGETS, UNREAD):
                 tx.run(_FOLD, workspace=self._workspace, target=target, gist=memory.id, after=covered.seq)
+            if read:
+                tx.run(_FOLDED, workspace=self._workspace, target=UNREAD, gist=memory.id)
             self._memories.mark_rebuilt(tx, memory.id)
             return memory
+
+    def unread(self, tx: Transaction, session_id: str | None = None) -> dict[str, int]:
+        """The sessions with turns under a gist that were not read for statements, and the seq after which they begin;
+        of one session if given."""
+        return dict(tx.all(_UNREAD, workspace=self._workspace, session=session_id))
 
     def mark_folded(self, tx: Transaction, target: str, gist: int) -> None:
         """Record that the gist was folded into the target."""
@@ -163,15 +195,22 @@ class Gists:
         session_id: str,
         text: str,
         prepared: Prepared,
-        sources: Sequence[int],
+        sources: Sequence[Thing],
+        words: Sequence[str] | None,
     ) -> Memory:
         """A new version of the session's gist, or its first."""
         id = tx.value(_CURRENT, workspace=self._workspace, session=session_id)
-        named = [("exchange", source) for source in sources]
+        had = [] if id is None else memory_index.words_of(self._memories.get(id).data)
+        words = had if words is None else words
+        # Kept with the gist, so that an undo or the archive can index it again, and forgetting removes them with it.
+        data = {memory_index.WORDS: list(words)} if words or had else None
+        prepared = prepared._replace(pieces=word_index.with_words(prepared.pieces, words))
         if id is not None:
-            return self._memories.update(id, text, reason="more was said", sources=named, prepared=prepared)
+            return self._memories.update(
+                id, text, reason="more was said", sources=sources, data=data, prepared=prepared
+            )
         return self._memories.remember(
-            text, kind=KIND, key=session_id, session_id=session_id, sources=named, prepared=prepared
+            text, kind=KIND, key=session_id, session_id=session_id, sources=sources, data=data, prepared=prepared
         )
 
 

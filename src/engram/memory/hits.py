@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ..clock import between
+from .. import json_columns
+from ..clock import between, said_at
 from ..records import Exchange, Hit
 from . import matters, replies, text_forms
 from .passages import of_piece
@@ -46,7 +47,7 @@ SELECT e.id, e.content, e.trust, s.type FROM exchanges e
 WHERE e.id IN (SELECT value FROM json_each(:ids)) AND CAST(e.workspace AS TEXT) = :workspace
 """
 _MEMORIES = """
-SELECT m.id, m.content, m.trust, s.type, m.importance, m.expires_at, m.superseded_by FROM memories m
+SELECT m.id, m.content, m.trust, s.type, m.importance, m.data, m.expires_at, m.superseded_by FROM memories m
   LEFT JOIN sessions s ON s.workspace = m.workspace AND s.id = m.session_id
 WHERE m.id IN (SELECT value FROM json_each(:ids)) AND CAST(m.workspace AS TEXT) = :workspace
 """
@@ -89,6 +90,8 @@ class _Read(NamedTuple):
     strength: float
     preference: float
     replaced_by: Thing | None
+    #: When it was said.
+    at: str
 
 
 def make(
@@ -133,13 +136,13 @@ def make(
 
 
 def texts(tx: Transaction, workspace: str, ranked: Sequence[Scored]) -> dict[Thing, Row]:
-    """Content, trust, source, importance, expiry and replacement of the things that these items belong to."""
+    """Content, trust, source, importance, data, expiry and replacement of the things that these items belong to."""
     exchanges = [scored.item.ref for scored in ranked if scored.item.kind == "exchange"]
     memories = [scored.item.ref for scored in ranked if scored.item.kind == "memory"]
     rows: dict[Thing, Row] = {}
     if exchanges:
         found = tx.all(_EXCHANGES, workspace=workspace, ids=tx.array(exchanges))
-        rows |= {("exchange", id): (*values, _NEUTRAL, None, None) for id, *values in found}
+        rows |= {("exchange", id): (*values, _NEUTRAL, None, None, None) for id, *values in found}
     if memories:
         found = tx.all(_MEMORIES, workspace=workspace, ids=tx.array(memories))
         rows |= {("memory", id): tuple(values) for id, *values in found}
@@ -164,7 +167,7 @@ def _is_current(tx: Transaction, workspace: str, item: Item, row: Row, tags: tup
 
 
 def _read(scored: Scored, row: Row) -> _Read:
-    content, trust, source, importance, _, superseded_by = row
+    content, trust, source, importance, data, _, superseded_by = row
     start, text = piece(content, scored.item.piece)
     form = text_forms.form(text, scored.item.label)
     preference = 1.0 + _IMPORTANCE * (importance - _NEUTRAL)
@@ -173,7 +176,8 @@ def _read(scored: Scored, row: Row) -> _Read:
     factor = form_factor(form, len(content))
     strength = scored.strength * preference * factor
     replaced_by = None if superseded_by is None else ("memory", superseded_by)
-    return _Read(scored, content, start, text, trust, source, form, factor, strength, preference, replaced_by)
+    at = said_at(json_columns.load(data, "memories.data"), scored.item.at) if data else scored.item.at
+    return _Read(scored, content, start, text, trust, source, form, factor, strength, preference, replaced_by, at)
 
 
 def _arranged(
@@ -188,7 +192,7 @@ def _arranged(
             thing,
             each.text,
             len(each.whole),
-            each.scored.item.at,
+            each.at,
             each.trust,
             each.form,
             chance(each.strength, weights),
@@ -253,8 +257,8 @@ def _hit(
         label=item.label,
         session_id=item.session_id,
         project=item.project,
-        created_at=item.at,
-        age=between(item.at, now),
+        created_at=each.at,
+        age=between(each.at, now),
         trust=each.trust,
         source=each.source,
         neighbours=_neighbours(tx, workspace, item, wanted.neighbours),

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from ..records import Memory
     from ..storage.engine import Transaction
 
+#: The key in a gist's data for words that only the index contains.
+WORDS = "words"
+
 
 def add(
     tx: Transaction,
@@ -24,6 +27,17 @@ def add(
         shelf, "memory", memory.id, memory.kind, memory.session_id, memory.project, None, memory.created_at, pieces
     )
     embedding_queue.store_vectors(tx, workspace, [entry], vectors)
+
+
+def pieces(content: str, data: object) -> list[word_index.Piece]:
+    """The pieces of a memory's text, found also by the words in its data that are not in the text."""
+    return word_index.with_words(word_index.cut(content), words_of(data))
+
+
+def words_of(data: object) -> list[str]:
+    """The words by which a memory is found besides those of its text. Only a gist has some."""
+    words = data.get(WORDS) if isinstance(data, dict) else None
+    return [word for word in words if isinstance(word, str)] if isinstance(words, list) else []
 
 
 def remove(tx: Transaction, workspace: str, id: int) -> None:

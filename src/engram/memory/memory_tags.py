@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from ..storage.engine import Transaction
 
 MAX_TAGS = 50
+#: Tags of memories that a pass extracted from turns, and of those that are about the user.
+EXTRACTED, ABOUT_USER = "extracted", "about-user"
 
 # The cast keeps SQLite from reading the tags of the whole workspace.
 _TAGS = "SELECT tag FROM memory_tags WHERE memory_id = :id AND CAST(workspace AS TEXT) = :workspace ORDER BY tag"

@@ -108,6 +108,15 @@ def cut(text: str) -> list[Piece]:
     return [Piece(start, part, Counter(analyser.terms(part))) for start, part in parts(text)]
 
 
+def with_words(pieces: list[Piece], words: Iterable[str]) -> list[Piece]:
+    """The pieces, the first of which is also found by these terms. A term that it contains already is not counted
+    twice."""
+    if not pieces:
+        return pieces
+    first, *rest = pieces
+    return [first._replace(counts=first.counts | Counter(set(words))), *rest]
+
+
 def cut_some(text: str, first: int, most: int) -> list[Piece]:
     """Like `cut`, but only `most` pieces, beginning with number `first`."""
     from . import analyser

@@ -1,4 +1,4 @@
-"""The memories of the brief: pins, what is known to hold, and todos.
+"""The memories of the brief: pins, what is known to hold, todos, and what was learnt since the last session.
 
 Every agent reads the brief, so nothing enters it that only claims to be true. A memory from a tool or an import, and a
 pin that an agent set, need the approval of a person. An agent's pin without it counts as an ordinary memory.
@@ -9,12 +9,14 @@ from __future__ import annotations
 from math import log2
 from typing import TYPE_CHECKING, NamedTuple
 
-from ... import checks
-from ...clock import age_in_words, between
+from ... import checks, json_columns
+from ...clock import age_in_words, between, said_at
 from ...coordination.sections import Section
 from ...safe_text import brief_text, name
 
 if TYPE_CHECKING:
+    from collections.abc import Set
+
     from ...storage.engine import Transaction
     from .snapshot import Snapshot
 
@@ -33,7 +35,7 @@ _HALF_LIFE = 30 * 86_400
 
 _COLUMNS = (
     "id, kind, SUBSTR(content, 1, 2000), LENGTH(content), importance, pinned, COALESCE(project, ''), reinforced, "
-    "updated_at"
+    "updated_at, created_at, COALESCE(data, '')"
 )
 _PINNED = (
     "SELECT "
@@ -48,14 +50,39 @@ _KNOWN = (
     + _COLUMNS
     + """ FROM memories
 WHERE workspace = :workspace AND status = 'active' AND content <> ''
-  AND (kind IN ('preference', 'decision', 'lesson', 'todo') OR (kind = 'fact' AND importance >= :important)
-    OR (approved = version AND kind NOT IN ('gist', 'era', 'digest')))
+  AND (kind IN ('preference', 'decision', 'lesson') OR (kind = 'fact' AND importance >= :important)
+    OR (approved = version AND kind NOT IN ('gist', 'era', 'digest', 'todo')))
   AND (trust IN ('user', 'agent') OR approved = version) AND pinned = 0
   AND (expires_at IS NULL OR expires_at > :now) AND (project IS NULL OR project = :project)
 ORDER BY CASE WHEN project = :project THEN 0 ELSE 1 END,
   importance + 0.1 * CASE WHEN reinforced > 5 THEN 5 ELSE reinforced END DESC, updated_at DESC, id DESC
 LIMIT :limit"""
 )
+_TODOS = (
+    "SELECT "
+    + _COLUMNS
+    + """ FROM memories
+WHERE workspace = :workspace AND status = 'active' AND content <> '' AND kind = 'todo'
+  AND (trust IN ('user', 'agent') OR approved = version) AND pinned = 0
+  AND (expires_at IS NULL OR expires_at > :now) AND (project IS NULL OR project = :project)
+ORDER BY CASE WHEN project = :project THEN 0 ELSE 1 END, id DESC LIMIT :limit"""
+)
+_LEARNT = (
+    "SELECT "
+    + _COLUMNS
+    + """ FROM memories
+WHERE workspace = :workspace AND status = 'active' AND content <> '' AND created_at > :since AND pinned = 0
+  AND kind NOT IN ('gist', 'era', 'digest', 'todo') AND (trust IN ('user', 'agent') OR approved = version)
+  AND (expires_at IS NULL OR expires_at > :now) AND (project IS NULL OR project = :project)
+  AND EXISTS (SELECT 1 FROM memory_tags t WHERE t.memory_id = memories.id AND t.tag = 'extracted')
+ORDER BY importance DESC, id DESC LIMIT :limit"""
+)
+# Todos that a pass takes to be done, until a person decides.
+_SEEM_DONE = """
+SELECT p.ref FROM proposals q JOIN proposal_parts p ON p.workspace = q.workspace AND p.proposal = q.id
+WHERE q.workspace = :workspace AND q.state = 'pending' AND q.what = 'archive' AND p.part = 'target'
+  AND p.kind = 'memory'
+"""
 # The filter `waiting` of `memories.list`.
 _WAITING = """
 SELECT COUNT(*) FROM memories
@@ -76,19 +103,32 @@ class Known(NamedTuple):
     project: str
     reinforced: int
     updated_at: str
+    created_at: str
+    #: JSON, or empty.
+    data: str
+
+    @property
+    def at(self) -> str:
+        """When it was said, if it was extracted from a turn; otherwise when it last changed."""
+        if '"said"' not in self.data:
+            return self.updated_at
+        return said_at(json_columns.load_object(self.data, "memories.data"), self.created_at)
 
 
-def sections(snapshot: Snapshot) -> tuple[list[Section], list[int]]:
-    """Pins, what holds, and todos, in this order; and the memories of their entries, also in order."""
+def sections(snapshot: Snapshot, news: Set[int] = frozenset()) -> tuple[list[Section], list[int]]:
+    """Pins, what holds, and todos, in this order; and the memories of their entries, also in order. Those in `news` are
+    told elsewhere."""
     pinned, known = _earlier(snapshot) if snapshot.past else _now(snapshot)
     pinned.sort(key=lambda each: (each.project not in (snapshot.project, ""), -each.id))
     known.sort(key=lambda each: (each.project != snapshot.project, -_worth(each, snapshot.now), -each.id))
-    holds = [each for each in known if each.kind != TODO]
+    holds = [each for each in known if each.kind != TODO and each.id not in news]
     todos = [each for each in known if each.kind == TODO]
+    done = _seem_done(snapshot) if todos and not snapshot.past else set()
+    todos.sort(key=lambda each: each.id in done)
     made = [
         Section(
             "## Pinned",
-            [_line(each, snapshot) for each in pinned],
+            [line(each, snapshot) for each in pinned],
             "pinned memory",
             "engram memory list --pinned",
             rank=3,
@@ -98,7 +138,7 @@ def sections(snapshot: Snapshot) -> tuple[list[Section], list[int]]:
         ),
         Section(
             "## Known to hold here",
-            [_line(each, snapshot) for each in holds],
+            [line(each, snapshot) for each in holds],
             "memory",
             "engram memory list",
             rank=4,
@@ -108,11 +148,11 @@ def sections(snapshot: Snapshot) -> tuple[list[Section], list[int]]:
         ),
         Section(
             "## To do",
-            [_line(each, snapshot) for each in todos],
+            [line(each, snapshot, "seems done, `engram dream review`" if each.id in done else "") for each in todos],
             "todo",
             "engram memory list --kind todo",
             rank=6,
-            share=0.06,
+            share=0.08,
         ),
     ]
     return made, [each.id for each in (*pinned, *holds, *todos)]
@@ -129,7 +169,24 @@ def _now(snapshot: Snapshot) -> tuple[list[Known], list[Known]]:
     tx = snapshot.tx
     pinned = tx.all(_PINNED, **values)
     known = tx.all(_KNOWN, project=snapshot.project, important=IMPORTANT_FACT, **values)
-    return [Known(*row) for row in pinned], [Known(*row) for row in known]
+    todos = tx.all(_TODOS, project=snapshot.project, **values)
+    return [Known(*row) for row in pinned], [Known(*row) for row in (*known, *todos)]
+
+
+def learnt(tx: Transaction, workspace: str, project: str, since: str, now: str) -> list[Known]:
+    """What passes have learnt since then, for this project or for all, the most important first."""
+    rows = tx.all(_LEARNT, workspace=workspace, project=project, since=since, now=now, limit=_MOST)
+    return [Known(*row) for row in rows]
+
+
+def open_todos(tx: Transaction, workspace: str, project: str, now: str) -> list[Known]:
+    """The todos of this project and the general ones, the latest first."""
+    return [Known(*row) for row in tx.all(_TODOS, workspace=workspace, project=project, now=now, limit=_MOST)]
+
+
+def _seem_done(snapshot: Snapshot) -> set[int]:
+    tx = snapshot.tx
+    return set(tx.column(_SEEM_DONE, workspace=snapshot.workspace))
 
 
 def _earlier(snapshot: Snapshot) -> tuple[list[Known], list[Known]]:
@@ -143,7 +200,8 @@ def _earlier(snapshot: Snapshot) -> tuple[list[Known], list[Known]]:
     for each in then:
         memory = Known(
             each.id, each.kind, each.content, len(each.content), each.importance, each.pinned and each.approved,
-            each.project or "", each.reinforced, each.updated_at,
+            each.project or "", each.reinforced, each.updated_at, each.created_at,
+            json_columns.dump(each.data, "data") if isinstance(each.data, dict) else "",
         )  # fmt: skip
         holds = (
             each.kind in (*HOLDS, TODO)
@@ -168,15 +226,16 @@ def _worth(memory: Known, now: str) -> float:
     return memory.importance + 0.15 * min(3.0, log2(1 + memory.reinforced)) + 0.3 * recent
 
 
-def _line(memory: Known, snapshot: Snapshot) -> str:
+def line(memory: Known, snapshot: Snapshot, note: str = "") -> str:
     elsewhere = memory.project not in (snapshot.project, "")
     text, cut = brief_text(memory.text, memory.length)
     about = [
         memory.kind if memory.kind != TODO else "",
         name(memory.project) if elsewhere else "",
         "general" if not memory.project and snapshot.project else "",
-        age_in_words(memory.updated_at, snapshot.now),
+        age_in_words(memory.at, snapshot.now),
         f"memory {memory.id}",
+        note,
         f"cut from {memory.length:,} characters" if cut else "",
     ]
     return f"- {text} ({', '.join(name(each) if each == memory.kind else each for each in about if each)})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ... import gist_text
 from ...clock import age_in_words
 from ...coordination.sections import Section
 from ...safe_text import one_line, visible
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 #: Sessions that are shown.
 _SESSIONS = 3
 _ASK, _LATER_ASK, _RESULT, _QUESTION = 220, 160, 360, 200
+#: For a gist: characters of its outcome, and open points that are shown, of the last session and of those before.
+_OUTCOMES, _POINTS, _POINT = (600, 360, 240), (8, 4, 2), 300
 
 # The first turns of the user, the latest ones, and the latest ones of anybody. The end of a long turn is read, too,
 # because a question stands there.
@@ -41,10 +44,12 @@ ORDER BY seq
 _QUOTED = """
 SELECT SUBSTR(content, 1, 2000) FROM exchanges WHERE workspace = :workspace AND id = :id AND created_at <= :now
 """
+# The beginning of a gist has its title, its outcome and what is open. A gist covers a session if no turn came later.
 _GIST = """
-SELECT SUBSTR(content, 1, 1000) FROM memories
-WHERE workspace = :workspace AND kind = 'gist' AND key = :session AND status = 'active' AND trust IN ('user', 'agent')
-  AND updated_at <= :now
+SELECT SUBSTR(m.content, 1, 4000), CASE WHEN s.turns <= s.gist_turns THEN 1 ELSE 0 END FROM memories m
+  JOIN sessions s ON s.workspace = m.workspace AND s.id = m.key
+WHERE m.workspace = :workspace AND m.kind = 'gist' AND m.key = :session AND m.status = 'active'
+  AND m.trust IN ('user', 'agent') AND m.updated_at <= :now
 """
 
 
@@ -59,11 +64,19 @@ class Turn(NamedTuple):
     tail: str
 
 
+class Gist(NamedTuple):
+    """The gist of a session, and whether it covers all of it."""
+
+    parts: gist_text.GistText
+    covers: bool
+
+
 def section(snapshot: Snapshot, claimed: Claims) -> tuple[Section, set[str]]:
     """The section, and the sessions in it."""
     lines: dict[str, str] = {}
     for session in snapshot.over:
-        told = _told(snapshot, session, claimed)
+        gist = _gist(snapshot, session)
+        told = _from_gist(snapshot, session, gist, claimed, len(lines)) or _told(snapshot, session, claimed, gist)
         if told:
             lines[session.id] = told
         if len(lines) == _SESSIONS:
@@ -80,7 +93,40 @@ def turns(snapshot: Snapshot, session_id: str) -> list[Turn]:
     return [Turn(*row) for row in tx.all(TURNS, **values)]
 
 
-def _told(snapshot: Snapshot, session: Session, claimed: Claims) -> str:
+def _gist(snapshot: Snapshot, session: Session) -> Gist:
+    values = {"workspace": snapshot.workspace, "session": session.id, "now": snapshot.now}
+    tx = snapshot.tx
+    text, covers = tx.one(_GIST, **values) or ("", 0)
+    return Gist(gist_text.parse(text), bool(covers))
+
+
+def _from_gist(snapshot: Snapshot, session: Session, gist: Gist, claimed: Claims, place: int) -> str:
+    """The entry of a session whose gist says what came of it; empty if it does not, or not of all of it."""
+    title, outcome, points, _ = gist.parts
+    if not gist.covers or not outcome:
+        return ""
+    told = [
+        _head(snapshot, session) + (one_line(title, _ASK) or wording.shorten(session.summary, _ASK) or "(no title)")
+    ]
+    told.append(f"  Result: {wording.shorten(outcome, _OUTCOMES[place])}")
+    shown = points[: _POINTS[place]]
+    told += [f"  Open: {wording.shorten(each, _POINT)}" for each in shown]
+    told += (
+        [f"  Open: {len(points) - len(shown)} more (`engram history {visible(session.id)}`)"]
+        if points[len(shown) :]
+        else []
+    )
+    if held := claimed.get(session.id):
+        told.append(f"  Open: it still claims {listed(held)}.")
+    return "\n".join(told)
+
+
+def _head(snapshot: Snapshot, session: Session) -> str:
+    left_open = f", still open as session {visible(session.id)}" if session.status == "active" else ""
+    return f"- {age_in_words(session.worked_at, snapshot.now).capitalize()} ({visible(session.type)}{left_open}): "
+
+
+def _told(snapshot: Snapshot, session: Session, claimed: Claims, gist: Gist) -> str:
     """The entry of a session; empty if nobody asked anything in it and it names no outcome of its own."""
     said = turns(snapshot, session.id)
     asked = list(wording.asks(turn.head for turn in said if turn.role == "user"))
@@ -89,19 +135,20 @@ def _told(snapshot: Snapshot, session: Session, claimed: Claims) -> str:
         return ""
     first = given or next(filter(wording.is_substantial, asked), asked[0] if asked else session.summary)
     last = next((ask for ask in reversed(asked) if wording.is_substantial(ask)), "")
-    left_open = f", still open as session {visible(session.id)}" if session.status == "active" else ""
-    head = f"- {age_in_words(session.worked_at, snapshot.now).capitalize()} ({visible(session.type)}{left_open}): "
-    told = [head + (wording.shorten(wording.plain(first, headings=True) or first, _ASK) or "(no summary)")]
+    told = [
+        _head(snapshot, session)
+        + (wording.shorten(wording.plain(first, headings=True) or first, _ASK) or "(no summary)")
+    ]
     if last and not first.startswith(last[:60]):
         told.append(f"  Last asked: {wording.shorten(last, _LATER_ASK)}")
-    came = _result(snapshot, session, said)
+    came = _result(snapshot, session, said, gist)
     if came:
         told.append(f"  Result: {came}")
     told += [f"  Open: {each}" for each in _open(session, said, claimed)]
     return "\n".join(told)
 
 
-def _result(snapshot: Snapshot, session: Session, said: list[Turn]) -> str:
+def _result(snapshot: Snapshot, session: Session, said: list[Turn], gist: Gist) -> str:
     """What came of it: the outcome, else the agent's last message, else a sentence of the gist."""
     values = {"workspace": snapshot.workspace, "now": snapshot.now}
     outcome, tx = session.outcome, snapshot.tx
@@ -114,8 +161,7 @@ def _result(snapshot: Snapshot, session: Session, said: list[Turn]) -> str:
     for text in (outcome, last):
         if wording.says_something(came := wording.result(text, _RESULT)):
             return came
-    gist: str = tx.value(_GIST, session=session.id, **values) or ""
-    came = wording.result(_of_agent(gist), _RESULT)
+    came = wording.result(_of_agent(gist.parts.story), _RESULT)
     return came if wording.says_something(came) else ""
 
 

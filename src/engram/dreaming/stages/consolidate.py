@@ -11,16 +11,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...clock import between, later
-from ...errors import Miscounted, NotFound, PersonNeeded, ProposalStale
-from ...memory.exchanges import TRUSTS
+from ...errors import NotFound
 from ...memory.fingerprints import fingerprint
 from ...tokens import CHARACTERS_PER_TOKEN
-from .. import plans
+from .. import applying, plans
 from ..duplicates import similar
 from ..grounds import Outdated
 from ..pass_context import TRUSTED, ConsolidationCounts
 from ..proposals import AGREED
-from .extract import CONTRADICTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -146,9 +144,8 @@ class _Consolidation:
                 both = {older.id, newer.id}
                 # One decision per memory at a time, because it may settle the others.
                 if not both & decided:
-                    new = self._apply_or_propose(
-                        plans.supersede(older, newer, sure), self._conflict_policy(older, newer)
-                    )
+                    policy = _BY_POLICY if applying.may_replace(self._config, older, newer) else _NEVER
+                    new = self._apply_or_propose(plans.supersede(older, newer, sure), policy)
                     decided |= both if new else set()
             with context.write() as tx:
                 tx.run(_SET_COMPARED, workspace=workspace, dream=context.dream, upto=upto, matured=matured)
@@ -183,7 +180,7 @@ class _Consolidation:
                 found.alike.append(likeness)
                 continue
             against = similar.contradicts(one.content, other.content, cosine)
-            if against >= CONTRADICTS:
+            if against >= plans.CONTRADICTS:
                 found.against.append((against, *plans.older_first(one, other)))
         return found
 
@@ -212,15 +209,6 @@ class _Consolidation:
                 plan = plans.merge(group, self._config.dream_similarity, score)
                 policy = _ALWAYS if same else _BY_POLICY
                 self._apply_or_propose(plan, policy if plans.keeps_approval(plan.content, group) else _NEVER)
-
-    def _conflict_policy(self, older: Memory, newer: Memory) -> str:
-        """When a contradiction is decided without a person: the newer one wins, if it is no less trusted.
-
-        A pinned memory, or one that a person has approved, is replaced only if a person decides so.
-        """
-        trusted = TRUSTS.index(newer.trust) <= TRUSTS.index(older.trust)
-        resolves = self._config.dream_resolve_conflicts == "on" and trusted
-        return _BY_POLICY if resolves and not older.pinned and not older.approved else _NEVER
 
     def archive_idle(self) -> None:
         """Archive memories that are unimportant and were not used for a long time."""
@@ -274,41 +262,11 @@ class _Consolidation:
 
     def _carry_out(self, plan: Plan, agreed: int | None = None) -> bool:
         """Carry out a plan; `agreed` is the number of its proposal, if a person has agreed to one."""
-        context = self._context
-        assert plan.grounds or agreed, "a plan that a pass makes has grounds"
         self._require_room()
-        try:
-            context.probe.ask_about((kind, id) for kind, id, _ in plan.targets)
-            prepared = plans.prepare(context.proposals.tiers, plan)
-            with context.write() as tx:
-                known = self._find_proposal(tx, plan, agreed)
-                done = plans.carry_out(tx, context.proposals.tiers, plan, prepared)
-                if known:
-                    context.proposals.mark_applied(tx, known, done.result, context.dream)
-        except (Outdated, ProposalStale, NotFound, PersonNeeded):
-            self._counts.skipped += 1
-            return False
-        except Miscounted as wrong:
-            context.alarms.append(str(wrong))
-            return False
-        context.touch(done.touched)
-        context.changes[context.number] = (plan, done)
-        self._counts.actions += 1
-        return True
-
-    def _find_proposal(self, tx: Transaction, plan: Plan, agreed: int | None) -> int | None:
-        """The number of the plan's proposal, if there is one. ProposalStale when it must not be carried out now."""
-        proposals = self._context.proposals
-        if agreed is not None:
-            # Under this lock nothing can be forgotten that the proposal's text may quote.
-            self._context.memories.lock(tx)
-            if not proposals.is_agreed(tx, agreed, plan):
-                raise ProposalStale(f"The decision on proposal {agreed} has just changed.")
-            return agreed
-        id, state = proposals.find(tx, plan) or (None, "")
-        if state == "rejected":
-            raise ProposalStale(f"Proposal {id} was rejected.")
-        return id
+        outcome = applying.carry_out(self._context, plan, agreed)
+        self._counts.actions += outcome == applying.DONE
+        self._counts.skipped += outcome == applying.SKIPPED
+        return outcome == applying.DONE
 
 
 def _may_merge(one: Memory, other: Memory) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import MemoryNotFound
 from ...safe_text import one_line
+from ..pass_context import TRUSTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,11 +84,16 @@ def _dated_kind(memory: Memory) -> str:
 
 
 def _standing_changes(context: PassContext) -> Iterator[tuple[Plan, PlanResult, Memory]]:
-    """The changes that were not undone, each with the memory that came of it."""
+    """The changes that were not undone, each with the memory that came of it.
+
+    Every agent may read a digest, so it does not quote what a tool or a document says.
+    """
     for plan, done in context.changes.values():
         if done.result is not None:
             with suppress(MemoryNotFound):
-                yield plan, done, context.memories.get(done.result)
+                memory = context.memories.get(done.result)
+                if memory.trust in TRUSTED or memory.approved:
+                    yield plan, done, memory
 
 
 def _exists(context: PassContext, thing: Thing) -> bool:
@@ -108,7 +114,8 @@ def _describe_change(plan: Plan, memory: Memory) -> str:
         case "supersede":
             return f"Memory {memory.id} replaced a memory that it contradicts: {text}"
         case "archive":
-            return f"Archived, because it was not used: {text}"
+            day = plan.data.get("closed")
+            return f"Closed on {day}: {text}" if day else f"Archived, because it was not used: {text}"
         case "overflow":
             return f"Block {plan.data['block']} was too long; its end is now memory {memory.id}: {text}"
         case _:

@@ -76,7 +76,7 @@ def waiting(found: list[Memory]) -> str:
             each.kind,
             each.trust,
             "pinned" if each.pinned else "",
-            day(each.created_at),
+            day(each.said_at),
             each.content,
         )
         for each in found

@@ -410,7 +410,7 @@ def pin(ctx: click.Context, id: int, undo: bool) -> None:
 
 
 def _table(found: list[Memory]) -> str:
-    rows = [(str(each.id), each.kind, ",".join(each.tags), day(each.created_at), each.content) for each in found]
+    rows = [(str(each.id), each.kind, ",".join(each.tags), day(each.said_at), each.content) for each in found]
     return table(("id", "kind", "tags", "date", "content"), rows) if rows else "No memories."
 
 
@@ -534,6 +534,7 @@ def _whole(
 ) -> str:
     values: dict[str, object] = {
         **with_times(memory._asdict()),
+        "said": day(memory.said_at) if memory.said_at != memory.created_at else None,
         "tags": ", ".join(memory.tags) or None,
         "superseded by": memory.superseded_by and f"memory {memory.superseded_by}",
         "sources": ", ".join(f"{kind} {id}" for kind, id in sources) or None,

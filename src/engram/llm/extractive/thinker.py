@@ -10,7 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ...errors import InvalidInput, LLMMalformed
-from ..protocol import NOTHING, Answer, Prompt, check
+from ..protocol import GIST_SO_FAR, NOTHING, Answer, Prompt, check
+
+_GIST_TOKENS = 600
+#: The longest statement, in characters.
+_STATEMENT = 400
 
 
 class Extractive:
@@ -53,6 +57,28 @@ def _make_gist(request: _Request) -> tuple[str, dict[str, Any]]:
     return text, {prompt.task: text, "text": text, "summary": text, "lines": text.splitlines()}
 
 
+def _answer_session(request: _Request) -> tuple[str, dict[str, Any]]:
+    """The gist and the statements of one piece of a session."""
+    from .gists import gist
+    from .statements import statements
+
+    passages, known = request.prompt.passages, request.prompt.known
+    before = [passage for passage in known if passage.label == GIST_SO_FAR]
+    text = gist(passages, before, _GIST_TOKENS)
+    by_user = {passage.id for passage in passages if passage.role == "user"}
+    found = [
+        {
+            **each._asdict(),
+            "about_user": each.kind == "preference" and each.source in by_user,
+            "same_as": "",
+            "replaces": "",
+        }
+        for each in statements(passages, (), None)
+        if len(each.text) <= _STATEMENT
+    ]
+    return text, {"title": "", "outcome": "", "open": [], "gist": text, "statements": found, "closed": []}
+
+
 def _find_statements(request: _Request) -> tuple[str, dict[str, Any]]:
     from .statements import statements
 
@@ -78,6 +104,7 @@ def _reflect(request: _Request) -> tuple[str, dict[str, Any]]:
 
 
 _TASKS: dict[str, _Work] = {
+    "session": _answer_session,
     "gist": _make_gist,
     "merge": _make_gist,
     "era": _make_gist,

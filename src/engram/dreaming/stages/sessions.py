@@ -1,0 +1,304 @@
+"""Sessions: each one is thought about once, piece by piece, oldest first.
+
+One answer gives the gist of a piece with what was said before, the statements in it, and which known memories they
+repeat, replace or close. The prompt shows the turns of the piece, the gist so far, the nearest known memories and the
+open todos of the project. A piece is written in one transaction, so a pass that ends early goes on with the next one,
+and no turn is sent twice.
+
+If a session has turns of the user or of agents, only these are thought about. Output of tools and imported text is read
+separately and only ever becomes proposals, so that it cannot pass for a person's words or reach the portrait.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from ... import gist_text
+from ...errors import InvalidInput, LLMMalformed, LLMRefused, LLMTruncated
+from ...gist_text import GistText
+from ...llm import GIST_SO_FAR, Passage, Prompt
+from ...memory import memory_index
+from ...memory.telling_words import MOST, telling_words
+from ...safe_text import one_line
+from .. import grounds, prompts
+from ..drives import sessions_to_summarise
+from ..pass_context import TRUSTED
+from . import nearest, statements
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ...records import Exchange, Memory
+    from ...storage.engine import Transaction
+    from ..pass_context import PassContext
+    from ..thinking import Thought
+
+STAGE = "sessions"
+#: What the stages were called whose work this one does. Passes still accept the names, and their work items go.
+EARLIER_NAMES = ("gists", "extract")
+#: About this many characters of turns go into one prompt.
+PIECE = 60_000
+#: A question whose answers are longer than this is parted from some of them.
+_LONGEST = 90_000
+_TOKENS = 4_000
+
+_SESSION = """
+SELECT summary, COALESCE(project, ''), summary_from FROM sessions WHERE workspace = :workspace AND id = :session
+"""
+_FIRST_TIME = """
+SELECT created_at FROM exchanges
+WHERE workspace = :workspace AND session_id = :session AND role <> 'log' ORDER BY seq LIMIT 1
+"""
+_ANY_UNREAD = "SELECT 1 FROM folds WHERE workspace = :workspace AND target = 'extract' LIMIT 1"
+
+
+class Session(NamedTuple):
+    id: str
+    #: What it set out to do, and the exchange that this repeats.
+    summary: str
+    project: str
+    summary_from: int | None
+
+
+class Piece(NamedTuple):
+    """Consecutive turns that are thought about at once."""
+
+    #: The seq after which it begins, and the last one that it covers.
+    after: int
+    upto: int
+    #: The turns that the gist is made of, and those that only become proposals.
+    told: list[Exchange]
+    brought: list[Exchange]
+    #: `part 1 of 2`, or empty.
+    part: str
+
+
+def has_work(tx: Transaction, workspace: str) -> bool:
+    """Whether a gist covers turns that were not read for statements."""
+    return tx.one(_ANY_UNREAD, workspace=workspace) is not None
+
+
+def run(context: PassContext) -> None:
+    """Think about the sessions that need it; with `force`, about every session with a new turn."""
+    for stage in EARLIER_NAMES:
+        context.thinker.withdraw(stage)
+    with context.engine.read() as tx:
+        unread = context.gists.unread(tx)
+        chosen = {*sessions_to_summarise(tx, context.workspace, everything=context.force), *unread}
+        sessions = sorted(chosen, key=lambda id: (_first_time(tx, context.workspace, id), id))
+    if sessions:
+        context.probe.ask_sample()
+    context.extracted = context.extracted or 0
+    context.for_each(STAGE, sessions, _read_session)
+    # A model has judged what contradicts what. Without one, words are compared.
+    if context.learnt and context.thinker.extractive:
+        statements.propose_contradictions(context)
+
+
+def _first_time(tx: Transaction, workspace: str, session: str) -> str:
+    return tx.value(_FIRST_TIME, workspace=workspace, session=session) or ""
+
+
+def _read_session(context: PassContext, id: str) -> None:
+    """Think about what is new in a session, one piece after another."""
+    with context.engine.read() as tx:
+        session = Session(id, *(tx.one(_SESSION, workspace=context.workspace, session=id) or ("", "", None)))
+        after = context.gists.unread(tx, id).get(id, context.gists.covered(tx, id).seq)
+    turns = context.gists.unsummarised(id, after=after)
+    try:
+        for piece in _pieces(context, id, turns, after):
+            _read_piece(context, session, piece)
+    except (LLMMalformed, LLMRefused, LLMTruncated, InvalidInput) as problem:
+        # One odd session must not keep the others from being read.
+        context.errors.append(f"{STAGE}: session {id}: {problem}")
+
+
+def _pieces(context: PassContext, session: str, turns: list[Exchange], after: int) -> list[Piece]:
+    """The turns in pieces. While an agent has a piece, only that one."""
+    pending = context.thinker.pending_coverage(STAGE, session)
+    if isinstance(pending, dict) and pending.get("after") == after and isinstance(pending.get("upto"), int):
+        turns = [turn for turn in turns if turn.seq <= pending["upto"]]
+        return [_piece(turns, after, str(pending.get("part", "")))] if turns else []
+    if pending is not None:
+        context.thinker.withdraw(STAGE, session)
+    # Cut by what was said, so that no piece consists of output of tools alone.
+    parts = cut([turn for turn in turns if turn.trust in TRUSTED] or turns)
+    made: list[Piece] = []
+    for number, part in enumerate(parts, 1):
+        upto = part[-1].seq if number < len(parts) else turns[-1].seq
+        between = [turn for turn in turns if after < turn.seq <= upto]
+        made.append(_piece(between, after, f"part {number} of {len(parts)}" if len(parts) > 1 else ""))
+        after = upto
+    return made
+
+
+def _piece(turns: list[Exchange], after: int, part: str) -> Piece:
+    told = [turn for turn in turns if turn.trust in TRUSTED]
+    return Piece(after, turns[-1].seq, told, [turn for turn in turns if turn.trust not in TRUSTED], part)
+
+
+def cut(turns: Sequence[Exchange]) -> list[list[Exchange]]:
+    """The turns in parts of about equal size that fit a prompt. A part begins with a turn of the user, so that no
+    answer is parted from its question, unless the answers alone are too long."""
+    groups: list[list[Exchange]] = []
+    for turn in turns:
+        if not groups or turn.role == "user" or _size([*groups[-1], turn]) > _LONGEST:
+            groups.append([])
+        groups[-1].append(turn)
+    total = _size(turns)
+    room = total / max(1, -(-total // PIECE))
+    parts: list[list[Exchange]] = []
+    size = 0
+    for group in groups:
+        more = _size(group)
+        if not parts or size + more / 2 > room * len(parts):
+            parts.append([])
+        parts[-1] += group
+        size += more
+    return parts
+
+
+def _size(turns: Sequence[Exchange]) -> int:
+    return sum(len(grounds.shortened(turn.content)) for turn in turns)
+
+
+def _read_piece(context: PassContext, session: Session, piece: Piece) -> None:
+    """Think about one piece, and write its gist and its statements."""
+    gist = context.gists.current(session.id)
+    # What a tool or a document says is not mixed with what was said, neither now nor in the gist so far.
+    before = gist if gist and gist.content and (gist.trust in TRUSTED or not piece.told) else None
+    if not piece.told and before is not None and before.trust in TRUSTED:
+        answers = [(_think_about_quoted(context, session, piece.brought), piece.brought)]
+        text, told = before.content, list[Exchange]()
+    else:
+        told = piece.told or piece.brought
+        thought = _think(context, session, piece, told, before)
+        text = _gist_text(thought, told)
+        answers = [([thought], told)]
+        if piece.told and piece.brought:
+            answers.append((_think_about_quoted(context, session, piece.brought), piece.brought))
+    _write(context, session, piece, text, told, gist, answers)
+
+
+def _write(
+    context: PassContext,
+    session: Session,
+    piece: Piece,
+    text: str,
+    told: list[Exchange],
+    gist: Memory | None,
+    answers: list[tuple[list[Thought], list[Exchange]]],
+) -> None:
+    found, closed, proposed = [], [], []
+    seen: dict[int, str] = {}
+    for thoughts, turns in answers:
+        for thought in thoughts:
+            answer = cast(dict[str, Any], thought.data)
+            shown = {id: known for id, known in thought.memories_shown().items() if not gist or id != gist.id}
+            seen |= shown
+            said = [turn for turn in turns if turn.trust in TRUSTED and turn.role in ("user", "assistant")]
+            found += statements.read(context, answer, session.id, said, shown) if said else []
+            closed += statements.read_closed(context, answer, said, shown) if said else []
+            brought = [turn for turn in turns if turn.trust not in TRUSTED]
+            proposed += statements.read(context, answer, session.id, brought, {}) if brought else []
+    ready = statements.prepare(context, found)
+    prepared = context.memories.prepare(text)
+    words = _words(context, told, text, gist) if told else None
+    own = [session.summary, *(turn.content for turn in told), *([gist.content] if gist else [])]
+    copied = nearest.borrowed(context, text, own, seen.items())
+    with context.write() as tx:
+        context.gists.store(
+            session.id,
+            text,
+            piece.upto,
+            sources=[turn.id for turn in told],
+            memories=copied,
+            words=words,
+            read=True,
+            prepared=prepared,
+        )
+        changes = statements.store(context, tx, ready, closed)
+        for statement in proposed:
+            context.propose(tx, statement.plan)
+    if session.id not in context.new_gists:
+        context.new_gists.append(session.id)
+    statements.carry_out(context, changes)
+
+
+def _think(
+    context: PassContext, session: Session, piece: Piece, told: list[Exchange], before: Memory | None
+) -> Thought:
+    """The answer about a piece."""
+
+    def build() -> tuple[Prompt, object]:
+        passages = tuple(map(_turn_passage, told))
+        known = (_head(session, piece, told), *_gist_so_far(before))
+        if not piece.told:
+            prompt = Prompt("session", prompts.SESSION_QUOTED, passages, known)
+        else:
+            memories = nearest.known(context, session.project, told)
+            prompt = Prompt("session", prompts.SESSION, passages, (*known, *memories))
+        return prompt, {"after": piece.after, "upto": piece.upto, "part": piece.part}
+
+    return _ask(context, session.id, build)
+
+
+def _think_about_quoted(context: PassContext, session: Session, turns: list[Exchange]) -> list[Thought]:
+    """The answers about output of tools and imported text, of which only the statements are used."""
+    thoughts = []
+    for number, part in enumerate(cut(turns), 1):
+        prompt = Prompt("session", prompts.SESSION_QUOTED, tuple(map(_turn_passage, part)))
+        thoughts.append(_ask(context, f"{session.id} quoted {number}", partial(_uncovered, prompt)))
+    return thoughts
+
+
+def _uncovered(prompt: Prompt) -> tuple[Prompt, object]:
+    return prompt, None
+
+
+def _ask(context: PassContext, subject: str, build: Callable[[], tuple[Prompt, object]]) -> Thought:
+    return context.thinker.think(STAGE, subject, build, form=prompts.SESSION_FORM, max_tokens=_TOKENS)
+
+
+def _head(session: Session, piece: Piece, told: list[Exchange]) -> Passage:
+    """The session itself: its project, its times, which part this is, and what it set out to do."""
+    first, last = told[0].created_at, told[-1].created_at
+    times = f"{first[:10]} {first[11:16]} to {last[:10]} {last[11:16]} UTC"
+    label = "; ".join(filter(None, ["this session", f"project {session.project or 'none'}", times, piece.part]))
+    if not session.summary.strip() or session.summary_from in {turn.id for turn in told}:
+        # Nothing is quoted, or only what stands below.
+        return Passage("p1", label, "")
+    handle, text = grounds.of_session(session.id, session.summary)
+    return Passage(handle, label, text)
+
+
+def _gist_so_far(gist: Memory | None) -> tuple[Passage, ...]:
+    if gist is None:
+        return ()
+    handle, text = grounds.of_memory(gist)
+    return (Passage(handle, GIST_SO_FAR, text),)
+
+
+def _turn_passage(turn: Exchange) -> Passage:
+    handle, text = grounds.of_turn(turn)
+    at = turn.created_at
+    return Passage(handle, f"{turn.role}, {at[:10]} {at[11:16]}", text, turn.role, at)
+
+
+def _gist_text(thought: Thought, turns: list[Exchange]) -> str:
+    """The text of the gist. A session of greetings may have nothing to tell; then its longest turn is the gist."""
+    answer = cast(dict[str, Any], thought.data)
+    told = {name: answer[name] if isinstance(answer.get(name), str) else "" for name in ("title", "outcome", "gist")}
+    given = answer.get("open")
+    points = tuple(each for each in given if isinstance(each, str)) if isinstance(given, list) else ()
+    text = gist_text.compose(GistText(told["title"], told["outcome"], points, told["gist"]))
+    return text or one_line(max((turn.content for turn in turns), key=len), 200)
+
+
+def _words(context: PassContext, turns: list[Exchange], text: str, gist: Memory | None) -> list[str]:
+    """Words of the session by which its gist is found, besides those of its text."""
+    with context.engine.read() as tx:
+        new = telling_words(tx, context.workspace, (turn.content for turn in turns), [text])
+    old = memory_index.words_of(gist.data) if gist and gist.content else []
+    return list(dict.fromkeys([*new, *old]))[: 2 * MOST]

@@ -1,0 +1,55 @@
+"""The words that tell a session from others: rare in the workspace, and said in this session.
+
+They go into the word index of the session's gist and not into its text, so that the session is found by a name that its
+summary leaves out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import log
+from typing import TYPE_CHECKING, Final
+
+from . import term_counts, word_index
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..storage.engine import Transaction
+
+#: Words of one session that are kept.
+MOST: Final = 60
+#: Words whose rarity is looked up, the most frequent first.
+_CANDIDATES: Final = 1_500
+#: Characters of one turn that are read. Pasted output may be very long.
+_READ: Final = 8_000
+#: A word counts at most this often, so that a pasted table does not decide.
+_OFTEN: Final = 8
+_SHELF: Final = "turns"
+
+_ITEMS = "SELECT items FROM shelves WHERE workspace = :workspace AND shelf = :shelf"
+
+
+def telling_words(tx: Transaction, workspace: str, texts: Iterable[str], besides: Sequence[str] = ()) -> list[str]:
+    """Index terms of the texts, the most telling first, without those of the texts in `besides`."""
+    # Imported here: a situation report imports the memory tier and analyses nothing.
+    from . import analyser
+
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(term for term in analyser.terms(text[:_READ]) if _may_tell(term))
+    known = {term for text in besides for term in analyser.terms(text)}
+    candidates = [term for term, _ in counts.most_common(_CANDIDATES + len(known)) if term not in known]
+    numbers = word_index.find(tx, workspace, _SHELF, candidates)
+    items = term_counts.count(tx, workspace, {_SHELF: numbers.values()})
+    total = tx.value(_ITEMS, workspace=workspace, shelf=_SHELF) or 0
+    worth = {
+        term: log(1 + min(counts[term], _OFTEN)) * log((total + 2) / (items.get(numbers.get(term, 0), 0) + 1))
+        for term in candidates
+    }
+    return sorted(worth, key=lambda term: (-worth[term], term))[:MOST]
+
+
+def _may_tell(term: str) -> bool:
+    """Whether a term can be a name or a topic: no number, and no short remainder of an identifier."""
+    return (len(term) > 2 or not term.isascii()) and not term.replace("-", "").replace(".", "").isdigit()
