@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...coordination.sections import Section
 from ...safe_text import name, one_line, visible
-from . import wording
+from ... import wording
 from .left_off import turns
 
 if TYPE_CHECKING:

@@ -53,6 +53,15 @@ def _make_gist(request: _Request) -> tuple[str, dict[str, Any]]:
     return text, {prompt.task: text, "text": text, "summary": text, "lines": text.splitlines()}
 
 
+def _answer_session(request: _Request) -> tuple[str, dict[str, Any]]:
+    import json
+
+    from .session import answer
+
+    data = answer(request.prompt.passages, request.prompt.known, request.max_tokens)
+    return json.dumps(data, ensure_ascii=False), data
+
+
 def _find_statements(request: _Request) -> tuple[str, dict[str, Any]]:
     from .statements import statements
 
@@ -78,6 +87,7 @@ def _reflect(request: _Request) -> tuple[str, dict[str, Any]]:
 
 
 _TASKS: dict[str, _Work] = {
+    "session": _answer_session,
     "gist": _make_gist,
     "merge": _make_gist,
     "era": _make_gist,
