@@ -34,8 +34,8 @@ _CLOSING_HEADING: Final = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 #: The harness's own words in place of a message of the model.
-_FAILURE: Final = "API Error: "
-_TITLE: Final = re.compile(r"^# (\S[^\n]{0,150})$", re.MULTILINE)
+FAILURE: Final = "API Error: "
+TITLE: Final = re.compile(r"^# (\S[^\n]{0,150})$", re.MULTILINE)
 #: Lines that only introduce what follows, and lines that are no sentences: headings, rows of tables, rules.
 _NO_SENTENCE: Final = re.compile(r"\A\s*+(?:#{1,6} |\||[-=*_]{3,}\s*\Z|\*\*[^*\n]{1,120}:?\*\*:?\s*\Z)")
 _INTRODUCES: Final = re.compile(
@@ -65,7 +65,7 @@ def last_result(messages: Sequence[tuple[int, str]]) -> tuple[int, str] | None:
     found: list[tuple[int, str]] = []
     remark: tuple[int, str] | None = None
     for id, message in messages:
-        if message.startswith(_FAILURE):
+        if message.startswith(FAILURE):
             continue
         text = shortened_outcome(message)
         if text and _RESULT.search(text) and (not found or len(text) >= _SHORT):
@@ -79,6 +79,17 @@ def last_result(messages: Sequence[tuple[int, str]]) -> tuple[int, str] | None:
     return found[0] if found else remark
 
 
+def is_report(message: str) -> bool:
+    """Whether a message has a title or a summary."""
+    message = message[:READ]
+    return TITLE.search(message) is not None or _CLOSING_HEADING.search(message) is not None
+
+
+def says_result(text: str) -> bool:
+    """Whether a text has words of somebody who says what came of it."""
+    return _RESULT.search(text) is not None
+
+
 def shortened_outcome(message: str) -> str:
     """The sentences of a message that say something, in at most `OUTCOME_LENGTH` characters; empty without any."""
     message = message[:READ]
@@ -90,7 +101,7 @@ def shortened_outcome(message: str) -> str:
             return line
     headings = list(_CLOSING_HEADING.finditer(message))
     said = (_statements(message[headings[-1].start() :]) if headings else []) or _statements(message)
-    title = _TITLE.search(message)
+    title = TITLE.search(message)
     if title and said:
         said.insert(0, without_emphasis(title[1]))
     return fit(said, OUTCOME_LENGTH)

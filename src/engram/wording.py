@@ -25,6 +25,7 @@ _NOTICES = (
     "<user-prompt-submit-hook",
     "Caveat: ",
     "This session is being continued from a previous conversation",
+    "The user just ran /",
 )
 _INTERRUPTED = "[Request interrupted"
 #: Beginnings of lines and sentences that only lead over to what was done.
@@ -71,8 +72,8 @@ def numbered_asks(turns: Iterable[str]) -> Iterator[tuple[int, str]]:
     for position, turn in enumerate(turns):
         name, arguments = command(turn)
         if name:
-            after_command = True
-            if name not in CONTROLS:
+            after_command = name not in CONTROLS
+            if after_command:
                 yield position, one_line(f"/{name} {arguments}", 200).strip()
             continue
         # What a command stands for begins with a heading.

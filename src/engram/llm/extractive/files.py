@@ -39,7 +39,7 @@ def named(text: str) -> list[str]:
         for match in _NAME.finditer(line[:_LINE]):
             name = match[0].rpartition("/")[2]
             stem, _, ending = name.rpartition(".")
-            if stem.strip(".") and ending.lower() in _ENDINGS:
+            if not stem.strip("._-").isdigit() and stem.strip(".") and ending.lower() in _ENDINGS:
                 found.append(name)
     return found
 

@@ -43,9 +43,50 @@ _OLD_LINE: Final = re.compile(r"\A\d{4}-\d\d-\d\d (user|assistant): (.+)\Z")
 _GH_TITLE: Final = re.compile(r"^[^\n]{0,60}\btitle:\t(\S[^\n]{3,150})$", re.MULTILINE)
 _HEADING: Final = re.compile(r"^#{1,3} (\S[^\n]{8,150})$", re.MULTILINE)
 _NUMBERS: Final = re.compile(r"\A\W*(?:address|adress|fix|do|explain|and|let's|lets|now|please|try|\W|\d)++\Z", re.IGNORECASE)
+#: An ask that only says yes.
+_CONFIRMS: Final = re.compile(
+    r"\A(?:(?:yes|yeah|yep|yup|no|ok|okay|mmk|sure|proceed|continue|go|ahead|do|it|please|right|good|fine|thanks?|great|ah|true"
+    r"|sounds|perfect|cool|implement|correct|agreed|now|[\da-d])\b\W*+)++\Z",
+    re.IGNORECASE,
+)
+_LEAD: Final = re.compile(r"\A(?:(?:ok|okay|mmk|ah|um+|hm+|so|and|also|well|oh)\b[\s,.!…—–-]*+)++(?=\S)", re.IGNORECASE)
+#: Sentences that say only how it goes, or that somebody knows enough now.
+_EMPTY: Final = re.compile(
+    r"\A(?:(?:good|great|excellent|perfect|ok(?:ay)?|right|i see|got it|understood|interesting)\b[^.:;!`]{0,60}[.!]?\Z"
+    r"|(?:clean|done|fixed|found it|updated|all (?:done|set|green))[.!]?\Z"
+    r"|(?:now )?(?:running|checking|verifying|looking|reading|updating|fixing|building)\b[^.:;!]{0,80}[.!]?\Z"
+    r"|[^.:;!]{0,200}[—–,-] let me\b"
+    r"|(?:good|great|excellent|perfect|sorry|you(?:'re| raise)|that makes)\b[^.:;!]{0,80}[.!]\Z"
+    r"|[^.:;!]{0,40}\bi(?: now)? have (?:all|everything|enough|a (?:clear|good|full|complete)|the (?:full|whole))\b[^.:;!]{0,80}[.!]?\Z"
+    r"|(?:all |the |both |and |existing |unit |new |\d{1,6} |go |full )*+(?:tests?|test suite|lint(?:er|ing)?|builds?|everything)\b[^.:;]{0,30}"
+    r"\b(?:pass(?:es|ed|ing)?|clean|green|succeed(?:s|ed)?|compiles?)\b[^.:;]{0,50}[.!]?\Z"
+    r"|all changes are (?:clean|complete)[.!]?\Z)",
+    re.IGNORECASE,
+)
+_SIGNS: Final = re.compile(r"[✅✔✓☑⚠❌✖☐🔴🟡🟢️]+\s*")
+#: Messages among which one that reports a result is preferred to a later one, and the least length of such a result.
+_NEAR_THE_END: Final = 4
+_SHORT_RESULT: Final = 40
+#: A closing message of this length is taken as it is.
+_CLOSING: Final = 80
+#: A piece of a list with fewer words, at the end, is a heading of something that is left out.
+_LOOSE_END: Final = 4
+#: What a review is called in its own title.
+_REVIEW: Final = re.compile(
+    r"\b(?:line-by-line |full )?(?:code|pr|pull request) review(?: summary)?\b|\b(?:pr|pull request) ?#?\d+\b|#\d+", re.IGNORECASE
+)
 _COURTESY: Final = re.compile(
     r"\b(?:anything else|what (?:would|do) you (?:like|want)|how can i help|want to dig|any (?:other )?questions"
     r"|let me know|make sense|right\?|ready\?)",
+    re.IGNORECASE,
+)
+#: Somebody speaks of themselves. Such a sentence of a conversation tells more.
+_SELF: Final = re.compile(r"\b(?:i|i'm|i've|i'll|i'd|my|we|we're|we've|our)\b", re.IGNORECASE)
+_OWN: Final = 1.4
+_LEAST_TOLD: Final = 2
+_REACTS: Final = re.compile(
+    r"\A(?:wow|woah|whoa|hey|hi|hello|thanks?|yeah|yay|aw+|congrats|congratulations|that's|that is|sounds|glad|cool|nice|great"
+    r"|awesome|amazing|good|oh|bye|see you|take care)\b[^.?]{0,45}\Z",
     re.IGNORECASE,
 )
 #: The heading of what is left to do, and sentences that say so.
@@ -131,7 +172,10 @@ def _steps(turns: Sequence[Turn]) -> list[_Step]:
             steps[-1] = steps[-1]._replace(interrupted=False)
         elif turn.interrupts and steps:
             steps[-1] = steps[-1]._replace(interrupted=True)
-        elif turn.ask and (wording.is_substantial(turn.ask) or not steps):
+        elif turn.ask and (not steps or not _CONFIRMS.match(turn.ask)):
+            if steps and not steps[-1].messages and turn.ask.startswith(steps[-1].ask):
+                # The command was given again, with its arguments.
+                steps.pop()
             steps.append(_Step(_bare(turn.ask), [], False))
         elif turn.ask:
             steps[-1] = steps[-1]._replace(interrupted=False)
@@ -140,7 +184,8 @@ def _steps(turns: Sequence[Turn]) -> list[_Step]:
 
 def _bare(ask: str) -> str:
     """An ask without filler words before it, and with long paths cut to their last part."""
-    ask = ask if ask.startswith("/") else wishes.core(ask) or ask
+    lead = _LEAD.match(ask)
+    ask = ask[lead.end() :] or ask if lead else ask
     return " ".join(_short_path(word) for word in ask.split(" "))
 
 
@@ -151,11 +196,39 @@ def _short_path(word: str) -> str:
 
 
 def _result_of(messages: Sequence[Turn]) -> str:
-    """What the messages say came of it; empty if they only announce the next step or ask."""
-    found = outcomes.last_result([(position, turn.text) for position, turn in reversed(list(enumerate(messages)))])
-    if found is None or not wording.says_something(found[1]):
+    """What the messages say came of it; empty if they only announce the next step or ask.
+
+    A message with words of somebody who reports a result is preferred to a later one without.
+    """
+    found: list[str] = []
+    for turn in reversed(messages):
+        text = _stated(turn.text)
+        # The closing message is the report, unless it is short. So is one with a title or a summary.
+        closes = turn is messages[-1] and len(text) >= _CLOSING
+        if text and (closes or outcomes.is_report(turn.text)):
+            return text
+        if text and outcomes.says_result(text) and (not found or len(text) >= _SHORT_RESULT):
+            return text
+        found += [text] if text else []
+        if len(found) == _NEAR_THE_END:
+            break
+    return found[0] if found else ""
+
+
+def _stated(message: str) -> str:
+    """What a message states, without its title, remarks on how well it goes, and signs before list items."""
+    if message.startswith(outcomes.FAILURE):
         return ""
-    return found[1]
+    text = outcomes.shortened_outcome(message)
+    title = outcomes.TITLE.search(message[: outcomes.READ])
+    if title and text.startswith(title[1]) and len(text) > len(title[1]) + _SHORT_RESULT:
+        text = text.removeprefix(title[1]).lstrip(" ;:.")
+    text = _SIGNS.sub("", text).replace("\\`", "").replace("`", "").replace("**", "")
+    stated = " ".join(each for each in wording.sentences(text) if not _EMPTY.match(each)).rstrip(" :;,")
+    before, semicolon, end = stated.rpartition("; ")
+    if semicolon and len(end.split()) < _LOOSE_END and not end.endswith("."):
+        stated = before
+    return stated if wording.says_something(stated) else ""
 
 
 def _work_lines(steps: Sequence[_Step], continued: bool) -> list[str]:
@@ -185,7 +258,7 @@ def _main(steps: Sequence[_Step]) -> list[_Step]:
 
 def _quoted(lead: str, text: str) -> str:
     text = text.strip().rstrip(",;:").replace("“", "‘").replace("”", "’")
-    return f"{lead}“{text}”" if text.endswith((".", "!", "?", "…", "。", "！", "？")) else f"{lead}“{text}.”"
+    return f"{lead}“{text}”" if text.startswith("/") or text.endswith((".", "!", "?", "…", "。", "！", "？")) else f"{lead}“{text}.”"
 
 
 def _title(steps: Sequence[_Step], turns: Sequence[Turn]) -> str:
@@ -196,7 +269,7 @@ def _title(steps: Sequence[_Step], turns: Sequence[Turn]) -> str:
         subject = _subject(turns)
         if subject:
             return wording.shorten(f"{asks[0]}: {subject}", LONGEST_TITLE)
-        telling = [f"{asks[0]}: {_heading_of(telling[0])}"] if telling and asks[0] not in telling else telling
+        telling = [f"{asks[0]}: {telling[0]}"] if telling else []
     first = telling[0] if telling else asks[0] if asks else ""
     return _heading_of(first) or _heading_of(_result_of([turn for step in steps for turn in step.messages]))
 
@@ -204,7 +277,8 @@ def _title(steps: Sequence[_Step], turns: Sequence[Turn]) -> str:
 def _heading_of(text: str) -> str:
     """The first sentence of a text, as a heading."""
     first = next(iter(wording.sentences(text)), "")
-    return wording.shorten(first, _TITLE).rstrip(".:;, ")
+    head = wording.shorten(first, _TITLE).rstrip(".:;, ")
+    return head[:1].upper() + head[1:]
 
 
 def _subject(turns: Sequence[Turn]) -> str:
@@ -215,8 +289,9 @@ def _subject(turns: Sequence[Turn]) -> str:
             return found[1].strip()
     for turn in turns:
         found = _HEADING.search(turn.text) if turn.role == "assistant" else None
-        if found and len(found[1].split()) > 2:
-            return wording.plain(found[1]).strip("#*: ")
+        subject = _REVIEW.sub("", wording.plain(found[1])).strip("#*:()-–— .") if found else ""
+        if len(subject.split()) > 1:
+            return subject
     return ""
 
 
@@ -295,23 +370,34 @@ def _conversation(turns: Sequence[Turn], passages: Sequence[Passage], longest: i
     names = {turn.source: turn.speaker or (_USER if turn.role == "user" else _AGENT) for turn in turns}
     spoken = [
         Passage(turn.source, "", turn.text, turn.role, turn.at) for turn in turns if not turn.foreign or turn.speaker
-    ] or [passage for passage in passages if passage.text.strip()]
+    ] or ([] if turns else [passage for passage in passages if passage.text.strip()])
     found = gists.read(spoken, analyser)
+    found = found._replace(lines=[line for line in found.lines if _tells(line)] or found.lines)
     worth = gists.weights(found)
     room = max(gists.LEAST, min(_MOST_SAID, -(-len(found.lines) // _PER_SAID)))
-    chosen = gists.choose(found.lines, worth, room, longest // 4)
+    chosen = gists.choose(found.lines, worth, room, longest // 4, lambda line: _OWN if _SELF.search(line.text) else 1.0)
     lines = [
         _quoted(f"{names.get(line.source) or 'A ' + (line.role or 'text')}: ", line.text)
         for line in (found.lines[position] for position in sorted(chosen))
     ]
-    heads = [position for position in chosen if not found.lines[position].text.endswith(("?", "？"))] or chosen
+    head = _head([found.lines[position] for position in sorted(chosen)])
     title = ""
-    if heads:
-        best = found.lines[heads[0]]
-        speaker = names.get(best.source, "")
-        named = f"{speaker}: " if speaker not in ("", _USER, _AGENT) else ""
-        title = named + _heading_of(best.text)
+    if head:
+        speaker = names.get(head.source, "")
+        title = (f"{speaker}: " if speaker not in ("", _USER, _AGENT) else "") + _heading_of(head.text)
     return GistText(title, "", tuple(_asked_last(turns, names)), "\n".join(lines))
+
+
+def _tells(line: gists.Line) -> bool:
+    """Whether a sentence is more than a greeting or a reaction."""
+    return sum(word.telling for word in line.words) >= _LEAST_TOLD and not _REACTS.match(line.text)
+
+
+def _head(lines: Sequence[gists.Line]) -> gists.Line | None:
+    """The sentence that is the title: the first that somebody says of themselves and that can be understood alone."""
+    stated = [line for line in lines if not line.text.endswith(("?", "？"))] or list(lines)
+    own = [line for line in stated if _SELF.search(line.text) and wishes.stands_alone(line.text)]
+    return next(iter([*own, *stated]), None)
 
 
 def _asked_last(turns: Sequence[Turn], names: dict[str, str]) -> list[str]:

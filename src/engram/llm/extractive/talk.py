@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ... import prose, wording
+from ...language import UNSPACED
+from ...safe_text import one_line
 from ...sentences import parts
 from ..protocol import Passage
 
@@ -30,6 +32,11 @@ _BULLET: Final = re.compile(r"\A\s*+(?:[-*+•]|\d{1,3}[.)])\s+")
 _QUOTES_ITEM: Final = re.compile(r":\s+(?:\(?\d{1,3}[.)]\)?\s|[-*•]\s|\(\d)")
 #: A user's list in a longer turn was probably pasted.
 _OWN_LIST: Final = 1_200
+#: A turn with more lines has probably pasted text.
+_MANY_LINES: Final = 4
+#: A turn of more lines without a sentence is output.
+_OUTPUT: Final = 6
+_UNSPACED: Final = re.compile(f"[{UNSPACED}]")
 #: A wrapped line is at least this long.
 _WRAPPED: Final = 60
 _ABBREVIATED: Final = ("e.g.", "i.e.", "vs.", "etc.", "cf.", "approx.")
@@ -67,6 +74,9 @@ def read(passages: Sequence[Passage]) -> list[Turn]:
         turns.append(Turn(passage.id, passage.role, passage.at, text, "", speaker, False))
     said = [position for position, turn in enumerate(turns) if turn.role == "user"]
     asked = {said[number]: ask for number, ask in wording.numbered_asks(_asking(turns[each]) for each in said)}
+    for position, ask in asked.items():
+        if not ask.startswith("/") and _is_output(turns[position].text):
+            asked[position] = f"{wording.PASTED}{one_line(turns[position].text, 100)}"
     return [
         turn._replace(ask=asked.get(position, ""), foreign=turn.role == "user" and position not in asked)
         for position, turn in enumerate(turns)
@@ -125,7 +135,24 @@ def _own_lines(text: str) -> list[str]:
 
 
 def _asking(turn: Turn) -> str:
-    """A user's turn as it is read for what it asks: of a document, what is before it, and its title."""
+    """A user's turn as it is read for what it asks: of a document, what is before it, and its title; of a turn of many
+    lines, its prose."""
+    text = _before_document(turn)
+    lines = text.splitlines()
+    written = [line for line in lines if prose.is_prose(line)]
+    if len(lines) <= _MANY_LINES or wording.is_notice(text) or wording.command(text)[0] or not written:
+        return text
+    # A heading at the beginning shows what a command stands for.
+    return text if text.lstrip().startswith("## ") else "\n\n".join(written)
+
+
+def _is_output(text: str) -> bool:
+    """Whether a turn is nothing but output of a program."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return len(lines) > _OUTPUT and not _UNSPACED.search(text) and not any(map(prose.is_prose, lines))
+
+
+def _before_document(turn: Turn) -> str:
     before: list[str] = []
     for line in turn.text.splitlines():
         bare = line.strip()
