@@ -28,7 +28,9 @@ _BY_AN_AGENT: Final = 0.6
 #: Share of the words of a todo that the sentence has that calls it done.
 _CLOSES: Final = 0.75
 _FEWEST_TO_CLOSE: Final = 3
-_SAID_BY_AGENT: Final = re.compile(r"\A\W{0,6}(decision|lesson(?: learned| learnt)?)\W{0,4}:\W{0,4}\s+(?=\S)", re.IGNORECASE)
+_SAID_BY_AGENT: Final = re.compile(
+    r"\A\W{0,6}(decision|lesson(?: learned| learnt)?)\W{0,4}:\W{0,4}\s+(?=\S)", re.IGNORECASE
+)
 
 
 class Statement(NamedTuple):

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from ... import gist_text, outcomes, wording
 from ...gist_text import GistText
 from ...narration import announces
+from ...sentences import parts
 from ..protocol import Passage
 from . import files, gists, markers, talk, wishes
 from .talk import Turn
@@ -28,10 +29,12 @@ MOST_OPEN: Final = 8
 _TITLE: Final = 90
 _ASK: Final = 200
 _RESULT: Final = 200
+_PASTED: Final = 60
 _MOST_ASKS: Final = 6
 _MOST_SAID: Final = 12
 _PER_SAID: Final = 3
 FILES: Final = "Files: "
+ONLY_COMMANDS: Final = "The session has only commands to the harness:"
 _USER, _AGENT = "The user", "The agent"
 _ASKED: Final = f"{_USER} asked: "
 _THEN: Final = "Then: "
@@ -42,7 +45,11 @@ _OLD_LINE: Final = re.compile(r"\A\d{4}-\d\d-\d\d (user|assistant): (.+)\Z")
 #: What `gh` prints of a pull request or an issue.
 _GH_TITLE: Final = re.compile(r"^[^\n]{0,60}\btitle:\t(\S[^\n]{3,150})$", re.MULTILINE)
 _HEADING: Final = re.compile(r"^#{1,3} (\S[^\n]{8,150})$", re.MULTILINE)
-_NUMBERS: Final = re.compile(r"\A\W*(?:address|adress|fix|do|explain|and|let's|lets|now|please|try|\W|\d)++\Z", re.IGNORECASE)
+_PLAIN_WORD: Final = re.compile(r"(?<![\w/.…@-])[^\W\d_]{2,}(?![\w/]|\.\w)")
+_HEADING_WORDS: Final = 5
+_NUMBERS: Final = re.compile(
+    r"\A\W*(?:address|adress|fix|do|explain|and|let's|lets|now|please|try|\W|\d)++\Z", re.IGNORECASE
+)
 #: An ask that only says yes.
 _CONFIRMS: Final = re.compile(
     r"\A(?:(?:yes|yeah|yep|yup|no|ok|okay|mmk|sure|proceed|continue|go|ahead|do|it|please|right|good|fine|thanks?|great|ah|true"
@@ -60,9 +67,12 @@ _EMPTY: Final = re.compile(
     r"|[^.:;!]{0,40}\bi(?: now)? have (?:all|everything|enough|a (?:clear|good|full|complete)|the (?:full|whole))\b[^.:;!]{0,80}[.!]?\Z"
     r"|(?:all |the |both |and |existing |unit |new |\d{1,6} |go |full )*+(?:tests?|test suite|lint(?:er|ing)?|builds?|everything)\b[^.:;]{0,30}"
     r"\b(?:pass(?:es|ed|ing)?|clean|green|succeed(?:s|ed)?|compiles?)\b[^.:;]{0,50}[.!]?\Z"
-    r"|all changes are (?:clean|complete)[.!]?\Z)",
+    r"|[^.:;!]{0,120}\b(?:like|as follows|like this)[.:]?\Z"
+    r"|all (?:clean|changes are (?:clean|complete))\b[^.:;]{0,80}[.!]?\Z"
+    r"|[^.:;]{0,60}\b(?:diagnostics?|warnings?|lint\w{0,6}|errors?|issues?|failures?)\b[^.:;]{0,60}\b(?:pre-existing|unrelated)\b[^.:;]{0,80}[.!]?\Z)",
     re.IGNORECASE,
 )
+_NOW: Final = re.compile(r"\b(?:is|are) now\b|\A\w+ed\b|; \w+ed\b", re.IGNORECASE)
 _SIGNS: Final = re.compile(r"[✅✔✓☑⚠❌✖☐🔴🟡🟢️]+\s*")
 #: Messages among which one that reports a result is preferred to a later one, and the least length of such a result.
 _NEAR_THE_END: Final = 4
@@ -73,8 +83,11 @@ _CLOSING: Final = 80
 _LOOSE_END: Final = 4
 #: What a review is called in its own title.
 _REVIEW: Final = re.compile(
-    r"\b(?:line-by-line |full )?(?:code|pr|pull request) review(?: summary)?\b|\b(?:pr|pull request) ?#?\d+\b|#\d+", re.IGNORECASE
+    r"\b(?:line-by-line|full|complete)? ?\b(?:code |pr |pull request )?review(?: summary)?\b|\b(?:pr|pull request) ?#?\d+\b|#\d+",
+    re.IGNORECASE,
 )
+#: A question with fewer words needs the sentence before it.
+_CLEAR_QUESTION: Final = 10
 _COURTESY: Final = re.compile(
     r"\b(?:anything else|what (?:would|do) you (?:like|want)|how can i help|want to dig|any (?:other )?questions"
     r"|let me know|make sense|right\?|ready\?)",
@@ -119,7 +132,10 @@ def story(turns: Sequence[Turn], passages: Sequence[Passage], known: Sequence[Pa
     if _is_work(turns):
         steps = _steps(turns)
         new = GistText(
-            _title(steps, turns), _outcome(steps), tuple(_open(turns, steps)), "\n".join(_work_lines(steps, bool(before.story)))
+            _title(steps, turns),
+            _outcome(steps),
+            tuple(_open(turns, steps)),
+            "\n".join(_work_lines(steps, bool(before.story))),
         )
     else:
         new = _conversation(turns, passages, longest)
@@ -224,22 +240,26 @@ def _stated(message: str) -> str:
     if title and text.startswith(title[1]) and len(text) > len(title[1]) + _SHORT_RESULT:
         text = text.removeprefix(title[1]).lstrip(" ;:.")
     text = _SIGNS.sub("", text).replace("\\`", "").replace("`", "").replace("**", "")
-    stated = " ".join(each for each in wording.sentences(text) if not _EMPTY.match(each)).rstrip(" :;,")
+    said = [each for each in wording.sentences(text) if not _EMPTY.match(each)]
+    # An identifier in lower case may begin the next sentence.
+    first, *rest = parts(said[0]) if said else [""]
+    said[:1] = rest if rest and _EMPTY.match(first) else said[:1]
+    stated = " ".join(said).rstrip(" :;,")
     before, semicolon, end = stated.rpartition("; ")
     if semicolon and len(end.split()) < _LOOSE_END and not end.endswith("."):
         stated = before
-    return stated if wording.says_something(stated) else ""
+    ended = stated if stated.endswith((".", "!", "?", "…", "。", "！", "？")) else f"{stated}."
+    return ended if wording.says_something(stated) else ""
 
 
 def _work_lines(steps: Sequence[_Step], continued: bool) -> list[str]:
     told = [step for step in steps if step.ask]
     lines: list[str] = []
     for step in _main(told):
-        ask = wording.shorten(step.ask.removeprefix(wording.PASTED), _ASK)
-        first = _ASKED if not (lines or continued) else _THEN
         if step.ask.startswith(wording.PASTED):
-            first = f"{_USER} pasted: "
-        line = _quoted(first, ask)
+            line = _quoted(f"{_USER} pasted output: ", wording.shorten(step.ask.removeprefix(wording.PASTED), _PASTED))
+        else:
+            line = _quoted(_THEN if lines or continued else _ASKED, wording.shorten(step.ask, _ASK))
         result = _result_of(step.messages)
         if result:
             line += f" {_quoted(f'{_AGENT}: ', wording.shorten(result, _RESULT))}"
@@ -258,27 +278,39 @@ def _main(steps: Sequence[_Step]) -> list[_Step]:
 
 def _quoted(lead: str, text: str) -> str:
     text = text.strip().rstrip(",;:").replace("“", "‘").replace("”", "’")
-    return f"{lead}“{text}”" if text.startswith("/") or text.endswith((".", "!", "?", "…", "。", "！", "？")) else f"{lead}“{text}.”"
+    return (
+        f"{lead}“{text}”"
+        if text.startswith("/") or text.endswith((".", "!", "?", "…", "。", "！", "？"))
+        else f"{lead}“{text}.”"
+    )
 
 
 def _title(steps: Sequence[_Step], turns: Sequence[Turn]) -> str:
     """A heading from the first ask that says what the session is about."""
     asks = [step.ask for step in steps if step.ask and not step.ask.startswith(wording.PASTED)]
-    telling = [ask for ask in asks if not ask.startswith("/") and not _NUMBERS.match(ask)]
+    telling = [
+        ask for ask in asks if not ask.startswith("/") and not _NUMBERS.match(ask) and wording.is_substantial(ask)
+    ]
     if asks and asks[0].startswith("/"):
         subject = _subject(turns)
         if subject:
             return wording.shorten(f"{asks[0]}: {subject}", LONGEST_TITLE)
-        telling = [f"{asks[0]}: {telling[0]}"] if telling else []
-    first = telling[0] if telling else asks[0] if asks else ""
-    return _heading_of(first) or _heading_of(_result_of([turn for step in steps for turn in step.messages]))
+        clear = next((ask for ask in telling if wishes.stands_alone(_heading_of(ask).rstrip("…"))), "")
+        telling = [f"{asks[0]}: {_heading_of(clear)}"] if clear else []
+    if telling or (asks and asks[0].startswith("/")):
+        return _heading_of(telling[0] if telling else asks[0])
+    results = [result for step in steps if (result := _result_of(step.messages))]
+    return _heading_of(next(iter([*results, *asks]), ""))
 
 
 def _heading_of(text: str) -> str:
-    """The first sentence of a text, as a heading."""
-    first = next(iter(wording.sentences(text)), "")
+    """The first sentence of a text, as a heading. One that names little takes the next with it."""
+    first, *rest = list(wording.sentences(text)) or [""]
+    if rest and len(_PLAIN_WORD.findall(first)) < _HEADING_WORDS:
+        first = f"{first} {rest[0]}"
     head = wording.shorten(first, _TITLE).rstrip(".:;, ")
-    return head[:1].upper() + head[1:]
+    word = head.partition(" ")[0]
+    return head[:1].upper() + head[1:] if word.isalpha() and word.islower() else head
 
 
 def _subject(turns: Sequence[Turn]) -> str:
@@ -290,14 +322,18 @@ def _subject(turns: Sequence[Turn]) -> str:
     for turn in turns:
         found = _HEADING.search(turn.text) if turn.role == "assistant" else None
         subject = _REVIEW.sub("", wording.plain(found[1])).strip("#*:()-–— .") if found else ""
-        if len(subject.split()) > 1:
+        if len(_PLAIN_WORD.findall(subject)) > 1 and "/" not in subject:
             return subject
     return ""
 
 
 def _outcome(steps: Sequence[_Step]) -> str:
-    messages = [turn for step in steps for turn in step.messages]
-    return wording.shorten(_result_of(messages), LONGEST_OUTCOME)
+    """What came of the session: the latest result that reports a change, or else the latest one."""
+    results = [result for step in reversed(steps) if (result := _result_of(step.messages))][:_NEAR_THE_END]
+    changed = [
+        each for each in results if len(each) >= _SHORT_RESULT and (outcomes.says_result(each) or _NOW.search(each))
+    ]
+    return wording.shorten(next(iter([*changed, *results]), ""), LONGEST_OUTCOME)
 
 
 def _open(turns: Sequence[Turn], steps: Sequence[_Step]) -> list[str]:
@@ -306,9 +342,11 @@ def _open(turns: Sequence[Turn], steps: Sequence[_Step]) -> list[str]:
         return []
     found: list[str] = []
     last = steps[-1]
-    spoken = next((turn for turn in reversed(turns) if turn.role == "assistant" or (turn.ask and not turn.foreign)), None)
+    spoken = next(
+        (turn for turn in reversed(turns) if turn.role == "assistant" or (turn.ask and not turn.foreign)), None
+    )
     if spoken and spoken.role == "assistant":
-        asked = wording.question(spoken.text, LONGEST_OPEN - 40)
+        asked = _closing_question(spoken.text)
         if asked and not _COURTESY.search(asked):
             found.append(_quoted(f"{_AGENT} asked: ", asked))
     elif spoken and wording.is_substantial(spoken.ask):
@@ -316,6 +354,17 @@ def _open(turns: Sequence[Turn], steps: Sequence[_Step]) -> list[str]:
     if last.interrupted and not found and last.ask and not _result_of(last.messages[-1:]):
         found.append(_quoted("Interrupted: ", wording.shorten(last.ask, LONGEST_OPEN - 40)))
     return [*found, *(_left_to_do(last.messages[-1].text) if last.messages else [])][:MOST_OPEN]
+
+
+def _closing_question(message: str) -> str:
+    """The question that a message ends with, and the sentence before it if the question needs one."""
+    asked = wording.question(message, LONGEST_OPEN - 40)
+    if not asked or (wishes.stands_alone(asked) and len(asked.split()) >= _CLEAR_QUESTION):
+        return asked
+    said = list(wording.sentences(wording.plain(message)))
+    before = said[-2] if len(said) > 1 else ""
+    whole = f"{before} {asked}"
+    return whole if before and not before.endswith(":") and len(whole) <= LONGEST_OPEN - 40 else asked
 
 
 def _left_to_do(message: str) -> list[str]:
@@ -359,7 +408,7 @@ def _nothing(turns: Sequence[Turn]) -> str:
     """What to say of a session in which nothing was asked and nothing came of it."""
     commands = [f"/{name}" for turn in turns if (name := wording.command(turn.text)[0])]
     if commands:
-        return f"The session has only commands to the harness: {', '.join(dict.fromkeys(commands[:5]))}."
+        return f"{ONLY_COMMANDS} {', '.join(dict.fromkeys(commands[:5]))}."
     said = next((turn.text for turn in turns if turn.text.strip() and not turn.foreign), "")
     return _quoted(f"{_USER} said: ", wording.shorten(said, _ASK)) if said else ""
 

@@ -76,7 +76,7 @@ def read(passages: Sequence[Passage]) -> list[Turn]:
     asked = {said[number]: ask for number, ask in wording.numbered_asks(_asking(turns[each]) for each in said)}
     for position, ask in asked.items():
         if not ask.startswith("/") and _is_output(turns[position].text):
-            asked[position] = f"{wording.PASTED}{one_line(turns[position].text, 100)}"
+            asked[position] = wording.PASTED + one_line(turns[position].text.strip().splitlines()[0], 100)
     return [
         turn._replace(ask=asked.get(position, ""), foreign=turn.role == "user" and position not in asked)
         for position, turn in enumerate(turns)

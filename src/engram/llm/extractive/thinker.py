@@ -71,8 +71,15 @@ def _find_statements(request: _Request) -> tuple[str, dict[str, Any]]:
     return text, {"facts": [each._asdict() for each in found]}
 
 
+def _tell_era(request: _Request) -> tuple[str, dict[str, Any]]:
+    from .chronicle import era
+
+    text = era(request.prompt.passages, request.prompt.known, request.max_tokens)
+    return text, {"era": text, "text": text, "summary": text, "lines": text.splitlines()}
+
+
 def _tell_narrative(request: _Request) -> tuple[str, dict[str, Any]]:
-    from .narrative import narrative, narrative_text
+    from .chronicle import narrative, narrative_text
 
     sections = narrative(request.prompt.passages, request.prompt.known)
     text = narrative_text(sections)
@@ -80,7 +87,7 @@ def _tell_narrative(request: _Request) -> tuple[str, dict[str, Any]]:
 
 
 def _reflect(request: _Request) -> tuple[str, dict[str, Any]]:
-    from .narrative import reflection
+    from .reflection import reflection
 
     found = reflection(request.prompt.passages)
     return f"{found['narrative']} {found['reflection']}", found
@@ -90,7 +97,7 @@ _TASKS: dict[str, _Work] = {
     "session": _answer_session,
     "gist": _make_gist,
     "merge": _make_gist,
-    "era": _make_gist,
+    "era": _tell_era,
     "profile": _find_statements,
     "extract": _find_statements,
     "narrative": _tell_narrative,

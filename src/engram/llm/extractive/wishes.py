@@ -52,7 +52,9 @@ _HABITS: Final = (
 )
 #: A thing that is pointed at, and not any thing of its kind.
 _POINTED: Final = r"(?!(?:the|this|that|these|those|it|its|them|my|your|our|me|us|him|her|any more|anymore|so|too)\b)"
-_SOFT: Final = r"(?:(?:really|much|strongly|generally|usually|always|do|still|also|just|would|personally|definitely) )*+"
+_SOFT: Final = (
+    r"(?:(?:really|much|strongly|generally|usually|always|do|still|also|just|would|personally|definitely) )*+"
+)
 _KIN: Final = (
     r"(?:wife|husband|partner|girlfriend|boyfriend|fianc[eé]e?|sons?|daughters?|kids?|children|mother|father|mom|mum|dad"
     r"|parents|sisters?|brothers?|grandmother|grandfather|grandma|grandpa|uncle|aunt|cousins?|dogs?|cats?|pupp(?:y|ies))"
@@ -204,7 +206,9 @@ _THAT: Final = _any(
 _IT: Final = re.compile(r"\b(?:it|its|it's|itself)\b", re.IGNORECASE)
 _HE: Final = re.compile(r"\b(?:he|him|his|himself|she|her|hers|herself)\b", re.IGNORECASE)
 _THEY: Final = re.compile(r"\b(?:they|them|their|theirs|themselves)\b", re.IGNORECASE)
-_PERSONS: Final = re.compile(rf"\b{_KIN}\b|\b(?:friend|boss|coach|teacher|person|man|woman|guy|colleague)\b", re.IGNORECASE)
+_PERSONS: Final = re.compile(
+    rf"\b{_KIN}\b|\b(?:friend|boss|coach|teacher|person|man|woman|guy|colleague)\b", re.IGNORECASE
+)
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _FEWEST_WORDS: Final = 4
 #: A longer sentence is seldom one wish.
