@@ -57,7 +57,8 @@ def locomo(path: Path) -> Iterator[Session]:
 def answer(session: Session) -> dict[str, Any]:
     thinker = load("extractive")
     assert thinker is not None
-    return json.loads(thinker.complete(Prompt("session", "", session.passages), max_tokens=2_000).text)
+    found: dict[str, Any] = json.loads(thinker.complete(Prompt("session", "", session.passages), max_tokens=2_000).text)
+    return found
 
 
 def rows(sessions: Sequence[Session]) -> Iterator[tuple[str, dict[str, Any], str]]:

@@ -8,8 +8,8 @@ nothing is made up. An earlier list, in `known`, is continued; a gist replaces t
 from __future__ import annotations
 
 import re
-from datetime import date, timedelta
 from collections.abc import Iterable, Sequence
+from datetime import date, timedelta
 from typing import Final, NamedTuple
 
 from ... import gist_text, wording
@@ -60,7 +60,7 @@ class _Entry(NamedTuple):
         if not self.title and not self.outcome:
             return ""
         # A title that was made of the outcome says nothing more.
-        repeats = self.title and self.outcome.startswith(self.title.rstrip("….…"))
+        repeats = self.title and self.outcome.startswith(self.title.rstrip("…."))
         title = "" if repeats else wording.shorten(self.title, _TITLE).replace("……", "…")
         told = _DASH.join(filter(None, [title, self.outcome]))
         return clipped(f"{self.when}{told}", longest)

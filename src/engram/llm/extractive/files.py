@@ -13,14 +13,13 @@ from typing import Final
 
 MOST: Final = 8
 _READ: Final = 40_000
-_ENDINGS: Final = frozenset(
-    """
-    bash bat c cc cfg conf cpp cs css csv dart env ex exs go gradle graphql h hpp html ini ipynb java js json jsonl jsx kt
-    less lock lua md mjs php pl proto ps1 py pyi r rb rs rst sass scala scss sh sql svelte swift tf toml ts tsv tsx txt vue
-    xml yaml yml zig zsh mod sum
-    """.split()
-)
-_NAME: Final = re.compile(r"(?<![\w/.@-])[\w@~.-]*(?:/[\w@.-]+)*\.[A-Za-z0-9]{1,8}\b")
+_KNOWN: Final = """
+bash bat c cc cfg conf cpp cs css csv dart env ex exs go gradle graphql h hpp html ini ipynb java js json jsonl jsx kt
+less lock lua md mjs mod php pl proto ps1 py pyi r rb rs rst sass scala scss sh sql sum svelte swift tf toml ts tsv tsx
+txt vue xml yaml yml zig zsh
+"""
+_ENDINGS: Final = frozenset(_KNOWN.split())
+_NAME: Final = re.compile(r"(?<![\w/.@~-])[\w@~.-]*(?:/[\w@.-]+)*\.[A-Za-z0-9]{1,8}\b")
 _TOUCHES: Final = re.compile(
     r"\b(?:added|updated|renamed|removed|deleted|created|moved|rewrote|rewritten|refactored|changed|replaced|wrote|fixed"
     r"|extracted|edited|modified|bumped|reverted|split|new file)\b",

@@ -30,6 +30,9 @@ _TICKED: Final = re.compile(r"\A\s*+(?:[-*+•]\s*+)?(?:\[[ xX]\]|[✅✔✓☑�
 _BULLET: Final = re.compile(r"\A\s*+(?:[-*+•]|\d{1,3}[.)])\s+")
 #: "Let's address: 2. Repeated pattern" quotes a remark behind the colon.
 _QUOTES_ITEM: Final = re.compile(r":\s+(?:\(?\d{1,3}[.)]\)?\s|[-*•]\s|\(\d)")
+#: Words before an ask that say nothing, and characters of a path that is shown whole.
+_LEAD: Final = re.compile(r"\A(?:(?:ok|okay|mmk|ah|um+|hm+|so|and|also|well|oh)\b[\s,.!…—–-]*+)++(?=\S)", re.IGNORECASE)
+_LONG_PATH: Final = 40
 #: A user's list in a longer turn was probably pasted.
 _OWN_LIST: Final = 1_200
 #: A turn with more lines has probably pasted text.
@@ -87,6 +90,13 @@ def is_of_two_people(turns: Sequence[Turn]) -> bool:
     return any(turn.speaker for turn in turns if turn.role == "user")
 
 
+def bare(ask: str) -> str:
+    """An ask without filler words before it, and with long paths cut to their last part."""
+    lead = _LEAD.match(ask)
+    ask = ask[lead.end() :] or ask if lead else ask
+    return " ".join(_short_path(word) for word in ask.split(" "))
+
+
 def own_sentences(turn: Turn) -> list[str]:
     """The sentences that the person wrote, cut at line ends and at every mark, since many write in lower case."""
     if turn.foreign or turn.ask.startswith("/"):
@@ -103,8 +113,10 @@ def own_sentences(turn: Turn) -> list[str]:
 
 
 def _own_lines(text: str) -> list[str]:
-    """The lines of prose that are the person's: without code, headings and what is below them, quotations, ticked lists,
-    and remarks behind a colon."""
+    """The lines of prose that are the person's.
+
+    Left out are code, headings and what is below them, quotations, ticked lists, and remarks behind a colon.
+    """
     lines: list[str] = []
     in_code, introduced = False, False
     for line in text.splitlines():
@@ -132,6 +144,12 @@ def _own_lines(text: str) -> list[str]:
         else:
             lines.append(bare)
     return lines
+
+
+def _short_path(word: str) -> str:
+    if len(word) <= _LONG_PATH or word.count("/") < 3 or "://" in word:
+        return word
+    return f"…/{word.rstrip('/').rpartition('/')[2]}"
 
 
 def _asking(turn: Turn) -> str:

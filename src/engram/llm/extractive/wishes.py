@@ -34,8 +34,8 @@ def _any(*patterns: str) -> re.Pattern[str]:
 
 #: Words before a sentence that only join it to the last one.
 _FILLERS: Final = re.compile(
-    r"\A(?:(?:and|so|but|also|please|pls|yes|yeah|yep|yup|no|nope|ok|okay|well|hey|hi|oh|ah|um+|hm+|right|great|cool|thanks"
-    r"|btw|by the way|plus|actually|man|dude|again|wow|honestly|basically|sure|just|anyway|one more thing"
+    r"\A(?:(?:and|so|but|also|please|pls|yes|yeah|yep|yup|no|nope|ok|okay|well|hey|hi|oh|ah|um+|hm+|right|great|cool"
+    r"|thanks|btw|by the way|plus|actually|man|dude|again|wow|honestly|basically|sure|just|anyway|one more thing"
     r"|first of all|additionally)\b[\s,.!:;…—–-]*+)++",
     re.IGNORECASE,
 )
@@ -44,27 +44,37 @@ _OWN_WORK: Final = (
     r"(?:testing|tests|commits?|committing|pushes|pushing|deploys?|deployments?|deploying|releases?|releasing|merges?"
     r"|merging|reviews?|reviewing|git|migrations?|uploads?)\b"
 )
-#: What people forbid in general.
+#: What people do or forbid in general.
 _HABITS: Final = (
     r"(?:use|commit|push|add|write|put|create|mock|run|deploy|merge|edit|change|delete|rename|refactor|make|guess"
-    r"|assume|copy|duplicate|hard-?code|install|import|log|print|format|reformat|rebase|amend|squash|invent|summari[sz]e"
-    r"|explain|apologi[sz]e|mention|include|introduce|leave|modify|touch|bump|upgrade|swallow|ignore|disable|suppress)\b"
+    r"|assume|copy|duplicate|hard-?code|install|import|log|print|format|reformat|rebase|force-push|amend|squash|invent"
+    r"|summari[sz]e|explain|apologi[sz]e|mention|include|introduce|leave|modify|touch|bump|upgrade|swallow|ignore"
+    r"|disable|suppress|test|review|release|ship|name|store|expose|keep|allow|support|return|avoid|prefer)\b"
 )
-#: A thing that is pointed at, and not any thing of its kind.
-_POINTED: Final = r"(?!(?:the|this|that|these|those|it|its|them|my|your|our|me|us|him|her|any more|anymore|so|too)\b)"
+#: Behind a verb: not a thing that is pointed at, but any thing of its kind.
+_ANY: Final = r"(?!(?:the|this|that|these|those|it|its|them|my|your|our|me|us|him|her|any ?more|so|too)\b)"
 _SOFT: Final = (
     r"(?:(?:really|much|strongly|generally|usually|always|do|still|also|just|would|personally|definitely) )*+"
 )
 _KIN: Final = (
-    r"(?:wife|husband|partner|girlfriend|boyfriend|fianc[eé]e?|sons?|daughters?|kids?|children|mother|father|mom|mum|dad"
-    r"|parents|sisters?|brothers?|grandmother|grandfather|grandma|grandpa|uncle|aunt|cousins?|dogs?|cats?|pupp(?:y|ies))"
+    r"(?:wife|husband|partner|girlfriend|boyfriend|fianc[eé]e?|sons?|daughters?|kids?|children|mother|father|mom|mum"
+    r"|dad|parents|sisters?|brothers?|grandmother|grandfather|grandma|grandpa|uncle|aunt|cousins?|dogs?|cats?"
+    r"|pupp(?:y|ies))"
 )
 _TRADE: Final = (
-    r"(?:engineer|developer|programmer|teacher|nurse|doctor|student|designer|writer|author|artist|musician|lawyer|manager"
-    r"|mother|father|mom|mum|dad|parent|woman|veteran|photographer|chef|painter|dancer|actor|actress|counsell?or|therapist"
-    r"|scientist|researcher|singer|pilot|freelancer|entrepreneur|accountant|architect|consultant|founder)\b"
+    r"(?:engineer|developer|programmer|teacher|nurse|doctor|student|designer|writer|author|artist|musician|lawyer"
+    r"|manager|mother|father|mom|mum|dad|parent|woman|veteran|photographer|chef|painter|dancer|actor|actress"
+    r"|counsell?or|therapist|scientist|researcher|singer|pilot|freelancer|entrepreneur|accountant|architect|consultant"
+    r"|founder)\b"
 )
 _NUMBER: Final = r"(?:\d{1,2}|two|three|four|five|six|seven|eight|nine|ten)"
+#: Behind "I love": a feeling about what was just said.
+_REACTION: Final = r"(?:being|getting|having|seeing|hearing|knowing|talking|watching|finding)\b"
+#: Behind "always" and "never": a remark, and no rule.
+_REMARK: Final = (
+    r"(?:mind|again|been|seen|heard|thought|knew|got|had|wanted|the|an?|there|here|know|nice|good|great|fun|happy"
+    r"|glad)\b"
+)
 
 #: In this order; the first that matches gives the kind.
 FORMS: Final = (
@@ -87,8 +97,8 @@ FORMS: Final = (
         r"\Awe(?:'re| are) (?:now )?going to (?:start|switch|move|migrate|stop|drop|stick|replace|use|keep)\b",
         r"\Awe(?:'ll| will)(?: only| just| always| never)? (?:use|go with|stick with|stay with|drop|support|switch to"
         r"|move to|stop using|not use|not support) ",
-        r"\Alet'?s (?:stick with|go with|standardi[sz]e on|settle on) ",
-        r"\Alet'?s (?:always|never) ",
+        r"\Awe (?:do not|don't|no longer) (?:support|use|allow|ship|commit|mock|deploy|store) ",
+        r"\Alet'?s (?:stick with|go with|standardi[sz]e on|settle on|always|never) ",
         r"\Alet'?s not \w+ .*\b(?:if|when|unless|until|without)\b",
         about_user=False,
         to_agent=True,
@@ -98,11 +108,13 @@ FORMS: Final = (
         "preference",
         0.9,
         r"\A(?:(?:you|we) (?:should|must|need to|have to|are to) )?(?:always|never|don't ever|do not ever) "
-        r"(?!mind\b|again\b|been\b|seen\b|heard\b|thought\b|knew\b|got\b|had\b|wanted\b|the\b|an?\b|there\b|here\b|know\b)",
+        rf"(?!{_REMARK})",
+        r"\A(?!it\b|this\b)[^,;.:]{2,40} (?:should|must) (?:always|never) \w",
         r"\A(?:from now on|going forward|from here on|as a (?:general )?rule|in (?:the )?future)\b,? ",
         rf"\A(?:do not|don'?t) {_HABITS}.*\b(?:without|unless|ever)\b",
-        rf"\A(?:do not|don'?t) {_HABITS} {_POINTED}\w",
-        rf"\A(?:stop|avoid) {_POINTED}\w+ing {_POINTED}\w",
+        rf"\A(?:do not|don'?t) {_HABITS}.*\bin (?:tests|production|commits|comments|docs|code)\b",
+        rf"\A(?:do not|don'?t) {_HABITS} {_ANY}\w",
+        rf"\A(?:stop|avoid) {_ANY}\w+ing {_ANY}\w",
         r"\A(?:always )?(?:ask|check with|confirm with) (?:me|us)\b.*\b(?:before|first)\b",
         r"\Ayou (?:are to|should|must|have to|need to) (?:ask|check with|confirm with) (?:me|us)\b",
         r"\Aremember to (?:always |never )?\w+ ",
@@ -110,7 +122,6 @@ FORMS: Final = (
         rf"\Ai(?:'ll| will) (?:do|handle|take care of|run) (?:all )?(?:the )?{_OWN_WORK}",
         r"\Aleave (?:all )?(?:the )?[\w ]{3,40} to me\b",
         r"\b(?:like|as) we do (?:everywhere|elsewhere|in (?:all|every))\b",
-        rf"\Ause [^,;]{{2,60}},? (?:instead of|rather than|not|never) {_POINTED}\S",
         to_agent=True,
     ),
     _form(
@@ -118,16 +129,17 @@ FORMS: Final = (
         0.85,
         rf"\A(?:i|we)(?:'d)? {_SOFT}(?:prefer|rather (?:have|use|not|keep|see)) (?!not to say)",
         r"\A(?:i|we) (?:do not|don't|really don't) like \w+ing ",
-        rf"\A(?:i|we) {_SOFT}(?:hate|dislike|can't stand|cannot stand) {_POINTED}(?!how\b|when\b|to (?:say|see|hear)\b)\w",
+        rf"\A(?:i|we) {_SOFT}(?:hate|dislike|can't stand|cannot stand) {_ANY}(?!how\b|when\b|to (?:say|see|hear)\b)\w",
         r"\Ai(?:'m| am) (?:not|no) (?:a )?(?:big |huge )?fan of ",
-        rf"\Amy favou?rite (?:\w+ ){{1,3}}?(?:is|are) (?:probably |definitely |still )?{_POINTED}\w",
+        rf"\Amy favou?rite (?:\w+ ){{1,3}}?(?:is|are) (?:probably |definitely |still )?{_ANY}\w",
+        rf"\Ai (?:always|never|usually|only) {_HABITS} ",
     ),
     _form(
         "preference",
         0.8,
-        r"\Awe (?:always|never|usually|normally|typically|only) (?:use|write|put|keep|run|test|commit|deploy|release|merge"
-        r"|name|call|log|return|prefer|avoid|allow|support|ship|want)\b",
+        rf"\Awe (?:always|never|usually|normally|typically|only) {_HABITS}",
         r"\Awe (?:use|write|put|keep) [^,;]{2,60},? (?:instead of|rather than|not|and not|never) \S",
+        rf"\Ause [^,;]{{2,60}},? (?:instead of|rather than|not|never) {_ANY}\S",
         r"\b(?:our|my|the team's) (?:convention|policy|rule|standard|practice|guideline|preference)s? (?:is|are) ",
         r"\b(?:is|are) (?:our|the(?: general(?:ly)?| usual)?) preferred (?:approach|pattern|way|style|tool|option)\b",
         to_agent=True,
@@ -136,7 +148,8 @@ FORMS: Final = (
         "decision",
         0.7,
         r"\bwe (?:really )?want (?:to \w+|all|every|only|no) ",
-        rf"\A(?:i|we) (?:really )?(?:do not|don't) want {_POINTED}(?!to\b)\w",
+        # A file that is not wanted goes, and then nobody needs the wish any more.
+        rf"\A(?:i|we) (?:really )?(?:do not|don't) want {_ANY}(?!to\b)(?!\S*\s?\S*[/.]\w)\w",
         r"\b(?:order|default|format|naming) should (?:always )?be\b",
         r"\b(?:is|are) not a goal\b",
         about_user=False,
@@ -154,29 +167,31 @@ FORMS: Final = (
         "fact",
         0.8,
         r"\Amy name(?:'s| is) \w",
-        r"\Ai(?:'m| am) (?:\w+ )?(?:allergic to|based in|colou?r-?blind|vegan|vegetarian|left-handed|diabetic|originally from)\b",
+        r"\Ai(?:'m| am) (?:\w+ )?(?:allergic to|based in|originally from)\b",
+        r"\Ai(?:'m| am) (?:an? )?(?:colou?r-?blind|vegan|vegetarian|left-handed|diabetic)\b",
         r"\Ai (?:live|grew up|was born|was raised) (?:in|on|near) ",
         r"\Ai (?:currently |still )?work (?:as an?|at|for) ",
         rf"\Ai(?:'m| am) an? (?:\w+ ){{0,2}}?{_TRADE}",
         rf"\Ai(?:'ve got| have) {_NUMBER} (?:\w+ )?{_KIN}\b",
-        rf"\A(?:i(?:'ve got| have| got| adopted| own)|my) .{{1,60}}\b(?:named|called) [^\W\d_]",
-        rf"\Amy (?:\w+ )?{_KIN}(?:, \w+,| \w+)? (?:(?:is|are|was) (?:an?|my|called|named)\b|(?:has|have) (?:an?|{_NUMBER}|been)\b|lives?\b|works?\b|died\b|passed away\b)",
-        r"\Ai (?:just |recently |finally |also )*+(?:lost my job|quit my job|left my job|got (?:married|engaged|divorced"
-        r"|promoted)|graduated (?:from|with)|moved (?:to|from)|bought (?:an?|my|our) (?:\w+ )?(?:house|car|home|apartment"
-        r"|flat|boat)|adopted an? |opened (?:my|an?) |became an? |enrolled in |joined an? )",
+        r"\A(?:i(?:'ve got| have| got| adopted| own)|my) .{1,60}\b(?:named|called) [^\W\d_]",
+        rf"\Amy (?:\w+ )?{_KIN}(?:, \w+,| \w+)? (?:(?:is|are|was) (?:an?|my|called|named)"
+        rf"|(?:has|have) (?:an?|{_NUMBER}|been)|lives?|works?|died|passed away)\b",
+        r"\Ai (?:just |recently |finally |also )*+(?:lost my job|quit my job|left my job|got (?:married|engaged"
+        r"|divorced|promoted)|graduated (?:from|with)|moved (?:to|from)"
+        r"|bought (?:an?|my|our) (?:\w+ )?(?:house|car|home|apartment|flat|boat)|adopted an? |opened (?:my|an?) |became an? |enrolled in |joined an? )",
         r"\Ai used to (?:be an?|have|play|live|work|own|compete|teach|study|go) ",
         r"\Ai started \w+ing .{2,80}\b(?:years?|months?) ago\b",
         r"\Amy (?:\w+ )?(?:goal|dream) is to ",
-        r"\Ai(?:'ve| have) been \w+ing .{2,80}\b(?:for|since) (?:\d|over |almost |about |nearly |the (?:past|last) |many |several |a (?:few|couple) |\w+ (?:years|months)\b|i was )",
+        r"\Ai(?:'ve| have) been \w+ing .{2,80}\b(?:for|since) (?:\d|over |almost |about |nearly "
+        r"|the (?:past|last) |many |several |a (?:few|couple) |\w+ (?:years|months)\b|i was )",
     ),
     _form(
         "preference",
         0.7,
         r"\Ai(?:'ve| have) always (?:loved|liked|wanted|hated|enjoyed|dreamed of|dreamt of|preferred"
         r"|been (?:passionate|interested|fascinated|into|a fan)|had an? (?:\w+ )?(?:love|passion|respect|thing))\b",
-        rf"\Ai {_SOFT}(?:love|enjoy|adore) (?!(?:being|getting|having|seeing|hearing|knowing|talking|watching|finding)\b)\w+ing "
-        r"(?!(?:it|this|that|these|those|them|you|the)\b)\w",
-        rf"\Ai(?:'m| am) {_SOFT}(?:into|passionate about|a (?:big |huge |massive |real )?fan of|obsessed with) {_POINTED}\w",
+        rf"\Ai {_SOFT}(?:love|enjoy|adore) (?!{_REACTION})\w+ing (?!(?:it|this|that|these|those|them|you|the)\b)\w",
+        rf"\Ai(?:'m| am) {_SOFT}(?:into|passionate about|a (?:big |huge |real )?fan of|obsessed with) {_ANY}\w",
     ),
 )
 
@@ -185,23 +200,25 @@ _NOT_LASTING: Final = _any(
     r"[?？][\s'\"”)\]]*\Z",
     r"\A(?:if|imagine|suppose|maybe|perhaps|i (?:think|guess|hope|wish|wonder|suppose|might|may)|what if)\b",
     r"\b(?:would have|if i|as if|for now|right now|just now|this time|at the moment|for the moment|not yet|yet|today"
-    r"|tonight|tomorrow|yesterday|this (?:week|month|morning|weekend|evening)|(?:last|next) (?:week|weekend|month|night|\w+day)|later|soon)\b",
+    r"|tonight|tomorrow|yesterday|this (?:week|month|morning|weekend|evening)|later|soon"
+    r"|(?:last|next) (?:week|weekend|month|night|\w+day))\b",
 )
 #: What a sentence points at outside of itself.
 _POINTS_OUT: Final = _any(
-    r"\b(?:this|these|those|here|the (?:latter|former|above|below|following|other|others|same|previous|first one)"
-    r"|ones?|the rest|likewise|instead\W*\Z|above|below|former|such a|like so|as (?:shown|described|follows))\b",
+    r"\b(?:this|these|those|here|the (?:latter|former|above|below|following|other|others|same|previous|rest)"
+    r"|(?:the|that|which|other|another|first|second|third|last|next|new|old|each|right|wrong) ones?|likewise"
+    r"|instead\W*\Z|above|below|former|such a|like so|as (?:shown|described|follows))\b",
     r"\b(?:lines?|items?|steps?|issues?|points?|options?|phases?|observations?|numbers?|no\.|pr|#) ?#?\d",
     r"#\d|\b(?:option|phase|step|plan) [a-d]\b",
-    r"\Athere\b|\bthere\W*\Z|\b(?:over|in|up|down|out|from|go|went|been|back) there\b",
+    r"\Athere\b|\bthere\W*\Z|\b(?:over|in|up|down|out|from|go|went|been|back|live|work) there\b",
     r"[:,]\s*\Z|\.\.\.\s*\Z|…\s*\Z",
 )
 #: `that` at the beginning of a clause or behind a preposition or verb points at something. Behind a noun it does not.
 _THAT: Final = _any(
-    r"(?:\A|[,;:—–-] ?|\b(?:and|but|so|or|because|if|when|for|of|to|with|like|do|does|did|than|in|on|at|from|by|about|is"
-    r"|was|are|not|all|want|wants|need|like|love|hate|use|using|doing|done|fix|have|had|got|into|after|before) )that\b"
+    r"(?:\A|[,;:—–-] ?|\b(?:and|but|so|or|because|if|when|for|of|to|with|like|do|does|did|than|in|on|at|from|by|about"
+    r"|is|was|are|not|all|want|wants|need|love|hate|use|using|doing|done|fix|have|had|got|into|after|before) )that\b"
     r"(?! (?:i|we|you|they|he|she|it|the|an?|my|our|your|people|there)\b)",
-    r"\bthat(?:'s|\W*\Z| (?:one|is|was|way|kind|sort|stuff|thing)\b)",
+    r"\bthat(?:'s|\W*\Z| (?:one|way|kind|sort|stuff|thing)\b)",
 )
 _IT: Final = re.compile(r"\b(?:it|its|it's|itself)\b", re.IGNORECASE)
 _HE: Final = re.compile(r"\b(?:he|him|his|himself|she|her|hers|herself)\b", re.IGNORECASE)
