@@ -19,7 +19,8 @@ _MOST_LEFT: Final = 3
 #: Characters that the words before a quotation may need.
 _LEAD: Final = 60
 #: A question with fewer words needs the sentence before it.
-_CLEAR_QUESTION: Final = 10
+_CLEAR_QUESTION: Final = 6
+_NO_PROSE: Final = re.compile(r"\s*+(?:[-*+•]\s|[>|#`]|\d{1,3}[.)]\s)")
 _FEWEST_WORDS: Final = 4
 _COURTESY: Final = re.compile(
     r"\b(?:anything else|what (?:would|do) you (?:like|want)|how can i help|want to dig|any (?:other )?questions"
@@ -87,10 +88,14 @@ def kept(before: Sequence[str], turns: Sequence[Turn]) -> Iterator[str]:
 
 def _closing_question(message: str) -> str:
     """The question that a message ends with, and the sentence before it if the question needs one."""
-    asked = wording.question(message, LONGEST - _LEAD)
+    # A list or code before the question does not explain it.
+    paragraphs = [each for each in message[: talk.READ].split("\n\n") if each.strip()]
+    asked = wording.question(paragraphs[-1], LONGEST - _LEAD) if paragraphs else ""
     if not asked or (wishes.stands_alone(asked) and len(asked.split()) >= _CLEAR_QUESTION):
         return asked
-    said = list(wording.sentences(wording.plain(message)))
+    while len(paragraphs) > 1 and _NO_PROSE.match(paragraphs[-2]):
+        del paragraphs[-2]
+    said = list(wording.sentences(wording.plain("\n\n".join(paragraphs[-2:]))))
     before = said[-2] if len(said) > 1 else ""
     whole = f"{before} {asked}"
     return whole if before and not before.endswith(":") and len(whole) <= LONGEST - _LEAD else asked

@@ -106,6 +106,7 @@ def _is_work(turns: Sequence[Turn]) -> bool:
         return False
     return any(
         turn.ask.startswith("/")
+        or (turn.role == "user" and wording.command(turn.text)[0])
         or "`" in turn.text
         or (turn.role == "assistant" and announces(turn.text))
         or files.named(turn.text[:2_000])

@@ -178,7 +178,8 @@ FORMS: Final = (
         rf"|(?:has|have) (?:an?|{_NUMBER}|been)|lives?|works?|died|passed away)\b",
         r"\Ai (?:just |recently |finally |also )*+(?:lost my job|quit my job|left my job|got (?:married|engaged"
         r"|divorced|promoted)|graduated (?:from|with)|moved (?:to|from)"
-        r"|bought (?:an?|my|our) (?:\w+ )?(?:house|car|home|apartment|flat|boat)|adopted an? |opened (?:my|an?) |became an? |enrolled in |joined an? )",
+        r"|bought (?:an?|my|our) (?:\w+ )?(?:house|car|home|apartment|flat|boat)"
+        r"|adopted an? |opened (?:my|an?) |became an? |enrolled in |joined an? )",
         r"\Ai used to (?:be an?|have|play|live|work|own|compete|teach|study|go) ",
         r"\Ai started \w+ing .{2,80}\b(?:years?|months?) ago\b",
         r"\Amy (?:\w+ )?(?:goal|dream) is to ",
