@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engram import gist_text
@@ -469,6 +469,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(".!?\
 
 
 @pytest.mark.requirement("LLM-19", "LLM-20")
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["user", "assistant", "tool", ""]), TEXTS), max_size=6), TEXTS)
 def test_any_session_can_be_read(turns: list[tuple[str, str]], known: str) -> None:
     made = answer(*turns, known=[Passage("m1", "the gist so far", known), Passage("m2", "todo, 2026-01-01", known)])

@@ -17,7 +17,7 @@ MOST: Final = 8
 #: Of a list of what is left, this many.
 _MOST_LEFT: Final = 3
 #: Characters that the words before a quotation may need.
-_LEAD: Final = 60
+_LEAD: Final = 40
 #: A question with fewer words needs the sentence before it.
 _CLEAR_QUESTION: Final = 6
 _NO_PROSE: Final = re.compile(r"\s*+(?:[-*+•]\s|[>|#`]|\d{1,3}[.)]\s)")
