@@ -121,7 +121,7 @@ def test_a_question_that_nobody_answered_for_weeks_is_no_longer_open() -> None:
 
 @pytest.mark.requirement("LLM-21")
 def test_an_interrupted_ask_that_a_later_session_takes_up_is_not_open() -> None:
-    first = gist(1, "2026-03-02", "Varnish", "", "Interrupted: “Sand the deck with fine paper.”")
+    first = gist(1, "2026-03-02", "Varnish", "", "Not finished: “Sand the deck with fine paper.”")
     second = gist(
         2,
         "2026-03-03",
@@ -130,7 +130,7 @@ def test_an_interrupted_ask_that_a_later_session_takes_up_is_not_open() -> None:
         story="The user asked: “Sand the deck with fine paper.”",
     )
     assert narrative([first])["open_threads"] == [
-        "2026-03-02, boat: Interrupted: “Sand the deck with fine paper.” [m1]"
+        "2026-03-02, boat: Not finished: “Sand the deck with fine paper.” [m1]"
     ]
     assert narrative([first, second])["open_threads"] == []
 

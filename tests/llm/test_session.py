@@ -136,7 +136,12 @@ def test_an_ask_without_an_answer_and_work_that_was_broken_off_are_open() -> Non
         ("assistant", "Let me list the modules that import `parser.py` first."),
         ("user", "[Request interrupted by user for tool use]"),
     )
-    assert broken["open"] == ["Interrupted: “Please move the parser into a package of its own.”"]
+    assert broken["open"] == ["Not finished: “Please move the parser into a package of its own.”"]
+    announced = answer(
+        ("user", "Please move the parser into a package of its own."),
+        ("assistant", "Got it. Let me list the modules that import `parser.py` first."),
+    )
+    assert announced["open"] == broken["open"]
 
 
 @pytest.mark.requirement("LLM-19")

@@ -39,7 +39,7 @@ _CITED: Final = re.compile(r"(?<! )\s?\[[a-z]\d{1,18}(?:, ?[a-z]\d{1,18}){0,20}\
 _PROJECT: Final = re.compile(r"\bproject ([^,\n]{1,100})")
 #: The day before a line, and the first words of an open point.
 _WHEN: Final = re.compile(r"\A\d{4}-\d\d-\d\d[^:]{0,110}: ")
-_LEAD: Final = re.compile(r"\A(?:The agent asked|Not answered|Interrupted|[\w ]{1,40} asked): ")
+_LEAD: Final = re.compile(r"\A(?:Not (?:answered|finished)|[\w ]{1,40} asked): ")
 
 
 class _Entry(NamedTuple):

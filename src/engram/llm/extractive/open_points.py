@@ -8,7 +8,7 @@ from typing import Final
 
 from ... import wording
 from . import markers, talk, wishes
-from .quotes import AGENT, ASKED, INTERRUPTED, UNANSWERED, quoted
+from .quotes import AGENT, ASKED, UNANSWERED, UNFINISHED, quoted
 from .talk import Turn
 from .terms import Analyser
 
@@ -42,8 +42,8 @@ _ITEM: Final = re.compile(r"\A\s*+(?:[-*+•]|\d{1,2}[.)])\s+(?:\[ \]\s+)?(\S[^\
 _UNTICKED: Final = re.compile(r"\A\s*+[-*+]\s+\[ \]\s+(\S[^\n]{3,400})\Z")
 
 
-def of_work(turns: Sequence[Turn], interrupted: str) -> list[str]:
-    """What a session of work leaves open. `interrupted` is the last ask, if the user broke the work on it off."""
+def of_work(turns: Sequence[Turn], unfinished: str) -> list[str]:
+    """What a session of work leaves open. `unfinished` is the last ask, if the work on it broke off."""
     spoken = next(
         (turn for turn in reversed(turns) if turn.role == "assistant" or (turn.ask and not turn.foreign)), None
     )
@@ -54,8 +54,8 @@ def of_work(turns: Sequence[Turn], interrupted: str) -> list[str]:
             found.append(quoted(ASKED, asked))
     elif spoken and wording.is_substantial(spoken.ask):
         found.append(quoted(UNANSWERED, wording.shorten(talk.bare(spoken.ask), LONGEST - _LEAD)))
-    if interrupted and not found:
-        found.append(quoted(INTERRUPTED, wording.shorten(interrupted, LONGEST - _LEAD)))
+    if unfinished and not found:
+        found.append(quoted(UNFINISHED, wording.shorten(unfinished, LONGEST - _LEAD)))
     closing = next((turn for turn in reversed(turns) if turn.role == "assistant"), None)
     return [*found, *(_left_to_do(closing.text) if closing else [])][:MOST]
 
@@ -72,7 +72,7 @@ def of_conversation(turns: Sequence[Turn]) -> list[str]:
 def kept(before: Sequence[str], turns: Sequence[Turn]) -> Iterator[str]:
     """What was open before and still is. A question or an ask has its answer when the session went on."""
     analyser = Analyser()
-    waiting = [point for point in before if not (turns and point.startswith((ASKED, UNANSWERED, INTERRUPTED)))]
+    waiting = [point for point in before if not (turns and point.startswith((ASKED, UNANSWERED, UNFINISHED)))]
     done = [
         {word.term for word in analyser.words(sentence)}
         for turn in (turns if waiting else [])

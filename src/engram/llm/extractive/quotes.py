@@ -10,7 +10,7 @@ from ... import wording
 USER, AGENT = "The user", "The agent"
 ASKED: Final = f"{AGENT} asked: "
 UNANSWERED: Final = "Not answered: "
-INTERRUPTED: Final = "Interrupted: "
+UNFINISHED: Final = "Not finished: "
 #: Characters of a title that reads as a heading.
 _HEADING: Final = 90
 #: A sentence with fewer plain words names little.

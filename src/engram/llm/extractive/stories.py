@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from ... import gist_text, wording
 from ...gist_text import GistText
 from ...narration import announces
+from ...sentences import parts
 from ..protocol import Passage
 from . import conversations, files, gists, open_points, results, talk, wishes
 from .quotes import AGENT, PLAIN_WORD, USER, heading, quoted
@@ -70,6 +71,13 @@ class _Step(NamedTuple):
     def result(self) -> str:
         return results.of(self.messages)
 
+    @property
+    def breaks_off(self) -> bool:
+        """Whether the work on the ask ends in the middle: interrupted, or with a message that announces the next step."""
+        closing = self.messages[-1:]
+        announced = any(announces(part) for turn in closing for part in parts(turn.text[: talk.READ]))
+        return wording.is_substantial(self.ask) and (self.interrupted or announced) and not results.of(closing)
+
 
 def story(turns: Sequence[Turn], passages: Sequence[Passage], known: Sequence[Passage], longest: int) -> GistText:
     """The parts of a session's gist, together with its gist so far."""
@@ -117,7 +125,7 @@ def _is_work(turns: Sequence[Turn]) -> bool:
 def _work(turns: Sequence[Turn], continued: bool) -> GistText:
     steps = _steps(turns)
     last = steps[-1] if steps else None
-    broken_off = last is not None and last.interrupted and not results.of(last.messages[-1:])
+    broken_off = last is not None and last.breaks_off
     return GistText(
         _title(steps, turns),
         _outcome(steps),
