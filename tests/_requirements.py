@@ -262,6 +262,9 @@ REQUIREMENTS = {
     "LLM-16": "The extractive narrative and reflection are labelled as readouts, and match the requested schema or fail.",
     "LLM-17": "A project's file can choose neither a provider that sends texts to a server nor its URL.",
     "LLM-18": "Everything that the extractive provider makes is the same in every process.",
+    "LLM-19": "An extractive gist tells what was asked, what came of it, what is open and which files were touched, within its limits.",
+    "LLM-20": "Extractive statements are wishes, rules, decisions, lessons and facts in the user's own words that can be understood alone.",
+    "LLM-21": "An extractive era or narrative is a list of outcomes, one line for each session, continued without doubled lines.",
     # Situation report
     "SITREP-1": "The report shows messages, world state, active sessions, locked resources and completions, in that order.",
     "SITREP-2": "A session's line has its mark, id, type, 100 characters of summary, age, project and (you); the current project comes first.",

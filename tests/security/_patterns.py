@@ -15,12 +15,13 @@ from importlib import import_module
 from pathlib import Path
 from re import _constants as sre  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
+from types import ModuleType
 from typing import Any
 
 import engram
 from engram import safe_text
 from engram.dreaming.duplicates import statements
-from engram.llm.extractive import markers
+from engram.llm.extractive import markers, wishes
 from engram.redact import assignments, credentials, token_formats
 
 ROOT = Path(engram.__path__[0])
@@ -50,16 +51,23 @@ TABLES: dict[tuple[str, str], Callable[[], list[str]]] = {
     ("engram.redact.patterns", "pattern"): list,
     ("engram.redact.token_formats", "pattern"): list,
     ("engram.memory.analyser", "pattern"): list,
-    ("engram.llm.extractive.markers", "'|'.join(patterns)"): lambda: [
-        value.pattern
-        for each in vars(markers).values()
-        for value in (each if isinstance(each, tuple) else [each])
-        for value in ([value] if isinstance(value, re.Pattern) else [getattr(value, "pattern", None)])
-        if isinstance(value, re.Pattern)
-    ],
+    ("engram.llm.extractive.markers", "'|'.join(patterns)"): lambda: _compiled_in(markers),
+    ("engram.llm.extractive.wishes", "'|'.join(patterns)"): lambda: _compiled_in(wishes),
     ("engram.safe_text", "letters"): lambda: [safe_text._tag().pattern],
     ("engram.dreaming.duplicates.statements", "longest"): lambda: [statements._phrases().pattern],
 }
+
+
+def _compiled_in(module: ModuleType) -> list[str]:
+    """The patterns that a module has, alone and in tuples of records."""
+    return [
+        value.pattern
+        for each in vars(module).values()
+        for value in (each if isinstance(each, tuple) else [each])
+        for value in ([value] if isinstance(value, re.Pattern) else [getattr(value, "pattern", None)])
+        if isinstance(value, re.Pattern)
+    ]
+
 
 #: A hostile text is at most this long.
 LONGEST = 80_000

@@ -1,9 +1,7 @@
-"""What a session was asked and what came of it, each as a short text from one of its turns.
+"""What a session was asked, as a short text from one of its turns.
 
 The ask is the first prompt with content: not a command to the harness (`/clear`), not a prompt that names nothing
-("continue"), and of a long prompt its own words, not the log that was pasted into it. The outcome is the latest message
-that says what came of it: not narration ("Perfect! Now I have all the information"), not a question. It is shortened to
-whole sentences.
+("continue"), and of a long prompt its own words, not the log that was pasted into it.
 
 Only the form of a text is read, so an unknown form counts as a statement.
 """
@@ -11,62 +9,21 @@ Only the form of a text is read, so an unknown form counts as a statement.
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from ..emphasis import without_emphasis
 from ..harness_commands import CONTROLS
-from ..narration import announces, is_narration
-from ..sentences import parts, split
+from ..outcomes import READ, cut, fit
+from ..prose import own_words
+from ..sentences import split
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-#: Characters of an ask and of an outcome.
+#: Characters of an ask.
 ASK_LENGTH: Final = 200
-OUTCOME_LENGTH: Final = 300
-#: Messages with content among which one that states results is preferred to a later one.
-_NEAR_THE_END: Final = 4
-#: A shorter result is not preferred to a later message.
-_SHORT: Final = 60
-#: Characters of a turn that are read.
-_READ: Final = 40_000
 
 _COMMAND: Final = re.compile(r"\A/([\w:.-]{1,60})(?:\s|\Z)")
-#: The heading of the part that says what came of it.
-_CLOSING_HEADING: Final = re.compile(
-    r"^#{1,6} [^\n]{0,60}?\b(?:summary|conclusion|overall|verdict|assessment|results?|recommendation|outcome)\b",
-    re.IGNORECASE | re.MULTILINE,
-)
-_AROUND_WORDS: Final = ".,:;!?()[]\"'`*_“”‘’…"
-_PROSE_WORDS: Final = 3
-#: Beginnings of lines that are no prose: an indent, a section of a plan, a shell's prompt, a place in a file, a symbol.
-_NO_PROSE: Final = re.compile(r"\A(?:\t|  +(?![-*+\d])|#{2,6} |\[|\d{4}[/-]\d\d|\S{1,200}?:\d|[^\w\s#>`\"'“(@*+/~.-])")
-#: The harness's own words in place of a message of the model.
-_FAILURE: Final = "API Error: "
-_TITLE: Final = re.compile(r"^# (\S[^\n]{0,150})$", re.MULTILINE)
-#: Lines that only introduce what follows, and lines that are no sentences: headings, rows of tables, rules.
-_NO_SENTENCE: Final = re.compile(r"\A\s*+(?:#{1,6} |\||[-=*_]{3,}\s*\Z|\*\*[^*\n]{1,120}:?\*\*:?\s*\Z)")
-_INTRODUCES: Final = re.compile(
-    r"\A(?:done|fixed|perfect|great|good|ok(?:ay)?|yes|yep|right)?[.,!:—– -]{0,4}"
-    r"(?:here(?:'s| is| are)|(?:a )?(?:quick )?summary\b|(?:key )?changes?(?: made| in| to)?\b"
-    r"|what (?:changed|was done)\b|the changes?\b|looking at\b)[^\n]{0,120}:\Z",
-    re.IGNORECASE,
-)
-#: Sentences for the person who reads the message, not about what was done.
-_OFFERS: Final = re.compile(
-    r"\A(?:you can|you could|you may|want me|would you|if you|feel free|ready (?:to|for)|please|shall i|should i"
-    r"|you're (?:absolutely )?right|good (?:question|point|catch)|i apologi[sz]e|sorry|got it|understood)\b",
-    re.IGNORECASE,
-)
-#: Words of somebody who says what came of it.
-_RESULT: Final = re.compile(
-    r"\b(?:done|fixed|complete[ds]?|implemented|added|updated|renamed|removed|deleted|created|moved|migrated|refactored"
-    r"|changed|replaced|reverted|merged|pushed|committed|released|deployed|resolved|consolidated|extracted|wrote|built"
-    r"|found|cause|because|passes|passing|works|working|now (?:correctly|shows?|uses?|has|renders?|both)"
-    r"|no (?:longer|issues)|decided|agreed|review(?:ed)?)\b",
-    re.IGNORECASE,
-)
 
 
 def first_ask(prompts: Iterable[tuple[int, str]]) -> tuple[int, str] | None:
@@ -77,96 +34,13 @@ def first_ask(prompts: Iterable[tuple[int, str]]) -> tuple[int, str] | None:
     return None
 
 
-def last_result(messages: Sequence[tuple[int, str]]) -> tuple[int, str] | None:
-    """The message that says what came of it: its id, and what it says. The messages are newest first."""
-    found: list[tuple[int, str]] = []
-    remark: tuple[int, str] | None = None
-    for id, message in messages:
-        if message.startswith(_FAILURE):
-            continue
-        text = shortened_outcome(message)
-        if text and _RESULT.search(text) and (not found or len(text) >= _SHORT):
-            return id, text
-        if text:
-            found.append((id, text))
-        elif remark is None and not found:
-            remark = _remark(id, message)
-        if len(found) == _NEAR_THE_END:
-            break
-    return found[0] if found else remark
-
-
 def shortened_ask(prompt: str) -> str:
     """A prompt on one line, in at most `ASK_LENGTH` characters; of a long prompt, what was not pasted."""
     line = " ".join(prompt.split())
     if len(line) <= ASK_LENGTH:
         return line
-    said = [without_emphasis(sentence) for sentence in split(_own_words(prompt[:_READ]))]
-    return _fit(said, ASK_LENGTH) or _cut(line, ASK_LENGTH)
-
-
-def shortened_outcome(message: str) -> str:
-    """The sentences of a message that say something, in at most `OUTCOME_LENGTH` characters; empty without any."""
-    message = message[:_READ]
-    line = " ".join(message.split())
-    if len(line) <= OUTCOME_LENGTH and "```" not in line and "|" not in line and "#" not in line[:1]:
-        # A short message is kept as it is, unless it asks or announces something.
-        said = parts(message)
-        if any(map(_states, said)) and not any(announces(part) or part.endswith(("?", ":")) for part in said):
-            return line
-    headings = list(_CLOSING_HEADING.finditer(message))
-    said = (_statements(message[headings[-1].start() :]) if headings else []) or _statements(message)
-    title = _TITLE.search(message)
-    if title and said:
-        said.insert(0, without_emphasis(title[1]))
-    return _fit(said, OUTCOME_LENGTH)
-
-
-def _statements(text: str) -> list[str]:
-    lines = [line for line in text.split("\n") if not _NO_SENTENCE.match(line)]
-    # `split` does not cut behind a code span: "… in `run`. Let me look."
-    said = [part for sentence in split("\n".join(lines)) for part in parts(sentence)]
-    return _without_loose_colons([without_emphasis(sentence) for sentence in said if _states(sentence)])
-
-
-def _without_loose_colons(said: list[str]) -> list[str]:
-    """A sentence that ends with a colon introduces code or a table, which is left out, unless a sentence follows."""
-    kept: list[str] = []
-    for sentence, following in pairwise([*said, ""]):
-        if following:
-            # An item of a list, such as "Added cache.go (new):", does not introduce the next one.
-            loose = following.endswith(":") or sentence.endswith("):")
-            kept.append(sentence.removesuffix(":") if loose else sentence)
-        elif not sentence.endswith(":"):
-            kept.append(sentence)
-    return kept
-
-
-def _states(sentence: str) -> bool:
-    if sentence.endswith("?") or not any(letter.isalpha() for letter in sentence):
-        return False
-    return not (is_narration(sentence) or _INTRODUCES.match(sentence) or _OFFERS.match(sentence))
-
-
-def _remark(id: int, message: str) -> tuple[int, str] | None:
-    """A message without a statement, such as `Done`, unless it announces something or asks."""
-    line = " ".join(message.split())
-    ends = split(message[:_READ])[-1:]
-    if not line or not ends or ends[0].endswith(("?", ":")) or any(map(announces, parts(message[:_READ]))):
-        return None
-    return id, _cut(line, OUTCOME_LENGTH)
-
-
-def _own_words(prompt: str) -> str:
-    """The lines of a prompt that the person wrote: prose, not code and not a program's output."""
-    return "\n".join(line for line in prompt.split("\n") if not line.strip() or _is_prose(line))
-
-
-def _is_prose(line: str) -> bool:
-    """Whether a line reads like a sentence: it begins like one, and most of it is plain words."""
-    words = line.split()
-    plain = sum(1 for word in words if word.strip(_AROUND_WORDS).replace("'", "").replace("-", "").isalpha())
-    return plain >= _PROSE_WORDS and plain >= 0.6 * len(words) and not _NO_PROSE.match(line)
+    said = [without_emphasis(sentence) for sentence in split(own_words(prompt[:READ]))]
+    return fit(said, ASK_LENGTH) or cut(line, ASK_LENGTH)
 
 
 def _is_control(prompt: str) -> bool:
@@ -176,28 +50,7 @@ def _is_control(prompt: str) -> bool:
 
 def _asks(prompt: str) -> bool:
     """Whether a prompt names something, or is a command of the user's own."""
-    # Imported here: an outcome does not need it.
+    # Imported here: a command does not need it.
     from ..memory.prompt_gate import names_something
 
-    return _COMMAND.match(prompt.strip()) is not None or names_something(prompt[:_READ])
-
-
-def _fit(said: Sequence[str], longest: int) -> str:
-    """As many whole sentences as fit; a first one that is too long is cut."""
-    text = ""
-    for sentence in said:
-        joint = "" if not text else " " if text.endswith((".", "!", "?", ":", ";", "…", "。")) else "; "
-        if len(text) + len(joint) + len(sentence) > longest:
-            # Little room is better left free than filled with half a sentence.
-            return text if len(text) > longest // 2 else _cut(f"{text}{joint}{sentence}", longest)
-        text += joint + sentence
-    return text
-
-
-def _cut(line: str, longest: int) -> str:
-    """The line, cut at a word if it is too long."""
-    if len(line) <= longest:
-        return line
-    head = line[: longest - 1]
-    space = head.rfind(" ", longest // 2)
-    return (head[:space] if space > 0 else head).rstrip(" ,;:") + "…"
+    return _COMMAND.match(prompt.strip()) is not None or names_something(prompt[:READ])

@@ -65,7 +65,8 @@ def quote(tx: Transaction, workspace: str, id: str, role: str) -> bool:
             _set_outcome(tx, workspace, id, one_line(found[1], LENGTH), found[0])
         return found is not None
     # Imported here: most hooks quote nothing.
-    from .session_texts import first_ask, last_result
+    from ..outcomes import last_result
+    from .session_texts import first_ask
 
     if role == "user":
         ask = first_ask(tx.all(_FIRST_OF_USER, workspace=workspace, id=id))

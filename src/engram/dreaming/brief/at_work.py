@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ... import wording
 from ...clock import age_in_words, between, duration
 from ...coordination.sections import Section
 from ...safe_text import name, one_line, visible
-from . import wording
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Set

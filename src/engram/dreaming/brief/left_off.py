@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ... import gist_text
+from ... import gist_text, wording
 from ...clock import age_in_words
 from ...coordination.sections import Section
 from ...safe_text import one_line, visible
-from . import wording
 from .at_work import listed
 
 if TYPE_CHECKING:

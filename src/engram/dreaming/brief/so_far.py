@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ... import wording
 from ...coordination.sections import Section
 from ...safe_text import name, one_line, visible
-from . import wording
 from .left_off import turns
 
 if TYPE_CHECKING:

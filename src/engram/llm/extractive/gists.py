@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from ... import sentences, tokens
@@ -31,6 +31,7 @@ MOST: Final = 8
 _PER_LINE: Final = 5
 ALSO: Final = "Also: "
 _ALSO_WORDS: Final = 25
+_INDEX_WORDS: Final = 60
 
 _AGAIN: Final = 0.3
 _FILLER: Final = 0.1
@@ -121,9 +122,15 @@ def weights(found: Read) -> dict[str, float]:
     }
 
 
-def choose(lines: Sequence[Line], worth: dict[str, float], room: int, max_tokens: int) -> list[int]:
+def choose(
+    lines: Sequence[Line],
+    worth: dict[str, float],
+    room: int,
+    max_tokens: int,
+    preferred: Callable[[Line], float] = lambda line: 1.0,
+) -> list[int]:
     """The positions of the best sentences, best first. Of two equal ones, the earlier comes first."""
-    by_line = [_line_factor(line, position, len(lines)) for position, line in enumerate(lines)]
+    by_line = [_line_factor(line, position, len(lines)) * preferred(line) for position, line in enumerate(lines)]
     terms = [{word.term for word in line.words} for line in lines]
     costs = [tokens.estimate(line.whole) + 1 for line in lines]
     seen: Counter[str] = Counter()
@@ -150,12 +157,25 @@ def choose(lines: Sequence[Line], worth: dict[str, float], room: int, max_tokens
 
 def left_over(found: Read, worth: dict[str, float], covered: set[str]) -> str:
     """The line that names the other topics, as they were written, most important first."""
+    best = _words_left(found, worth, covered, _ALSO_WORDS)
+    return ALSO + ", ".join(best) if best else ""
+
+
+def _words_left(found: Read, worth: dict[str, float], covered: set[str], most: int) -> list[str]:
     written: dict[str, Counter[str]] = {}
     for word in [word for line in found.lines for word in line.words] + found.also:
         if word.telling and word.term not in covered and len(word.term) > 2:
             written.setdefault(word.term, Counter())[word.written] += 1
-    best = sorted(written, key=lambda term: -worth[term])[:_ALSO_WORDS]
-    return ALSO + ", ".join(written[term].most_common(1)[0][0] for term in best) if best else ""
+    best = sorted(written, key=lambda term: -worth[term])[:most]
+    return [written[term].most_common(1)[0][0] for term in best]
+
+
+def index_words(passages: Sequence[Passage], covered_text: str) -> str:
+    """Words of the passages that a text does not have, the most telling first. They help to find the text."""
+    analyser = Analyser()
+    found = read([passage for passage in passages if passage.role in ("user", "assistant", "")], analyser)
+    covered = {word.term for line in covered_text.splitlines() for word in analyser.words(line)}
+    return " ".join(_words_left(found, weights(found), covered, _INDEX_WORDS))
 
 
 def _room(lines: Sequence[Line]) -> int:

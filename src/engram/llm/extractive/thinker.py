@@ -10,11 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ...errors import InvalidInput, LLMMalformed
-from ..protocol import GIST_SO_FAR, NOTHING, Answer, Prompt, check
+from ..protocol import NOTHING, Answer, Prompt, check
 
-_GIST_TOKENS = 600
-#: The longest statement, in characters.
-_STATEMENT = 400
 
 
 class Extractive:
@@ -58,25 +55,12 @@ def _make_gist(request: _Request) -> tuple[str, dict[str, Any]]:
 
 
 def _answer_session(request: _Request) -> tuple[str, dict[str, Any]]:
-    """The gist and the statements of one piece of a session."""
-    from .gists import gist
-    from .statements import statements
+    import json
 
-    passages, known = request.prompt.passages, request.prompt.known
-    before = [passage for passage in known if passage.label == GIST_SO_FAR]
-    text = gist(passages, before, _GIST_TOKENS)
-    by_user = {passage.id for passage in passages if passage.role == "user"}
-    found = [
-        {
-            **each._asdict(),
-            "about_user": each.kind == "preference" and each.source in by_user,
-            "same_as": "",
-            "replaces": "",
-        }
-        for each in statements(passages, (), None)
-        if len(each.text) <= _STATEMENT
-    ]
-    return text, {"title": "", "outcome": "", "open": [], "gist": text, "statements": found, "closed": []}
+    from .session import answer
+
+    data = answer(request.prompt.passages, request.prompt.known, request.max_tokens)
+    return json.dumps(data, ensure_ascii=False), data
 
 
 def _find_statements(request: _Request) -> tuple[str, dict[str, Any]]:
@@ -88,8 +72,15 @@ def _find_statements(request: _Request) -> tuple[str, dict[str, Any]]:
     return text, {"facts": [each._asdict() for each in found]}
 
 
+def _tell_era(request: _Request) -> tuple[str, dict[str, Any]]:
+    from .chronicle import era
+
+    text = era(request.prompt.passages, request.prompt.known, request.max_tokens)
+    return text, {"era": text, "text": text, "summary": text, "lines": text.splitlines()}
+
+
 def _tell_narrative(request: _Request) -> tuple[str, dict[str, Any]]:
-    from .narrative import narrative, narrative_text
+    from .chronicle import narrative, narrative_text
 
     sections = narrative(request.prompt.passages, request.prompt.known)
     text = narrative_text(sections)
@@ -97,7 +88,7 @@ def _tell_narrative(request: _Request) -> tuple[str, dict[str, Any]]:
 
 
 def _reflect(request: _Request) -> tuple[str, dict[str, Any]]:
-    from .narrative import reflection
+    from .reflection import reflection
 
     found = reflection(request.prompt.passages)
     return f"{found['narrative']} {found['reflection']}", found
@@ -107,7 +98,7 @@ _TASKS: dict[str, _Work] = {
     "session": _answer_session,
     "gist": _make_gist,
     "merge": _make_gist,
-    "era": _make_gist,
+    "era": _tell_era,
     "profile": _find_statements,
     "extract": _find_statements,
     "narrative": _tell_narrative,

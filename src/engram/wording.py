@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...emphasis import without_emphasis
-from ...harness_commands import CONTROLS
-from ...safe_text import one_line
+from .emphasis import without_emphasis
+from .harness_commands import CONTROLS
+from .safe_text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,6 +24,8 @@ _NOTICES = (
     "<bash-",
     "<user-prompt-submit-hook",
     "Caveat: ",
+    "This session is being continued from a previous conversation",
+    "The user just ran /",
 )
 _INTERRUPTED = "[Request interrupted"
 #: Beginnings of lines and sentences that only lead over to what was done.
@@ -48,7 +50,7 @@ _ANNOUNCES = (
     "now add ",
 )
 #: Says that an ask is nothing but output.
-_PASTED = "(pasted output) "
+PASTED = "(pasted output) "
 #: An ask with fewer words or characters only answers the agent: "yes", "1", "do it".
 _FEW_WORDS, _FEW_CHARACTERS = 4, 18
 #: A result with fewer words has to name something.
@@ -61,19 +63,26 @@ _MANY_LINES = 4
 
 def asks(turns: Iterable[str]) -> Iterator[str]:
     """What each of a user's turns asks, on one line. Turns that ask nothing are left out."""
+    return (asked for _, asked in numbered_asks(turns))
+
+
+def numbered_asks(turns: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """What each of a user's turns asks, with the turn's position."""
     after_command = False
-    for turn in turns:
-        name, arguments = _command(turn)
+    for position, turn in enumerate(turns):
+        name, arguments = command(turn)
         if name:
-            after_command = True
-            if name not in CONTROLS:
-                yield one_line(f"/{name} {arguments}", 200).strip()
+            after_command = name not in CONTROLS
+            if after_command:
+                yield position, one_line(f"/{name} {arguments}", 200).strip()
             continue
         # What a command stands for begins with a heading.
         expands = len(turn) > _EXPANSION and (after_command or turn.lstrip().startswith("## "))
-        after_command = False
-        if not expands and not is_notice(turn) and (asked := _prose(turn)):
-            yield asked
+        notice = is_notice(turn)
+        # A notice may come between a command and its text.
+        after_command = after_command and notice
+        if not expands and not notice and (asked := _prose(turn)):
+            yield position, asked
 
 
 def is_notice(turn: str) -> bool:
@@ -87,7 +96,7 @@ def is_interruption(turn: str) -> bool:
 
 def is_substantial(ask: str) -> bool:
     """Whether an ask says what to do, and is not only an answer to the agent."""
-    if ask.startswith(_PASTED):
+    if ask.startswith(PASTED):
         return False
     return ask.startswith("/") or (len(ask) >= _FEW_CHARACTERS and len(ask.split()) >= _FEW_WORDS)
 
@@ -183,7 +192,7 @@ def sentences(line: str) -> Iterator[str]:
         yield rest
 
 
-def _command(turn: str) -> tuple[str, str]:
+def command(turn: str) -> tuple[str, str]:
     """The name and the arguments of a harness's command; empty if the turn is none."""
     first, _, rest = turn.strip().partition(" ")
     name = first.removeprefix("/")
@@ -207,7 +216,7 @@ def _prose(turn: str) -> str:
         written = [line for line in lines if not _is_pasted(line)]
         if not any(len(line.split()) >= _FEW_WORDS for line in written):
             first = next((line for line in lines if line.strip()), "")
-            return f"{_PASTED}{one_line(first, 100)}" if first else ""
+            return f"{PASTED}{one_line(first, 100)}" if first else ""
         turn = "\n".join(written)
     return plain(turn, headings=True) or one_line(turn, 400)
 

@@ -1,0 +1,70 @@
+"""The gist of a conversation: its most informative sentences, each with its speaker.
+
+What people say of themselves tells more than how they react to each other, and greetings tell nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from ...gist_text import GistText
+from ..protocol import Passage
+from . import gists, open_points, wishes
+from .quotes import AGENT, USER, heading, quoted
+from .talk import Turn
+from .terms import Analyser
+
+_MOST: Final = 12
+#: One line of the story for this many sentences.
+_PER_LINE: Final = 3
+#: Characters of a token, roughly.
+_PER_TOKEN: Final = 4
+#: Somebody speaks of themselves.
+_SELF: Final = re.compile(r"\b(?:i|i'm|i've|i'll|i'd|my|we|we're|we've|our)\b", re.IGNORECASE)
+_OWN: Final = 1.4
+_LEAST_TOLD: Final = 2
+_REACTS: Final = re.compile(
+    r"\A(?:wow|woah|whoa|hey|hi|hello|thanks?|yeah|yay|aw+|congrats|congratulations|that's|that is|sounds|glad|cool"
+    r"|nice|great|awesome|amazing|good|oh|bye|see you|take care)\b[^.?]{0,45}\Z",
+    re.IGNORECASE,
+)
+
+
+def told(turns: Sequence[Turn], passages: Sequence[Passage], longest: int) -> GistText:
+    """The title, what is open, and the story. A session without turns of people is told by its other passages."""
+    analyser = Analyser()
+    names = {turn.source: turn.speaker or (USER if turn.role == "user" else AGENT) for turn in turns}
+    spoken = [
+        Passage(turn.source, "", turn.text, turn.role, turn.at) for turn in turns if not turn.foreign or turn.speaker
+    ] or ([] if turns else [passage for passage in passages if passage.text.strip()])
+    found = gists.read(spoken, analyser)
+    found = found._replace(lines=[line for line in found.lines if _tells(line)] or found.lines)
+    worth = gists.weights(found)
+    room = max(gists.LEAST, min(_MOST, -(-len(found.lines) // _PER_LINE)))
+    chosen = gists.choose(
+        found.lines, worth, room, longest // _PER_TOKEN, lambda line: _OWN if _SELF.search(line.text) else 1.0
+    )
+    lines = [
+        quoted(f"{names.get(line.source) or 'A ' + (line.role or 'text')}: ", line.text)
+        for line in (found.lines[position] for position in sorted(chosen))
+    ]
+    head = _head([found.lines[position] for position in sorted(chosen)])
+    title = ""
+    if head:
+        speaker = names.get(head.source, "")
+        title = (f"{speaker}: " if speaker not in ("", USER, AGENT) else "") + heading(head.text)
+    return GistText(title, "", tuple(open_points.of_conversation(turns)), "\n".join(lines))
+
+
+def _tells(line: gists.Line) -> bool:
+    """Whether a sentence is more than a greeting or a reaction."""
+    return sum(word.telling for word in line.words) >= _LEAST_TOLD and not _REACTS.match(line.text)
+
+
+def _head(lines: Sequence[gists.Line]) -> gists.Line | None:
+    """The sentence that is the title: the first that somebody says of themselves and that can be understood alone."""
+    stated = [line for line in lines if not line.text.endswith(("?", "？"))] or list(lines)
+    own = [line for line in stated if _SELF.search(line.text) and wishes.stands_alone(line.text)]
+    return next(iter([*own, *stated]), None)

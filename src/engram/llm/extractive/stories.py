@@ -1,0 +1,237 @@
+"""The gist of a session without a model: what was asked, what came of it, what is open, which files were touched.
+
+A session of work is told ask by ask, in the person's words and the agent's. A conversation has no asks and no results
+(`conversations`). A line of the story is one ask or one sentence, so a story that grows loses lines in its middle and
+stays within its limit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ... import gist_text, wording
+from ...gist_text import GistText
+from ...narration import announces
+from ...sentences import parts
+from ..protocol import GIST_SO_FAR, Passage
+from . import conversations, files, gists, open_points, results, talk, wishes
+from .quotes import AGENT, PLAIN_WORD, USER, heading, quoted
+from .talk import Turn
+
+LONGEST: Final = 3_000
+_TITLE: Final = 120
+_OUTCOME: Final = 600
+#: Characters of an ask, of a result and of pasted output in the story.
+_ASK: Final = 200
+_RESULT: Final = 200
+_PASTED: Final = 60
+_MOST_ASKS: Final = 6
+ONLY_COMMANDS: Final = "The session has only commands to the harness:"
+_FILES: Final = "Files: "
+_ASKED: Final = f"{USER} asked: "
+_THEN: Final = "Then: "
+#: A line of a gist of an earlier release: `2026-01-16 user: …`.
+_OLD_LINE: Final = re.compile(r"\A\d{4}-\d\d-\d\d (user|assistant): (.+)\Z")
+#: What `gh` prints of a pull request or an issue.
+_GH_TITLE: Final = re.compile(r"^[^\n]{0,60}\btitle:\t(\S[^\n]{3,150})$", re.MULTILINE)
+_REPORT_TITLE: Final = re.compile(r"^#{1,3} (\S[^\n]{8,150})$", re.MULTILINE)
+#: What a review is called in its own title.
+_REVIEW: Final = re.compile(
+    r"\b(?:line-by-line|full|complete)? ?\b(?:code |pr |pull request )?review(?: summary)?\b"
+    r"|\b(?:pr|pull request) ?#?\d+\b|#\d+",
+    re.IGNORECASE,
+)
+#: An ask with fewer plain words does not say what a command is about.
+_CLEAR_ASK: Final = 6
+#: An ask that only names numbers of remarks.
+_NUMBERS: Final = re.compile(
+    r"\A\W*(?:address|adress|fix|do|explain|and|let's|lets|now|please|try|\W|\d)++\Z", re.IGNORECASE
+)
+#: An ask that only says yes.
+_CONFIRMS: Final = re.compile(
+    r"\A(?:(?:yes|yeah|yep|yup|no|ok|okay|mmk|sure|proceed|continue|go|ahead|do|it|please|right|good|fine|thanks?|great"
+    r"|ah|true|sounds|perfect|cool|implement|correct|agreed|now|[\da-d])\b\W*+)++\Z",
+    re.IGNORECASE,
+)
+
+
+class _Step(NamedTuple):
+    """An ask, and the agent's messages until the next one."""
+
+    ask: str
+    messages: list[Turn]
+    #: Whether the user interrupted the agent, and said nothing after that.
+    interrupted: bool
+
+    @property
+    def result(self) -> str:
+        return results.of(self.messages)
+
+    @property
+    def breaks_off(self) -> bool:
+        """Whether the work on the ask ends in the middle: interrupted, or with a message that announces the next step."""
+        closing = self.messages[-1:]
+        announced = any(announces(part) for turn in closing for part in parts(turn.text[: talk.READ]))
+        return wording.is_substantial(self.ask) and (self.interrupted or announced) and not results.of(closing)
+
+
+def story(turns: Sequence[Turn], passages: Sequence[Passage], known: Sequence[Passage], longest: int) -> GistText:
+    """The parts of a session's gist, together with its gist so far."""
+    before = _so_far(known)
+    new = _work(turns, bool(before.story)) if _is_work(turns) else conversations.told(turns, passages, longest)
+    if not new.story and not before.story:
+        new = new._replace(story=_nothing(turns))
+    still_open = dict.fromkeys([*open_points.kept(before.open, turns), *new.open])
+    return GistText(
+        wording.shorten(before.title or new.title, _TITLE),
+        wording.shorten(new.outcome or before.outcome, _OUTCOME),
+        tuple(wording.shorten(point, open_points.LONGEST) for point in still_open)[: open_points.MOST],
+        "\n".join(_joined(before.story.splitlines(), new.story.splitlines(), longest)),
+    )
+
+
+def _so_far(known: Sequence[Passage]) -> GistText:
+    """The gist so far. The lines of one of an earlier release become sentences."""
+    text = next((passage.text for passage in known if passage.label == GIST_SO_FAR), "")
+    found = gist_text.parse(text)
+    lines: list[str] = []
+    for line in found.story.splitlines():
+        old = _OLD_LINE.match(line)
+        if old:
+            lines.append(quoted(f"{USER if old[1] == 'user' else AGENT} said: ", old[2]))
+        elif line.strip() and not line.startswith(gists.ALSO):
+            lines.append(line.strip())
+    return found._replace(story="\n".join(lines))
+
+
+def _is_work(turns: Sequence[Turn]) -> bool:
+    """Whether an agent works here: commands, code, files, or announced steps. Otherwise it is a conversation."""
+    if talk.is_of_two_people(turns):
+        return False
+    return any(
+        turn.ask.startswith("/")
+        or (turn.role == "user" and wording.command(turn.text)[0])
+        or "`" in turn.text
+        or (turn.role == "assistant" and announces(turn.text))
+        or files.named(turn.text[:2_000])
+        for turn in turns
+    )
+
+
+def _work(turns: Sequence[Turn], continued: bool) -> GistText:
+    steps = _steps(turns)
+    last = steps[-1] if steps else None
+    broken_off = last is not None and last.breaks_off
+    return GistText(
+        _title(steps, turns),
+        _outcome(steps),
+        tuple(open_points.of_work(turns, last.ask if last and broken_off else "")),
+        "\n".join(_lines(steps, continued)),
+    )
+
+
+def _steps(turns: Sequence[Turn]) -> list[_Step]:
+    """The session ask by ask. An ask that only answers the agent ("yes") belongs to the one before."""
+    steps: list[_Step] = []
+    for turn in turns:
+        if turn.role == "assistant":
+            if not steps:
+                steps.append(_Step("", [], False))
+            steps[-1].messages.append(turn)
+            steps[-1] = steps[-1]._replace(interrupted=False)
+        elif turn.interrupts and steps:
+            steps[-1] = steps[-1]._replace(interrupted=True)
+        elif turn.ask and (not steps or not _CONFIRMS.match(turn.ask)):
+            if steps and not steps[-1].messages and turn.ask.startswith(steps[-1].ask):
+                # The command was given again, with its arguments.
+                steps.pop()
+            steps.append(_Step(talk.bare(turn.ask), [], False))
+        elif turn.ask:
+            steps[-1] = steps[-1]._replace(interrupted=False)
+    return steps
+
+
+def _lines(steps: Sequence[_Step], continued: bool) -> list[str]:
+    told = [step for step in steps if step.ask]
+    lines: list[str] = []
+    for step in _main(told):
+        if step.ask.startswith(wording.PASTED):
+            line = quoted(f"{USER} pasted output: ", wording.shorten(step.ask.removeprefix(wording.PASTED), _PASTED))
+        else:
+            line = quoted(_THEN if lines or continued else _ASKED, wording.shorten(step.ask, _ASK))
+        result = step.result
+        if result:
+            line += f" {quoted(f'{AGENT}: ', wording.shorten(result, _RESULT))}"
+        lines.append(line)
+    if not told and (result := results.of([turn for step in steps for turn in step.messages])):
+        lines.append(quoted(f"{AGENT}: ", wording.shorten(result, _RESULT)))
+    touched = files.touched(turn.text for step in steps for turn in step.messages)
+    return [*lines, *([f"{_FILES}{', '.join(touched)}."] if touched else [])]
+
+
+def _main(steps: Sequence[_Step]) -> list[_Step]:
+    """The first and the last ask, and the longest of the others."""
+    inner = sorted(range(1, len(steps) - 1), key=lambda place: (-len(steps[place].ask), place))[: _MOST_ASKS - 2]
+    return [step for place, step in enumerate(steps) if place in (0, len(steps) - 1) or place in inner]
+
+
+def _title(steps: Sequence[_Step], turns: Sequence[Turn]) -> str:
+    """A heading from the first ask that says what the session is about."""
+    asks = [step.ask for step in steps if step.ask and not step.ask.startswith(wording.PASTED)]
+    telling = [
+        ask for ask in asks if not ask.startswith("/") and not _NUMBERS.match(ask) and wording.is_substantial(ask)
+    ]
+    if asks and asks[0].startswith("/"):
+        subject = _subject(turns)
+        if subject:
+            return wording.shorten(f"{asks[0]}: {subject}", _TITLE)
+        long = [ask for ask in telling if len(PLAIN_WORD.findall(heading(ask))) >= _CLEAR_ASK]
+        clear = next((ask for ask in long if wishes.stands_alone(heading(ask).rstrip("…"))), next(iter(long), ""))
+        telling = [f"{asks[0]}: {heading(clear)}"] if clear else []
+    if telling or (asks and asks[0].startswith("/")):
+        return heading(telling[0] if telling else asks[0])
+    return heading(next(filter(None, [*(step.result for step in steps), *asks]), ""))
+
+
+def _subject(turns: Sequence[Turn]) -> str:
+    """What a command is about: the title of the pull request in its text, or of the report that the agent wrote."""
+    for turn in turns:
+        found = _GH_TITLE.search(turn.text[:2_000]) if turn.foreign else None
+        if found:
+            return found[1].strip()
+    for turn in turns:
+        found = _REPORT_TITLE.search(turn.text) if turn.role == "assistant" else None
+        subject = _REVIEW.sub("", wording.plain(found[1])).strip("#*:()-–— .") if found else ""
+        if len(PLAIN_WORD.findall(subject)) > 1 and "/" not in subject:
+            return subject
+    return ""
+
+
+def _outcome(steps: Sequence[_Step]) -> str:
+    """What came of the session: the latest result that reports a change, or else the latest one."""
+    latest = [result for step in reversed(steps) if (result := step.result)][: results.NEAR_THE_END]
+    return next(iter([*filter(results.reports_change, latest), *latest]), "")
+
+
+def _nothing(turns: Sequence[Turn]) -> str:
+    """What to say of a session in which nothing was asked and nothing came of it."""
+    commands = [f"/{name}" for turn in turns if (name := wording.command(turn.text)[0])]
+    if commands:
+        return f"{ONLY_COMMANDS} {', '.join(dict.fromkeys(commands[:5]))}."
+    said = next((turn.text for turn in turns if turn.text.strip() and not turn.foreign), "")
+    return quoted(f"{USER} said: ", wording.shorten(said, _ASK)) if said else ""
+
+
+def _joined(old: list[str], new: list[str], longest: int) -> list[str]:
+    """The lines of both, and one line of files. Lines from the middle are left out until the text fits."""
+    named = [line for line in [*old, *new] if line.startswith(_FILES)]
+    lines = list(dict.fromkeys(line for line in [*old, *new] if not line.startswith(_FILES)))
+    touched = list(dict.fromkeys(name for line in named for name in line.removeprefix(_FILES).rstrip(".").split(", ")))
+    last = [f"{_FILES}{', '.join(touched[: files.MOST])}."] if touched else []
+    while len(lines) > 1 and len("\n".join([*lines, *last])) > longest:
+        del lines[len(lines) // 3 or 1]
+    if lines and len(lines) == 1 and len(lines[0]) > longest:
+        lines = [wording.shorten(lines[0], longest)]
+    return [*lines, *last]
