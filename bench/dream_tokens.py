@@ -10,6 +10,7 @@ both ratios are given: against all the turns' tokens, and against the quoted par
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -106,6 +107,8 @@ def main() -> None:
         with Engram(settings=settings, clock=clock) as eng:
             replay = Replay(eng, clock, Path(folder), Path(folder) / "specstory-cli")
             (replay.project / ".git").mkdir(parents=True)
+            # The project of a session is that of the folder it runs in.
+            os.chdir(replay.project)
             for session in sessions(options.data):
                 replay.session(session)
             clock.shift = 0

@@ -20,6 +20,7 @@ from engram.config import load
 from engram.forgetting.summaries import repeats
 from engram.interfaces.hooks import respond
 from engram.safe_text import one_line
+from tests._models import session_answer
 from tests._tables import holds, run
 from tests.llm._server import Response, Server
 
@@ -229,7 +230,7 @@ def leave_work(place: Location) -> Chosen:
         eng.dream(force=True)
         item = eng.work.next()
         assert item is not None and WORD in item.prompt
-        eng.work.submit(item.id, SAID)
+        eng.work.submit(item.id, session_answer(gist=SAID))
     return chosen
 
 

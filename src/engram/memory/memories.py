@@ -541,7 +541,8 @@ class Memories:
         memory = self._read(tx, id)
         memory_index.remove(tx, self._workspace, id)
         if memory.content:  # empty if its text was forgotten
-            memory_index.add(tx, self._workspace, memory, memory_index.pieces(memory.content, memory.data), None)
+            pieces = memory_index.pieces(memory.kind, memory.content, memory.data)
+            memory_index.add(tx, self._workspace, memory, pieces, None)
 
     def _add_sources(self, tx: Transaction, id: int, sources: Sequence[Thing]) -> None:
         if sources:

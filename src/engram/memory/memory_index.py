@@ -29,9 +29,10 @@ def add(
     embedding_queue.store_vectors(tx, workspace, [entry], vectors)
 
 
-def pieces(content: str, data: object) -> list[word_index.Piece]:
-    """The pieces of a memory's text, found also by the words in its data that are not in the text."""
-    return word_index.with_words(word_index.cut(content), words_of(data))
+def pieces(kind: str, content: str, data: object) -> list[word_index.Piece]:
+    """The pieces of a memory's text. A gist is also found by the words in its data."""
+    made = word_index.cut(content)
+    return word_index.with_words(made, words_of(data)) if kind == "gist" else made
 
 
 def words_of(data: object) -> list[str]:

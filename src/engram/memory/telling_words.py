@@ -25,6 +25,10 @@ _CANDIDATES: Final = 1_500
 _READ: Final = 8_000
 #: A word counts at most this often, so that a pasted table does not decide.
 _OFTEN: Final = 8
+#: A word tells nothing if more than this share of all other turns contains it, and more than a few do.
+_SHARE, _FEW = 0.02, 2
+#: Longer terms are addresses and the like, which nobody asks for.
+_LONGEST: Final = 40
 _SHELF: Final = "turns"
 
 _ITEMS = "SELECT items FROM shelves WHERE workspace = :workspace AND shelf = :shelf"
@@ -36,20 +40,33 @@ def telling_words(tx: Transaction, workspace: str, texts: Iterable[str], besides
     from . import analyser
 
     counts: Counter[str] = Counter()
+    #: How many items of the index are the texts' own.
+    own: Counter[str] = Counter()
     for text in texts:
-        counts.update(term for term in analyser.terms(text[:_READ]) if _may_tell(term))
+        for _, part in word_index.parts(text[:_READ]):
+            found = Counter(term for term in analyser.terms(part) if _may_tell(term))
+            counts.update(found)
+            own.update(found.keys())
     known = {term for text in besides for term in analyser.terms(text)}
     candidates = [term for term, _ in counts.most_common(_CANDIDATES + len(known)) if term not in known]
     numbers = word_index.find(tx, workspace, _SHELF, candidates)
     items = term_counts.count(tx, workspace, {_SHELF: numbers.values()})
     total = tx.value(_ITEMS, workspace=workspace, shelf=_SHELF) or 0
+    others = {term: max(0, items.get(numbers.get(term, 0), 0) - own[term]) for term in candidates}
+    most = max(_FEW, _SHARE * total)
     worth = {
-        term: log(1 + min(counts[term], _OFTEN)) * log((total + 2) / (items.get(numbers.get(term, 0), 0) + 1))
+        term: log(1 + min(counts[term], _OFTEN)) * log((total + 2) / (others[term] + 1))
         for term in candidates
+        if others[term] <= most
     }
     return sorted(worth, key=lambda term: (-worth[term], term))[:MOST]
 
 
 def _may_tell(term: str) -> bool:
-    """Whether a term can be a name or a topic: no number, and no short remainder of an identifier."""
-    return (len(term) > 2 or not term.isascii()) and not term.replace("-", "").replace(".", "").isdigit()
+    """Whether a term can be a name or a topic: no number, no hash, no address, no remainder of an identifier."""
+    if len(term) > _LONGEST or (len(term) < 3 and term.isascii()):
+        return False
+    if not any(map(str.isdigit, term)):
+        return True
+    # Numbers, dates and hashes have nothing but these.
+    return bool(term.strip("0123456789abcdef-.:+_/@\\"))

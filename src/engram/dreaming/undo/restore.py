@@ -164,7 +164,7 @@ def _restore_references(tx: Transaction, workspace: str, id: int, snapshot: Snap
 def _restore_index(tx: Transaction, workspace: str, id: int, row: Snapshot, vectors: dict[str, list[str]]) -> None:
     """Index the words. Restore the vectors, unless the workspace uses another model by now."""
     shelf = word_index.shelf_of(row["kind"], row["status"])
-    pieces = memory_index.pieces(row["content"], json_columns.load(row["data"], "memories.data"))
+    pieces = memory_index.pieces(row["kind"], row["content"], json_columns.load(row["data"], "memories.data"))
     entry = word_index.Entry(
         shelf, "memory", id, row["kind"], row["session_id"], row["project"], None, row["created_at"], pieces
     )
