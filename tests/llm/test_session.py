@@ -199,7 +199,9 @@ def test_pasted_output_is_neither_title_nor_ask() -> None:
 
 @pytest.mark.requirement("LLM-19")
 def test_a_plan_in_a_prompt_is_named_by_its_title() -> None:
-    plan = "Implement the following plan:\n\n# Plan: Move the cache to disk\n\n## Context\n\nWe always keep it in memory.\n"
+    plan = (
+        "Implement the following plan:\n\n# Plan: Move the cache to disk\n\n## Context\n\nWe always keep it in memory."
+    )
     made = answer(("user", plan), ("assistant", "The cache is on disk now. I changed `cache.py`."))
     assert made["title"] == "Implement the following plan: Move the cache to disk"
     assert "keep it in memory" not in json.dumps(made)
