@@ -421,22 +421,9 @@ def test_an_answer_keeps_to_its_limits_whatever_is_said() -> None:
 @pytest.mark.parametrize(
     "unit",
     [
-        ".",
-        "A. ",
-        "-",
-        "[",
-        "word ",
-        "word\n",
-        "我",
-        "?! ",
-        "always ",
-        "don't use ",
-        "I've been going ",
-        "# ",
-        "`",
-        "Anna: ",
-    ]
-    + ["a.py ", "~", "let me ", "; added ", "that ", "> ", "**", "“"],
+        *(".", "A. ", "-", "[", "word ", "word\n", "我", "?! ", "always ", "don't use ", "I've been going ", "# ", "`"),
+        *("Anna: ", "a.py ", "~", "let me ", "; added ", "that ", "> ", "**", "“"),
+    ],
 )
 def test_a_very_long_turn_of_one_thing_over_and_over_is_read_in_time(unit: str) -> None:
     text = unit * (150_000 // len(unit))
