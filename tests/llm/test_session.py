@@ -198,6 +198,16 @@ def test_pasted_output_is_neither_title_nor_ask() -> None:
 
 
 @pytest.mark.requirement("LLM-19")
+def test_the_files_of_a_gist_are_those_that_the_agent_says_it_changed() -> None:
+    report = (
+        "**`rows.py`:**\n- Removed the cache, as GUIDE.md asks\n\nThe cause is in `old.py`.\nSkips `**/*.md` files now."
+    )
+    made = answer(("user", "Please make the importer faster"), ("assistant", report))
+    assert made["gist"].splitlines()[-1] == "Files: rows.py."
+    assert "**/*.md" in made["outcome"]
+
+
+@pytest.mark.requirement("LLM-19")
 def test_a_plan_in_a_prompt_is_named_by_its_title() -> None:
     plan = (
         "Implement the following plan:\n\n# Plan: Move the cache to disk\n\n## Context\n\nWe always keep it in memory."
