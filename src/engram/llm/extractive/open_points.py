@@ -21,7 +21,7 @@ _LEAD: Final = 40
 #: A question with fewer words needs the sentence before it.
 _CLEAR_QUESTION: Final = 6
 _POINTS: Final = re.compile(r"\b(?:it|that|this|these|those|them|they|ones?|there|so|either|both)\b", re.IGNORECASE)
-_NO_PROSE: Final = re.compile(r"\s*+(?:[-*+•]\s|[>|#`]|\d{1,3}[.)]\s)")
+_NO_PROSE: Final = re.compile(r"\A\s*+(?:[-*+•]\s|[>|#`]|\d{1,3}[.)]\s)")
 _FEWEST_WORDS: Final = 4
 _COURTESY: Final = re.compile(
     r"\b(?:anything else|what (?:would|do) you (?:like|want)|how can i help|want to dig|any (?:other )?questions"
