@@ -198,8 +198,20 @@ def test_pasted_output_is_neither_title_nor_ask() -> None:
 
 
 @pytest.mark.requirement("LLM-19")
+def test_the_files_of_a_gist_are_those_that_the_agent_says_it_changed() -> None:
+    report = (
+        "**`rows.py`:**\n- Removed the cache, as GUIDE.md asks\n\nThe cause is in `old.py`.\nSkips `**/*.md` files now."
+    )
+    made = answer(("user", "Please make the importer faster"), ("assistant", report))
+    assert made["gist"].splitlines()[-1] == "Files: rows.py."
+    assert "**/*.md" in made["outcome"]
+
+
+@pytest.mark.requirement("LLM-19")
 def test_a_plan_in_a_prompt_is_named_by_its_title() -> None:
-    plan = "Implement the following plan:\n\n# Plan: Move the cache to disk\n\n## Context\n\nWe always keep it in memory.\n"
+    plan = (
+        "Implement the following plan:\n\n# Plan: Move the cache to disk\n\n## Context\n\nWe always keep it in memory."
+    )
     made = answer(("user", plan), ("assistant", "The cache is on disk now. I changed `cache.py`."))
     assert made["title"] == "Implement the following plan: Move the cache to disk"
     assert "keep it in memory" not in json.dumps(made)
@@ -419,22 +431,9 @@ def test_an_answer_keeps_to_its_limits_whatever_is_said() -> None:
 @pytest.mark.parametrize(
     "unit",
     [
-        ".",
-        "A. ",
-        "-",
-        "[",
-        "word ",
-        "word\n",
-        "我",
-        "?! ",
-        "always ",
-        "don't use ",
-        "I've been going ",
-        "# ",
-        "`",
-        "Anna: ",
-    ]
-    + ["a.py ", "~", "let me ", "; added ", "that ", "> ", "**", "“"],
+        *(".", "A. ", "-", "[", "word ", "word\n", "我", "?! ", "always ", "don't use ", "I've been going ", "# ", "`"),
+        *("Anna: ", "a.py ", "~", "let me ", "; added ", "that ", "> ", "**", "“"),
+    ],
 )
 def test_a_very_long_turn_of_one_thing_over_and_over_is_read_in_time(unit: str) -> None:
     text = unit * (150_000 // len(unit))

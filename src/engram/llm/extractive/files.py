@@ -27,6 +27,8 @@ _TOUCHES: Final = re.compile(
 )
 #: A report on somebody else's changes.
 _REPORT: Final = re.compile(r"^#{1,4} [^\n]{0,80}\breview\b", re.IGNORECASE | re.MULTILINE)
+#: A line with a file and a colon, and no more words, is the heading of a list.
+_HEADING_WORDS: Final = 3
 #: A line longer than this is not read.
 _LINE: Final = 600
 
@@ -50,8 +52,16 @@ def touched(messages: Iterable[str]) -> list[str]:
         message = message[:_READ]
         if _REPORT.search(message):
             continue
+        # The file that a list is about: "**`registry.go`:**".
+        above: list[str] = []
         for line in message.splitlines():
+            names = named(line)
+            bare = line.strip(" *#`:\t")
+            if names and line.rstrip(" *").endswith(":") and len(bare.split()) <= _HEADING_WORDS:
+                above = names
+            elif line.strip() and line.lstrip()[:1] not in "-*+•":
+                above = []
             if _TOUCHES.search(line[:_LINE]):
-                counts.update(named(line))
+                counts.update(above or names)
     most = {name for name, _ in counts.most_common(MOST)}
     return [name for name in counts if name in most]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ... import wording
-from . import markers, talk, wishes
+from . import markers, talk
 from .quotes import AGENT, ASKED, UNANSWERED, UNFINISHED, quoted
 from .talk import Turn
 from .terms import Analyser
@@ -20,7 +20,8 @@ _MOST_LEFT: Final = 3
 _LEAD: Final = 40
 #: A question with fewer words needs the sentence before it.
 _CLEAR_QUESTION: Final = 6
-_NO_PROSE: Final = re.compile(r"\s*+(?:[-*+•]\s|[>|#`]|\d{1,3}[.)]\s)")
+_POINTS: Final = re.compile(r"\b(?:it|that|this|these|those|them|they|ones?|there|so|either|both)\b", re.IGNORECASE)
+_NO_PROSE: Final = re.compile(r"\A\s*+(?:[-*+•]\s|[>|#`]|\d{1,3}[.)]\s)")
 _FEWEST_WORDS: Final = 4
 _COURTESY: Final = re.compile(
     r"\b(?:anything else|what (?:would|do) you (?:like|want)|how can i help|want to dig|any (?:other )?questions"
@@ -91,11 +92,12 @@ def _closing_question(message: str) -> str:
     # A list or code before the question does not explain it.
     paragraphs = [each for each in message[: talk.READ].split("\n\n") if each.strip()]
     asked = wording.question(paragraphs[-1], LONGEST - _LEAD) if paragraphs else ""
-    if not asked or (wishes.stands_alone(asked) and len(asked.split()) >= _CLEAR_QUESTION):
+    if not asked or (not _POINTS.search(asked) and len(asked.split()) >= _CLEAR_QUESTION):
         return asked
     while len(paragraphs) > 1 and _NO_PROSE.match(paragraphs[-2]):
         del paragraphs[-2]
-    said = list(wording.sentences(wording.plain("\n\n".join(paragraphs[-2:]))))
+    said = list(wording.sentences(wording.plain(paragraphs[-1])))
+    said = said if len(said) > 1 else list(wording.sentences(wording.plain("\n\n".join(paragraphs[-2:]))))
     before = said[-2] if len(said) > 1 else ""
     whole = f"{before} {asked}"
     return whole if before and not before.endswith(":") and len(whole) <= LONGEST - _LEAD else asked

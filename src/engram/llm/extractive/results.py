@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ... import outcomes, wording
+from ...emphasis import without_emphasis
 from ...sentences import parts
 from .quotes import ended
 from .talk import Turn
@@ -41,6 +42,8 @@ _EMPTY: Final = re.compile(
     re.IGNORECASE,
 )
 _CHANGED: Final = re.compile(r"\b(?:is|are) now\b|\A\w+ed\b|; \w+ed\b", re.IGNORECASE)
+#: What is left of Markdown's emphasis around code.
+_LOOSE_BOLD: Final = re.compile(r"(?<=[\w)])\*\*(?=[\s:;,.]|\Z)")
 _SIGNS: Final = re.compile(r"[✅✔✓☑⚠❌✖☐🔴🟡🟢\ufe0f]+\s*")
 
 
@@ -77,7 +80,8 @@ def _stated(message: str) -> str:
     title = outcomes.TITLE.search(message[: outcomes.READ])
     if title and text.startswith(title[1]) and len(text) > len(title[1]) + _SHORT:
         text = text.removeprefix(title[1]).lstrip(" ;:.")
-    text = _SIGNS.sub("", text).replace("\\`", "").replace("`", "").replace("**", "")
+    text = _SIGNS.sub("", text).replace("\\`", "").replace("`", "")
+    text = _LOOSE_BOLD.sub("", without_emphasis(text))
     said = [each for each in wording.sentences(text) if not _EMPTY.match(each)]
     # An identifier in lower case may begin the next sentence.
     first, *rest = parts(said[0]) if said else [""]

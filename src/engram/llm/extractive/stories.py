@@ -71,7 +71,7 @@ class _Step(NamedTuple):
 
     @property
     def breaks_off(self) -> bool:
-        """Whether the work on the ask ends in the middle: interrupted, or with a message that announces the next step."""
+        """Whether the work on the ask ends in the middle: interrupted, or with an announced step."""
         closing = self.messages[-1:]
         announced = any(announces(part) for turn in closing for part in parts(turn.text[: talk.READ]))
         return wording.is_substantial(self.ask) and (self.interrupted or announced) and not results.of(closing)
