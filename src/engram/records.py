@@ -566,6 +566,8 @@ class Block(NamedTuple):
     updated_by: str | None
     created_at: str
     updated_at: str
+    #: Any JSON value that its writer keeps beside the text; None when there is none.
+    data: object = None
 
 
 class BlockEdit(NamedTuple):
@@ -579,6 +581,8 @@ class BlockEdit(NamedTuple):
     created_at: str
     #: The receipt, if forgetting removed text from this version.
     receipt: int | None = None
+    #: The block's data at this version.
+    data: object = None
 
 
 class Change(NamedTuple):
