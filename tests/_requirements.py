@@ -136,6 +136,7 @@ REQUIREMENTS = {
     "BLOCK-10": "Empty or over-long names, NUL bytes and lone surrogates are InvalidInput.",
     "BLOCK-11": "verify replays the log and checks that it ends in the current content.",
     "BLOCK-12": "The world state is the block world, created by the first write with a large budget; before that it is empty.",
+    "BLOCK-13": "A block has data, any JSON, beside its text: versioned, restored, undone, forgotten and redacted like the text; an edit without data keeps it.",
     # Exchanges, memories and recall
     "EXCHANGE-1": "add numbers turns in order and stores role, content, time and trust; recent, history, get and around read them.",
     "EXCHANGE-2": "add_many writes one transaction per batch, accepts a generator and reports progress.",
@@ -296,6 +297,7 @@ REQUIREMENTS = {
     "CONFIG-3": "config show prints each value and its origin, with secrets masked.",
     "CONFIG-4": "A project's file can name its workspace and project and make its own rules stricter; everything else in it is ignored, and a notice says where it belongs.",
     "CONFIG-6": "The fields of Config declare every setting once; variables, config show and the settings page are made from them.",
+    "CONFIG-7": "A workspace is a companion's only if the user's file says so under [workspaces.NAME], or the environment or an argument says so of the current one; a project's file cannot.",
     "CONFIG-5": "No content of a project's file can stop or delay a command or a hook.",
     "CLI-1": "Every command works, for people and with --json.",
     "CLI-2": "Exit codes: 0 success, 1 failure, 2 wrong usage, 3 not found, 4 conflict.",
