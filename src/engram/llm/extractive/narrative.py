@@ -6,7 +6,6 @@ says that it was made by counting. An earlier narrative of this form, in `known`
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -18,11 +17,8 @@ from .gists import Line, Read, choose, read, weights
 from .terms import Analyser
 
 _ARC: Final = 12
-_TRENDS: Final = 8
 _OPEN: Final = 8
-_CALLBACKS: Final = 4
 _RECURS: Final = 2
-_TREND: Final = re.compile(r"^(.+) \((\d+) sessions?\)$")
 
 
 class Topic(NamedTuple):
@@ -52,12 +48,9 @@ def narrative(passages: Sequence[Passage], known: Sequence[Passage]) -> dict[str
     before = _sections(known)
     per_passage = [read([passage], analyser) for passage in passages]
     lines = [line for each in per_passage for line in each.lines]
-    topics = _topics(per_passage)
     return {
         "arc": [*before["arc"], *_arc(per_passage)][-_ARC:],
-        "trends": _trends(before["trends"], topics),
         "open_threads": _open(before["open_threads"], lines, analyser)[-_OPEN:],
-        "callbacks": _callbacks(topics) or before["callbacks"],
     }
 
 
@@ -129,16 +122,6 @@ def _topics(per_passage: Sequence[Read], least: int = _RECURS) -> list[Topic]:
     ]
 
 
-def _trends(before: Sequence[str], topics: Sequence[Topic]) -> list[str]:
-    counts: Counter[str] = Counter()
-    for line in before:
-        if found := _TREND.match(line):
-            counts[found[1]] += int(found[2])
-    for topic in topics:
-        counts[topic.written] += topic.passages
-    return [f"{topic} ({_count(count, 'session')})" for topic, count in counts.most_common(_TRENDS)]
-
-
 def _open(before: Sequence[str], lines: Sequence[Line], analyser: Analyser) -> list[str]:
     """Questions and tasks, without those that another speaker answered or that a later line calls done."""
     threads = {text: Thread({word.term for word in analyser.words(text)}, "", "") for text in before}
@@ -148,14 +131,6 @@ def _open(before: Sequence[str], lines: Sequence[Line], analyser: Analyser) -> l
         if markers.is_open(line.text) and not markers.is_done(line.text) and len(terms) > 1:
             threads[line.whole] = Thread(terms, line.source, line.role)
     return list(threads)
-
-
-def _callbacks(topics: Sequence[Topic]) -> list[str]:
-    """Topics that came up long ago and again at the end."""
-    latest = max((topic.last for topic in topics), default="")
-    back = [topic for topic in topics if topic.last == latest and topic.first < latest and topic.first]
-    back.sort(key=lambda topic: (topic.passages, topic.first))
-    return [f"{topic.written}: first on {topic.first}, again on {topic.last}" for topic in back[:_CALLBACKS]]
 
 
 def _sections(known: Sequence[Passage]) -> dict[str, list[str]]:
