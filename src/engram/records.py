@@ -334,6 +334,8 @@ class DreamReport(NamedTuple):
     undone_by: int | None = None
     #: Set if this is not a pass but a proposal applied by hand: the proposal's id, or 0 after it is undone.
     proposal: int | None = None
+    #: Stages that were put off, and why; None when none was.
+    notes: list[str] | None = None
 
 
 class WorkCounts(NamedTuple):

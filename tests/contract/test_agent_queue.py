@@ -15,7 +15,7 @@ from tests.conftest import ShiftedClock
 
 @pytest.fixture
 def agent(open_store: Callable[..., Engram]) -> Engram:
-    return open_store(llm="agent")
+    return open_store(llm="agent", companion=True)
 
 
 def take(eng: Engram, taker: str | None = None) -> WorkItem:
@@ -51,7 +51,7 @@ def test_agents_can_do_a_whole_night_s_thinking(agent: Engram) -> None:
         while item := agent.work.next():
             agent.work.submit(item.id, plainly(item.prompt))
             done.add(item.stage)
-    assert done == {"gists", "extract", "eras", "profile", "narrative", "reflect"}
+    assert done == {"gists", "extract", "eras", "narrative", "reflect"}
     assert agent.work.counts() == (0, 0)
     block = agent.blocks.get("self")
     assert block is not None
@@ -82,7 +82,7 @@ def test_a_wrong_form_is_refused_with_what_is_wrong_and_the_work_still_waits(age
     agent.dream(force=True)
     agent.work.submit(take(agent).id, "A gist.")
     agent.dream(force=True)
-    item = next(each for each in iter(lambda: take(agent), None) if each.stage == "profile")
+    item = next(each for each in iter(lambda: take(agent), None) if each.stage == "extract")
     for answer, problem in (("no JSON", "must be JSON"), ('{"facts": 3}', "facts must be array"), ("{}", "'facts'")):
         with pytest.raises(InvalidInput, match=problem):
             agent.work.submit(item.id, answer)

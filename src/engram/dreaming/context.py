@@ -2,9 +2,9 @@
 
 It begins with what fits the query, whatever the budget: matching turns and memories, matching gists, the month's era.
 Then come the memories that a person pinned, the profile, the narrative, a companion's self, when another session was
-last seen, and this session's latest turns. Each line names its source and age. A part that does not fit is cut at a line; one of which
-no line fits is left out. Only the first match is cut within its line, so that a small budget has an answer, too. Below
-about 15 tokens nothing fits, and the context is empty.
+last seen, and this session's latest turns. Each line names its source and age. A part that does not fit is cut at a
+line; one of which no line fits is left out. Only the first match is cut within its line, so that a small budget has an
+answer, too. Below about 15 tokens nothing fits, and the context is empty.
 """
 
 from __future__ import annotations

@@ -111,6 +111,8 @@ class PassContext:
         self.new_blocks: dict[str, int] = {}
         self.reflected = False
         self.errors: list[str] = []
+        #: What was put off, and why.
+        self.notes: list[str] = []
         self.alarms: list[str] = []
         #: New memories that were extracted from turns.
         self.learnt: list[int] = []

@@ -369,6 +369,7 @@ class Dreams:
                 seconds=seconds,
                 errors=context.errors,
                 alarms=context.alarms,
+                notes=context.notes or None,
                 extracted=context.extracted,
                 proposals=context.proposed if context.consolidation or context.extracted is not None else None,
             )

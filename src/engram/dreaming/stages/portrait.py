@@ -70,7 +70,7 @@ def sessions_wait(context: PassContext, stage: str) -> bool:
     count = max(int(pieces), sessions)
     if count:
         waiting = "1 piece of a session waits" if count == 1 else f"{count} pieces of sessions wait"
-        context.errors.append(f"{stage}: put off, because {waiting} to be read first")
+        context.notes.append(f"{stage}: put off, because {waiting} to be read first")
     return count > 0
 
 

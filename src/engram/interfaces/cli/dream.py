@@ -304,6 +304,7 @@ def _shown(report: DreamReport) -> str:
         "spent": f"{counted(report.calls, 'model call')}, {tokens}" if report.calls else None,
         "time by stage": ", ".join(seconds) or None,
         "errors": "\n".join(report.errors) or None,
+        "put off": "\n".join(report.notes or ()) or None,
         "ALARM": "\n".join(report.alarms) or None,
     }
     return fields(values)
