@@ -29,6 +29,7 @@ from .undo.journal import Journal
 if TYPE_CHECKING:
     from ..memory.memories import Prepared
     from ..memory.provenance import Thing
+    from ..records import Block
     from ..storage.engine import Transaction
     from ..store_view import StoreView
 
@@ -102,6 +103,10 @@ class _RewriteRow(NamedTuple):
     #: The block's version for which it was proposed.
     version: int
     created_at: str
+
+    def answers(self, text: str, version: int) -> bool:
+        """Whether this text was rejected, or is proposed already for this version of the block."""
+        return self.content == text and (self.state == "rejected" or self.version == version)
 
 
 class _ProposalRow(NamedTuple):
@@ -213,8 +218,8 @@ class Proposals:
         proposed again, whatever version the block has.
         """
         ((_, block, version),) = plan.targets
-        rows = [_RewriteRow(*row) for row in tx.all(_REWRITES, workspace=self._workspace, block=block)]
-        if any(row.content == plan.content and (row.state == "rejected" or row.version == version) for row in rows):
+        rows = _rewrites(tx, self._workspace, block)
+        if any(row.answers(plan.content, version) for row in rows):
             return False
         for row in rows:
             if row.state == "pending":
@@ -226,8 +231,7 @@ class Proposals:
     def last_rewrite(self, tx: Transaction, name: str) -> str:
         """When a text for a block was last proposed; empty when it never was."""
         block = tx.value(_BLOCK_ID, workspace=self._workspace, name=name)
-        rows = [_RewriteRow(*row) for row in tx.all(_REWRITES, workspace=self._workspace, block=block)]
-        return max((row.created_at for row in rows), default="")
+        return max((row.created_at for row in _rewrites(tx, self._workspace, block)), default="")
 
     def find(self, tx: Transaction, plan: Plan) -> tuple[int, str] | None:
         """The number and the state of this plan's proposal, if it was ever proposed."""
@@ -356,6 +360,16 @@ class Proposals:
             found = [self._record(tx, _ProposalRow(*row)) for row in rows]
         found = [each for each in found if not (state == "pending" and each.stale)]
         return found[:limit] if limit else found
+
+
+def is_rewrite_known(tx: Transaction, workspace: str, block: Block, text: str) -> bool:
+    """Whether a text for a block was rejected, or is proposed already for its latest version."""
+    id = tx.value(_BLOCK_ID, workspace=workspace, name=block.name)
+    return any(row.answers(text, block.version) for row in _rewrites(tx, workspace, id))
+
+
+def _rewrites(tx: Transaction, workspace: str, block: int) -> list[_RewriteRow]:
+    return [_RewriteRow(*row) for row in tx.all(_REWRITES, workspace=workspace, block=block)]
 
 
 def withdraw(tx: Transaction, workspace: str, dream: int) -> None:

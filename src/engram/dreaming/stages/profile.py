@@ -14,7 +14,7 @@ from ... import json_columns
 from ...llm import headings
 from ...memory import citations
 from ...safe_text import one_line
-from .. import grounds
+from .. import grounds, proposals
 from . import portrait
 from .portrait import PROFILE
 
@@ -70,10 +70,11 @@ def run(context: PassContext) -> None:
 
 
 def is_outdated(tx: Transaction, workspace: str, block: Block | None) -> bool:
-    """Whether the profile is not what the memories say. A profile of a person or a companion may be."""
-    if block is not None and _is_theirs(block):
-        return False
+    """Whether the profile is not what the memories say. For that of a person or a companion: whether there is a text to
+    propose."""
     text = render(statements(tx, workspace))
+    if block is not None and _is_theirs(block):
+        return text not in ("", block.content) and not proposals.is_rewrite_known(tx, workspace, block, text)
     lost = block is not None and portrait.lost_text(tx, workspace, PROFILE)
     return lost or text != (block.content if block else "")
 
@@ -131,7 +132,7 @@ def _render_again(context: PassContext, tx: Transaction) -> None:
     text = render(known)
     theirs = block is not None and _is_theirs(block)
     lost = block is not None and not theirs and portrait.lost_text(tx, context.workspace, PROFILE)
-    if text == (block.content if block else "") and not lost:
+    if (text == (block.content if block else "") and not lost) or (theirs and not text):
         return
     rests_on = [grounds.of_memory(context.memories.get(each.id)) for each in known] if theirs else []
     sources = {("memory", each.id) for each in known}

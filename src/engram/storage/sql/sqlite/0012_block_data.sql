@@ -1,5 +1,0 @@
--- works with: 7
--- Any JSON beside the text of a block, such as a companion's own state. A program of an earlier release does not write it: the
--- block keeps the data that it has.
-ALTER TABLE blocks ADD COLUMN data TEXT;
-ALTER TABLE block_versions ADD COLUMN data TEXT;
