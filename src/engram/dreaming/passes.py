@@ -371,7 +371,9 @@ class Dreams:
                 alarms=context.alarms,
                 notes=context.notes or None,
                 extracted=context.extracted,
-                proposals=context.proposed if context.consolidation or context.extracted is not None else None,
+                proposals=context.proposed
+                if context.consolidation or context.extracted is not None or context.proposed
+                else None,
             )
             if context.consolidation:
                 report = DreamReport(

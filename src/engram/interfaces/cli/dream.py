@@ -392,7 +392,9 @@ def _pending(backlog: DreamBacklog) -> str:
 
 
 def _urgency(drives: Drives) -> str:
-    urgent = ", ".join(f"{name} {getattr(drives, name):.2f}" for name in ("continuity", "coherence", "curiosity"))
+    # Only a companion is curious.
+    names = ("continuity", "coherence", *(["curiosity"] if drives.curiosity else []))
+    urgent = ", ".join(f"{name} {getattr(drives, name):.2f}" for name in names)
     return f"{urgent} (0 to 1); stability {drives.stability:.2f}"
 
 
