@@ -235,6 +235,7 @@ class _Text:
         #: The lines of the narrative so far, by their words.
         self._before = {citations.bare(line): line for line in before.split("\n")}
         self._new = {passage.id for passage in portion}
+        self._labels = {passage.id: passage.label for passage in portion}
         self._matchers = {passage.id: citations.SourceMatcher([passage.text], []) for passage in portion}
 
     def render(self, thought: Thought) -> str:
@@ -263,8 +264,9 @@ class _Text:
         return list(lines.values())
 
     def _sources_of(self, line: str) -> list[str]:
-        """The passages that contain the line's words."""
-        return [id for id, matcher in self._matchers.items() if matcher.came_from_lost(line)][:_NAMED]
+        """The passage whose label the line begins with, or else those that contain the line's words."""
+        labelled = [id for id, label in self._labels.items() if line.startswith(f"- {label}")]
+        return labelled[:1] or [id for id, each in self._matchers.items() if each.came_from_lost(line)][:_NAMED]
 
     def _without_replaced(self, lines: list[str]) -> list[str]:
         """Without the old lines about sessions that a new line tells again: their gists have grown."""
