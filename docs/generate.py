@@ -67,7 +67,7 @@ def settings_page() -> str:
     after = rest.partition("\n\n")[2]
     rows = ""
     for each in SETTINGS:
-        default = f"`{each.shown(each.default)}`" if each.default else ""
+        default = f"`{each.shown(each.default)}`" if each.default != "" else ""
         rows += f"| `{each.name}` | {default} | {each.help} | {each.project_file} |\n"
     return f"{before}{_TABLE}{rows}\n{after}"
 

@@ -23,10 +23,8 @@ PORTRAIT: dict[str, dict[str, Any]] = {
         "statements": [],
         "closed": [],
     },
-    "standing facts": {"facts": []},
-    "Continue the narrative": {"arc": ["It went on."], "trends": [], "open_threads": [], "callbacks": []},
+    "Continue the narrative": {"arc": ["It went on."], "open_threads": []},
     "first person": {"mood": "calm", "energy": 0.5, "narrative": "I keep notes.", "reflection": "Little happened."},
-    "Rewrite the draft": {"mood": "calm", "energy": 0.5, "narrative": "I keep notes.", "reflection": "As before."},
 }
 
 
@@ -75,15 +73,11 @@ def echoing(prompt: str) -> str:
         return session_answer(
             *({"text": text[:400], "source": id} for id, text in said[:20]), title=whole[:120], gist=whole[:3_000]
         )
-    if "standing facts" in prompt:
-        facts = [(id, text) for id, text in rows if id.startswith("e")]
-        kind = {"kind": "fact", "confidence": 0.9}
-        return json.dumps({"facts": [{"text": text[:400], "source": id, **kind} for id, text in facts]})
     if "Continue the narrative" in prompt:
         lines = [f"{line[:400]} [{id}]" for id, text in rows if id.startswith("m") for line in text.split("\n") if line]
         known = [line[2:] for id, text in rows if id.startswith("b") for line in text.split("\n") if line[:2] == "- "]
-        return json.dumps({"arc": [*known, *lines][-30:], "trends": [], "open_threads": [], "callbacks": []})
-    if "first person" in prompt or "Rewrite the draft" in prompt:
+        return json.dumps({"arc": [*known, *lines][-30:], "open_threads": []})
+    if "first person" in prompt:
         spoken = {"narrative": " ".join(texts)[-2_000:], "reflection": " ".join(texts)[-1_000:]}
         return json.dumps({"mood": "calm", "energy": 0.5, **spoken})
     return "\n".join(texts)

@@ -153,7 +153,8 @@ def test_an_argument_of_none_and_an_empty_variable_count_as_not_given(resolve: L
 def test_every_setting_has_a_variable_a_default_and_a_help_text(resolve: Load) -> None:
     config = resolve()
     hints = get_type_hints(Config)
-    assert {setting.name for setting in SETTINGS} == set(config._fields) - {"origins", "notices"} == set(config.origins)
+    assert {setting.name for setting in SETTINGS} == set(config.origins)
+    assert set(config._fields) - {"origins", "notices", "companions"} == set(config.origins)
     for setting in SETTINGS:
         assert setting.environment == f"ENGRAM_{setting.name.upper()}"
         assert type(setting.default) is type(getattr(config, setting.name)) is hints[setting.name]
@@ -313,6 +314,7 @@ def test_a_setting_that_does_not_exist_is_not_taken_for_one(resolve: Load) -> No
 
 #: What a hostile repository would put into its file, for every setting that is the user's.
 HOSTILE = {
+    "companion": ["true", "false", "[1]"],
     "url": ['"postgresql://evil.example.org/all"', '"POSTGRES://evil.example.org/all"', '"here.db"', '"/dev/full"'],
     "data_dir": ['"."', '"/tmp"', '"postgresql://evil.example.org/all"'],
     "stale_after": ["0"],
@@ -644,3 +646,55 @@ def test_the_folders_worked_out_by_hand_are_those_of_platformdirs(
             monkeypatch.setenv(name, given)
     assert default_data_dir() == platformdirs.user_data_dir("engram", appauthor=False)
     assert config_dir() == platformdirs.user_config_dir("engram", appauthor=False)
+
+
+@pytest.mark.requirement("CONFIG-7")
+def test_the_users_file_says_whose_workspace_is_a_companions(resolve: Load, user: Path) -> None:
+    assert not resolve().is_companion("default")
+    (user / "config.toml").write_text("[workspaces.lyra]\ncompanion = true\n[workspaces.work]\ncompanion = false\n")
+    config = resolve()
+    assert [config.is_companion(name) for name in ("default", "lyra", "work")] == [False, True, False]
+    assert (config.companion, config.origins["companion"]) == (False, "default")
+    config = resolve(workspace="lyra")
+    assert (config.companion, config.origins["companion"]) == (True, str(user / "config.toml"))
+    assert not config.is_companion("default")
+
+
+@pytest.mark.requirement("CONFIG-7")
+def test_the_environment_and_an_argument_speak_of_the_current_workspace(resolve: Load, user: Path) -> None:
+    (user / "config.toml").write_text("[workspaces.lyra]\ncompanion = true\n")
+    config = resolve({"ENGRAM_COMPANION": "true"})
+    assert [config.is_companion(name) for name in ("default", "lyra", "other")] == [True, True, False]
+    assert not resolve({"ENGRAM_COMPANION": "off", "ENGRAM_WORKSPACE": "lyra"}).is_companion("lyra")
+    assert resolve({"ENGRAM_COMPANION": "off"}, companion=True).is_companion("default")
+    with pytest.raises(InvalidInput, match=r"ENGRAM_COMPANION is 'maybe'; it must be true or false\."):
+        resolve({"ENGRAM_COMPANION": "maybe"})
+
+
+@pytest.mark.requirement("CONFIG-7")
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("companion = true", "companion belongs to one workspace"),
+        ("workspaces = 3", "must have a table for each workspace"),
+        ("[workspaces]\nlyra = true", r"\[workspaces.lyra\] must be a table, not a bool"),
+        ('[workspaces.lyra]\ncompanion = "yes"', r"companion is 'yes'; it must be true or false"),
+        ("[workspaces.lyra]\ncompanion = [true]", r"companion is a list; it must be true or false"),
+        ("[workspaces.lyra]\ncompanions = true", r"has unknown settings: companions\. Known is: companion"),
+        ('[workspaces."Not A Name"]\ncompanion = true', r"\[workspaces.Not A Name\] cannot be used"),
+    ],
+)
+def test_a_table_of_a_workspace_that_cannot_be_used_is_an_error(
+    resolve: Load, user: Path, text: str, problem: str
+) -> None:
+    (user / "config.toml").write_text(f"{text}\n")
+    with pytest.raises(InvalidInput, match=problem):
+        resolve()
+
+
+@pytest.mark.requirement("CONFIG-7")
+def test_a_projects_file_cannot_make_a_workspace_a_companions(resolve: Load, project: Path) -> None:
+    (project / ".engram.toml").write_text("[workspaces.default]\ncompanion = true\n")
+    config = resolve()
+    assert not config.is_companion("default")
+    assert "workspaces is ignored. A project's file may not set it" in config.notices[0]

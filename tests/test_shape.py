@@ -30,6 +30,7 @@ LAYERS = (
         "durations",
         "emphasis",
         "gist_text",
+        "workspace_tables",
         "errors",
         "harness_commands",
         "json_columns",

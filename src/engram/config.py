@@ -10,6 +10,8 @@ A project's file arrives with a cloned repository, so a stranger may have writte
 project and make rules stricter for itself; `Setting.project_file` says so for each setting. Everything else in it is
 ignored with a notice. It is never an error: a repository must not be able to stop the user's hooks.
 
+The user's file also has a table for each workspace that is not like the others: `[workspaces.lyra] companion = true`.
+
 This module evaluates its annotations (it has no `from __future__ import annotations`), because they hold the settings.
 """
 
@@ -24,6 +26,7 @@ from .errors import InvalidInput, InvalidURL
 from .redact import redact
 from .safe_text import one_line
 from .store_url import masked
+from .workspace_tables import COMPANION, WORKSPACES, companions
 
 if TYPE_CHECKING:
     from platformdirs import PlatformDirsABC
@@ -67,6 +70,8 @@ class Setting(NamedTuple):
 
     def shown(self, value: object) -> str:
         """A value for people: a time has its largest whole unit."""
+        if isinstance(value, bool):
+            return str(value).lower()
         if self.read is not duration or not isinstance(value, float):
             return str(value)
         return shown(value)
@@ -93,6 +98,14 @@ def _share(value: object, what: str) -> float:
         return checks.share(float(str(value)), what)
     except ValueError:
         raise InvalidInput(f"{what} is {value!r}; it must be a number from 0 to 1.") from None
+
+
+def _flag(value: object, what: str) -> bool:
+    known = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
+    found = known.get(str(value).lower())
+    if found is None:
+        raise InvalidInput(f"{what} is {value!r}; it must be true or false.")
+    return found
 
 
 def _project(value: object, what: str) -> str:
@@ -137,6 +150,15 @@ class Config(NamedTuple):
             "the project of new sessions; empty: the git remote's owner/repo, else the folder's name",
             _project,
             FREE,
+        ),
+    ]
+    companion: Annotated[
+        bool,
+        Setting(
+            False,
+            "whether the workspace is a companion's, so that a pass also reflects and writes `self`: true or false; in "
+            "config.toml only for one workspace, under [workspaces.NAME]",
+            _flag,
         ),
     ]
     data_dir: Annotated[
@@ -244,6 +266,12 @@ class Config(NamedTuple):
     origins: Mapping[str, str]
     #: What was ignored in the project's file and why, a line each.
     notices: tuple[str, ...] = ()
+    #: The workspaces that the user's file calls a companion's.
+    companions: frozenset[str] = frozenset()
+
+    def is_companion(self, workspace: str) -> bool:
+        """Whether a workspace is a companion's. An argument and the environment speak of the current one only."""
+        return self.companion if workspace == self.workspace else workspace in self.companions
 
 
 def _declared() -> Iterator[Setting]:
@@ -261,6 +289,8 @@ class Layer(NamedTuple):
 
     origin: str
     values: Mapping[str, object]
+    #: The workspaces that a companion has.
+    companions: frozenset[str] = frozenset()
 
 
 def load(*, folder: str | None = None, environ: Mapping[str, str] | None = None, **arguments: object) -> Config:
@@ -282,9 +312,11 @@ def load(*, folder: str | None = None, environ: Mapping[str, str] | None = None,
         layer = next((layer for layer in layers if setting.name in layer.values), None)
         origins[setting.name] = layer.origin if layer else "default"
         values[setting.name] = _value(setting, layer)
+    if origins[COMPANION] == "default" and values["workspace"] in user.companions:
+        values[COMPANION], origins[COMPANION] = True, user.origin
     values["data_dir"] = values["data_dir"] or default_data_dir()
     values["url"] = normal_url(values["url"], values["data_dir"])
-    return Config(**values, origins=origins, notices=notices)
+    return Config(**values, origins=origins, notices=notices, companions=user.companions)
 
 
 def normal_url(url: str, data_dir: str) -> str:
@@ -408,6 +440,9 @@ def _project_layer(path: str, user: Layer, user_file: str) -> tuple[Layer, tuple
 def _objection(name: str, value: object, path: str, user: Layer, user_file: str) -> str | None:
     """Why a project's file may not set this; None if it may."""
     setting = _BY_NAME.get(name)
+    if name in (WORKSPACES, COMPANION):
+        place = f"move the line to {_named(user_file)}, below [{WORKSPACES}.NAME]"
+        return f"A project's file may not set it. If you want it, {place}."
     if setting is None:
         return f"There is no such setting. A project's file may set {', '.join(_settable())}."
     if setting.project_file == NEVER:
@@ -469,6 +504,7 @@ def _file(path: str) -> Layer:
             values = _parsed(file.read())
     except (OSError, ValueError) as error:
         raise InvalidInput(f"{path} cannot be used: {error}.") from error
+    named = companions(values, path)
     unknown = values.keys() - _BY_NAME.keys()
     if unknown:
         raise InvalidInput(
@@ -479,7 +515,7 @@ def _file(path: str) -> Layer:
     for name, value in values.items():
         if _BY_NAME[name].is_place and isinstance(value, str):
             values[name] = _anchored(value, base)
-    return Layer(path, values)
+    return Layer(path, values, named)
 
 
 def _parsed(text: str) -> dict[str, object]:

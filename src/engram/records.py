@@ -342,6 +342,8 @@ class DreamReport(NamedTuple):
     undone_by: int | None = None
     #: Set if this is not a pass but a proposal applied by hand: the proposal's id, or 0 after it is undone.
     proposal: int | None = None
+    #: Stages that were put off, and why; None when none was.
+    notes: list[str] | None = None
 
 
 class WorkCounts(NamedTuple):
@@ -574,6 +576,8 @@ class Block(NamedTuple):
     updated_by: str | None
     created_at: str
     updated_at: str
+    #: Any JSON value that its writer keeps beside the text; None when there is none.
+    data: object = None
 
 
 class BlockEdit(NamedTuple):
@@ -587,6 +591,8 @@ class BlockEdit(NamedTuple):
     created_at: str
     #: The receipt, if forgetting removed text from this version.
     receipt: int | None = None
+    #: The block's data at this version.
+    data: object = None
 
 
 class Change(NamedTuple):

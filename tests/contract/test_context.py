@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date
 
 import pytest
@@ -15,11 +16,17 @@ ORDER = ("What was said", "Sessions that fit", "That month", "Pinned", "Profile"
 
 
 @pytest.fixture
+def eng(open_store: Callable[..., Engram]) -> Engram:
+    return open_store(companion=True)
+
+
+@pytest.fixture
 def lived(eng: Engram, clock: ShiftedClock) -> str:
     """A store that has lived; the id of a session that is going on."""
     for number in range(3):
         talk(eng, f"the router {number}")
     eng.remember("The router is written in Rust.", pinned=True, by_person=True)
+    eng.remember("The user prefers tabs.", kind="preference")
     eng.dream(force=True)
     clock.advance(7_200)
     return talk(eng, "the router again")

@@ -25,6 +25,12 @@ def model() -> Iterator[Model]:
         yield model
 
 
+@pytest.fixture
+def lyra(open_store: Open) -> Engram:
+    """A store whose workspace is a companion's."""
+    return open_store(companion=True)
+
+
 def written(eng: Engram) -> list[tuple[str, object]]:
     """Everything dreaming makes, as it is now."""
     found: list[tuple[str, object]] = []
@@ -35,7 +41,9 @@ def written(eng: Engram) -> list[tuple[str, object]]:
 
 
 @pytest.mark.requirement("DREAM-1")
-def test_a_forced_pass_makes_a_gist_for_each_session_an_era_for_each_month_and_the_portrait(eng: Engram) -> None:
+def test_a_forced_pass_makes_a_gist_for_each_session_an_era_for_each_month_and_the_portrait(lyra: Engram) -> None:
+    eng = lyra
+    eng.remember("The user prefers tea to coffee.", kind="preference")
     march = [talk(eng, f"task {number}") for number in range(2)]
     april = talk(eng, "the parser", at="2026-04-05T10:00:00Z")
     (report,) = eng.dream(force=True)
@@ -49,7 +57,8 @@ def test_a_forced_pass_makes_a_gist_for_each_session_an_era_for_each_month_and_t
     assert set(report.seconds) == {"index", *stages, "probe"}
     assert (report.calls, report.input_tokens, report.output_tokens) == (0, 0, 0)
     eras = {era.key: era for era in eng.memories.list(kind="era")}
-    assert {key: era.data for key, era in eras.items()} == {"2026-03": {"sessions": 2}, "2026-04": {"sessions": 1}}
+    counts = {key: era.data["sessions"] for key, era in eras.items() if isinstance(era.data, dict)}
+    assert counts == {"2026-03": 2, "2026-04": 1}
     assert eng.dreams.show(report.id or 0) == report
     assert eng.dreams.list() == [report]
 
@@ -139,11 +148,11 @@ def test_a_pass_that_is_stopped_ends_after_its_step_keeps_what_it_has_and_frees_
 def test_a_stage_that_fails_is_reported_and_the_others_go_on(open_store: Open, model: Model) -> None:
     eng = open_store(llm="openai:m", llm_base_url=model.url)
     talk(eng)
-    model.answer = lambda prompt: 400 if "standing facts" in prompt else plainly(prompt)
+    model.answer = lambda prompt: 400 if "one calendar month" in prompt else plainly(prompt)
     (report,) = eng.dream(force=True)
-    assert [error.partition(":")[0] for error in report.errors] == ["profile"]
-    assert report.eras == ["2026-03"]
-    assert set(report.blocks) == {"narrative", "self"}
+    assert [error.partition(":")[0] for error in report.errors] == ["eras"]
+    assert report.eras == []
+    assert set(report.blocks) == {"narrative"}
 
 
 @pytest.mark.requirement("DREAM-7")
@@ -218,12 +227,13 @@ def test_coherence_is_full_at_ten_gists_that_are_not_folded_in(eng: Engram) -> N
     (report,) = eng.dream(stages=["sessions"])
     assert (report.drives.coherence, report.drives.stability) == (1, 0.5)
     (report,) = eng.dream()
-    assert (report.eras, set(report.blocks)) == (["2026-03"], {"profile", "narrative"} | set(report.blocks))
+    assert (report.eras, set(report.blocks)) == (["2026-03"], {"narrative"})
     assert (report.drives.coherence, report.drives.stability) == (0, 1)
 
 
 @pytest.mark.requirement("DREAM-10")
-def test_curiosity_rises_with_each_pass_more_with_news_and_falls_after_reflecting(eng: Engram) -> None:
+def test_curiosity_rises_with_each_pass_more_with_news_and_falls_after_reflecting(lyra: Engram) -> None:
+    eng = lyra
     session = talk(eng)
     eng.dream(force=True)
     assert eng.dreams.drives() is not None
@@ -240,7 +250,8 @@ def test_curiosity_rises_with_each_pass_more_with_news_and_falls_after_reflectin
 
 
 @pytest.mark.requirement("DREAM-11")
-def test_what_is_said_during_a_pass_is_news_to_the_next(eng: Engram, open_store: Open) -> None:
+def test_what_is_said_during_a_pass_is_news_to_the_next(lyra: Engram, open_store: Open) -> None:
+    eng = lyra
     session = talk(eng)
     other = open_store()
 
@@ -267,20 +278,24 @@ def test_only_months_that_changed_are_made_anew(eng: Engram) -> None:
 
 
 @pytest.mark.requirement("DREAM-13")
-def test_a_line_of_the_profile_has_its_date_and_the_turn_it_rests_on(eng: Engram) -> None:
+def test_a_line_of_the_profile_has_its_date_and_the_memory_it_rests_on(eng: Engram) -> None:
     session = eng.sessions.register("claude-code", "talk")
-    id = eng.exchanges.add(session, "user", "I prefer tabs over spaces in every project.", created_at="2026-03-02")
+    eng.exchanges.add(session, "user", "I prefer tabs over spaces in every project.", created_at="2026-03-02")
     eng.exchanges.add(session, "assistant", "Noted.", created_at="2026-03-02")
     eng.dream(force=True)
     block = eng.blocks.get("profile")
     assert block is not None
     (line,) = [line for line in block.content.split("\n") if "tabs" in line]
     assert "(2026-03-02)" in line
-    assert line.endswith(f"[e{id}]")
+    (memory,) = eng.memories.list(kind="preference")
+    assert line.endswith(f"[m{memory.id}]")
 
 
 @pytest.mark.requirement("DREAM-14")
-def test_self_is_json_with_mood_energy_narrative_and_the_last_six_reflections(eng: Engram, clock: ShiftedClock) -> None:
+def test_self_is_json_with_mood_energy_narrative_and_the_last_six_reflections(
+    lyra: Engram, clock: ShiftedClock
+) -> None:
+    eng = lyra
     for number in range(8):
         talk(eng, f"task {number}")
         clock.advance(60)
@@ -313,7 +328,7 @@ def test_no_transaction_is_open_while_a_model_thinks(open_store: Open, model: Mo
     model.answer = write_meanwhile
     (report,) = eng.dream(force=True)
     assert (report.errors, problems) == ([], [])
-    assert report.calls == len(model.asked) >= 6
+    assert report.calls == len(model.asked) >= 4
 
 
 @pytest.mark.requirement("DREAM-16")

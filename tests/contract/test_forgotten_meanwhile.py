@@ -26,13 +26,10 @@ Open = Callable[..., Engram]
 TASKS = {
     "session": SESSION,
     "era": "one calendar month",
-    "profile": "standing facts",
     "narrative": "Continue the narrative",
     "reflect": "Write in the first person",
-    "critique": "Compare the draft with",
-    "revise": "Rewrite the draft",
 }
-STAGES = {"session": "sessions", "era": "eras", "critique": "reflect", "revise": "reflect"}
+STAGES = {"session": "sessions", "era": "eras"}
 GONE, KEPT = "xqgone", "xqkept"
 
 
@@ -71,7 +68,7 @@ def filled(eng: Engram) -> tuple[str, int]:
 
 
 def extractive(open_store: Open, patched: pytest.MonkeyPatch) -> Meanwhile:
-    meanwhile = Meanwhile(open_store())
+    meanwhile = Meanwhile(open_store(companion=True))
     complete = Extractive.complete
 
     def complete_slowly(self: Extractive, prompt: Prompt, **options: Any) -> Answer:
@@ -83,7 +80,7 @@ def extractive(open_store: Open, patched: pytest.MonkeyPatch) -> Meanwhile:
 
 
 def served(open_store: Open, model: Model) -> Meanwhile:
-    meanwhile = Meanwhile(open_store(llm="openai:m", llm_base_url=model.url))
+    meanwhile = Meanwhile(open_store(llm="openai:m", llm_base_url=model.url, companion=True))
 
     def answer(prompt: str) -> str:
         meanwhile.thinks(next(task for task, words in TASKS.items() if words in prompt), prompt)
@@ -95,7 +92,7 @@ def served(open_store: Open, model: Model) -> Meanwhile:
 
 def agents(open_store: Open, patched: pytest.MonkeyPatch) -> Meanwhile:
     """Their answers are there already; what was shown is forgotten right before they are used."""
-    meanwhile = Meanwhile(open_store(llm="agent"))
+    meanwhile = Meanwhile(open_store(llm="agent", companion=True))
     think = Thinker.think
 
     def think_slowly(self: Thinker, stage: str, subject: str, build: Any, **options: Any) -> Thought:
@@ -130,16 +127,14 @@ def discarded(eng: Engram, url: str, task: str) -> None:
     assert holds(url, GONE) == {}
     assert dream(eng).errors == []
     assert holds(url, GONE) == {}
-    assert {name for name in ("profile", "narrative", "self") if eng.blocks.get(name)} == {
-        *("profile", "narrative", "self")
-    }
+    assert eng.blocks.get("narrative") and eng.blocks.get("self")
     assert eng.dreams.backlog().dirty == 0
     assert len(eng.memories.list(kind="gist")) == 2
     assert [f"{KEPT}3" in era.content for era in eng.memories.list(kind="era")] == [True]
     assert eng.work.counts() == (0, 0)
 
 
-WITHOUT_A_MODEL = ("session", "era", "profile", "narrative", "reflect")
+WITHOUT_A_MODEL = ("session", "era", "narrative", "reflect")
 
 
 @pytest.mark.requirement("DREAM-23")
@@ -167,7 +162,7 @@ def test_a_turn_that_is_forgotten_while_a_server_answers_is_not_written_back(
 
 
 @pytest.mark.requirement("DREAM-23", "WORK-6")
-@pytest.mark.parametrize("task", [task for task in TASKS if task != "critique"])
+@pytest.mark.parametrize("task", TASKS)
 def test_a_turn_that_is_forgotten_before_an_agents_answer_is_used_is_not_written_back(
     open_store: Open, store_url: str, task: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,7 +178,7 @@ def test_a_turn_that_is_forgotten_before_an_agents_answer_is_used_is_not_written
 def test_a_turn_that_is_forgotten_while_a_piece_is_written_is_not_left_to_agents(
     open_store: Open, store_url: str, task: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    eng = open_store(llm="agent")
+    eng = open_store(llm="agent", companion=True)
     _, said = filled(eng)
     ask, left = Thinker._ask_agents, list[str]()
 
@@ -211,7 +206,7 @@ def test_a_turn_that_is_forgotten_while_a_piece_is_written_is_not_left_to_agents
 
 
 @pytest.mark.requirement("DREAM-23")
-@pytest.mark.parametrize("task", ["era", "narrative", "reflect", "profile"])
+@pytest.mark.parametrize("task", ["era", "narrative", "reflect"])
 @pytest.mark.parametrize("by", ["session", "memory", "before"])
 def test_every_way_of_forgetting_is_noticed(open_store: Open, store_url: str, task: str, by: str, model: Model) -> None:
     meanwhile = served(open_store, model)
@@ -238,7 +233,7 @@ def test_every_way_of_forgetting_is_noticed(open_store: Open, store_url: str, ta
 
 
 @pytest.mark.requirement("DREAM-23")
-@pytest.mark.parametrize(("task", "name"), [("profile", "profile"), ("narrative", "narrative"), ("reflect", "self")])
+@pytest.mark.parametrize(("task", "name"), [("narrative", "narrative"), ("reflect", "self")])
 def test_a_block_that_is_forgotten_while_it_is_carried_on_is_not_written_back(
     open_store: Open, store_url: str, task: str, name: str, model: Model
 ) -> None:
@@ -280,7 +275,7 @@ def test_a_block_that_somebody_edits_while_it_is_carried_on_keeps_the_edit(
 
 @pytest.mark.requirement("WORK-6")
 def test_an_answer_to_an_earlier_piece_is_not_taken_for_an_answer_to_a_later_one(open_store: Open) -> None:
-    eng = open_store(llm="agent")
+    eng = open_store(llm="agent", companion=True)
     _, said = filled(eng)
     eng.dream(force=True)
     item = eng.work.next()
@@ -297,7 +292,7 @@ def test_an_answer_to_an_earlier_piece_is_not_taken_for_an_answer_to_a_later_one
 
 @pytest.mark.requirement("WORK-6")
 def test_an_answer_about_what_an_undo_has_removed_is_not_used(open_store: Open, store_url: str) -> None:
-    eng = open_store(llm="agent")
+    eng = open_store(llm="agent", companion=True)
     _, said = filled(eng)
     eng.dream(force=True, stages=["sessions"])
     while item := eng.work.next():

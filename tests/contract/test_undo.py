@@ -28,7 +28,7 @@ def test_everything_a_first_pass_made_is_gone_again(eng: Engram) -> None:
     assert report.gists and report.eras and report.blocks
     undone = eng.dreams.undo()
     assert undone.run == report.id and undone.left == []
-    assert {"block profile", "block narrative", "block self"} <= set(undone.removed)
+    assert {"block profile", "block narrative"} <= set(undone.removed)
     assert logical(eng) == before
 
 

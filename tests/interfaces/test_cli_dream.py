@@ -29,10 +29,10 @@ def test_dream_alone_means_one_pass(eng: library.Engram, engram: Engram) -> None
     assert engram("dream", "list", "--json").json[0]["id"] == report["id"]
     status = engram("dream", "status", "--json").json
     assert status["backlog"]["ripe"] == 0
-    assert status["drives"]["curiosity"] == pytest.approx(0.1)
+    assert status["drives"]["curiosity"] == 0
     pending, urgency, last = engram("dream", "status").out.splitlines()
     assert pending.split() == ["pending", "nothing"]
-    assert "curiosity 0.10" in urgency
+    assert "coherence 0.00" in urgency
     assert last.startswith(f"last pass  {report['id']}, ")
     assert engram("dream", "show", "99").code == 3
     assert engram("dream", "--stage", "nap").code == 2
@@ -85,7 +85,7 @@ def test_context_and_usage_are_shown(eng: library.Engram, engram: Engram) -> Non
     session = talk(eng)
     engram("dream", "--force")
     outcome = engram("context", "the router", "--session", session, "--budget", "500")
-    assert "## Self" in outcome.out
+    assert "## Narrative" in outcome.out
     assert engram("context", "--budget", "500", "--json").json["context"].startswith("# Context of")
     assert engram("usage").out == "No model has been called in that time.\n"
     assert engram("usage", "--json").json == []

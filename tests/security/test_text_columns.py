@@ -169,12 +169,14 @@ def put_memory(eng: Engram) -> tuple[dict[str, Any], Needles]:
 
 
 def put_block(eng: Engram) -> tuple[dict[str, Any], Needles]:
-    eng.blocks.create("plan", "qoldq")
-    eng.blocks.update("plan", "qnewq", reason="qreasonq")
+    eng.blocks.create("plan", "qoldq", data={"mood": "qolddataq"})
+    eng.blocks.update("plan", "qnewq", reason="qreasonq", data={"mood": "qnewdataq"})
     return {"block": "plan"}, {
         ("blocks", "content"): "qnewq",
+        ("blocks", "data"): "qnewdataq",
         ("block_versions", "content"): "qoldq",
         ("block_versions", "reason"): "qreasonq",
+        ("block_versions", "data"): "qolddataq",
     }
 
 

@@ -2,10 +2,10 @@
 
 It begins with what fits the query, whatever the budget: matching turns and memories, matching gists, the month's era.
 Then come the memories that a person pinned, what is to do in the project, what was learnt since its last session, the
-profile, the narrative, self, when another session was last seen, and this session's latest turns. Each line names its
-source and age. A part that does not fit is cut at a line; one of which no line fits is left out. Only the first match
-is cut within its line, so that a small budget has an answer, too. Below about 15 tokens nothing fits, and the context
-is empty.
+profile, the narrative, a companion's self, when another session was last seen, and this session's latest turns. Each
+line names its source and age. A part that does not fit is cut at a line; one of which no line fits is left out. Only
+the first match is cut within its line, so that a small budget has an answer, too. Below about 15 tokens nothing fits,
+and the context is empty.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def _parts(view: StoreView, query: str | None, session_id: str | None) -> Iterat
         # Quoted, so that no line of a block can look like a part of this page.
         lines = [f"> {visible(line)}" for line in block.content.split("\n") if line] if block else []
         yield Part(f"{name.capitalize()} (block {name}, {age(block.updated_at, now)})" if block else name, lines)
-    yield _self_part(blocks, now)
+    if view.config.is_companion(view.workspace):
+        yield _self_part(blocks, now)
     yield Part("Last seen", [f"- {age(seen, now)}"] if seen else [])
     if session_id is not None:
         turns = Exchanges(view).recent(session_id, _RECENT)
@@ -133,13 +134,24 @@ def _recalled_parts(
 
 
 def _self_part(blocks: Blocks, now: str) -> Part:
+    """What a reflection wrote, or whatever the companion wrote itself: its text, and its data as one line of JSON."""
     block = blocks.get(SELF)
     data = load_self(block.content) if block else None
     lines = []
     if data:
         lines.append(f"- {_shorten(data['narrative'])}")
         lines += [f"- {_shorten(each['text'])} ({each['at'][:10]})" for each in data["reflections"][-1:]]
+    elif block:
+        lines += [f"> {visible(line)}" for line in block.content.split("\n") if line.strip()]
+    if block and block.data is not None:
+        lines.append(f"- {_shorten(_compact(block.data))}")
     return Part(f"Self (block {SELF}, {age(block.updated_at, now)})" if block else "Self", lines)
+
+
+def _compact(data: object) -> str:
+    import json
+
+    return json.dumps(data, ensure_ascii=False)
 
 
 def _hit_line(hit: Hit, above: Set[int | None], now: str) -> str:

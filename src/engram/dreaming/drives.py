@@ -75,11 +75,11 @@ def stored(tx: Transaction, workspace: str) -> Drives | None:
     return Drives(continuity, coherence, curiosity, stability, updated_at)
 
 
-def current(tx: Transaction, workspace: str, backlog: DreamBacklog) -> Drives:
-    """The drives now. Curiosity grows with every call, and faster when there are new turns."""
+def current(tx: Transaction, workspace: str, backlog: DreamBacklog, *, curious: bool = True) -> Drives:
+    """The drives now. Curiosity grows with every call, and faster when there are new turns; only a companion has it."""
     _, _, curiosity, _, mark, _ = tx.one(_GET, workspace=workspace) or (0.0, 0.0, 0.0, 0.0, 0, "")
     rise = _MORE_CURIOUS if backlog.mark != mark else _CURIOUS
-    return _compute(backlog, min(1.0, curiosity + rise), tx.now())
+    return _compute(backlog, min(1.0, curiosity + rise) if curious else 0.0, tx.now())
 
 
 def after_pass(before: Drives, backlog: DreamBacklog, *, reflected: bool, now: str) -> Drives:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 TRUSTED = ("user", "agent")
 #: About this many characters of passages go into one prompt.
 PROMPT_CHARACTERS = 16_000
+#: The same for gists. They are short, and every prompt repeats what is known.
+GIST_CHARACTERS = 48_000
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
@@ -109,6 +111,8 @@ class PassContext:
         self.new_blocks: dict[str, int] = {}
         self.reflected = False
         self.errors: list[str] = []
+        #: What was put off, and why.
+        self.notes: list[str] = []
         self.alarms: list[str] = []
         #: New memories that were extracted from turns.
         self.learnt: list[int] = []
@@ -164,6 +168,12 @@ class PassContext:
         self.proposed += made
         return made
 
+    def propose_rewrite(self, tx: Transaction, plan: Plan) -> bool:
+        """Propose a text for a block that is a person's or a companion's; whether it is new."""
+        made = self.proposals.add_rewrite(tx, plan, self.dream)
+        self.proposed += made
+        return made
+
     def for_each(self, stage: str, things: Sequence[T], act: Callable[[PassContext, T], None]) -> None:
         """Attempt every item of a stage, with a checkpoint between items."""
         for number, thing in enumerate(things):
@@ -204,15 +214,17 @@ def turn_passage(turn: Exchange) -> Passage:
 
 
 def gist_passage(gist: Gist) -> Passage:
-    return Passage(f"m{gist.memory_id}", f"session {gist.session_id}", gist.text, "", gist.at)
+    when = f"{gist.at[:10]} {gist.at[11:16]}"
+    label = f"{when}, project {gist.project}" if gist.project else when
+    return Passage(f"m{gist.memory_id}", label, gist.text, "", gist.at)
 
 
-def prompt_portions(passages: list[Passage]) -> list[list[Passage]]:
+def prompt_portions(passages: list[Passage], characters: int = PROMPT_CHARACTERS) -> list[list[Passage]]:
     """Passages in their order, cut into portions that fit one prompt."""
     portions: list[list[Passage]] = []
-    size = PROMPT_CHARACTERS
+    size = characters
     for passage in passages:
-        if size + len(passage.text) > PROMPT_CHARACTERS:
+        if size + len(passage.text) > characters:
             portions.append([])
             size = 0
         portions[-1].append(passage)

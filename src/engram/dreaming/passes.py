@@ -15,6 +15,7 @@ from .. import checks, json_columns
 from ..coordination.leases import Leases
 from ..coordination.sessions import Sessions
 from ..errors import CapReached, EngramError, InvalidInput, LeaseHeld, LeaseLost
+from ..memory.blocks import Blocks
 from ..memory.embedding_queue import EmbeddingQueue
 from ..records import DreamBacklog, DreamReport, DreamStatus, Drives, UndoReport
 from ..safe_text import without_quotes
@@ -23,7 +24,7 @@ from .agent_queue import Work
 from .pass_context import PassContext, Progress, Stopped
 from .proposals import Proposals
 from .recall_check import rollback
-from .stages import consolidate, digest, eras, portrait
+from .stages import consolidate, digest, eras, narrative, profile, reflect
 from .stages import sessions as sessions_stage
 from .thinking import Thinker
 from .undo import reversal
@@ -43,7 +44,8 @@ TTL = 300.0
 _REBUILDS = """
 SELECT 1 FROM rebuilds r LEFT JOIN memories m ON r.kind = 'memory' AND m.id = r.ref
   LEFT JOIN blocks b ON r.kind = 'block' AND b.id = r.ref
-WHERE r.workspace = :workspace AND (m.kind IN ('gist', 'era') OR b.name = 'narrative') LIMIT 1
+WHERE r.workspace = :workspace AND (m.kind IN ('gist', 'era')
+  OR (b.name = 'narrative' AND b.updated_by IN ('dream', 'import'))) LIMIT 1
 """
 _BEGIN = """
 INSERT INTO dreams (workspace, session_id, started_at, undoes, report)
@@ -74,9 +76,9 @@ STAGES = (
     Stage(sessions_stage.STAGE, "continuity", sessions_stage.run),
     Stage("consolidate", "coherence", consolidate.run),
     Stage("eras", "coherence", eras.run),
-    Stage("profile", "coherence", portrait.profile),
-    Stage("narrative", "coherence", portrait.narrative),
-    Stage("reflect", "curiosity", portrait.reflect),
+    Stage("profile", "coherence", profile.run),
+    Stage("narrative", "coherence", narrative.run),
+    Stage("reflect", "curiosity", reflect.run),
 )
 
 
@@ -89,6 +91,7 @@ class Dreams:
         self._workspace = view.workspace
         self._leases = Leases(view)
         self._sessions = Sessions(view)
+        self._companion = view.config.is_companion(view.workspace)
 
     def dream(
         self,
@@ -101,7 +104,7 @@ class Dreams:
     ) -> DreamReport:
         """Run one pass. Setting `stop` ends it after the current step. `progress` is called with a stage, how much of
         it is done, and how much there is."""
-        chosen = _select_stages(stages)
+        chosen = self._select_stages(stages)
         if dry_run:
             return self._preview(chosen, force)
         session = self._sessions.register(SESSION_TYPE, "dreaming")
@@ -172,11 +175,23 @@ class Dreams:
             return self._applied(tuple(shared), proposal or 0)
         return self._dream_report(tuple(shared)) if undoes is None else self._undo_report(tuple(shared), undoes)
 
+    def _select_stages(self, stages: Sequence[str] | None) -> list[Stage]:
+        """The stages to run. Only a companion reflects; asking for it elsewhere is InvalidInput."""
+        chosen = _select_stages(stages)
+        if self._companion:
+            return chosen
+        if stages is not None and reflect.STAGE in stages:
+            raise InvalidInput(
+                f"Workspace {self._workspace!r} is not a companion's, so there is no reflection. If it is one, write "
+                f"[workspaces.{self._workspace}] and companion = true into config.toml."
+            )
+        return [stage for stage in chosen if stage.name != reflect.STAGE]
+
     def _preview(self, chosen: Sequence[Stage], force: bool) -> DreamReport:
         """What a pass would do, without doing it."""
         with self._engine.read() as tx:
             backlog = drives.backlog(tx, self._workspace)
-            levels = drives.current(tx, self._workspace, backlog)
+            levels = drives.current(tx, self._workspace, backlog, curious=self._companion)
             acting = {stage.name for stage in chosen if force or getattr(levels, stage.drive) >= drives.THRESHOLD}
             reading = sessions_stage.STAGE in acting
             sessions = drives.sessions_to_summarise(tx, self._workspace, everything=force) if reading else []
@@ -198,7 +213,9 @@ class Dreams:
         with self._engine.read() as tx:
             now = tx.now()
             backlog = drives.backlog(tx, self._workspace)
-            levels = drives.stored(tx, self._workspace) or drives.current(tx, self._workspace, backlog)
+            levels = drives.stored(tx, self._workspace) or drives.current(
+                tx, self._workspace, backlog, curious=self._companion
+            )
         report = _empty_report(self._workspace, session, now, self._view.config.llm, backlog, levels)
         return report._replace(ended_at=now, errors=[problem])
 
@@ -216,7 +233,7 @@ class Dreams:
         with self._engine.write() as tx:
             self._leases.fence(tx, lease.token)
             backlog = drives.backlog(tx, self._workspace)
-            levels = drives.current(tx, self._workspace, backlog)
+            levels = drives.current(tx, self._workspace, backlog, curious=self._companion)
             id, now = self._insert_dream(tx, session)
         journal = Journal(self._view, id)
         context = PassContext(
@@ -313,7 +330,11 @@ class Dreams:
                 return True
             if tx.one(_REBUILDS, workspace=self._workspace):
                 return True
-            levels = drives.current(tx, self._workspace, drives.backlog(tx, self._workspace))
+            if stage.name == eras.STAGE and eras.wrong_months(tx, self._workspace):
+                return True
+            if stage.name == "profile":
+                return profile.is_outdated(tx, self._workspace, Blocks(self._view).get("profile"))
+            levels = drives.current(tx, self._workspace, drives.backlog(tx, self._workspace), curious=self._companion)
         return stage.drive == "coherence" and levels.coherence >= drives.THRESHOLD
 
     def _index_pending(self, context: PassContext, seconds: dict[str, float]) -> None:
@@ -349,8 +370,11 @@ class Dreams:
                 seconds=seconds,
                 errors=context.errors,
                 alarms=context.alarms,
+                notes=context.notes or None,
                 extracted=context.extracted,
-                proposals=context.proposed if context.consolidation or context.extracted is not None else None,
+                proposals=context.proposed
+                if context.consolidation or context.extracted is not None or context.proposed
+                else None,
                 skipped=context.left_out or None,
             )
             if context.consolidation:

@@ -27,11 +27,16 @@ if TYPE_CHECKING:
     from ..memory.blocks import Blocks
     from ..memory.memories import Memories, Prepared
     from ..memory.provenance import Thing
-    from ..records import Exchange, Memory
+    from ..records import Block, Exchange, Memory
     from ..storage.engine import Transaction
 
 #: A contradiction at least this sure is proposed for a decision.
 CONTRADICTS = 0.75
+#: The writer of what a pass writes, and the writers of derived texts. Everybody else's texts are their own.
+DREAM = "dream"
+DERIVED = (DREAM, "import")
+#: Budget of the blocks of the portrait.
+PORTRAIT_TOKENS = 32_768
 #: Blocks that their owner writes as a whole. Nothing is ever cut off from these.
 NEVER_CUT = frozenset({WORLD, "profile", "narrative", "self"})
 
@@ -47,7 +52,7 @@ _BLOCK_BY_NAME = "SELECT id, content, version, max_tokens FROM blocks WHERE work
 
 
 class Plan(NamedTuple):
-    #: `remember`, `merge`, `supersede`, `archive` or `overflow`.
+    #: `remember`, `merge`, `supersede`, `archive`, `overflow` or `rewrite`.
     what: str
     why: str
     confidence: float
@@ -147,6 +152,27 @@ def overflow(tx: Transaction, workspace: str, name: str) -> Plan | None:
     return Plan("overflow", why, 1.0, rest, (("block", id, version),), (("block", id),), {"block": name}, grounds)
 
 
+def rewrite(
+    tx: Transaction, workspace: str, block: Block, text: str, sources: Iterable[Thing], rests_on: Iterable[Ground]
+) -> Plan:
+    """Replace the text of a block that a person or a companion wrote, which hands the block back to the passes."""
+    ((id, *_),) = tx.all(_BLOCK_BY_NAME, workspace=workspace, name=block.name)
+    why = (
+        f"{block.updated_by or 'a person'} wrote the text of block {block.name}, so a pass does not replace it; "
+        "accept this text to let the passes write the block again"
+    )
+    return Plan(
+        "rewrite",
+        why,
+        1.0,
+        text,
+        (("block", id, block.version),),
+        tuple(sorted(set(sources))),
+        {"block": block.name},
+        tuple(rests_on),
+    )
+
+
 def day_said(memory: Memory) -> str:
     """The day it was said, if known; otherwise the day it was stored."""
     return memory.said_at[:10]
@@ -204,7 +230,7 @@ def contains_statement(kept: Iterable[str], sentence: str, least: float) -> bool
 
 def prepare(tiers: Tiers, plan: Plan) -> Prepared | None:
     """Do what needs a model before the transaction begins."""
-    return tiers.memories.prepare(plan.content) if plan.content else None
+    return tiers.memories.prepare(plan.content) if plan.content and plan.what != "rewrite" else None
 
 
 def carry_out(tx: Transaction, tiers: Tiers, plan: Plan, prepared: Prepared | None) -> PlanResult:
@@ -321,7 +347,7 @@ def _archive(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepared
 def _overflow(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepared | None) -> tuple[PlanResult, int]:
     ((_, block, version),) = plan.targets
     name = plan.data["block"]
-    tiers.blocks.archive_overflow(name, actor="dream")
+    tiers.blocks.archive_overflow(name, actor=DREAM)
     memory = tiers.memories.remember(
         plan.content,
         tags=("overflow",),
@@ -333,12 +359,20 @@ def _overflow(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepare
     return PlanResult(memory.id, (("block", block), ("memory", memory.id)), 0, 0), 0
 
 
+def _rewrite(tiers: Tiers, plan: Plan, targets: list[Memory], prepared: Prepared | None) -> tuple[PlanResult, int]:
+    ((_, block, _),) = plan.targets
+    name = plan.data["block"]
+    tiers.blocks.derive(name, plan.content, "a proposal was accepted", DREAM, PORTRAIT_TOKENS, plan.sources)
+    return PlanResult(None, (("block", block),), 0, 0), 0
+
+
 _HANDLERS = {
     "remember": _remember,
     "merge": _merge,
     "supersede": _supersede,
     "archive": _archive,
     "overflow": _overflow,
+    "rewrite": _rewrite,
 }
 
 

@@ -29,6 +29,7 @@ from .undo.journal import Journal
 if TYPE_CHECKING:
     from ..memory.memories import Prepared
     from ..memory.provenance import Thing
+    from ..records import Block
     from ..storage.engine import Transaction
     from ..store_view import StoreView
 
@@ -85,6 +86,32 @@ _MEMORY = "SELECT version, status, content FROM memories WHERE workspace = :work
 _BLOCK = "SELECT version, 'active', content FROM blocks WHERE workspace = :workspace AND id = :id"
 
 
+_REWRITES = """
+SELECT p.id, p.state, p.content, t.version, p.created_at
+FROM proposal_parts t JOIN proposals p ON p.workspace = t.workspace AND p.id = t.proposal
+WHERE t.workspace = :workspace AND t.part = 'target' AND t.kind = 'block' AND t.ref = :block AND p.what = 'rewrite'
+ORDER BY p.id
+"""
+_BLOCK_ID = "SELECT id FROM blocks WHERE workspace = :workspace AND name = :name"
+_DROP_PARTS = "DELETE FROM proposal_parts WHERE workspace = :workspace AND proposal = :id"
+_DROP = "DELETE FROM proposals WHERE workspace = :workspace AND id = :id"
+
+
+class _RewriteRow(NamedTuple):
+    """A text that was proposed for a block."""
+
+    id: int
+    state: str
+    content: str
+    #: The block's version for which it was proposed.
+    version: int
+    created_at: str
+
+    def answers(self, text: str, version: int) -> bool:
+        """Whether this text was rejected, or is proposed already for this version of the block."""
+        return self.content == text and (self.state == "rejected" or self.version == version)
+
+
 class _ProposalRow(NamedTuple):
     """A row of `proposals`, in the order of `_COLUMNS`."""
 
@@ -121,6 +148,8 @@ class Proposals:
         """Agree to it with another text."""
         with self._engine.read() as tx:
             what = self._row(tx, id).what
+        if what == "rewrite":
+            raise InvalidInput(f"Accept or reject proposal {id}; to write another text, edit the block itself.")
         if what not in ("remember", "merge"):
             raise InvalidInput(f"A proposal to {what} has no text to edit; accept or reject proposal {id}.")
         return self._decide(id, "edited", checks.content(content, "content"), by_person=by_person)
@@ -184,6 +213,28 @@ class Proposals:
             tx.run(_ADD_PART, workspace=self._workspace, proposal=made, part=part, kind=kind, ref=ref, version=version)
         tx.note(self._workspace, "proposal", made)
         return True
+
+    def add_rewrite(self, tx: Transaction, plan: Plan, dream: int) -> bool:
+        """Propose a text for a block; whether it is new.
+
+        It takes the place of an earlier text for the block that is not decided yet. A text that was rejected is not
+        proposed again, whatever version the block has.
+        """
+        ((_, block, version),) = plan.targets
+        rows = _rewrites(tx, self._workspace, block)
+        if any(row.answers(plan.content, version) for row in rows):
+            return False
+        for row in rows:
+            if row.state == "pending":
+                tx.run(_DROP_PARTS, workspace=self._workspace, id=row.id)
+                tx.run(_DROP, workspace=self._workspace, id=row.id)
+                tx.note(self._workspace, "proposal", row.id)
+        return self.add(tx, plan, dream)
+
+    def last_rewrite(self, tx: Transaction, name: str) -> str:
+        """When a text for a block was last proposed; empty when it never was."""
+        block = tx.value(_BLOCK_ID, workspace=self._workspace, name=name)
+        return max((row.created_at for row in _rewrites(tx, self._workspace, block)), default="")
 
     def find(self, tx: Transaction, plan: Plan) -> tuple[int, str] | None:
         """The number and the state of this plan's proposal, if it was ever proposed."""
@@ -314,6 +365,16 @@ class Proposals:
         return found[:limit] if limit else found
 
 
+def is_rewrite_known(tx: Transaction, workspace: str, block: Block, text: str) -> bool:
+    """Whether a text for a block was rejected, or is proposed already for its latest version."""
+    id = tx.value(_BLOCK_ID, workspace=workspace, name=block.name)
+    return any(row.answers(text, block.version) for row in _rewrites(tx, workspace, id))
+
+
+def _rewrites(tx: Transaction, workspace: str, block: int) -> list[_RewriteRow]:
+    return [_RewriteRow(*row) for row in tx.all(_REWRITES, workspace=workspace, block=block)]
+
+
 def withdraw(tx: Transaction, workspace: str, dream: int) -> None:
     """Undo the proposals of a pass, or of a proposal that was applied by hand: delete those that are undecided, and
     those that the same pass made and applied.
@@ -344,7 +405,7 @@ def _already_applied(id: int, dream: int | None) -> Conflict:
 
 def _hash(plan: Plan) -> str:
     """Hash of what a plan does to which things. It covers the text only where nothing else distinguishes two plans."""
-    text = [fingerprint(plan.content)] if plan.what == "remember" else []
+    text = [fingerprint(plan.content)] if plan.what in ("remember", "rewrite") else []
     parts = [plan.what, sorted(plan.targets), sorted(plan.sources), text]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -364,6 +425,9 @@ def _diff(plan: Plan, texts: dict[Thing, str]) -> str:
         before = "\n".join(texts.values())
         after = plan.content
     names = [f"{kind} {ref}" for kind, ref in texts] or ["nothing"]
+    if plan.what == "rewrite":
+        names = [f"block {plan.data.get('block')}, as it is"]
     ends = {"remember": "a new memory", "archive": "the archive", "supersede": f"memory {plan.data.get('winner')}"}
+    ends["rewrite"] = f"block {plan.data.get('block')}, as a pass would write it"
     end = ends.get(plan.what, "one text")
     return "\n".join(unified(before.splitlines(), after.splitlines(), ", ".join(names), end, around=1))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..store_view import StoreView
     from .pass_context import Progress
 
+REFLECT = "reflect"
 DEFAULT_EVERY = 6 * 3_600.0
 
 
@@ -42,8 +43,14 @@ def dream_all(
         if stop is not None and stop.is_set():
             break
         dreams = Dreams(view._replace(workspace=name))
+        chosen = stages
+        if stages is not None and not view.config.is_companion(name):
+            # One workspace is a companion's, another one is not. That is no mistake of the caller.
+            chosen = [stage for stage in stages if stage != REFLECT]
+            if stages and not chosen:
+                continue
         try:
-            report = dreams.dream(force=force, dry_run=dry_run, stages=stages, stop=stop, progress=progress)
+            report = dreams.dream(force=force, dry_run=dry_run, stages=chosen, stop=stop, progress=progress)
         except InvalidInput:  # the caller's mistake, the same everywhere
             raise
         except EngramError as error:

@@ -29,14 +29,18 @@ if TYPE_CHECKING:
 _MEMORY = "SELECT kind, version FROM memories WHERE workspace = :workspace AND id = :id"
 _BLOCK = "SELECT name, version FROM blocks WHERE workspace = :workspace AND id = :id"
 _EXCHANGE_TEXT = "SELECT content FROM exchanges WHERE workspace = :workspace AND id = :id"
-_MEMORY_TEXTS = "SELECT content, version, reason FROM memory_versions WHERE memory_id = :id ORDER BY version"
-_BLOCK_TEXTS = "SELECT content, version, reason FROM block_versions WHERE block_id = :id ORDER BY version"
+_MEMORY_TEXTS = "SELECT content, version, reason, NULL FROM memory_versions WHERE memory_id = :id ORDER BY version"
+# The data of a version that a program of an earlier release wrote are only in the block's own row.
+_BLOCK_TEXTS = """
+SELECT v.content, v.version, v.reason, CASE WHEN v.version = b.version THEN COALESCE(v.data, b.data) ELSE v.data END
+FROM block_versions v JOIN blocks b ON b.id = v.block_id WHERE v.block_id = :id ORDER BY v.version
+"""
 _REWRITE_MEMORY_VERSION = """
 UPDATE memory_versions SET content = :content, reason = :reason, receipt = :receipt
 WHERE memory_id = :id AND version = :version
 """
 REWRITE_BLOCK_VERSION = """
-UPDATE block_versions SET content = :content, reason = :reason, receipt = :receipt
+UPDATE block_versions SET content = :content, reason = :reason, data = :data, receipt = :receipt
 WHERE block_id = :id AND version = :version
 """
 _REWRITE_MEMORY = """
@@ -50,7 +54,7 @@ _LABELS = "SELECT key, data FROM memories WHERE workspace = :workspace AND id = 
 _DROP_TAG = "DELETE FROM memory_tags WHERE memory_id = :id AND CAST(workspace AS TEXT) = :workspace AND tag = :tag"
 _SET_LABELS = "UPDATE memories SET key = :key, data = :data WHERE workspace = :workspace AND id = :id"
 _REWRITE_BLOCK = """
-UPDATE blocks SET content = :content, updated_at = :now WHERE workspace = :workspace AND id = :id
+UPDATE blocks SET content = :content, data = :data, updated_at = :now WHERE workspace = :workspace AND id = :id
 """
 
 
@@ -58,6 +62,8 @@ class Version(NamedTuple):
     number: int
     content: str
     reason: str
+    #: JSON; None for a memory.
+    data: str | None = None
 
 
 class _Labels(NamedTuple):
@@ -79,19 +85,23 @@ class _History:
         self.current = current
         #: The first version with a forgotten source.
         self.first = first
-        self.was = [Version(number, content, reason) for content, number, reason in rows]
+        self.was = [Version(number, content, reason, data) for content, number, reason, data in rows]
         self.now = list(self.was)
         self.sources = sources
         self.lost: list[str] = []
 
     @property
     def content(self) -> str:
-        return next(version.content for version in self.now if version.number == self.current)
+        return self.latest.content
 
-    def replace(self, position: int, content: str, reason: str) -> bool:
-        """Replace one version's text and reason; whether that changed anything."""
+    @property
+    def latest(self) -> Version:
+        return next(version for version in self.now if version.number == self.current)
+
+    def replace(self, position: int, content: str, reason: str, data: str | None = None) -> bool:
+        """Replace one version's text, reason and data; whether that changed anything."""
         old = self.now[position]
-        self.now[position] = Version(old.number, content, reason)
+        self.now[position] = Version(old.number, content, reason, data)
         if content != old.content:
             left = set(sentences.parts(content))
             self.lost += [sentence for sentence in sentences.parts(old.content) if sentence not in left]
@@ -134,10 +144,10 @@ class Cleaning:
         tx = self._tx
         for (kind, id), text in self._texts.items():
             changed = [new for old, new in zip(text.was, text.now, strict=True) if old != new]
-            for version, content, reason in changed:
+            for version, content, reason, data in changed:
                 values = {"id": id, "version": version, "content": content, "reason": reason, "receipt": receipt}
                 if kind == "block":
-                    tx.run(REWRITE_BLOCK_VERSION, **values)
+                    tx.run(REWRITE_BLOCK_VERSION, data=data, **values)
                 else:
                     tx.run(_REWRITE_MEMORY_VERSION, **values)
             if any(version.number == text.current for version in changed):
@@ -149,7 +159,7 @@ class Cleaning:
         tx, (kind, id) = self._tx, thing
         current = {"workspace": self._workspace, "id": id, "content": text.content, "now": now}
         if kind == "block":
-            tx.run(_REWRITE_BLOCK, **current)
+            tx.run(_REWRITE_BLOCK, data=text.latest.data, **current)
             tx.note(self._workspace, kind, text.label)
             return
         tx.run(_REWRITE_MEMORY, hash=fingerprint(text.content), **current)
@@ -225,8 +235,9 @@ class Cleaning:
 
     def _clean_once(self, thing: Thing, text: _History) -> bool:
         """Clean a thing's versions; whether anything changed."""
+        cleaned: list[tuple[str, str, str | None]]
         if _is_memory(thing) and (text.label in OWN_SHELVES or self._repeats_lost(thing, text)):
-            cleaned = [("", "") for _ in text.now]
+            cleaned = [("", "", None) for _ in text.now]
         else:
             matcher = citations.SourceMatcher(self._lost_texts(text.sources), self._kept_texts(text.sources))
             cleaned = [self._cleaned_version(thing, text, version, matcher) for version in text.now]
@@ -253,13 +264,14 @@ class Cleaning:
 
     def _cleaned_version(
         self, thing: Thing, text: _History, version: Version, matcher: citations.SourceMatcher
-    ) -> tuple[str, str]:
+    ) -> tuple[str, str, str | None]:
         if not _is_memory(thing):
             named = {citations.handle(source) for source in text.sources if self._is_lost(source)}
             content = without_lost_lines(version.content, named, matcher)
         else:
             content = matcher.remove_lost(version.content)
-        return content, matcher.remove_lost(version.reason) if content == version.content else ""
+        reason = matcher.remove_lost(version.reason) if content == version.content else ""
+        return content, reason, _without_lost_values(version.data, matcher)
 
     def _is_lost(self, source: Thing) -> bool:
         """Whether a line that names this source is lost. A source that is cleaned itself may have lost that part."""
@@ -287,7 +299,7 @@ class Cleaning:
         tx, (kind, id) = self._tx, thing
         if kind == "exchange":
             return tx.column(_EXCHANGE_TEXT, workspace=self._workspace, id=id)
-        return [content for content, _, _ in self._versions(thing)]
+        return [content for content, *_ in self._versions(thing)]
 
 
 def _is_memory(thing: Thing) -> bool:
@@ -313,6 +325,27 @@ def _without_lost_data(data: str, went: _Labels, left: _Labels) -> str | None:
     known = json_columns.load(data, "memories.data")
     found = rest(known)
     return data if found == known else None if found is None else json_columns.dump(found, "data")
+
+
+def _without_lost_values(data: str | None, matcher: citations.SourceMatcher) -> str | None:
+    """A block's data without the sentences that came from a lost text. No pass writes data: they are a writer's own
+    words, which may quote what was said."""
+    if data is None:
+        return None
+
+    def rest(value: object) -> object:
+        if isinstance(value, str):
+            # A short value, such as a mood, is in many texts.
+            return matcher.remove_lost(value) if len(value) >= citations.TELLING else value
+        if isinstance(value, list):
+            return [rest(each) for each in value]
+        if isinstance(value, dict):
+            return {rest(name): rest(each) for name, each in value.items()}
+        return value
+
+    known = json_columns.load(data, "blocks.data")
+    found = rest(known)
+    return data if found == known else json_columns.dump(found, "data")
 
 
 def without_lost_lines(text: str, lost: Set[str], matcher: citations.SourceMatcher) -> str:

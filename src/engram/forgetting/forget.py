@@ -43,8 +43,8 @@ TEXTS = {
     "memory_states": {"tags": "memory"},
     "memory_links": {"relation": "memory"},
     "terms": {"term": "exchange, memory"},
-    "blocks": {"content": "block"},
-    "block_versions": {"content": "block", "reason": "block"},
+    "blocks": {"content": "block", "data": "block"},
+    "block_versions": {"content": "block", "reason": "block", "data": "block"},
 }
 #: The same columns: whether Engram copies other texts into them, and how forgetting an original finds its copy.
 #: `none`: only the writer's own text. `itself`: a copy of the row it belongs to. `sources`: through that table.
@@ -59,8 +59,8 @@ COPIES = {
     "memory_states": {"tags": "merged"},
     "memory_links": {"relation": "none"},
     "terms": {"term": "itself"},
-    "blocks": {"content": "sources"},
-    "block_versions": {"content": "sources", "reason": "none"},
+    "blocks": {"content": "sources", "data": "none"},
+    "block_versions": {"content": "sources", "reason": "none", "data": "none"},
 }
 
 _LOCK_SESSION = "UPDATE sessions SET last_seq = last_seq WHERE workspace = :workspace AND id = :session"
@@ -97,7 +97,7 @@ ORDER BY id
 _OLD_VERSIONS = """
 SELECT v.block_id, v.version FROM block_versions v JOIN blocks b ON b.id = v.block_id
 WHERE b.workspace = :workspace AND v.created_at < :before AND v.version < b.version
-  AND (v.content <> '' OR v.reason <> '')
+  AND (v.content <> '' OR v.reason <> '' OR v.data IS NOT NULL)
 ORDER BY v.block_id, v.version
 """
 
@@ -361,7 +361,7 @@ class Forgetting:
         """Blank block versions older than the time; the block of each."""
         rows = tx.all(_OLD_VERSIONS, workspace=self._workspace, before=time)
         for id, version in rows:
-            tx.run(REWRITE_BLOCK_VERSION, id=id, version=version, content="", reason="", receipt=receipt)
+            tx.run(REWRITE_BLOCK_VERSION, id=id, version=version, content="", reason="", data=None, receipt=receipt)
         return [("block", id) for id, _ in rows]
 
     def _erase(self, tx: Transaction, gone: _Removal) -> None:

@@ -15,7 +15,7 @@ PROFILE: Final = {
 #: The headings of the narrative.
 NARRATIVE: Final = {
     "arc": "How it went",
-    "trends": "What keeps coming up",
     "open_threads": "Open threads",
-    "callbacks": "Worth coming back to",
 }
+#: Sections that a narrative of an earlier release may still have.
+FORMER_NARRATIVE: Final = ("What keeps coming up", "Worth coming back to")

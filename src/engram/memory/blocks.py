@@ -3,13 +3,16 @@
 Every version of a block, including the first, is a row of `block_versions`; `history` shows the steps between them. An
 edit holds the block's lock while it writes, and only writes if the block is still as it was read. So no version is
 lost, and every edit starts from the latest version.
+
+Beside its text a block may have data, any JSON value. An edit that gives no data keeps it. A version that a program of
+an earlier release wrote has no data of its own; the block itself still has it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .. import checks, mutexes
+from .. import checks, json_columns, mutexes
 from ..errors import BlockExists, BlockNotFound, InvalidInput, LogBroken, VersionConflict, VersionNotFound
 from ..records import WORLD, Block, BlockEdit
 from ..tokens import CHARACTERS_PER_TOKEN
@@ -18,7 +21,7 @@ from . import provenance
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ..storage.engine import Transaction
+    from ..storage.engine import Row, Transaction
     from ..store_view import StoreView, Watch
     from .provenance import Thing
 
@@ -27,38 +30,39 @@ DEFAULT_TOKENS = 4_096
 WORLD_TOKENS = 32_768
 OVERFLOW = "overflow archived"
 
-_COLUMNS = "id, name, content, version, max_tokens, updated_by, created_at, updated_at"
+_COLUMNS = "id, name, content, version, max_tokens, updated_by, created_at, updated_at, data"
 _GET = "SELECT " + _COLUMNS + " FROM blocks WHERE workspace = :workspace AND name = :name"
 _LIST = "SELECT " + _COLUMNS + " FROM blocks WHERE workspace = :workspace ORDER BY name"
 _INSERT = """
-INSERT INTO blocks (workspace, name, content, version, max_tokens, updated_by, created_at, updated_at)
-VALUES (:workspace, :name, :content, 1, :max_tokens, :actor, :now, :now)
+INSERT INTO blocks (workspace, name, content, version, max_tokens, updated_by, created_at, updated_at, data)
+VALUES (:workspace, :name, :content, 1, :max_tokens, :actor, :now, :now, :data)
 RETURNING id
 """
 _UPDATE = """
-UPDATE blocks SET content = :content, version = :version, updated_by = :actor, updated_at = :now
+UPDATE blocks SET content = :content, version = :version, updated_by = :actor, updated_at = :now, data = :data
 WHERE workspace = :workspace AND id = :id
 """
 _DELETE = "DELETE FROM blocks WHERE workspace = :workspace AND id = :id"
 _INSERT_VERSION = """
-INSERT INTO block_versions (block_id, version, content, reason, actor, created_at)
-VALUES (:id, :version, :content, :reason, :actor, :now)
+INSERT INTO block_versions (block_id, version, content, reason, actor, created_at, data)
+VALUES (:id, :version, :content, :reason, :actor, :now, :data)
 """
 _VERSIONS = """
-SELECT version, content, reason, actor, created_at, receipt FROM block_versions
+SELECT version, content, reason, actor, created_at, receipt, data FROM block_versions
 WHERE block_id = :id ORDER BY version DESC LIMIT :limit
 """
-_VERSION = "SELECT content, receipt FROM block_versions WHERE block_id = :id AND version = :version"
+_VERSION = "SELECT content, receipt, data FROM block_versions WHERE block_id = :id AND version = :version"
 
 #: How often an edit is tried again when another writer was faster.
 _TRIES = 5
 
 
 class _Stored(NamedTuple):
-    """A block and its id."""
+    """A block, its id, and its data as it is stored."""
 
     id: int
     block: Block
+    data: str | None
 
 
 class _Version(NamedTuple):
@@ -71,6 +75,8 @@ class _Version(NamedTuple):
     created_at: str
     #: The receipt of the forgetting that blanked it.
     receipt: int | None
+    #: JSON.
+    data: str | None
 
 
 class Blocks:
@@ -80,16 +86,23 @@ class Blocks:
         self._watch = watch
 
     def create(
-        self, name: str, content: str = "", max_tokens: int = DEFAULT_TOKENS, *, actor: str | None = None
+        self,
+        name: str,
+        content: str = "",
+        max_tokens: int = DEFAULT_TOKENS,
+        *,
+        actor: str | None = None,
+        data: object = None,
     ) -> Block:
-        """Create a block at version 1. BlockExists when the name is taken."""
+        """Create a block at version 1. BlockExists when the name is taken. `data` is any JSON value."""
         content = _check_new(name, content, actor)
+        stored = _dump(data)
         checks.whole(max_tokens, "max_tokens", least=1, most=10_000_000)
         with self._engine.write() as tx:
             self._lock(tx, name)
             if self._find(tx, name):
                 raise BlockExists(f"Block {name!r} already exists; update it, or choose another name.")
-            return self._insert(tx, name, content, max_tokens, "", actor)
+            return self._insert(tx, name, content, max_tokens, "", actor, stored)
 
     def get(self, name: str) -> Block | None:
         with self._engine.read() as tx:
@@ -99,15 +112,24 @@ class Blocks:
     def update(
         self,
         name: str,
-        content: str,
+        content: str | None = None,
         reason: str = "",
         *,
         actor: str | None = None,
         expected_version: int | None = None,
+        data: object = None,
     ) -> Block:
-        """Replace the whole content. VersionConflict when the block is no longer at `expected_version`."""
-        content = _check(name, content, actor)
-        return self._edit(name, lambda _: content, reason, actor, expected_version)
+        """Replace the whole content, the data, or both; what is None stays. `data` is any JSON value.
+
+        VersionConflict when the block is no longer at `expected_version`.
+        """
+        if content is None and data is None:
+            raise InvalidInput("Give the new content of the block, its new data, or both.")
+        text = _check(name, content or "", actor)
+        stored = _dump(data)
+        return self._edit(
+            name, lambda old: old if content is None else text, reason, actor, expected_version, data=stored
+        )
 
     def append(
         self,
@@ -163,7 +185,7 @@ class Blocks:
         """Delete a block with its history."""
         with self._engine.write() as tx:
             self._lock(tx, name)
-            id, _ = self._require(tx, name)
+            id, *_ = self._require(tx, name)
             self._changing(tx, id, since=0)
             tx.run(_DELETE, workspace=self._workspace, id=id)
             tx.note(self._workspace, "block", name)
@@ -179,7 +201,16 @@ class Blocks:
             found = self._versions(tx, self._require(tx, name), limit + 1 if limit else checks.MAX_WHOLE)
         before = [each.content for each in found[1:]] + [""]
         edits = [
-            BlockEdit(each.number, old, each.content, each.reason, each.actor, each.created_at, each.receipt)
+            BlockEdit(
+                each.number,
+                old,
+                each.content,
+                each.reason,
+                each.actor,
+                each.created_at,
+                each.receipt,
+                _load(each.data),
+            )
             for each, old in zip(found, before, strict=True)
         ]
         return edits[:limit] if limit else edits
@@ -187,7 +218,8 @@ class Blocks:
     def version(self, name: str, version: int) -> str:
         """The content as it was at a version."""
         with self._engine.read() as tx:
-            return self._version(tx, self._require(tx, name), version)
+            content, _ = self._version(tx, self._require(tx, name), version)
+            return content
 
     def diff(self, name: str, a: int, b: int) -> str:
         """The unified diff from version a to version b; empty when they are equal."""
@@ -195,7 +227,7 @@ class Blocks:
 
         with self._engine.read() as tx:
             stored = self._require(tx, name)
-            old, new = self._version(tx, stored, a), self._version(tx, stored, b)
+            (old, _), (new, _) = self._version(tx, stored, a), self._version(tx, stored, b)
         # Most texts end without a line break. The diff mentions this only where the two versions differ in it.
         if not old.endswith("\n") and not new.endswith("\n"):
             old, new = (text and f"{text}\n" for text in (old, new))
@@ -215,14 +247,14 @@ class Blocks:
         actor: str | None = None,
         expected_version: int | None = None,
     ) -> Block:
-        """Write the content of an earlier version as a new version."""
+        """Write the content and the data of an earlier version as a new version."""
         _check(name, "", actor)
         with self._engine.write() as tx:
             self._lock(tx, name)
             stored = self._require(tx, name)
-            content = self._version(tx, stored, version, whole=True)
+            content, data = self._version(tx, stored, version, whole=True)
             _expect(stored.block, expected_version)
-            return self._write(tx, stored, content, f"restored version {version}", actor)
+            return self._write(tx, stored._replace(data=data), content, f"restored version {version}", actor)
 
     def archive_overflow(self, name: str, *, actor: str | None = None) -> str | None:
         """Cut off what exceeds the budget and return it; None, and no write, when everything fits.
@@ -248,7 +280,8 @@ class Blocks:
         numbers = [version.number for version in reversed(versions)]
         if numbers != list(range(1, block.version + 1)):
             raise LogBroken(f"The log of block {name!r} should have versions 1 to {block.version}, but has {numbers}.")
-        if versions[0].content != block.content:
+        # A program of an earlier release writes versions without data.
+        if versions[0].content != block.content or versions[0].data not in (None, stored.data):
             raise LogBroken(
                 f"The log of block {name!r} does not end in the content that the block has at version {block.version}."
             )
@@ -277,7 +310,7 @@ class Blocks:
         reason = _check_reason(reason)
         with self._engine.write() as tx:
             block = self._put(tx, name, content, reason, actor, None, max_tokens)
-            id, _ = self._require(tx, name)
+            id, *_ = self._require(tx, name)
             provenance.add(tx, self._workspace, "block", id, block.version, sorted(sources))
             provenance.mark_rebuilt(tx, self._workspace, "block", id)
             return block
@@ -313,8 +346,10 @@ class Blocks:
         reason: str,
         actor: str | None,
         expected_version: int | None,
+        *,
+        data: str | None = None,
     ) -> Block:
-        """Write the result of `change` as the new content.
+        """Write the result of `change` as the new content, and the data if it is given.
 
         Two edits together may form a secret, so the whole new content is searched for secrets, before the lock is
         taken. If another writer changes the block meanwhile, the edit starts again.
@@ -329,20 +364,27 @@ class Blocks:
                 self._lock(tx, name)
                 now = self._require(tx, name)
                 if (now.id, now.block.version, now.block.content) == (seen.id, seen.block.version, seen.block.content):
-                    return self._write(tx, seen, content, reason, actor)
+                    return self._write(tx, _with_data(now, data), content, reason, actor)
         # Other writers keep changing the block, so now the lock is held while the content is searched.
         with self._engine.write() as tx:
             self._lock(tx, name)
             stored = self._require(tx, name)
             _expect(stored.block, expected_version)
             content = checks.content(change(stored.block.content), "content", empty=True)
-            return self._write(tx, stored, content, reason, actor)
+            return self._write(tx, _with_data(stored, data), content, reason, actor)
 
     def _insert(
-        self, tx: Transaction, name: str, content: str, max_tokens: int, reason: str, actor: str | None
+        self,
+        tx: Transaction,
+        name: str,
+        content: str,
+        max_tokens: int,
+        reason: str,
+        actor: str | None,
+        data: str | None = None,
     ) -> Block:
         now = tx.now()
-        values = {"content": content, "actor": actor, "now": now}
+        values = {"content": content, "actor": actor, "now": now, "data": data}
         ((id,),) = tx.all(_INSERT, workspace=self._workspace, name=name, max_tokens=max_tokens, **values)
         self._changing(tx, id)
         tx.run(_INSERT_VERSION, id=id, version=1, reason=reason, **values)
@@ -355,14 +397,17 @@ class Blocks:
             updated_by=actor,
             created_at=now,
             updated_at=now,
+            data=_load(data),
         )
 
     def _write(self, tx: Transaction, stored: _Stored, content: str, reason: str, actor: str | None) -> Block:
         now = tx.now()
-        id, old = stored
-        block = old._replace(content=content, version=old.version + 1, updated_by=actor, updated_at=now)
+        id, old, data = stored
+        block = old._replace(
+            content=content, version=old.version + 1, updated_by=actor, updated_at=now, data=_load(data)
+        )
         self._changing(tx, id)
-        values = {"id": id, "version": block.version, "content": content, "actor": actor, "now": now}
+        values = {"id": id, "version": block.version, "content": content, "actor": actor, "now": now, "data": data}
         tx.run(_UPDATE, workspace=self._workspace, **values)
         tx.run(_INSERT_VERSION, reason=reason, **values)
         tx.note(self._workspace, "block", block.name)
@@ -384,8 +429,7 @@ class Blocks:
         row = tx.one(_GET, workspace=self._workspace, name=name)
         if row is None:
             return None
-        id, *fields = row
-        return _Stored(id, Block(*fields))
+        return _stored(row)
 
     def _require(self, tx: Transaction, name: str) -> _Stored:
         found = self._find(tx, name)
@@ -397,24 +441,27 @@ class Blocks:
         """The latest versions, newest first."""
         return [_Version(*row) for row in tx.all(_VERSIONS, id=stored.id, limit=limit)]
 
-    def _version(self, tx: Transaction, stored: _Stored, version: int, *, whole: bool = False) -> str:
-        """The content at a version; with `whole`, VersionNotFound if some of it was forgotten."""
+    def _version(
+        self, tx: Transaction, stored: _Stored, version: int, *, whole: bool = False
+    ) -> tuple[str, str | None]:
+        """The content and the data at a version; with `whole`, VersionNotFound if some of it was forgotten."""
         checks.whole(version, "version", least=1)
         name, current = stored.block.name, stored.block.version
         found = tx.one(_VERSION, id=stored.id, version=version)
         if found is None:
             raise VersionNotFound(f"Block {name!r} has no version {version}; it is at version {current}.")
         content: str
-        content, receipt = found
+        data: str | None
+        content, receipt, data = found
         if whole and receipt is not None:
             raise VersionNotFound(f"Version {version} of block {name!r} was forgotten (receipt {receipt}).")
-        return content
+        return content, data
 
     # Last, because its name hides the type from annotations that follow it.
     def list(self) -> list[Block]:
         """All blocks, by name."""
         with self._engine.read() as tx:
-            return [Block(*fields) for _, *fields in tx.all(_LIST, workspace=self._workspace)]
+            return [_stored(row).block for row in tx.all(_LIST, workspace=self._workspace)]
 
 
 class World:
@@ -446,6 +493,24 @@ def _check(name: object, content: object, actor: object) -> str:
     checks.name(name, "block name")
     checks.optional_new_name(actor, "actor")
     return checks.content(content, "content", empty=True)
+
+
+def _stored(row: Row) -> _Stored:
+    id, *fields, data = row
+    return _Stored(id, Block(*fields)._replace(data=_load(data)), data)
+
+
+def _with_data(stored: _Stored, data: str | None) -> _Stored:
+    """The block with new data, if there are any."""
+    return stored if data is None else stored._replace(data=data)
+
+
+def _dump(data: object) -> str | None:
+    return None if data is None else json_columns.dump(data, "data")
+
+
+def _load(data: str | None) -> object:
+    return json_columns.load(data, "blocks.data")
 
 
 def _check_reason(reason: object) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..records import WORLD
-from .inputs import LIMIT, ME_IF_KNOWN, REASON, Operation, text, whole
+from .inputs import LIMIT, ME_IF_KNOWN, REASON, Input, Operation, text, whole
 
 if TYPE_CHECKING:
     from ..client import Engram
 
-_NAME = text("name", "block name; world: the shared world state", required=True)
+_NAME = text("name", "block name; world: the world state", required=True)
 _CONTENT = text("content", required=True)
+#: Any JSON beside the text. Without help, because every word of a tool's definition costs tokens.
+_DATA = Input("data", "json")
 _EXPECTED = whole("expected_version", "fail if it is at another version")
 
 
@@ -24,9 +26,9 @@ def _view(eng: Engram, name: str, version: int | None = None) -> object:
     return {"name": name, "version": version, "content": eng.blocks.version(name, version)}
 
 
-def _update(eng: Engram, name: str, content: str, session: str | None = None, **options: Any) -> object:
-    # The first write creates the world state.
-    if name == WORLD:
+def _update(eng: Engram, name: str, content: str | None = None, session: str | None = None, **options: Any) -> object:
+    # The first write creates the world state, which has no data.
+    if name == WORLD and content is not None and options.get("data") is None:
         return eng.world.set(content, updated_by=session, **options)
     return eng.blocks.update(name, content, actor=session, **options)
 
@@ -45,7 +47,7 @@ OPERATIONS = (
     Operation(
         "block.view",
         "read",
-        "The content, current or of a version.",
+        "The content, now or of a version.",
         _view,
         (_NAME, whole("version")),
     ),
@@ -56,14 +58,20 @@ OPERATIONS = (
         lambda eng, name, content="", session=None, **options: eng.blocks.create(
             name, content, actor=session, **options
         ),
-        (ME_IF_KNOWN, _NAME, text("content"), whole("max_tokens", "its token budget", rare=True)),
+        (
+            ME_IF_KNOWN,
+            _NAME,
+            text("content"),
+            _DATA._replace(rare=True),
+            whole("max_tokens", "its token budget", rare=True),
+        ),
     ),
     Operation(
         "block.update",
         "write",
         "Replace the whole content.",
         _update,
-        (ME_IF_KNOWN, _NAME, _CONTENT, REASON, _EXPECTED),
+        (ME_IF_KNOWN, _NAME, text("content"), _DATA, REASON, _EXPECTED),
     ),
     Operation(
         "block.append",
@@ -114,7 +122,7 @@ OPERATIONS = (
     Operation(
         "block.restore",
         "write",
-        "Write an old version again, as the newest.",
+        "Write an old version again.",
         lambda eng, name, version, session=None, **options: eng.blocks.restore(name, version, actor=session, **options),
         (ME_IF_KNOWN, _NAME, whole("version", required=True), _EXPECTED),
     ),

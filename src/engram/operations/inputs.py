@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ..errors import InvalidInput
 
-Kind: TypeAlias = Literal["text", "texts", "whole", "number", "duration", "flag", "object"]
+Kind: TypeAlias = Literal["text", "texts", "whole", "number", "duration", "flag", "object", "json"]
 Scope: TypeAlias = Literal["read", "write", "admin"]
 
 #: The input that names the session that acts. An interface that knows its caller's session fills it in. The session
@@ -123,7 +123,7 @@ def _check_value(wanted: Input, value: object) -> object:
             return value
         case "texts", list() | tuple() if all(isinstance(each, str) for each in value):
             return list(value)
-        case ("flag", bool()) | ("object", dict()):
+        case ("flag", bool()) | ("object", dict()) | ("json", _):
             return value
         case "whole", int() if not isinstance(value, bool):
             return _check_bounds(wanted, value)
@@ -157,6 +157,7 @@ _KINDS: dict[Kind, str] = {
     "duration": "a time such as 90, 30s, 15m or 1h30m",
     "flag": "true or false",
     "object": "a JSON object",
+    "json": "any JSON value",
 }
 
 

@@ -73,6 +73,8 @@ _ADD_BLOCK_VERSION = """
 INSERT INTO block_versions (block_id, version, content, reason, actor, created_at, receipt)
 VALUES (:id, :version, :content, :reason, :actor, :created_at, :receipt)
 """
+_BLOCK_DATA = "UPDATE blocks SET data = :data WHERE workspace = :workspace AND id = :id"
+_VERSION_DATA = "UPDATE block_versions SET data = :data WHERE block_id = :id AND version = :version"
 _UNFOLD = """
 DELETE FROM folds WHERE workspace = :workspace
   AND gist IN (SELECT memory_id FROM gists WHERE workspace = :workspace AND session_id = :session)
@@ -190,6 +192,9 @@ def _restore_block(tx: Transaction, workspace: str, id: int, snapshot: Snapshot 
     for version, content, reason, actor, created_at, receipt in snapshot["versions"]:
         written = {"content": content, "reason": reason, "actor": actor, "created_at": created_at}
         tx.run(_ADD_BLOCK_VERSION, id=id, version=version, receipt=receipt, **written)
+    tx.run(_BLOCK_DATA, workspace=workspace, id=id, data=snapshot.get("data"))
+    for version, data in snapshot.get("version_data", ()):
+        tx.run(_VERSION_DATA, id=id, version=version, data=data)
     _restore_provenance(tx, workspace, "block", id, snapshot)
     tx.note(workspace, "block", snapshot["row"]["name"])
 

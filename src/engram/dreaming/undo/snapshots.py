@@ -58,6 +58,12 @@ _BLOCK_VERSIONS = """
 SELECT version, content, reason, actor, created_at, receipt FROM block_versions
 WHERE block_id = :id AND version > :since ORDER BY version
 """
+# Not among the columns and the versions, which a program of an earlier release restores: it does not know the data.
+_BLOCK_DATA = "SELECT data FROM blocks WHERE workspace = :workspace AND id = :id"
+_VERSION_DATA = """
+SELECT version, data FROM block_versions
+WHERE block_id = :id AND version > :since AND data IS NOT NULL ORDER BY version
+"""
 _BLOCK_MADE = "SELECT 1 FROM block_versions WHERE block_id = :id AND version = :version"
 _SESSION = "SELECT gist_seq, gist_turns FROM sessions WHERE workspace = :workspace AND id = :id"
 _GIST = "SELECT memory_id, at, month FROM gists WHERE workspace = :workspace AND session_id = :id"
@@ -87,8 +93,14 @@ def with_earlier_versions(snapshot: Snapshot, whole: Snapshot) -> Snapshot:
     """The snapshot with the history that a later, longer one has. The sources of its own version stay its own."""
     version, since = snapshot["row"]["version"], snapshot["since"]
     older = [(number, *source) for number, *source in whole["sources"] if number < since]
+    data = (
+        {"version_data": [(number, text) for number, text in whole["version_data"] if number <= version]}
+        if "version_data" in whole
+        else {}
+    )
     return {
         **snapshot,
+        **data,
         "versions": [(number, *values) for number, *values in whole["versions"] if number <= version],
         "sources": [*older, *snapshot["sources"]],
         "since": whole["since"],
@@ -106,7 +118,9 @@ def state(kind: str, snapshot: Snapshot | None) -> Snapshot | None:
     row = snapshot["row"]
     shared = {"sources": _hash(snapshot["sources"]), "rebuild": snapshot["rebuild"]}
     if kind == "block":
-        return {"text": [row["version"], _hash(row["content"])], "budget": row["max_tokens"], **shared}
+        # Left out when there are none, like an approval below.
+        data = {} if snapshot.get("data") is None else {"data": _hash(snapshot["data"])}
+        return {"text": [row["version"], _hash(row["content"])], "budget": row["max_tokens"], **data, **shared}
     # Left out when there is none: the states that an earlier release has recorded have no approval either.
     approval = {} if snapshot.get("approved") is None else {"approved": snapshot["approved"]}
     return {
@@ -154,8 +168,13 @@ def _block(tx: Transaction, workspace: str, id: int, since: int | None) -> Snaps
     if not found or not tx.one(_BLOCK_MADE, id=id, version=row["version"]):
         return None
     since = row["version"] if since is None else since
-    versions = tx.all(_BLOCK_VERSIONS, id=id, since=since)
-    return {"row": row, "versions": versions, **_derived(tx, workspace, "block", id, since)}
+    return {
+        "row": row,
+        "data": tx.value(_BLOCK_DATA, workspace=workspace, id=id),
+        "versions": tx.all(_BLOCK_VERSIONS, id=id, since=since),
+        "version_data": tx.all(_VERSION_DATA, id=id, since=since),
+        **_derived(tx, workspace, "block", id, since),
+    }
 
 
 def _derived(tx: Transaction, workspace: str, kind: str, id: int, since: int) -> Snapshot:

@@ -77,6 +77,9 @@ def _both(command: str) -> Callable[[Callable[..., None]], None]:
     return register
 
 
+_DATA = click.option("--data", metavar="JSON", help="Any JSON value to keep beside the text; - for standard input.")
+
+
 @block.command()
 @_NAME
 @click.argument("text", default="")
@@ -87,11 +90,12 @@ def _both(command: str) -> Callable[[Callable[..., None]], None]:
     show_default=True,
     help="Maximum number of tokens; see `engram block archive`.",
 )
+@_DATA
 @_ACTOR
 @click.pass_context
-def create(ctx: click.Context, name: str, text: str, max_tokens: int, actor: str | None) -> None:
+def create(ctx: click.Context, name: str, text: str, max_tokens: int, data: str | None, actor: str | None) -> None:
     """Create a block."""
-    made = open_store(ctx).blocks.create(name, text_from(text), max_tokens, actor=actor)
+    made = open_store(ctx).blocks.create(name, text_from(text), max_tokens, actor=actor, data=_json(data))
     result(ctx, made, f"Created block {made.name}.")
 
 
@@ -112,29 +116,46 @@ def list_blocks(ctx: click.Context) -> None:
 @click.option(
     "--version", type=click.IntRange(min=1), metavar="N", help="Show this version instead of the current one."
 )
-def show(ctx: click.Context, name: str, version: int | None) -> None:
+@click.option("--data", "only_data", is_flag=True, help="Print the block's data, as JSON, instead of its text.")
+def show(ctx: click.Context, name: str, version: int | None, only_data: bool) -> None:
     """Print the text."""
     blocks = open_store(ctx).blocks
     if version is not None:
-        shown: dict[str, object] = {"name": name, "version": version, "content": blocks.version(name, version)}
+        content = blocks.version(name, version)
+        data = next((each.data for each in blocks.versions(name) if each.version == version), None)
+        shown: dict[str, object] = {"name": name, "version": version, "content": content, "data": data}
     else:
         found = blocks.get(name)
         if found is None and name != WORLD:
             raise blocks.missing(name)
-        shown = found._asdict() if found else {"name": name, "version": 0, "content": ""}
-    _printed(ctx, shown, "content")
+        shown = found._asdict() if found else {"name": name, "version": 0, "content": "", "data": None}
+    if only_data:
+        print_json(shown["data"])
+    else:
+        _printed(ctx, shown, "content")
 
 
 @_both("set")
 @_TEXT
 @_REASON
+@_DATA
 @_EXPECT
 @_ACTOR
 def set_text(
-    ctx: click.Context, name: str, text: str | None, reason: str, expect: int | None, actor: str | None
+    ctx: click.Context,
+    name: str,
+    text: str | None,
+    reason: str,
+    data: str | None,
+    expect: int | None,
+    actor: str | None,
 ) -> None:
-    """Replace the whole text."""
+    """Replace the whole text. With --data and no TEXT, replace only the data."""
     eng = open_store(ctx)
+    if data is not None:
+        kept = text if text is None else text_from(text)
+        _written(ctx, eng.blocks.update(name, kept, reason, actor=actor, expected_version=expect, data=_json(data)))
+        return
     before = eng.blocks.get(name)
     content = text_from(text, before.content if before else "")
     _written(ctx, _put(eng, name, content, reason, expect, actor))
@@ -255,6 +276,21 @@ def verify(ctx: click.Context, name: str) -> None:
         {"name": name, "versions": versions},
         f"{name}: {counted(versions, 'version')}; the last one is the current text.",
     )
+
+
+def _json(data: str | None) -> object:
+    """The value of --data."""
+    if data is None:
+        return None
+    import json
+
+    try:
+        value: object = json.loads(text_from(data))
+    except (ValueError, RecursionError) as error:
+        raise click.UsageError(f"--data is not valid JSON: {error}.") from error
+    if value is None:
+        raise click.UsageError("--data is null, which would change nothing; {} empties the data.")
+    return value
 
 
 def _put(eng: Engram, name: str, content: str, reason: str, expect: int | None, actor: str | None) -> Block:

@@ -304,6 +304,7 @@ def _shown(report: DreamReport) -> str:
         "spent": f"{counted(report.calls, 'model call')}, {tokens}" if report.calls else None,
         "time by stage": ", ".join(seconds) or None,
         "errors": "\n".join(report.errors) or None,
+        "put off": "\n".join(report.notes or ()) or None,
         "ALARM": "\n".join(report.alarms) or None,
     }
     return fields(values)
@@ -391,7 +392,9 @@ def _pending(backlog: DreamBacklog) -> str:
 
 
 def _urgency(drives: Drives) -> str:
-    urgent = ", ".join(f"{name} {getattr(drives, name):.2f}" for name in ("continuity", "coherence", "curiosity"))
+    # Only a companion is curious.
+    names = ("continuity", "coherence", *(["curiosity"] if drives.curiosity else []))
+    urgent = ", ".join(f"{name} {getattr(drives, name):.2f}" for name in names)
     return f"{urgent} (0 to 1); stability {drives.stability:.2f}"
 
 

@@ -224,6 +224,8 @@ _TYPES: dict[Kind, dict[str, object]] = {
     "duration": {"type": "string"},
     "flag": {"type": "boolean"},
     "object": {"type": "object"},
+    # Any value is accepted, but some clients refuse a schema without a type.
+    "json": {"type": "object"},
 }
 
 

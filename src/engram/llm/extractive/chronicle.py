@@ -96,7 +96,7 @@ def narrative(passages: Sequence[Passage], known: Sequence[Passage]) -> dict[str
     arc = [*_undated(arc), *sorted(_dated(arc), key=lambda line: line[:10])]
     threads = [(_bare(line), line) for line in before["open_threads"] if not (named := _ids(line)) or not named <= ids]
     still = [line for _, line in _threads(threads, entries)]
-    return {"arc": arc[-_MOST:], "trends": [], "open_threads": still, "callbacks": []}
+    return {"arc": arc[-_MOST:], "open_threads": still}
 
 
 def narrative_text(sections: dict[str, list[str]]) -> str:

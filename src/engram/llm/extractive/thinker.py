@@ -13,7 +13,6 @@ from ...errors import InvalidInput, LLMMalformed
 from ..protocol import NOTHING, Answer, Prompt, check
 
 
-
 class Extractive:
     name = "extractive"
 
