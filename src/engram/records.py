@@ -5,7 +5,10 @@ hook. Build records by keyword and read them by name. Annotations are not postpo
 would have to compile each of them from text.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from .dream_records import Due, StuckStage
 
 #: The name of the block that holds the shared world state.
 WORLD = "world"
@@ -237,7 +240,7 @@ class DreamBacklog(NamedTuple):
     turns: int
     #: Number of gists that are not yet part of their era or of the portrait.
     unfolded: int
-    #: The id of the latest turn.
+    #: The highest id of a turn.
     mark: int
 
 
@@ -334,6 +337,12 @@ class DreamReport(NamedTuple):
     undone_by: int | None = None
     #: Set if this is not a pass but a proposal applied by hand: the proposal's id, or 0 after it is undone.
     proposal: int | None = None
+    #: Why the pass ran: `by hand`, `session end`, `idle server`, `loop` or `if due`.
+    reason: str = "by hand"
+    #: Number of items of each stage that could not be processed. The stage went on with its other items.
+    left_out: dict[str, int] | None = None
+    #: What was due when the pass began, or what a dry run would do; one for each stage.
+    due: "tuple[Due, ...]" = ()
 
 
 class WorkCounts(NamedTuple):
@@ -353,6 +362,16 @@ class DreamStatus(NamedTuple):
     work: WorkCounts
     #: Number of proposals that wait for a decision.
     proposals: int
+    #: What each stage would do now, and why.
+    due: "tuple[Due, ...]" = ()
+    #: Whether passes start by themselves, and what thinks in them.
+    automatic: bool = False
+    thinker: str = "extractive"
+    #: When the last automatic pass began, and when the next can begin; None if there was none, or if nothing waits.
+    last_automatic: str | None = None
+    next_at: str | None = None
+    #: Stages that left work undone.
+    stuck: "tuple[StuckStage, ...]" = ()
 
 
 class UndoReport(NamedTuple):

@@ -27,7 +27,9 @@ _TOKENS = 600
 def run(context: PassContext) -> None:
     """Write gists for the sessions that need one; with `force`, for every session with a new turn."""
     with context.engine.read() as tx:
-        sessions = sessions_to_summarise(tx, context.workspace, everything=context.force)
+        sessions = sessions_to_summarise(
+            tx, context.workspace, everything=context.force, silent_after=context.view.config.stale_after
+        )
     context.for_each(STAGE, sessions, _summarise)
 
 
