@@ -303,6 +303,12 @@ class Engram:
             return dream_all_if_due(self._view, reason, **options)
         return [self.dreams.dream_if_due(reason, **options)]
 
+    def is_dream_due(self) -> bool:
+        """Whether a pass would start by itself now. One read."""
+        from .dreaming.due import is_due
+
+        return is_due(self._view)
+
     def scheduler(self, every: float = 21_600.0, **options: Any) -> Scheduler:
         """Dreams at an interval in seconds. `engram.dreaming.scheduler.Scheduler` documents the options."""
         from .dreaming.scheduler import Scheduler

@@ -108,14 +108,17 @@ def summary(report: DreamReport) -> str:
     if report.id is None:
         problem = without_quotes(report.errors[0]) if report.errors else ""
         return f"workspace {report.workspace}: no pass was started ({report.reason}): {problem}"
-    counts = [(len(report.gists), "gists"), (len(report.eras), "eras"), (len(report.blocks), "blocks")]
-    counts += [
+    counts = (
+        (len(report.gists), "gists"),
+        (len(report.eras), "eras"),
+        (len(report.blocks), "blocks"),
         (report.extracted or 0, "statements"),
         (report.proposals or 0, "proposals"),
         (report.merged or 0, "merged"),
-    ]
-    counts += [(sum((report.left_out or {}).values()), "left out"), (report.calls, "model calls")]
-    done = ", ".join(f"{number} {what}" for number, what in counts if number) or "nothing to write"
+        (sum((report.left_out or {}).values()), "left out"),
+        (report.calls, "model calls"),
+    )
+    done = ", ".join(f"{what}: {number}" for number, what in counts if number) or "nothing to write"
     problems = "".join(f"; {without_quotes(each)}" for each in [*report.errors[:3], *report.alarms[:1]])
     seconds = sum(report.seconds.values())
     return f"workspace {report.workspace}: pass {report.id} ({report.reason}), {seconds:.1f} s: {done}{problems}"

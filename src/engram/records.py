@@ -370,6 +370,8 @@ class DreamStatus(NamedTuple):
     #: When the last automatic pass began, and when the next can begin; None if there was none, or if nothing waits.
     last_automatic: str | None = None
     next_at: str | None = None
+    #: Whether the next opportunity starts a pass: the end of a session, or an idle server.
+    starts_now: bool = False
     #: Stages that left work undone.
     stuck: "tuple[StuckStage, ...]" = ()
 

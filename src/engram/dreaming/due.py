@@ -5,7 +5,8 @@ due by amount or by time:
 
 - A session with new turns is due when it has ended, is silent, or has many of them.
 - Memories are due for consolidation when they come of age.
-- Many gists are due for eras and the portrait at once, a few on the next day, a single one after a week.
+- Many gists are due for eras and the portrait at once, a few on the next day, a single one after a week. The first
+  portrait of a workspace needs one gist and a night.
 
 `STAGES` has one function for each stage. It counts what waits and says why the stage is due or what it waits for. A
 stage can have work that an earlier stage of the same pass made, so a pass asks again before each stage.
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..records import Drives
     from ..storage.engine import Row, Transaction
+    from ..store_view import StoreView
 
 #: Why a pass ran. Every reason but the first is that of an automatic pass.
 BY_HAND, SESSION_END, IDLE_SERVER, LOOP, IF_DUE = "by hand", "session end", "idle server", "loop", "if due"
@@ -87,6 +89,7 @@ _LOST_NARRATIVE = """
 SELECT COUNT(*) FROM rebuilds r JOIN blocks b ON b.id = r.ref
 WHERE r.workspace = :workspace AND r.kind = 'block' AND b.name = 'narrative'
 """
+_HAS_PORTRAIT = "SELECT COUNT(*) FROM blocks WHERE workspace = :workspace AND name = 'narrative'"
 _COMPARED = """
 SELECT COALESCE(matured, '') FROM dreams
 WHERE workspace = :workspace AND compared IS NOT NULL ORDER BY id DESC LIMIT 1
@@ -115,11 +118,11 @@ ON CONFLICT (workspace, stage) DO UPDATE SET left_over = :left, attempts = :atte
   retry_at = :retry
 """
 _SET_FREE = "DELETE FROM dream_retries WHERE workspace = :workspace AND stage = :stage"
-# Automatic passes that did not end, since the last one that did.
+# Automatic passes that have no report, since the last one that has: their processes died.
 _UNENDED = """
 SELECT COUNT(*) FROM dreams
 WHERE workspace = :workspace AND reason <> 'by hand' AND id > COALESCE(
-  (SELECT MAX(id) FROM dreams WHERE workspace = :workspace AND reason <> 'by hand' AND ended_at IS NOT NULL), 0)
+  (SELECT MAX(id) FROM dreams WHERE workspace = :workspace AND reason <> 'by hand' AND report <> '{}'), 0)
 """
 
 
@@ -302,14 +305,21 @@ def _fold_stage(look: Look, stage: str, target: str, would: str, lost: int = 0) 
         return Due(stage, False, 0, "", "Every gist is part of it.")
     if count >= _MANY_GISTS:
         return _unless_at_agents(look, Due(stage, True, count, doing, f"{gists} not part of it yet."))
-    at = _next_day(fold.oldest) if fold.number >= _SOME_GISTS else later(fold.created, _WEEK) if fold.number else None
-    if at is not None and fold.number < _SOME_GISTS:
-        at = max(at, _next_day(fold.oldest))
+    at = _due_at(look, fold)
     if at is not None and at <= look.now:
         since = duration(between(fold.oldest, look.now))
         return _unless_at_agents(look, Due(stage, True, count, doing, f"{gists} waiting for {since}."))
     rule = f"Due with {_MANY_GISTS}, on the next day with {_SOME_GISTS}, after a week with 1."
     return Due(stage, False, count, "", f"{gists} not part of it yet. {rule}", at)
+
+
+def _due_at(look: Look, fold: _Fold) -> str | None:
+    """When these gists are due by themselves."""
+    if not fold.number:
+        return None
+    at = _next_day(fold.oldest)
+    alone = fold.number < _SOME_GISTS and look.value(_HAS_PORTRAIT)
+    return max(at, later(fold.created, _WEEK)) if alone else at
 
 
 def _unless_at_agents(look: Look, due: Due) -> Due:
@@ -364,6 +374,13 @@ def decide(look: Look, *, every: float) -> Decision:
         why = "The last automatic pass began too recently." if starts else "Nothing is due."
         return Decision(False, why, begins)
     return Decision(True, " ".join(f"{due.stage}: {due.reason}" for due in starts), look.now)
+
+
+def is_due(view: StoreView) -> bool:
+    """Whether an automatic pass would begin now. One read."""
+    with view.engine.read() as tx:
+        look = Look(tx, view.workspace, view.config, tx.now())
+        return decide(look, every=view.config.auto_dream_every).run
 
 
 def _free_from(look: Look, every: float) -> str | None:

@@ -202,6 +202,7 @@ class Dreams:
             thinker=due.thinker(config),
             last_automatic=last_automatic,
             next_at=decision.next_at,
+            starts_now=decision.run,
             stuck=tuple(stuck),
         )
 

@@ -384,7 +384,7 @@ def _why(report: DreamReport) -> str:
 
 def _due(each: Due) -> str:
     """`gists: would summarise 2 sessions. 2 sessions with new turns: 2 ended.`"""
-    at = f" At the latest {when(each.at)}." if each.at else ""
+    at = f" By itself at {when(each.at)}." if each.at else ""
     return f"{each.stage}: would {each.would}. {each.reason}" if each.due else f"{each.stage}: {each.reason}{at}"
 
 
@@ -393,10 +393,10 @@ def _automatic(found: DreamStatus) -> str:
     if not found.automatic:
         return "off (auto_dream)"
     last = f"last {when(found.last_automatic)}" if found.last_automatic else "none yet"
-    if found.next_at is None:
-        following = "next when something is due"
+    if found.starts_now:
+        following = "next at the end of a session or when the MCP server is idle"
     else:
-        following = f"next not before {when(found.next_at)}, at the end of a session or in an idle server"
+        following = f"next not before {when(found.next_at)}" if found.next_at else "next when something is due"
     return f"on, thinks with {found.thinker}; {last}; {following}"
 
 
