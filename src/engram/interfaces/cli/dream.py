@@ -38,6 +38,8 @@ _CONFLICT = 4
 _FAILED = 1
 #: A shorter interval would keep the store busy for nothing.
 _LEAST_INTERVAL = 60.0
+#: The reason of a pass that a person or a program asked for.
+_BY_HAND = "by hand"
 #: What starts a pass only if it is due: a person or a timer, the end of a session, an idle server.
 _STARTED_BY = ("if due", "session end", "idle server")
 
@@ -358,7 +360,7 @@ def _shown(report: DreamReport) -> str:
     values: dict[str, object] = {
         "pass": _head(report),
         "workspace": report.workspace,
-        "why": None if report.dry_run else _why(report),
+        "why": None if report.dry_run or report.reason == _BY_HAND else _why(report),
         "stages": "\n".join(map(_due, report.due)) or None if report.dry_run else None,
         "model": report.provider or None,
         "result": _outcome(report),
@@ -378,8 +380,8 @@ def _shown(report: DreamReport) -> str:
 
 
 def _why(report: DreamReport) -> str:
-    """`session end; gists: 2 sessions with new turns: 2 ended.`"""
-    return "\n".join([report.reason, *(f"{each.stage}: {each.reason}" for each in report.due if each.due)])
+    """What was due when the pass began: `gists: 2 sessions with new turns: 2 ended.`"""
+    return "\n".join(f"{each.stage}: {each.reason}" for each in report.due if each.due)
 
 
 def _due(each: Due) -> str:
