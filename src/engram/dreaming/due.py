@@ -355,9 +355,7 @@ def decide(look: Look, *, every: float) -> Decision:
     held = {each.stage: each for each in stuck(look.tx, look.workspace) if each.retry_at > look.now}
     starts: list[Due] = []
     later_on: list[str] = []
-    for due in assess(look).values():
-        if due.stage in _NEVER_ALONE:
-            continue
+    for due in assess(look, [stage for stage in STAGES if stage not in _NEVER_ALONE]).values():
         holding = held.get(due.stage)
         if due.due and (holding is None or due.waiting > holding.left):
             starts.append(due)

@@ -15,6 +15,7 @@ from .. import checks
 from ..dream_records import summary
 from ..errors import InvalidInput
 from ..records import DreamReport
+from ..safe_text import without_quotes
 from ..storage.changes import workspaces
 from . import due
 from .pass_context import describe
@@ -48,8 +49,9 @@ def dream_all(
         except InvalidInput:  # the caller's mistake, the same everywhere
             raise
         except Exception as error:
-            report = dreams.report_not_started(describe(error))
-        reports.append(report)
+            reports += _not_started(dreams, error, due.BY_HAND)
+        else:
+            reports.append(report)
     return reports
 
 
@@ -69,8 +71,18 @@ def dream_all_if_due(
         except InvalidInput:
             raise
         except Exception as error:
-            found.append(dreams.report_not_started(describe(error))._replace(reason=reason))
+            found += _not_started(dreams, error, reason)
     return found
+
+
+def _not_started(dreams: Dreams, error: Exception, reason: str) -> list[DreamReport]:
+    """The report of a workspace that failed; none if the store cannot even be read."""
+    problem = describe(error)
+    try:
+        return [dreams.report_not_started(problem)._replace(reason=reason)]
+    except Exception as second:
+        _log().error("a pass failed: %s", without_quotes(problem), exc_info=second)
+        return []
 
 
 def _each_workspace(view: StoreView, stop: threading.Event | None) -> Iterator[Dreams]:
