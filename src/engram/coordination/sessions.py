@@ -407,7 +407,8 @@ class Sessions:
         with self._engine.read() as tx:
             now = tx.now()
             last = tx.value(LAST_AUTOMATIC, workspace=self._workspace)
-            if last is not None and later(last, config.auto_dream_every) > now:
+            # A time in the future means that the clock was set back: ignore it.
+            if last is not None and last <= now < later(last, config.auto_dream_every):
                 return False
             waiting = tx.value(
                 _DUE,

@@ -384,7 +384,7 @@ def is_due(view: StoreView) -> bool:
 def _free_from(look: Look, every: float) -> str | None:
     """The time before which no automatic pass begins; None if there was none yet."""
     last = last_automatic(look.tx, look.workspace)
-    if last is None or every <= 0:
+    if last is None or every <= 0 or last > look.now:  # in the future: the clock was set back
         return None
     unended = look.value(_UNENDED)
     return later(last, min(max(every, _LONGEST_PAUSE), every * 2 ** min(max(unended - 1, 0), 10)))
