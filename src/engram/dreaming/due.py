@@ -29,8 +29,6 @@ from ..safe_text import without_quotes
 from . import drives
 
 if TYPE_CHECKING:
-    from typing import LiteralString
-
     from ..config import Config
     from ..records import Drives
     from ..storage.engine import Row, Transaction
@@ -138,10 +136,6 @@ class Look(NamedTuple):
     #: The drives now, for the stages that follow one.
     levels: Drives | None = None
 
-    def value(self, sql: LiteralString, **values: object) -> int:
-        """A count."""
-        return int(self.tx.value(sql, workspace=self.workspace, **values) or 0)
-
 
 def assess(look: Look, stages: Sequence[str] = ()) -> dict[str, Due]:
     """What each stage would do now, and why; of all stages or only of some."""
@@ -156,8 +150,8 @@ def of_stage(look: Look, stage: str) -> Due:
 
 def _sessions(look: Look, stage: str = "gists") -> Due:
     """Sessions with turns that no gist covers."""
-    config = look.config
-    ((waiting, at_agents, ended, silent, long, lost, new, heartbeat),) = look.tx.all(
+    tx, config = look.tx, look.config
+    ((waiting, at_agents, ended, silent, long, lost, new, heartbeat),) = tx.all(
         _WAITING_SESSIONS,
         workspace=look.workspace,
         silent=later(look.now, -config.stale_after),
@@ -211,13 +205,13 @@ def _extract(look: Look) -> Due:
 
 def _consolidate(look: Look) -> Due:
     """Memories that came of age since the last comparison, and decisions that are not carried out yet."""
-    config = look.config
+    tx, config = look.tx, look.config
     if config.dream_consolidate == "off":
         return Due("consolidate", False, 0, "", "It is turned off (dream_consolidate).")
-    before = look.tx.value(_COMPARED, workspace=look.workspace) or ""
+    before = tx.value(_COMPARED, workspace=look.workspace) or ""
     matured = later(look.now, -config.dream_min_age)
-    fresh = look.value(_OF_AGE, before=before, matured=matured)
-    agreed = look.value(_AGREED)
+    fresh = int(tx.value(_OF_AGE, workspace=look.workspace, before=before, matured=matured))
+    agreed = int(tx.value(_AGREED, workspace=look.workspace))
     kinds = (
         f"{_counted(fresh, 'memory')} came of age ({duration(config.dream_min_age)}) since the last comparison"
         if fresh
@@ -231,7 +225,7 @@ def _consolidate(look: Look) -> Due:
     gists = max((fold.number for fold in _folds(look).values()), default=0) + look.coming
     if gists >= _MANY_GISTS:
         return Due("consolidate", True, 0, "look for unused memories and overlong blocks", f"{gists} gists are new.")
-    young = look.tx.value(_NEXT_OF_AGE, workspace=look.workspace, matured=matured)
+    young = tx.value(_NEXT_OF_AGE, workspace=look.workspace, matured=matured)
     if young is None:
         return Due("consolidate", False, 0, "", "Every memory was compared.")
     age = duration(config.dream_min_age)
@@ -241,7 +235,9 @@ def _consolidate(look: Look) -> Due:
 
 
 def _eras(look: Look) -> Due:
-    return _fold_stage(look, "eras", "era", "write {} into eras", look.value(_LOST_ERAS))
+    tx = look.tx
+    lost = int(tx.value(_LOST_ERAS, workspace=look.workspace))
+    return _fold_stage(look, "eras", "era", "write {} into eras", lost)
 
 
 def _profile(look: Look) -> Due:
@@ -249,7 +245,9 @@ def _profile(look: Look) -> Due:
 
 
 def _narrative(look: Look) -> Due:
-    return _fold_stage(look, "narrative", "narrative", "continue the narrative with {}", look.value(_LOST_NARRATIVE))
+    tx = look.tx
+    lost = int(tx.value(_LOST_NARRATIVE, workspace=look.workspace))
+    return _fold_stage(look, "narrative", "narrative", "continue the narrative with {}", lost)
 
 
 def _reflect(look: Look) -> Due:
@@ -285,7 +283,8 @@ class _Fold(NamedTuple):
 
 
 def _folds(look: Look) -> dict[str, _Fold]:
-    rows: list[Row] = look.tx.all(_FOLDS, workspace=look.workspace)
+    tx = look.tx
+    rows: list[Row] = tx.all(_FOLDS, workspace=look.workspace)
     return {target: _Fold(int(count), oldest, created) for target, count, oldest, created in rows}
 
 
@@ -317,8 +316,8 @@ def _due_at(look: Look, fold: _Fold) -> str | None:
     """When these gists are due by themselves."""
     if not fold.number:
         return None
-    at = _next_day(fold.oldest)
-    alone = fold.number < _SOME_GISTS and look.value(_HAS_PORTRAIT)
+    tx, at = look.tx, _next_day(fold.oldest)
+    alone = fold.number < _SOME_GISTS and tx.value(_HAS_PORTRAIT, workspace=look.workspace)
     return max(at, later(fold.created, _WEEK)) if alone else at
 
 
@@ -326,7 +325,8 @@ def _unless_at_agents(look: Look, due: Due) -> Due:
     """The same, but not due if agents think and have not answered the stage's prompts yet."""
     if look.config.llm != AGENT:
         return due
-    for stage, waiting, answered in look.tx.all(_WORK, workspace=look.workspace):
+    tx = look.tx
+    for stage, waiting, answered in tx.all(_WORK, workspace=look.workspace):
         if stage == due.stage and waiting and not answered:
             return Due(due.stage, False, 0, "", f"{_counted(int(waiting), 'work item')} waiting for an agent.")
     return due
@@ -383,10 +383,11 @@ def is_due(view: StoreView) -> bool:
 
 def _free_from(look: Look, every: float) -> str | None:
     """The time before which no automatic pass begins; None if there was none yet."""
-    last = last_automatic(look.tx, look.workspace)
+    tx = look.tx
+    last = last_automatic(tx, look.workspace)
     if last is None or every <= 0 or last > look.now:  # in the future: the clock was set back
         return None
-    unended = look.value(_UNENDED)
+    unended = int(tx.value(_UNENDED, workspace=look.workspace))
     return later(last, min(max(every, _LONGEST_PAUSE), every * 2 ** min(max(unended - 1, 0), 10)))
 
 
@@ -407,17 +408,18 @@ def note_leftovers(look: Look, before: Mapping[str, Due], problems: Mapping[str,
     `before` is what was due for each stage that ran, `problems` what went wrong, and `progressed` the stages that did
     something although as much as before is due.
     """
-    known = {each.stage: each for each in stuck(look.tx, look.workspace)}
+    tx = look.tx
+    known = {each.stage: each for each in stuck(tx, look.workspace)}
     for stage, was in before.items():
         left = of_stage(look, stage)
         if not left.due or not left.waiting or stage in _NEVER_ALONE:
-            look.tx.run(_SET_FREE, workspace=look.workspace, stage=stage)
+            tx.run(_SET_FREE, workspace=look.workspace, stage=stage)
             continue
         earlier = known.get(stage)
         stands_still = left.waiting >= was.waiting and stage not in progressed
         attempts = (earlier.attempts if earlier else 0) + 1 if stands_still else 1
         every = max(look.config.auto_dream_every, 60.0)
-        look.tx.run(
+        tx.run(
             _SET_STUCK,
             workspace=look.workspace,
             stage=stage,
