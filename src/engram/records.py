@@ -341,7 +341,7 @@ class DreamReport(NamedTuple):
     reason: str = "by hand"
     #: Number of items of each stage that could not be processed. The stage went on with its other items.
     left_out: dict[str, int] | None = None
-    #: What was due when the pass began, or what a dry run would do; one for each stage.
+    #: The stages that were due when the pass began. In a dry run every stage, with what it would do or wait for.
     due: "tuple[Due, ...]" = ()
 
 

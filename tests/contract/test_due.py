@@ -337,6 +337,26 @@ def test_a_stage_that_keeps_failing_is_tried_at_growing_pauses_and_named(
 
 
 @pytest.mark.requirement("AUTO-3")
+def test_gists_that_no_stage_can_fold_in_do_not_start_a_pass_every_hour(
+    eng: Engram, clock: ShiftedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(context: PassContext) -> None:
+        raise RuntimeError
+
+    folding = ("eras", "profile", "narrative")
+    stages = [stage._replace(act=broken) if stage.name in folding else stage for stage in passes.STAGES]
+    monkeypatch.setattr(passes, "STAGES", tuple(stages))
+    for number in range(6):
+        ended(eng, f"task {number}")
+    begun = []
+    for hour in range(20):
+        begun += [hour] * isinstance(eng.dream_if_due()[0], DreamReport)
+        clock.advance(HOUR)
+    assert begun == [0, 1, 3, 7, 15]
+    assert [each.stage for each in eng.dreams.status().stuck] == sorted(folding)
+
+
+@pytest.mark.requirement("AUTO-3")
 def test_passes_that_never_end_are_tried_at_growing_pauses(
     eng: Engram, clock: ShiftedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -299,7 +299,7 @@ def _fold_stage(look: Look, stage: str, target: str, would: str, lost: int = 0) 
     gists = _counted(count, "gist")
     doing = would.format(gists)
     if lost:
-        return Due(stage, True, count + lost, doing, "Forgetting took text from it.")
+        return _unless_at_agents(look, Due(stage, True, count + lost, doing, "Forgetting took text from it."))
     if not count:
         return Due(stage, False, 0, "", "Every gist is part of it.")
     if count >= _MANY_GISTS:
@@ -357,6 +357,8 @@ def decide(look: Look, *, every: float) -> Decision:
     later_on: list[str] = []
     for due in assess(look, [stage for stage in STAGES if stage not in _NEVER_ALONE]).values():
         holding = held.get(due.stage)
+        if due.due and not due.waiting:  # such a stage runs in a pass that has begun, but does not start one
+            continue
         if due.due and (holding is None or due.waiting > holding.left):
             starts.append(due)
         elif due.due and holding is not None:
@@ -368,9 +370,10 @@ def decide(look: Look, *, every: float) -> Decision:
         return Decision(False, "Nothing is due.", None)
     free = _free_from(look, every)
     begins = max(begins, free) if free else begins
+    if not starts:
+        return Decision(False, "Nothing is due.", begins)
     if begins > look.now:
-        why = "The last automatic pass began too recently." if starts else "Nothing is due."
-        return Decision(False, why, begins)
+        return Decision(False, "The last automatic pass began too recently.", begins)
     return Decision(True, " ".join(f"{due.stage}: {due.reason}" for due in starts), look.now)
 
 

@@ -321,7 +321,7 @@ class Dreams:
             progress=asked.progress,
         )
         report = _empty_report(self._workspace, session, now, thinker.name, backlog, levels)
-        report = report._replace(id=id, reason=asked.reason, due=tuple(found.values()))
+        report = report._replace(id=id, reason=asked.reason, due=tuple(each for each in found.values() if each.due))
         try:
             self._check_unfinished_passes(context)
             seconds, ran = self._run_stages(context, asked, levels)
