@@ -122,6 +122,8 @@ def workplace() -> Iterator[str]:
         os.environ["ENGRAM_CONFIG_DIR"] = os.environ["ENGRAM_DATA_DIR"] = folder
         # `auto` would take what the machine has installed. Figures of different machines must be comparable.
         os.environ["ENGRAM_EMBEDDER"] = "static"
+        # No benchmark leaves a process behind. Those about automatic passes switch them on.
+        os.environ["ENGRAM_AUTO_DREAM"] = "off"
         project = Path(folder, "project")
         files = {".git/config": '[remote "origin"]\n\turl = https://example.org/acme/router.git\n', "src/router.py": ""}
         for name, text in files.items():

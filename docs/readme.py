@@ -33,7 +33,6 @@ NOT_RUN = {
     "uv tool install": "needs a package index",
     "pip install": "needs a package index",
     "engram install claude-code": "changes the settings of the real client; tests/interfaces/test_install.py runs it",
-    "engram dream loop": "runs until it is stopped",
 }
 _BLOCK = re.compile(r"(?<=```)(console|python)\n(.*?)(?=```)", re.DOTALL)
 _COMMAND = re.compile(r"\$ (?P<typed>.*?)(?:\s+#\s.*)?")

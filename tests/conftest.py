@@ -18,6 +18,8 @@ from tests._schemas import Schemas, drop, new_name, url
 
 # The fastest embedder, also for fixtures that serve several tests. Tests about the others name them.
 os.environ["ENGRAM_EMBEDDER"] = "static"
+# No test leaves a process behind: only tests about automatic passes switch them on.
+os.environ["ENGRAM_AUTO_DREAM"] = "off"
 
 
 class ShiftedClock(Clock):
@@ -152,6 +154,7 @@ def _nothing_of_the_user(tmp_path_factory: pytest.TempPathFactory, monkeypatch: 
     monkeypatch.setenv("ENGRAM_CONFIG_DIR", str(home / "config"))
     monkeypatch.setenv("ENGRAM_CACHE_DIR", str(home / "cache"))
     monkeypatch.setenv("ENGRAM_EMBEDDER", "static")
+    monkeypatch.setenv("ENGRAM_AUTO_DREAM", "off")
     # It does not exist, so a recall socket is in the data folder.
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "runtime"))
     # What a process says once, each test may see.

@@ -32,7 +32,7 @@ Load = Callable[..., Config]
 
 LAYERS = ("argument", "environment", "project", "user", "default")
 #: What a project's file may set, whatever the user's settings are.
-IN_PROJECT = {"workspace", "project", "lock_policy"}
+IN_PROJECT = {"workspace", "project", "lock_policy", "auto_dream"}
 #: For each setting a value of its own per layer, and what the value reads as.
 VALUES: dict[str, dict[str, tuple[Any, object]]] = {
     "workspace": {layer: (layer[:3], layer[:3]) for layer in LAYERS[:4]},
@@ -338,6 +338,10 @@ HOSTILE = {
     "dream_archive_importance": ["1"],
     "dream_archive_recalls": ["1000000"],
     "dream_resolve_conflicts": ['"on"'],
+    "auto_dream_every": ["0", '"1s"'],
+    "auto_dream_llm": ['"same"'],
+    "auto_dream_day_calls": ["1000000"],
+    "auto_dream_day_tokens": ["1000000000"],
     "brief_budget": ["2000"],
     "synchronous": ['"full"', '"normal"'],
 }
@@ -347,7 +351,8 @@ HOSTILE = {
 def test_what_a_projects_file_may_set_is_told_for_every_setting() -> None:
     told = {setting.name: setting.project_file for setting in SETTINGS}
     assert {name for name, may in told.items() if may != NEVER} == IN_PROJECT
-    assert (told["workspace"], told["project"], told["lock_policy"]) == (FREE, FREE, STRICTER)
+    assert (told["workspace"], told["project"]) == (FREE, FREE)
+    assert (told["lock_policy"], told["auto_dream"]) == (STRICTER, STRICTER)
     assert {name for name, may in told.items() if may == NEVER} == HOSTILE.keys()
 
 

@@ -70,3 +70,41 @@ def test_what_belongs_to_one_thing_is_found_without_going_through_the_workspace(
 def test_live_leases_are_found_without_those_that_have_ended(name: str, connection: apsw.Connection) -> None:
     steps = [step for step in plan(connection, name) if re.search(r" (leases|l) ", step)]
     assert steps and not [step for step in steps if "leases_live" not in step and "rowid=?" not in step]
+
+
+#: What every hook, server or pass asks often, and the index that answers it.
+OFTEN = {
+    "dreaming.drives._MARK": "exchanges_turns_by_id",
+    "coordination.sessions.LAST_AUTOMATIC": "dreams_automatic",
+    "coordination.sessions._DUE": "sessions_unsummarised",
+    "dreaming.due._WAITING_SESSIONS": "sessions_unsummarised",
+    "dreaming.due._OF_AGE": "memories_by_age",
+    "dreaming.due._NEXT_OF_AGE": "memories_by_age",
+}
+
+
+@pytest.mark.requirement("STORE-20")
+@pytest.mark.parametrize(("name", "index"), OFTEN.items())
+def test_what_is_due_is_found_without_going_through_the_workspace(
+    name: str, index: str, connection: apsw.Connection
+) -> None:
+    steps = plan(connection, name)
+    assert [step for step in steps if index in step]
+    assert not [step for step in steps if re.match(r"SCAN (s|exchanges|dreams|memories)\b", step)]
+
+
+@pytest.mark.requirement("STORE-20")
+@pytest.mark.parametrize(("name", "index"), OFTEN.items())
+def test_postgresql_has_an_index_for_what_is_due_too(name: str, index: str, postgres_url: str) -> None:
+    import psycopg
+
+    server, _, schema = postgres_url.partition("schema=")
+    sql = re.sub(r":(workspace|before|matured|silent)\b", "'x'", tier_sql()[name])
+    sql = re.sub(r":(long|many|agents)\b", "1", sql)
+    with psycopg.connect(server.rstrip("?&"), autocommit=True) as connection:
+        connection.execute(f"SET search_path = {schema}".encode())
+        # The tables are empty, so that it would read them as a whole.
+        for setting in ("enable_seqscan", "enable_bitmapscan"):
+            connection.execute(f"SET {setting} = off".encode())
+        steps = [row[0] for row in connection.execute(f"EXPLAIN {sql}".encode())]
+    assert [step for step in steps if index in step], steps

@@ -27,6 +27,7 @@ LAYERS = (
         "clock",
         "config",
         "diffs",
+        "dream_records",
         "durations",
         "emphasis",
         "gist_text",
@@ -185,6 +186,7 @@ PUBLIC = [
         "CapReached",
     ),
     *("Obstacle", "UndoBlocked", "UndoReport"),
+    *("DreamTotals", "Due", "NotDue", "StuckStage"),
     *("SessionAmbiguous", "WorkspaceInfo", "WorkspaceNotFound"),
     *("Miscounted", "Proposal", "ProposalNotFound", "ProposalStale", "StoreDamaged", "UpgradeNeeded"),
 ]

@@ -6,6 +6,10 @@
 from .client import Engram as Engram
 from .clock import Clock as Clock
 from .config import Config as Config
+from .dream_records import DreamTotals as DreamTotals
+from .dream_records import Due as Due
+from .dream_records import NotDue as NotDue
+from .dream_records import StuckStage as StuckStage
 from .errors import BlockExists as BlockExists
 from .errors import BlockNotFound as BlockNotFound
 from .errors import CapReached as CapReached

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .config import Config
     from .coordination.harness_processes import HarnessProcesses
     from .coordination.lease_notices import LeaseNotices
+    from .dream_records import NotDue
     from .dreaming.agent_queue import Work
     from .dreaming.brief.compose import Brief, Waiting
     from .dreaming.passes import Dreams
@@ -265,9 +266,8 @@ class Engram:
     ) -> list[DreamReport]:
         """Run one pass: make gists of sessions, eras of months, and the portrait. Returns a report for each workspace.
 
-        A stage runs when its drive is high enough; with `force` every stage runs. `dry_run` only reports what a pass
-        would do. `stop` ends the pass after its current step. `progress` is called with the stage, the number done and
-        the total.
+        A stage runs when it is due; with `force` every stage runs. `dry_run` only reports what a pass would do and why.
+        `stop` ends the pass after its current step. `progress` is called with the stage, the number done and the total.
         """
         options: dict[str, Any] = {
             "force": force,
@@ -281,6 +281,33 @@ class Engram:
 
             return dream_all(self._view, **options)
         return [self.dreams.dream(**options)]
+
+    def dream_if_due(
+        self,
+        reason: str = "if due",
+        *,
+        every: float | None = None,
+        all_workspaces: bool = False,
+        stop: threading.Event | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> list[DreamReport | NotDue]:
+        """Run a pass as Engram does by itself: if something is due and the last such pass began long enough ago.
+
+        Returns a report for each workspace, or why no pass ran there. `engram.dreaming.passes.Dreams.dream_if_due`
+        documents the options.
+        """
+        options: dict[str, Any] = {"every": every, "stop": stop, "progress": progress}
+        if all_workspaces:
+            from .dreaming.scheduler import dream_all_if_due
+
+            return dream_all_if_due(self._view, reason, **options)
+        return [self.dreams.dream_if_due(reason, **options)]
+
+    def is_dream_due(self) -> bool:
+        """Whether a pass would start by itself now. One read."""
+        from .dreaming.due import is_due
+
+        return is_due(self._view)
 
     def scheduler(self, every: float = 21_600.0, **options: Any) -> Scheduler:
         """Dreams at an interval in seconds. `engram.dreaming.scheduler.Scheduler` documents the options."""

@@ -249,6 +249,35 @@ class Config(NamedTuple):
             choices=("off", "on"),
         ),
     ]
+    auto_dream: Annotated[
+        str,
+        Setting(
+            "on",
+            "whether the end of a session and an idle `engram mcp` start a pass when one is due: on or off",
+            _text,
+            STRICTER,
+            choices=("on", "off"),
+        ),
+    ]
+    auto_dream_every: Annotated[
+        float, Setting(3_600.0, "the least time between two automatic passes over a workspace", duration)
+    ]
+    auto_dream_llm: Annotated[
+        str,
+        Setting(
+            "extractive",
+            "what thinks during an automatic pass: extractive, which costs nothing, or same (the thinker in llm). "
+            "With llm = agent, agents think in automatic passes, too",
+            _text,
+            choices=("extractive", "same"),
+        ),
+    ]
+    auto_dream_day_calls: Annotated[
+        int, Setting(40, "the most calls to a model that automatic passes make in a workspace in one day", _whole)
+    ]
+    auto_dream_day_tokens: Annotated[
+        int, Setting(200_000, "the most tokens that automatic passes use in a workspace in one day", _whole)
+    ]
     brief_budget: Annotated[
         int,
         Setting(BRIEF_BUDGET, "the most tokens of the brief that a session starts with; at least 100", _brief_budget),

@@ -5,7 +5,10 @@ hook. Build records by keyword and read them by name. Annotations are not postpo
 would have to compile each of them from text.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from .dream_records import Due, StuckStage
 
 from .clock import said_at
 
@@ -245,7 +248,7 @@ class DreamBacklog(NamedTuple):
     turns: int
     #: Number of gists that are not yet part of their era or of the portrait.
     unfolded: int
-    #: The id of the latest turn.
+    #: The highest id of a turn.
     mark: int
 
 
@@ -344,6 +347,12 @@ class DreamReport(NamedTuple):
     proposal: int | None = None
     #: Stages that were put off, and why; None when none was.
     notes: list[str] | None = None
+    #: Why the pass ran: `by hand`, `session end`, `idle server`, `loop` or `if due`.
+    reason: str = "by hand"
+    #: Number of items of each stage that could not be processed. The stage went on with its other items.
+    left_out: dict[str, int] | None = None
+    #: The stages that were due when the pass began. In a dry run every stage, with what it would do or wait for.
+    due: "tuple[Due, ...]" = ()
 
 
 class WorkCounts(NamedTuple):
@@ -363,6 +372,18 @@ class DreamStatus(NamedTuple):
     work: WorkCounts
     #: Number of proposals that wait for a decision.
     proposals: int
+    #: What each stage would do now, and why.
+    due: "tuple[Due, ...]" = ()
+    #: Whether passes start by themselves, and what thinks in them.
+    automatic: bool = False
+    thinker: str = "extractive"
+    #: When the last automatic pass began, and when the next can begin; None if there was none, or if nothing waits.
+    last_automatic: str | None = None
+    next_at: str | None = None
+    #: Whether the next opportunity starts a pass: the end of a session, or an idle server.
+    starts_now: bool = False
+    #: Stages that left work undone.
+    stuck: "tuple[StuckStage, ...]" = ()
 
 
 class UndoReport(NamedTuple):

@@ -381,13 +381,19 @@ class Waits(ShiftedClock):
 def test_the_first_pass_comes_after_one_interval_or_at_once(store_url: str, now: bool, passes: int) -> None:
     clock = Waits(2)
     with Engram(settings=load(url=store_url), clock=clock) as eng:
-        eng.scheduler(INTERVAL, now=now).run()
+
+        def speak() -> None:
+            eng.sessions.complete(talk(eng, f"round {len(clock.waits)}"))
+
+        speak()
+        eng.scheduler(INTERVAL, now=now, told=lambda reports: speak()).run()
         assert clock.waits == [INTERVAL] * 3
-        assert len(eng.dreams.list()) == passes
+        assert [report.reason for report in eng.dreams.list()] == ["loop"] * passes
 
 
 @pytest.mark.requirement("DREAM-19")
 def test_the_loop_goes_on_while_another_dreams_and_ends_when_told(eng: Engram) -> None:
+    eng.sessions.complete(talk(eng))
     other = eng.sessions.register("dream", "dreaming")
     eng.leases.claim(other, "dream", exclusive=True, ttl=300)
     heard: list[list[str]] = []

@@ -125,6 +125,7 @@ class Desk(NamedTuple):
             "TERM": "dumb",
             "ENGRAM_URL": self.store,
             "ENGRAM_EMBEDDER": "static",
+            "ENGRAM_AUTO_DREAM": "off",
             **self.client.environment(self.url),
         }
         done = subprocess.run(

@@ -30,10 +30,13 @@ def test_dream_alone_means_one_pass(eng: library.Engram, engram: Engram) -> None
     status = engram("dream", "status", "--json").json
     assert status["backlog"]["ripe"] == 0
     assert status["drives"]["curiosity"] == 0
-    pending, urgency, last = engram("dream", "status").out.splitlines()
+    pending, urgency, due, last, automatic = engram("dream", "status").out.splitlines()
     assert pending.split() == ["pending", "nothing"]
     assert "coherence 0.00" in urgency
+    assert due.split() == ["due", "nothing"]
     assert last.startswith(f"last pass  {report['id']}, ")
+    assert ", by hand: 1 gist" in last
+    assert automatic.split(maxsplit=1) == ["automatic", "off (auto_dream)"]
     assert engram("dream", "show", "99").code == 3
     assert engram("dream", "--stage", "nap").code == 2
 
@@ -42,6 +45,12 @@ def test_dream_alone_means_one_pass(eng: library.Engram, engram: Engram) -> None
 def test_a_dry_run_only_says_what_would_be_done(eng: library.Engram, engram: Engram) -> None:
     talk(eng)
     assert "would write 1" in engram("dream", "run", "--force", "--dry-run").out
+    shown = engram("dream", "--dry-run").out
+    assert "gists: 1 session still at work. Due after the end, after 30 minutes of silence" in shown
+    for stage in ("extract", "consolidate", "eras", "profile", "narrative", "reflect"):
+        assert f"{stage}: " in shown
+    eng.sessions.complete(talk(eng, "the parser"))
+    assert "gists: would summarise 1 session. 1 session with new turns: 1 ended." in engram("dream", "--dry-run").out
     assert eng.dreams.list() == []
 
 
@@ -50,7 +59,10 @@ def test_a_workspace_or_all_of_them(eng: library.Engram, engram: Engram) -> None
     for name in ("anna", "ben"):
         talk(eng.workspace(name))
     assert [each["workspace"] for each in engram("dream", "--force", "--workspace", "anna", "--json").json] == ["anna"]
-    assert {each["workspace"] for each in engram("dream", "--force", "--all", "--json").json} >= {"anna", "ben"}
+    found = engram("dream", "--force", "--all", "--json").json
+    assert {each["workspace"] for each in found["reports"]} >= {"anna", "ben"}
+    assert (found["totals"]["workspaces"], found["totals"]["gists"]) == (2, 1)
+    assert "totals  2 passes in 2 workspaces, " in engram("dream", "--all").out
 
 
 @pytest.mark.requirement("DREAM-22", "CLI-2")
@@ -134,11 +146,14 @@ def test_a_signal_ends_a_pass_after_its_step_with_everything_kept_and_the_lease_
 
 @pytest.mark.requirement("DREAM-22", "DREAM-19")
 def test_a_loop_dreams_at_once_when_told_and_ends_on_a_signal(store_url: str, eng: library.Engram) -> None:
-    talk(eng)
+    eng.sessions.complete(talk(eng))
     process = started(store_url, "dream", "loop", "--every", "6h", "--now")
-    until(lambda: any(report.ended_at for report in eng.dreams.list()))
-    process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=60)
+    try:
+        until(lambda: any(report.ended_at for report in eng.dreams.list()))
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert (process.returncode, err) == (0, "")
     assert len(out.splitlines()) == 1
     assert eng.leases.list() == []

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 #: The type of a session that was made by `ensure` and never said what it is.
 UNNAMED_TYPE = "chat"
+#: A session at work with this many new turns is summarised.
+MANY_TURNS = 20
 
 _COLUMNS = (
     "id, type, name, summary, status, project, external_id, parent_id, metadata, created_at, heartbeat_at, ended_at, "
@@ -105,6 +107,22 @@ ORDER BY created_at DESC, id DESC LIMIT :limit"""
 _SUBAGENTS = """
 SELECT parent_id, COUNT(*) FROM sessions
 WHERE workspace = :workspace AND parent_id IS NOT NULL AND (:active = 0 OR status = 'active') GROUP BY parent_id
+"""
+LAST_AUTOMATIC = """
+SELECT started_at FROM dreams WHERE workspace = :workspace AND reason <> 'by hand' ORDER BY id DESC LIMIT 1
+"""
+# The same rule as in `dreaming.due`, for the sessions alone. It is here because every hook has this module loaded.
+_DUE = """
+SELECT COUNT(*) FROM sessions s
+WHERE s.workspace = :workspace AND s.turns > s.gist_turns AND s.turns > s.turns_gone
+  AND (s.status <> 'active' OR s.heartbeat_at < :silent OR s.turns - s.gist_turns >= :many)
+  AND (:agents = 0 OR NOT EXISTS (
+    SELECT 1 FROM work w WHERE w.workspace = s.workspace AND w.stage IN ('gists', 'sessions')
+      AND w.subject IN (s.id, s.id || ' part 1') AND w.answer IS NULL))
+"""
+_LEFT_OVER = """
+SELECT COALESCE(MAX(left_over), 0) FROM dream_retries
+WHERE workspace = :workspace AND stage IN ('gists', 'sessions') AND retry_at > :now
 """
 _LOGS = """
 SELECT id, session_id, seq, content, created_at FROM exchanges
@@ -379,6 +397,27 @@ class Sessions:
             require(tx, self._workspace, id)
             rows = tx.all(_LOGS, workspace=self._workspace, id=id, limit=limit or checks.MAX_WHOLE)
         return [LogEntry(*row) for row in rows]
+
+    def need_pass(self) -> bool:
+        """Whether an automatic pass is due for sessions that have ended. One read, for hooks.
+
+        The pass decides again. `dreaming.due` says what else makes a pass due.
+        """
+        config = self._view.config
+        with self._engine.read() as tx:
+            now = tx.now()
+            last = tx.value(LAST_AUTOMATIC, workspace=self._workspace)
+            # A time in the future means that the clock was set back: ignore it.
+            if last is not None and last <= now < later(last, config.auto_dream_every):
+                return False
+            waiting = tx.value(
+                _DUE,
+                workspace=self._workspace,
+                silent=later(now, -config.stale_after),
+                many=MANY_TURNS,
+                agents=int(config.llm == "agent"),
+            )
+            return bool(waiting > tx.value(_LEFT_OVER, workspace=self._workspace, now=now))
 
     def stats(self, *, dreams: bool = False) -> Stats:
         """How much is in the workspace; passes of dreaming count as sessions only with `dreams`."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, 
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from ..errors import NotFound
+from ..errors import CapReached, EngramError, LeaseLost, LLMUnavailable, MissingExtra, NotFound, StoreError
 from ..llm import Passage
 from ..memory.blocks import Blocks
 from ..memory.gists import Gists
@@ -36,6 +36,8 @@ TRUSTED = ("user", "agent")
 PROMPT_CHARACTERS = 16_000
 #: The same for gists. They are short, and every prompt repeats what is known.
 GIST_CHARACTERS = 48_000
+#: The report has this many messages about items of one stage that were left out. The others are only counted.
+_TOLD = 3
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
@@ -43,6 +45,10 @@ Progress = Callable[[str, int, int], None]
 
 class Stopped(Exception):
     """The pass was asked to end. What it has done so far stays."""
+
+
+#: Failures that concern the whole stage or the whole pass. Every other failure concerns one item.
+_NOT_OF_ONE_ITEM = (Stopped, LeaseLost, CapReached, LLMUnavailable, MissingExtra, StoreError)
 
 
 class ConsolidationCounts:
@@ -114,11 +120,12 @@ class PassContext:
         #: What was put off, and why.
         self.notes: list[str] = []
         self.alarms: list[str] = []
+        #: Items that could not be processed and statements that could not be used, by stage, and the latest problem.
+        self.left_out: Counter[str] = Counter()
+        self.problems: dict[str, str] = {}
         #: New memories that were extracted from turns.
         self.learnt: list[int] = []
         self.extracted: int | None = None
-        #: Statements of answers that could not be used.
-        self.left_out = 0
         self.proposed = 0
         #: What consolidation did; None until it has finished.
         self.consolidation: ConsolidationCounts | None = None
@@ -182,8 +189,8 @@ class PassContext:
         self.checkpoint(stage, len(things), len(things))
 
     def attempt(self, stage: str, act: Callable[[PassContext, T], None], thing: T) -> bool:
-        """Do one item of a stage. False when a later pass has to do it: an agent has not answered yet, or the text it
-        was made from was forgotten or changed."""
+        """Do one item of a stage. False when a later pass has to do it: an agent has not answered yet, the text it was
+        made from was forgotten or changed, or the item failed. The stage goes on with its other items."""
         try:
             act(self, thing)
         except AnswerPending:
@@ -191,9 +198,21 @@ class PassContext:
         except (Outdated, NotFound) as gone:
             self.errors.append(f"{stage}: {gone}")
             return False
+        except _NOT_OF_ONE_ITEM:
+            raise
+        except Exception as error:
+            self._leave_out(stage, error)
+            return False
         finally:
             self.thinker.discard_open()
         return True
+
+    def _leave_out(self, stage: str, error: Exception) -> None:
+        """Count an item that failed. The report tells the first problems of a stage."""
+        self.left_out[stage] += 1
+        self.problems[stage] = problem = describe(error)
+        if self.left_out[stage] <= _TOLD:
+            self.errors.append(f"{stage}: an item was left out: {problem}")
 
     def _before_change(self, tx: Transaction, kind: str, ref: str | int, since: int | None = None) -> None:
         """The tiers call this before every change."""
@@ -206,6 +225,16 @@ class PassContext:
             self._progress(stage, done, total)
         if self._stop.is_set():
             raise Stopped
+
+
+def describe(error: Exception) -> str:
+    """The error message. For an unexpected error only its type; the traceback goes to the log."""
+    if isinstance(error, EngramError):
+        return str(error)
+    import logging
+
+    logging.getLogger("engram.dreaming").error("a stage failed", exc_info=error)
+    return type(error).__name__
 
 
 def turn_passage(turn: Exchange) -> Passage:

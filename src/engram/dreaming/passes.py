@@ -2,26 +2,27 @@
 
 A pass holds the exclusive lease `dream`, so only one runs in a workspace at a time, on any machine. Every write checks
 the lease. A stage that fails is reported and does not stop the other stages, unless a cap on model calls is reached.
+`due` decides which stages are due, and whether a pass that starts by itself may begin.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import checks, json_columns
 from ..coordination.leases import Leases
 from ..coordination.sessions import Sessions
+from ..dream_records import Due, NotDue
 from ..errors import CapReached, EngramError, InvalidInput, LeaseHeld, LeaseLost
-from ..memory.blocks import Blocks
 from ..memory.embedding_queue import EmbeddingQueue
 from ..records import DreamBacklog, DreamReport, DreamStatus, Drives, UndoReport
 from ..safe_text import without_quotes
-from . import drives
+from . import drives, due
 from .agent_queue import Work
-from .pass_context import PassContext, Progress, Stopped
+from .pass_context import PassContext, Progress, Stopped, describe
 from .proposals import Proposals
 from .recall_check import rollback
 from .stages import consolidate, digest, eras, narrative, profile, reflect
@@ -40,26 +41,19 @@ RESOURCE = "dream"
 #: How long the lease lives without being renewed.
 TTL = 300.0
 
-# Only gists, eras and the narrative are rebuilt after forgetting. Other things stay shorter.
-_REBUILDS = """
-SELECT 1 FROM rebuilds r LEFT JOIN memories m ON r.kind = 'memory' AND m.id = r.ref
-  LEFT JOIN blocks b ON r.kind = 'block' AND b.id = r.ref
-WHERE r.workspace = :workspace AND (m.kind IN ('gist', 'era')
-  OR (b.name = 'narrative' AND b.updated_by IN ('dream', 'import'))) LIMIT 1
-"""
 _BEGIN = """
-INSERT INTO dreams (workspace, session_id, started_at, undoes, report)
-VALUES (:workspace, :session, :now, :undoes, '{}') RETURNING id
+INSERT INTO dreams (workspace, session_id, started_at, undoes, reason, report)
+VALUES (:workspace, :session, :now, :undoes, :reason, '{}') RETURNING id
 """
 _END = """
 UPDATE dreams SET ended_at = :now, report = :report, alarms = :alarms WHERE workspace = :workspace AND id = :id
 """
 _GET = """
-SELECT id, session_id, started_at, ended_at, report, undone_by, undoes FROM dreams
+SELECT id, session_id, started_at, ended_at, report, undone_by, COALESCE(reason, 'by hand'), undoes FROM dreams
 WHERE workspace = :workspace AND id = :id
 """
 _LIST = """
-SELECT id, session_id, started_at, ended_at, report, undone_by FROM dreams
+SELECT id, session_id, started_at, ended_at, report, undone_by, COALESCE(reason, 'by hand') FROM dreams
 WHERE workspace = :workspace AND undoes IS NULL AND session_id <> '' ORDER BY id DESC LIMIT :limit
 """
 _PROPOSAL = "SELECT id FROM proposals WHERE workspace = :workspace AND applied_in = :id"
@@ -82,13 +76,30 @@ STAGES = (
 )
 
 
+#: The stages that make gists. Their gists are work for later stages of the same pass.
+#: Fields of a report that are columns of their own.
+_COLUMNS = ("id", "workspace", "session_id", "started_at", "ended_at", "undone_by", "proposal", "reason")
+
+
+class _Asked(NamedTuple):
+    """What was asked of a pass."""
+
+    reason: str
+    stages: Sequence[Stage]
+    force: bool
+    stop: threading.Event
+    progress: Progress | None
+    #: For an automatic pass: the least number of seconds since the last one.
+    every: float | None = None
+
+
 class Dreams:
     """Passes over one workspace."""
 
     def __init__(self, view: StoreView) -> None:
         self._view = view
         self._engine = view.engine
-        self._workspace = view.workspace
+        self.workspace = self._workspace = view.workspace
         self._leases = Leases(view)
         self._sessions = Sessions(view)
         self._companion = view.config.is_companion(view.workspace)
@@ -107,16 +118,54 @@ class Dreams:
         chosen = self._select_stages(stages)
         if dry_run:
             return self._preview(chosen, force)
+        asked = _Asked(due.BY_HAND, chosen, force, stop or threading.Event(), progress)
+        report = self._run(self._view, asked)
+        assert isinstance(report, DreamReport), "only an automatic pass can be found not to be due"
+        return report
+
+    def dream_if_due(
+        self,
+        reason: str = due.IF_DUE,
+        *,
+        every: float | None = None,
+        stop: threading.Event | None = None,
+        progress: Progress | None = None,
+    ) -> DreamReport | NotDue:
+        """Run an automatic pass if something is due, and if the last automatic pass began at least `every` seconds ago.
+
+        `every` is the setting `auto_dream_every` by default. A loop, which has an interval of its own, gives 0 and uses
+        the thinker in `llm`. Every other automatic pass costs nothing unless the setting `auto_dream_llm` allows it.
+        """
+        if reason not in due.REASONS[1:]:
+            raise InvalidInput(f"The reason is {reason!r}; it must be one of {', '.join(due.REASONS[1:])}.")
+        config = self._view.config
+        every = config.auto_dream_every if every is None else checks.seconds(every, "every")
+        decision = self.decide(every)
+        if not decision.run:
+            return NotDue(self._workspace, decision.why, decision.next_at)
+        if reason != due.LOOP:
+            config = config._replace(llm=due.thinker(config))
+        asked = _Asked(reason, list(STAGES), False, stop or threading.Event(), progress, every)
+        return self._run(self._view._replace(config=config), asked)
+
+    def decide(self, every: float | None = None) -> due.Decision:
+        """Whether an automatic pass would begin now, and why. One read."""
+        every = self._view.config.auto_dream_every if every is None else every
+        with self._engine.read() as tx:
+            return due.decide(self._look(tx), every=every)
+
+    def _run(self, view: StoreView, asked: _Asked) -> DreamReport | NotDue:
         session = self._sessions.register(SESSION_TYPE, "dreaming")
-        report: DreamReport | None = None
+        report: DreamReport | NotDue | None = None
         try:
             with self._leases.hold(session, RESOURCE, "a pass of dreaming", ttl=TTL) as lease:
-                report = self._dream_under_lease(session, lease, chosen, force, stop or threading.Event(), progress)
+                report = self._dream_under_lease(view, session, lease, asked)
         except LeaseHeld as held:
-            return self._report_lease_held(session, held)
+            return self._report_lease_held(session, held)._replace(reason=asked.reason)
         except LeaseLost as lost:
             # Another pass may have begun. This one writes nothing more, not even its report.
-            return report if report and report.errors else self.report_not_started(str(lost), session)
+            kept = isinstance(report, NotDue) or (report is not None and report.errors)
+            return report if report is not None and kept else self.report_not_started(str(lost), session)
         finally:
             self._sessions.complete(session, "dreamt")
         return report
@@ -135,9 +184,27 @@ class Dreams:
     def status(self) -> DreamStatus:
         """The dream backlog, the drives, the last pass, and what waits for agents or for a decision."""
         last = self.list(1)
-        proposals = len(Proposals(self._view).list())
-        counts = Work(self._view).counts()
-        return DreamStatus(self.backlog(), self.drives(), last[0] if last else None, counts, proposals)
+        config = self._view.config
+        with self._engine.read() as tx:
+            look = self._look(tx)
+            found = due.assess(look, [stage.name for stage in STAGES])
+            decision = due.decide(look, every=config.auto_dream_every)
+            last_automatic = due.last_automatic(tx, self._workspace)
+            stuck = due.stuck(tx, self._workspace)
+        return DreamStatus(
+            backlog=self.backlog(),
+            drives=self.drives(),
+            last=last[0] if last else None,
+            work=Work(self._view).counts(),
+            proposals=len(Proposals(self._view).list()),
+            due=tuple(found.values()),
+            automatic=config.auto_dream == "on",
+            thinker=due.thinker(config),
+            last_automatic=last_automatic,
+            next_at=decision.next_at,
+            starts_now=decision.run,
+            stuck=tuple(stuck),
+        )
 
     def undo(self, run: int | None = None) -> UndoReport:
         """Undo everything that a pass changed. Without `run`, that is the newest pass that is not undone yet.
@@ -189,16 +256,38 @@ class Dreams:
 
     def _preview(self, chosen: Sequence[Stage], force: bool) -> DreamReport:
         """What a pass would do, without doing it."""
+        names = [stage.name for stage in chosen]
         with self._engine.read() as tx:
             backlog = drives.backlog(tx, self._workspace)
-            levels = drives.current(tx, self._workspace, backlog, curious=self._companion)
-            acting = {stage.name for stage in chosen if force or getattr(levels, stage.drive) >= drives.THRESHOLD}
-            reading = sessions_stage.STAGE in acting
-            sessions = drives.sessions_to_summarise(tx, self._workspace, everything=force) if reading else []
+            found = self._foresee(tx, names, force)
+            pressing = due.assess(self._look(tx)).values()
+            levels = drives.current(tx, self._workspace, backlog, _pressing(pressing), curious=self._companion)
+            acting = {each.stage for each in found if each.due}
+            sessions = self._sessions_to_summarise(tx, force) if sessions_stage.STAGE in acting else []
             months = eras.outdated_months(tx, self._workspace) if "eras" in acting else []
             now = tx.now()
         report = _empty_report(self._workspace, None, now, self._view.config.llm, backlog, levels, dry_run=True)
-        return report._replace(gists=sessions, eras=months, ended_at=now)
+        return report._replace(gists=sessions, eras=months, ended_at=now, due=tuple(found))
+
+    def _foresee(self, tx: Transaction, names: Sequence[str], force: bool) -> list[Due]:
+        """What each stage would do, also with what an earlier stage of the same pass would make."""
+        found: list[Due] = []
+        look = self._look(tx)
+        for name in names:
+            each = due.of_stage(look, name)
+            if force and not each.due:
+                each = each._replace(due=True, would=each.would or "run", reason=f"Forced. {each.reason}", at=None)
+            found.append(each)
+            if name == sessions_stage.STAGE and each.due:
+                look = look._replace(coming=len(self._sessions_to_summarise(tx, force)))
+        return found
+
+    def _sessions_to_summarise(self, tx: Transaction, force: bool) -> list[str]:
+        silent = self._view.config.stale_after
+        return drives.sessions_to_summarise(tx, self._workspace, everything=force, silent_after=silent)
+
+    def _look(self, tx: Transaction, levels: Drives | None = None) -> due.Look:
+        return due.Look(tx, self._view, tx.now(), levels=levels)
 
     def _report_lease_held(self, session: str, held: LeaseHeld) -> DreamReport:
         if held.holders:
@@ -219,39 +308,49 @@ class Dreams:
         report = _empty_report(self._workspace, session, now, self._view.config.llm, backlog, levels)
         return report._replace(ended_at=now, errors=[problem])
 
-    def _dream_under_lease(
-        self,
-        session: str,
-        lease: Lease,
-        chosen: Sequence[Stage],
-        force: bool,
-        stop: threading.Event,
-        progress: Progress | None,
-    ) -> DreamReport:
-        """Run the stages, check recall, and store the report."""
-        thinker = Thinker(self._view)
+    def _dream_under_lease(self, view: StoreView, session: str, lease: Lease, asked: _Asked) -> DreamReport | NotDue:
+        """Run the stages, check recall, and store the report. An automatic pass decides again whether it is due."""
+        thinker = Thinker(view)
         with self._engine.write() as tx:
             self._leases.fence(tx, lease.token)
+            if asked.every is not None:
+                # Two processes may have found the same work at once. The lease decided which one does it.
+                decision = due.decide(self._look(tx), every=asked.every)
+                if not decision.run:
+                    return NotDue(self._workspace, decision.why, decision.next_at)
             backlog = drives.backlog(tx, self._workspace)
-            levels = drives.current(tx, self._workspace, backlog, curious=self._companion)
-            id, now = self._insert_dream(tx, session)
-        journal = Journal(self._view, id)
+            found = due.assess(self._look(tx), [stage.name for stage in asked.stages])
+            levels = drives.current(tx, self._workspace, backlog, _pressing(found.values()), curious=self._companion)
+            id, now = self._insert_dream(tx, session, reason=asked.reason)
+        thinker.meter.automatic = asked.reason not in (due.BY_HAND, due.LOOP)
+        journal = Journal(view, id)
         context = PassContext(
-            self._view, self._leases, thinker, lease.token, journal, force=force, stop=stop, progress=progress
+            view,
+            self._leases,
+            thinker,
+            lease.token,
+            journal,
+            force=asked.force,
+            stop=asked.stop,
+            progress=asked.progress,
         )
-        report = _empty_report(self._workspace, session, now, thinker.name, backlog, levels)._replace(id=id)
+        report = _empty_report(self._workspace, session, now, thinker.name, backlog, levels)
+        report = report._replace(id=id, reason=asked.reason, due=tuple(each for each in found.values() if each.due))
         try:
             self._check_unfinished_passes(context)
-            seconds = self._run_stages(context, chosen, levels, force)
+            seconds, ran = self._run_stages(context, asked, levels)
             self._check_recall(context, seconds)
-            return self._finish(context, report, seconds)
+            return self._finish(context, report, seconds, ran)
         except LeaseLost as lost:
             return report._replace(errors=[*context.errors, str(lost)])
 
-    def _insert_dream(self, tx: Transaction, session: str, undoes: int | None = None) -> tuple[int, str]:
+    def _insert_dream(
+        self, tx: Transaction, session: str, undoes: int | None = None, reason: str = due.BY_HAND
+    ) -> tuple[int, str]:
         """The number of a new pass or undo, and when it began."""
         now = tx.now()
-        return tx.value(_BEGIN, workspace=self._workspace, session=session, now=now, undoes=undoes), now
+        about = {"workspace": self._workspace, "session": session, "undoes": undoes, "reason": reason}
+        return tx.value(_BEGIN, now=now, **about), now
 
     def _undo(self, session: str, lease: Lease, run: int | None) -> UndoReport:
         with self._engine.write() as tx:
@@ -276,13 +375,19 @@ class Dreams:
         return report
 
     def _run_stages(
-        self, context: PassContext, chosen: Sequence[Stage], levels: Drives, force: bool
-    ) -> dict[str, float]:
+        self, context: PassContext, asked: _Asked, levels: Drives
+    ) -> tuple[dict[str, float], dict[str, Due]]:
+        """Run the stages that are due; the seconds that they took, and what was due for each."""
         seconds: dict[str, float] = {}
+        ran: dict[str, Due] = {}
         self._index_pending(context, seconds)
-        for stage in chosen:
-            if not (force or getattr(levels, stage.drive) >= drives.THRESHOLD or self._has_work(stage)):
+        for stage in asked.stages:
+            # An earlier stage of this pass may have left work for this one.
+            with self._engine.read() as tx:
+                found = due.of_stage(self._look(tx, levels), stage.name)
+            if not (asked.force or found.due):
                 continue
+            ran[stage.name] = found
             started = time.perf_counter()
             try:
                 stage.act(context)
@@ -293,12 +398,15 @@ class Dreams:
                 raise
             except CapReached as reached:
                 context.errors.append(f"{stage.name}: {reached}")
+                context.problems[stage.name] = str(reached)
                 break
             except Exception as error:
-                context.errors.append(f"{stage.name}: {_describe(error)}")
+                problem = describe(error)
+                context.errors.append(f"{stage.name}: {problem}")
+                context.problems[stage.name] = problem
             finally:
                 seconds[stage.name] = round(time.perf_counter() - started, 6)
-        return seconds
+        return seconds, ran
 
     def _check_unfinished_passes(self, context: PassContext) -> None:
         """Check recall for passes whose process died, before this pass changes anything."""
@@ -321,22 +429,6 @@ class Dreams:
             context.errors.append(f"probe: {error}")
         seconds["probe"] = round(time.perf_counter() - started, 6)
 
-    def _has_work(self, stage: Stage) -> bool:
-        """Whether an earlier stage, an earlier pass or forgetting has left work for this stage."""
-        if stage.drive == "curiosity":
-            return False
-        with self._engine.read() as tx:
-            if stage.name == sessions_stage.STAGE and sessions_stage.has_work(tx, self._workspace):
-                return True
-            if tx.one(_REBUILDS, workspace=self._workspace):
-                return True
-            if stage.name == eras.STAGE and eras.wrong_months(tx, self._workspace):
-                return True
-            if stage.name == "profile":
-                return profile.is_outdated(tx, self._workspace, Blocks(self._view).get("profile"))
-            levels = drives.current(tx, self._workspace, drives.backlog(tx, self._workspace), curious=self._companion)
-        return stage.drive == "coherence" and levels.coherence >= drives.THRESHOLD
-
     def _index_pending(self, context: PassContext, seconds: dict[str, float]) -> None:
         """Work through the embedding queue first, because later stages search what hooks have stored."""
         started = time.perf_counter()
@@ -348,11 +440,18 @@ class Dreams:
             context.errors.append(f"index: {error}")
         seconds["index"] = round(time.perf_counter() - started, 6)
 
-    def _finish(self, context: PassContext, report: DreamReport, seconds: dict[str, float]) -> DreamReport:
+    def _finish(
+        self, context: PassContext, report: DreamReport, seconds: dict[str, float], ran: dict[str, Due]
+    ) -> DreamReport:
         with context.write() as tx:
             now = tx.now()
             after = drives.backlog(tx, self._workspace)
-            ended = drives.after_pass(report.drives_before, after, reflected=context.reflected, now=now)
+            look = self._look(tx, report.drives_before)
+            left = _pressing(due.assess(look).values())
+            ended = drives.after_pass(report.drives_before, after, reflected=context.reflected, now=now, due=left)
+            done = context.consolidation
+            progressed = {consolidate.STAGE} if done and done.actions + done.proposed else set()
+            due.note_leftovers(look, ran, context.problems, progressed)
             # The mark is that of the beginning: turns added during the pass are new to the next one.
             drives.store(tx, self._workspace, ended, report.before.mark)
             meter = context.thinker.meter
@@ -375,19 +474,19 @@ class Dreams:
                 proposals=context.proposed
                 if context.consolidation or context.extracted is not None or context.proposed
                 else None,
-                skipped=context.left_out or None,
+                left_out=dict(context.left_out) or None,
             )
             if context.consolidation:
-                fields = context.consolidation.report_fields(context.changes.values())
-                fields["skipped"] += context.left_out
-                report = DreamReport(**{**report._asdict(), **fields})
+                report = DreamReport(
+                    **{**report._asdict(), **context.consolidation.report_fields(context.changes.values())}
+                )
             context.journal.drop_old(tx)
             self._store_report(tx, report)
         return report
 
     def _store_report(self, tx: Transaction, report: DreamReport | UndoReport) -> None:
         values = report._asdict()
-        for name in ("id", "workspace", "session_id", "started_at", "ended_at", "undone_by", "proposal"):
+        for name in _COLUMNS:
             values.pop(name, None)
         alarms = 0
         if isinstance(report, UndoReport):
@@ -398,6 +497,7 @@ class Dreams:
             values["errors"] = [without_quotes(error) for error in report.errors]
             for name in ("before", "after", "drives_before", "drives"):
                 values[name] = values[name]._asdict()
+            values["due"] = [each._asdict() for each in report.due]
         tx.run(
             _END,
             workspace=self._workspace,
@@ -409,11 +509,14 @@ class Dreams:
         tx.note(self._workspace, "dream", report.id)
 
     def _dream_report(self, row: Row) -> DreamReport:
-        id, session, started, ended, kept, undone_by = row
-        values: dict[str, Any] = {**json_columns.load_object(kept, "dreams.report"), "undone_by": undone_by}
-        if len(values) == 1:  # the process died, the pass is still running, or the report cannot be read
+        id, session, started, ended, kept, undone_by, reason = row
+        values: dict[str, Any] = json_columns.load_object(kept, "dreams.report")
+        if not values:  # the process died, the pass is still running, or the report cannot be read
             unfinished = self._unfinished(session, started)
-            return unfinished._replace(id=id, errors=["This pass did not end."], undone_by=undone_by)
+            errors = ["This pass did not end."]
+            return unfinished._replace(id=id, errors=errors, undone_by=undone_by, reason=reason)
+        values |= {"undone_by": undone_by, "reason": reason}
+        values["due"] = tuple(Due(**each) for each in values.get("due", ()))
         for name, record in (("before", DreamBacklog), ("after", DreamBacklog)):
             values[name] = record(**values[name])
         for name in ("drives_before", "drives"):
@@ -423,7 +526,7 @@ class Dreams:
         )
 
     def _applied(self, row: Row, proposal: int) -> DreamReport:
-        id, session, started, ended, _, undone_by = row
+        id, session, started, ended, _, undone_by, _ = row
         unfinished = self._unfinished(session, started)
         return unfinished._replace(id=id, ended_at=ended, undone_by=undone_by, proposal=proposal)
 
@@ -432,7 +535,7 @@ class Dreams:
         return _empty_report(self._workspace, session, started, "", nothing, Drives(0.0, 0.0, 0.0, 0.0, started))
 
     def _undo_report(self, row: Row, run: int) -> UndoReport:
-        id, session, started, ended, kept, undone_by = row
+        id, session, started, ended, kept, undone_by, _ = row
         nothing: dict[str, Any] = {"run": run, "restored": [], "removed": [], "left": []}
         values = nothing | json_columns.load_object(kept, "dreams.report")
         values.pop("kind", None)
@@ -448,14 +551,10 @@ class Dreams:
         return [self._dream_report(row) for row in rows]
 
 
-def _describe(error: Exception) -> str:
-    """The error message. For an unexpected error only its type; the traceback goes to the log."""
-    if isinstance(error, EngramError):
-        return str(error)
-    import logging
-
-    logging.getLogger("engram.dreaming").error("a stage failed", exc_info=error)
-    return type(error).__name__
+def _pressing(found: Iterable[Due]) -> set[str]:
+    """The drives of the stages that are due."""
+    acting = {each.stage for each in found if each.due}
+    return {stage.drive for stage in STAGES if stage.name in acting}
 
 
 def _select_stages(stages: Sequence[str] | None) -> list[Stage]:

@@ -1,7 +1,8 @@
-"""Scheduled dreaming: a pass over every workspace at an interval, until it is stopped.
+"""Scheduled dreaming: what is due in every workspace, at an interval, until it is stopped.
 
 Several schedulers share the work without coordination. One that finds a workspace's lease taken goes on to the next
-workspace, and each starts at a different place in the list.
+workspace, and each starts at a different place in the list. No failure ends the schedule: it is logged, and the next
+workspace or the next interval follows.
 """
 
 from __future__ import annotations
@@ -11,14 +12,20 @@ import threading
 from typing import TYPE_CHECKING
 
 from .. import checks
-from ..errors import EngramError, InvalidInput
+from ..dream_records import summary
+from ..errors import InvalidInput
+from ..records import DreamReport
+from ..safe_text import without_quotes
 from ..storage.changes import workspaces
+from . import due
+from .pass_context import describe
 from .passes import Dreams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from logging import Logger
 
-    from ..records import DreamReport
+    from ..dream_records import NotDue
     from ..store_view import StoreView
     from .pass_context import Progress
 
@@ -36,15 +43,10 @@ def dream_all(
     progress: Progress | None = None,
 ) -> list[DreamReport]:
     """One pass over each workspace of the store. A workspace that fails does not stop the others."""
-    names = workspaces(view.engine)
-    start = os.getpid() % max(len(names), 1)
-    reports = []
-    for name in names[start:] + names[:start]:
-        if stop is not None and stop.is_set():
-            break
-        dreams = Dreams(view._replace(workspace=name))
+    reports: list[DreamReport] = []
+    for dreams in _each_workspace(view, stop):
         chosen = stages
-        if stages is not None and not view.config.is_companion(name):
+        if stages is not None and not view.config.is_companion(dreams.workspace):
             # One workspace is a companion's, another one is not. That is no mistake of the caller.
             chosen = [stage for stage in stages if stage != REFLECT]
             if stages and not chosen:
@@ -53,21 +55,65 @@ def dream_all(
             report = dreams.dream(force=force, dry_run=dry_run, stages=chosen, stop=stop, progress=progress)
         except InvalidInput:  # the caller's mistake, the same everywhere
             raise
-        except EngramError as error:
-            report = dreams.report_not_started(str(error))
-        reports.append(report)
+        except Exception as error:
+            reports += _not_started(dreams, error, due.BY_HAND)
+        else:
+            reports.append(report)
     return reports
 
 
+def dream_all_if_due(
+    view: StoreView,
+    reason: str = due.IF_DUE,
+    *,
+    every: float | None = None,
+    stop: threading.Event | None = None,
+    progress: Progress | None = None,
+) -> list[DreamReport | NotDue]:
+    """An automatic pass over each workspace in which one is due. A workspace that fails does not stop the others."""
+    found: list[DreamReport | NotDue] = []
+    for dreams in _each_workspace(view, stop):
+        try:
+            found.append(dreams.dream_if_due(reason, every=every, stop=stop, progress=progress))
+        except InvalidInput:
+            raise
+        except Exception as error:
+            found += _not_started(dreams, error, reason)
+    return found
+
+
+def _not_started(dreams: Dreams, error: Exception, reason: str) -> list[DreamReport]:
+    """The report of a workspace that failed; none if the store cannot even be read."""
+    problem = describe(error)
+    try:
+        return [dreams.report_not_started(problem)._replace(reason=reason)]
+    except Exception as second:
+        _log().error("a pass failed: %s", without_quotes(problem), exc_info=second)
+        return []
+
+
+def _each_workspace(view: StoreView, stop: threading.Event | None) -> Iterator[Dreams]:
+    """Every workspace of the store. Processes start at different places, so that they share the work."""
+    names = workspaces(view.engine)
+    start = os.getpid() % max(len(names), 1)
+    for name in names[start:] + names[:start]:
+        if stop is not None and stop.is_set():
+            return
+        yield Dreams(view._replace(workspace=name))
+
+
 class Scheduler:
-    """Runs passes at an interval, in a thread of its own or in the caller's. `told` is called with their reports."""
+    """Runs passes at an interval, in a thread of its own or in the caller's, over every workspace or only over one.
+
+    At each interval, a pass runs where something is due. `told` is called with the reports of the passes that ran.
+    """
 
     def __init__(
         self,
         view: StoreView,
         every: float = DEFAULT_EVERY,
         *,
-        all_workspaces: bool = False,
+        all_workspaces: bool = True,
         now: bool = False,
         told: Callable[[list[DreamReport]], None] | None = None,
     ) -> None:
@@ -96,21 +142,27 @@ class Scheduler:
         if not self._now and clock.wait(self._stop, self._every):
             return
         while not self._stop.is_set():
-            self._pass()
+            self._round()
             if clock.wait(self._stop, self._every):
                 return
 
-    def _pass(self) -> None:
+    def _round(self) -> None:
+        """Run the passes that are due. No failure ends the schedule: the store may be back at the next interval."""
         try:
             if self._all:
-                reports = dream_all(self._view, stop=self._stop)
+                found = dream_all_if_due(self._view, due.LOOP, every=0.0, stop=self._stop)
             else:
-                reports = [Dreams(self._view).dream(stop=self._stop)]
-        except EngramError as error:
-            # A store that is unavailable for a while must not end the schedule.
-            import logging
+                found = [Dreams(self._view).dream_if_due(due.LOOP, every=0.0, stop=self._stop)]
+            reports = [each for each in found if isinstance(each, DreamReport)]
+            for report in reports:
+                _log().info("%s", summary(report))
+            if self._told and reports:
+                self._told(reports)
+        except Exception as error:
+            _log().error("a round of passes failed: %s", type(error).__name__, exc_info=error)
 
-            logging.getLogger("engram.dreaming").warning("%s", error)
-            return
-        if self._told:
-            self._told(reports)
+
+def _log() -> Logger:
+    import logging
+
+    return logging.getLogger("engram.dreaming")

@@ -1,7 +1,7 @@
 """What models cost, and the caps on it. Both are counted in the store, so caps hold across processes and days.
 
 A call is counted before it is made. So two processes can never both make the last allowed call, and a call counts even
-if its process dies.
+if its process dies. Automatic passes have daily caps of their own. Their calls are counted under `auto/STAGE`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,11 @@ _OF_DAY = """
 SELECT COALESCE(SUM(calls), 0), COALESCE(SUM(input_tokens + output_tokens), 0) FROM usage
 WHERE workspace = :workspace AND day = :day
 """
+# The stages of automatic passes have this prefix. `0` follows `/`.
+_AUTOMATIC_OF_DAY = """
+SELECT COALESCE(SUM(calls), 0), COALESCE(SUM(input_tokens + output_tokens), 0) FROM usage
+WHERE workspace = :workspace AND day = :day AND stage >= 'auto/' AND stage < 'auto0'
+"""
 _SINCE = """
 SELECT day, stage, calls, input_tokens, output_tokens FROM usage
 WHERE workspace = :workspace AND day >= :since ORDER BY day DESC, stage
@@ -41,6 +46,9 @@ class Caps(NamedTuple):
     pass_tokens: int
     day_calls: int
     day_tokens: int
+    #: Of automatic passes.
+    auto_calls: int
+    auto_tokens: int
 
     @classmethod
     def of(cls, config: Config) -> Caps:
@@ -49,6 +57,8 @@ class Caps(NamedTuple):
             config.dream_pass_tokens,
             config.dream_day_calls,
             config.dream_day_tokens,
+            config.auto_dream_day_calls,
+            config.auto_dream_day_tokens,
         )
 
 
@@ -64,6 +74,8 @@ class Meter:
         self.output_tokens = 0
         #: The stage that the next calls are counted for.
         self.stage = ""
+        #: Whether the pass started by itself.
+        self.automatic = False
 
     def before(self, expected: Usage) -> None:
         """Count one call. CapReached when a cap leaves no room for it or for the tokens it may take."""
@@ -79,8 +91,16 @@ class Meter:
             ((calls, used),) = tx.all(_OF_DAY, workspace=self._workspace, day=day)
             _require_within(int(calls) + 1, caps.day_calls, "calls", "day")
             _require_within(int(used) + tokens, caps.day_tokens, "tokens", "day")
-            tx.run(_ADD, workspace=self._workspace, day=day, stage=self.stage, calls=1, input=0, output=0)
+            if self.automatic:
+                ((calls, used),) = tx.all(_AUTOMATIC_OF_DAY, workspace=self._workspace, day=day)
+                _require_within(int(calls) + 1, caps.auto_calls, "calls", "day", "auto_dream")
+                _require_within(int(used) + tokens, caps.auto_tokens, "tokens", "day", "auto_dream")
+            tx.run(_ADD, workspace=self._workspace, day=day, stage=self._counted_as, calls=1, input=0, output=0)
         self.calls += 1
+
+    @property
+    def _counted_as(self) -> str:
+        return f"auto/{self.stage}" if self.automatic else self.stage
 
     def after(self, spent: Usage) -> None:
         """Add the tokens that a call took."""
@@ -94,7 +114,7 @@ class Meter:
                 _ADD,
                 workspace=self._workspace,
                 day=tx.now()[:10],
-                stage=self.stage,
+                stage=self._counted_as,
                 calls=0,
                 input=spent.input_tokens,
                 output=spent.output_tokens,
@@ -109,9 +129,10 @@ def spent(view: StoreView, days: int = 30) -> list[Spent]:
         return [Spent(*row) for row in tx.all(_SINCE, workspace=view.workspace, since=since)]
 
 
-def _require_within(wanted: int, cap: int, what: str, span: str) -> None:
+def _require_within(wanted: int, cap: int, what: str, span: str, prefix: str = "dream") -> None:
     if wanted > cap:
+        setting = f"{prefix}_{span}_{what}"
         raise CapReached(
             f"The cap of {cap} {what} a {span} leaves no room for another call; the setting is "
-            f"dream_{span}_{what} (ENGRAM_DREAM_{span.upper()}_{what.upper()})."
+            f"{setting} (ENGRAM_{setting.upper()})."
         )

@@ -41,8 +41,13 @@ _NEVER = ("ENGRAM_SESSION",)
 _children: list[int] = []
 
 
-def start(name: str, arguments: Sequence[str], settings: Config, *, pause: float = PAUSE) -> bool:
-    """Start `engram ARGUMENTS` on the settings' store and workspace; False if it runs, or ran within the pause."""
+def start(
+    name: str, arguments: Sequence[str], settings: Config, *, pause: float = PAUSE, also: Sequence[str] = ()
+) -> bool:
+    """Start `engram ARGUMENTS` on the settings' store and workspace; False if it runs, or was started within the pause.
+
+    `also` names further environment variables that the command needs.
+    """
     from ..private_files import make_folder
 
     _reap()
@@ -51,7 +56,8 @@ def start(name: str, arguments: Sequence[str], settings: Config, *, pause: float
     if lock is None:
         return False
     try:
-        _spawn([sys.executable, "-P", "-m", __name__, str(lock), *arguments], environment(os.environ, settings))
+        variables = environment(os.environ, settings, also)
+        _spawn([sys.executable, "-P", "-m", __name__, str(lock), *arguments], variables)
     finally:
         os.close(lock)
     return True
@@ -74,10 +80,11 @@ def is_running(name: str, settings: Config) -> bool:
     return False
 
 
-def environment(given: Mapping[str, str], settings: Config) -> dict[str, str]:
+def environment(given: Mapping[str, str], settings: Config, also: Sequence[str] = ()) -> dict[str, str]:
     """The environment of the command: those of the given variables that it needs, and the store to use."""
     prefixes = (*_PREFIXES, _LIBPQ) if settings.url.startswith("postgresql://") else _PREFIXES
-    kept = {name: value for name, value in given.items() if name in _NAMES or name.startswith(prefixes)}
+    names = (*_NAMES, *also)
+    kept = {name: value for name, value in given.items() if name in names or name.startswith(prefixes)}
     for name in _NEVER:
         kept.pop(name, None)
     chosen = {"ENGRAM_URL": settings.url, "ENGRAM_WORKSPACE": settings.workspace, "ENGRAM_DATA_DIR": settings.data_dir}

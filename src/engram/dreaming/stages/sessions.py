@@ -15,7 +15,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ... import gist_text
-from ...errors import InvalidInput, LLMMalformed, LLMRefused, LLMTruncated
 from ...gist_text import GistText
 from ...llm import GIST_SO_FAR, Passage, Prompt
 from ...memory import memory_index
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from ..pass_context import PassContext
     from ..thinking import Thought
 
-STAGE = "sessions"
+STAGE = statements.STAGE
 #: What the stages were called whose work this one does. Passes still accept the names, and their work items go.
 EARLIER_NAMES = ("gists", "extract")
 #: About this many characters of turns go into one prompt.
@@ -50,7 +49,6 @@ _FIRST_TIME = """
 SELECT created_at FROM exchanges
 WHERE workspace = :workspace AND session_id = :session AND role <> 'log' ORDER BY seq LIMIT 1
 """
-_ANY_UNREAD = "SELECT 1 FROM folds WHERE workspace = :workspace AND target = 'extract' LIMIT 1"
 
 
 class Session(NamedTuple):
@@ -74,18 +72,15 @@ class Piece(NamedTuple):
     part: str
 
 
-def has_work(tx: Transaction, workspace: str) -> bool:
-    """Whether a gist covers turns that were not read for statements."""
-    return tx.one(_ANY_UNREAD, workspace=workspace) is not None
-
-
 def run(context: PassContext) -> None:
     """Think about the sessions that need it; with `force`, about every session with a new turn."""
     for stage in EARLIER_NAMES:
         context.thinker.withdraw(stage)
     with context.engine.read() as tx:
         unread = context.gists.unread(tx)
-        chosen = {*sessions_to_summarise(tx, context.workspace, everything=context.force), *unread}
+        silent = context.view.config.stale_after
+        ready = sessions_to_summarise(tx, context.workspace, everything=context.force, silent_after=silent)
+        chosen = {*ready, *unread}
         sessions = sorted(chosen, key=lambda id: (_first_time(tx, context.workspace, id), id))
     if sessions:
         context.probe.ask_sample()
@@ -106,12 +101,8 @@ def _read_session(context: PassContext, id: str) -> None:
         session = Session(id, *(tx.one(_SESSION, workspace=context.workspace, session=id) or ("", "", None)))
         after = context.gists.unread(tx, id).get(id, context.gists.covered(tx, id).seq)
     turns = context.gists.unsummarised(id, after=after)
-    try:
-        for piece in _pieces(context, id, turns, after):
-            _read_piece(context, session, piece)
-    except (LLMMalformed, LLMRefused, LLMTruncated, InvalidInput) as problem:
-        # One odd session must not keep the others from being read.
-        context.errors.append(f"{STAGE}: session {id}: {problem}")
+    for piece in _pieces(context, id, turns, after):
+        _read_piece(context, session, piece)
 
 
 def _pieces(context: PassContext, session: str, turns: list[Exchange], after: int) -> list[Piece]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ...storage.engine import Transaction
     from ..pass_context import PassContext
 
+STAGE = "sessions"
 #: A statement with less confidence than this is ignored.
 LEAST_CONFIDENCE = 0.5
 #: The longest statement, in characters. More is cut off at a word.
@@ -96,7 +97,7 @@ def read(
         turn = by_id.get(_id(given.get("source"), "e"))
         text, confidence = _clipped(given.get("text")), _share(given.get("confidence"))
         if turn is None or given.get("kind") not in prompts.KINDS or not text or holds_secret(text):
-            context.left_out += 1
+            context.left_out[STAGE] += 1
         elif confidence >= LEAST_CONFIDENCE:
             named = [_id(given.get(name), "m") for name in ("same_as", "replaces")]
             same, old = (id if id in shown else None for id in named)
@@ -115,7 +116,7 @@ def read_closed(
     for given in _objects(answer.get("closed")):
         memory, turn = _id(given.get("known"), "m"), by_id.get(_id(given.get("source"), "e"))
         if turn is None or memory not in shown:
-            context.left_out += 1
+            context.left_out[STAGE] += 1
         else:
             found.setdefault(memory, Closing(memory, turn))
     return list(found.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -30,13 +30,18 @@ from .review import review
 from .screen import fields, one_line, table, when
 
 if TYPE_CHECKING:
-    from ...records import DreamBacklog, DreamReport, Drives, UndoReport, WorkItem
+    from ...dream_records import DreamTotals, Due, NotDue, StuckStage
+    from ...records import DreamBacklog, DreamReport, DreamStatus, Drives, UndoReport, WorkItem
 
 #: Exit code if another pass is running.
 _CONFLICT = 4
 _FAILED = 1
 #: A shorter interval would keep the store busy for nothing.
 _LEAST_INTERVAL = 60.0
+#: The reason of a pass that a person or a program asked for.
+_BY_HAND = "by hand"
+#: What starts a pass only if it is due: a person or a timer, the end of a session, an idle server.
+_STARTED_BY = ("if due", "session end", "idle server")
 
 
 def _interval(ctx: click.Context, parameter: click.Parameter, value: str) -> float:
@@ -65,17 +70,33 @@ def dream() -> None:
 
 @dream.command()
 @click.option("--force", is_flag=True, help="Run every stage, even if little is pending.")
-@click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what each stage would do and why, and change nothing.")
+@click.option("--if-due", is_flag=True, help="Run a pass only if one is due, as Engram does by itself.")
+@click.option("--reason", type=click.Choice(_STARTED_BY), default=_STARTED_BY[0], hidden=True)
 @click.option("--stage", "stages", multiple=True, help="Only this stage; may be repeated.")
-@click.option("--all", "all_workspaces", is_flag=True, help="Include every workspace of the store.")
+@click.option("--all", "all_workspaces", is_flag=True, help="Include every workspace of the store, with totals.")
 @click.pass_context
-def run(ctx: click.Context, force: bool, dry_run: bool, stages: tuple[str, ...], all_workspaces: bool) -> int:
+def run(
+    ctx: click.Context,
+    force: bool,
+    dry_run: bool,
+    if_due: bool,
+    reason: str,
+    stages: tuple[str, ...],
+    all_workspaces: bool,
+) -> int:
     """Run one pass.
 
-    Exit code 4 if another pass is running.
+    Exit code 4 if another pass is running. With --if-due, no pass runs if none is due, if another one is running, or
+    if the last automatic pass began less than an hour ago (auto_dream_every); the exit code is then 0.
     """
+    if if_due and (force or dry_run or stages):
+        raise click.UsageError("--if-due cannot be combined with --force, --dry-run or --stage.", ctx)
     eng = open_store(ctx)
     with _until_stopped() as stop, _Bars(hidden=as_json(ctx)) as bars:
+        if if_due:
+            found = eng.dream_if_due(reason, all_workspaces=all_workspaces, stop=stop, progress=bars.show)
+            return _show_if_due(ctx, found, eng.settings.data_dir)
         reports = eng.dream(
             force=force,
             dry_run=dry_run,
@@ -84,8 +105,40 @@ def run(ctx: click.Context, force: bool, dry_run: bool, stages: tuple[str, ...],
             stop=stop,
             progress=bars.show,
         )
-    result(ctx, reports, lambda: "\n\n".join(map(_shown, reports)))
+    if all_workspaces:
+        from ...dream_records import DreamTotals
+
+        totals = DreamTotals.of(reports)
+        shown = {"reports": reports, "totals": totals}
+        result(ctx, shown, lambda: "\n\n".join([*map(_shown, reports), fields({"totals": _totals(totals)})]))
+    else:
+        result(ctx, reports, lambda: "\n\n".join(map(_shown, reports)))
     return max(map(_code, reports), default=0)
+
+
+def _show_if_due(ctx: click.Context, found: Sequence[DreamReport | NotDue], folder: str) -> int:
+    """Show what ran, or in a sentence why nothing did. Each pass is also one line in the log."""
+    from ...records import DreamReport
+
+    def sentence(each: DreamReport | NotDue) -> str:
+        if isinstance(each, DreamReport):
+            return _shown(each)
+        following = f" The next pass can begin at {when(each.next_at)}." if each.next_at else ""
+        return f"No pass was started in workspace {each.workspace}. {each.why}{following}"
+
+    reports = [each for each in found if isinstance(each, DreamReport)]
+    _log_passes(folder, reports)
+    result(ctx, found, lambda: "\n\n".join(map(sentence, found)) or "The store is empty.")
+    # Another pass is no failure: it does the work.
+    return max((_FAILED for each in reports if _code(each) == _FAILED), default=0)
+
+
+def _log_passes(folder: str, reports: Sequence[DreamReport]) -> None:
+    from ...dream_records import summary
+    from ..hooks.failures import DREAM_LOG, note
+
+    for report in reports:
+        note(folder, summary(report), DREAM_LOG)
 
 
 @dream.command()
@@ -98,13 +151,23 @@ def run(ctx: click.Context, force: bool, dry_run: bool, stages: tuple[str, ...],
     help="Time from one pass to the next: 15m, 6h, 1d; at least 1m.",
 )
 @click.option("--now", is_flag=True, help="Start the first pass at once, not after one interval.")
-@click.option("--all", "all_workspaces", is_flag=True, help="Include every workspace of the store.")
+@click.option(
+    "--all/--one",
+    "all_workspaces",
+    default=True,
+    show_default=True,
+    help="Every workspace of the store, or only the chosen one.",
+)
 @click.pass_context
 def loop(ctx: click.Context, every: float, now: bool, all_workspaces: bool) -> None:
-    """Run a pass at regular intervals, until stopped."""
+    """Run the passes that are due at regular intervals, until stopped.
+
+    Each pass is one line of output, and one in dream.log in the data folder. A failure does not end the loop.
+    """
     eng = open_store(ctx)
 
     def report(reports: list[DreamReport]) -> None:
+        _log_passes(eng.settings.data_dir, reports)
         result(ctx, reports, lambda: "\n".join(f"{each.workspace}: {_line(each)}" for each in reports))
         sys.stdout.flush()
 
@@ -117,15 +180,19 @@ def loop(ctx: click.Context, every: float, now: bool, all_workspaces: bool) -> N
 @utc_option
 @click.pass_context
 def status(ctx: click.Context) -> None:
-    """Show what is pending, how urgent it is, and how the last pass went."""
+    """Show what is pending, what is due and why, how the last pass went, and when the next one starts by itself."""
     found = open_store(ctx).dreams.status()
-    backlog, drives, last, work, proposals = found
+    work, last = found.work, found.last
     shown: dict[str, object] = {
-        "pending": _pending(backlog),
-        "urgency": _urgency(drives) if drives else "not measured yet",
+        "pending": _pending(found.backlog),
+        "urgency": _urgency(found.drives) if found.drives else "not measured yet",
+        "due": "\n".join(_due(each) for each in found.due if each.due) or "nothing",
+        "not due": "\n".join(_due(each) for each in found.due if not each.due and each.waiting) or None,
         "for agents": f"{counted(work.waiting, 'work item')} waiting, {work.answered} answered" if any(work) else None,
-        "to decide": f"{counted(proposals, 'proposal')}: engram dream review" if proposals else None,
+        "to decide": f"{counted(found.proposals, 'proposal')}: engram dream review" if found.proposals else None,
         "last pass": _line(last).removeprefix("pass ") if last else "none yet",
+        "automatic": _automatic(found),
+        "STUCK": "\n".join(map(_stuck, found.stuck)) or None,
         "ALARM": "\n".join(last.alarms) or None if last else None,
     }
     result(ctx, found, lambda: fields(shown))
@@ -293,6 +360,8 @@ def _shown(report: DreamReport) -> str:
     values: dict[str, object] = {
         "pass": _head(report),
         "workspace": report.workspace,
+        "why": None if report.dry_run or report.reason == _BY_HAND else _why(report),
+        "stages": "\n".join(map(_due, report.due)) or None if report.dry_run else None,
         "model": report.provider or None,
         "result": _outcome(report),
         "consolidated": _consolidated(report),
@@ -303,11 +372,64 @@ def _shown(report: DreamReport) -> str:
         "urgency": _urgency(report.drives),
         "spent": f"{counted(report.calls, 'model call')}, {tokens}" if report.calls else None,
         "time by stage": ", ".join(seconds) or None,
+        "left out": ", ".join(f"{stage} {number}" for stage, number in (report.left_out or {}).items()) or None,
         "errors": "\n".join(report.errors) or None,
         "put off": "\n".join(report.notes or ()) or None,
         "ALARM": "\n".join(report.alarms) or None,
     }
     return fields(values)
+
+
+def _why(report: DreamReport) -> str:
+    """What was due when the pass began: `gists: 2 sessions with new turns: 2 ended.`"""
+    return "\n".join(f"{each.stage}: {each.reason}" for each in report.due if each.due)
+
+
+def _due(each: Due) -> str:
+    """`gists: would summarise 2 sessions. 2 sessions with new turns: 2 ended.`"""
+    at = f" By itself at {when(each.at)}." if each.at else ""
+    return f"{each.stage}: would {each.would}. {each.reason}" if each.due else f"{each.stage}: {each.reason}{at}"
+
+
+def _automatic(found: DreamStatus) -> str:
+    """Whether passes start by themselves, when the last one did, and when the next one does."""
+    if not found.automatic:
+        return "off (auto_dream)"
+    last = f"last {when(found.last_automatic)}" if found.last_automatic else "none yet"
+    if found.starts_now:
+        following = "next at the end of a session or when the MCP server is idle"
+    else:
+        following = f"next not before {when(found.next_at)}" if found.next_at else "next when something is due"
+    return f"on, thinks with {found.thinker}; {last}; {following}"
+
+
+def _stuck(each: StuckStage) -> str:
+    what = f"{each.stage}: left {each.left} undone, {counted(each.attempts, 'pass', 'passes')} without progress"
+    why = f": {one_line(each.problem, 300)}" if each.problem else ""
+    return f"{what}{why}; next attempt {when(each.retry_at)}"
+
+
+def _totals(totals: DreamTotals) -> str:
+    """`2 passes in 3 workspaces: 4 gists, 1 era, 12 model calls`."""
+    counts = (
+        counted(totals.gists, "gist"),
+        counted(totals.eras, "era"),
+        counted(totals.blocks, "block"),
+        counted(totals.extracted, "statement"),
+        counted(totals.proposals, "new proposal"),
+        f"{counted(totals.merged, 'memory')} merged",
+        f"{totals.archived} archived",
+        f"{totals.left_out} left out",
+        counted(totals.calls, "model call"),
+        f"{totals.input_tokens:,} tokens in",
+        f"{totals.output_tokens:,} tokens out",
+        f"{counted(totals.waiting, 'work item')} waiting",
+        counted(totals.errors, "error"),
+        counted(totals.alarms, "alarm"),
+    )
+    done = ", ".join(each for each in counts if not each.startswith("0 ")) or "nothing to write"
+    passes = f"{counted(totals.passes, 'pass', 'passes')} in {counted(totals.workspaces, 'workspace')}"
+    return f"{passes}, {totals.seconds:.1f} s: {done}"
 
 
 def _undone(report: UndoReport) -> str:
@@ -328,7 +450,7 @@ def _things(names: list[str]) -> str | None:
 
 
 def _line(report: DreamReport) -> str:
-    """`pass 3, 2026-11-16 16:20:05, 12 s: 2 gists, 1 era, profile v2; learnt 3 statements`."""
+    """`pass 3, 2026-11-16 16:20:05, 12 s, by hand: 2 gists, 1 era, profile v2; learnt 3 statements`."""
     if report.proposal is not None:
         which = f"proposal {report.proposal}" if report.proposal else "a proposal"
         line = f"number {report.id}, {when(report.started_at)}: {which} was applied"
@@ -343,12 +465,13 @@ def _line(report: DreamReport) -> str:
 
 
 def _head(report: DreamReport) -> str:
-    """`3, 2026-11-16 16:20:05, 12 s`."""
+    """`3, 2026-11-16 16:20:05, 12 s, by hand`."""
     from ...clock import between
 
     seconds = between(report.started_at, report.ended_at) if report.id and report.ended_at else None
     took = None if seconds is None else f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-    return ", ".join(filter(None, (str(report.id or "dry run"), when(report.started_at), took)))
+    reason = None if report.dry_run else report.reason
+    return ", ".join(filter(None, (str(report.id or "dry run"), when(report.started_at), took, reason)))
 
 
 def _outcome(report: DreamReport) -> str:

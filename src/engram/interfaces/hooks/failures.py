@@ -11,10 +11,11 @@ import os
 import time
 from contextlib import suppress
 
-#: Both files are in the data folder.
+#: These files are in the data folder. The last has one line for each pass that started by itself.
 LOG = "hook.log"
 COUNT = "hook.failures"
-#: The log is rotated at this size; one older file is kept.
+DREAM_LOG = "dream.log"
+#: A log is rotated at this size; one older file is kept.
 MAX_LOG = 256 * 1024
 LONGEST_LINE = 400
 #: This many failures in a row are reported to the model.
@@ -23,13 +24,13 @@ REPEATED = 3
 _TOLD = b" told"
 
 
-def note(folder: str, line: str) -> None:
-    """Write one line to the log. Only its owner can read the file."""
+def note(folder: str, line: str, log: str = LOG) -> None:
+    """Write one line to a log. Only its owner can read the file."""
     from ...private_files import make_folder
     from ...redact import redact
     from ...safe_text import one_line
 
-    path = os.path.join(folder, LOG)
+    path = os.path.join(folder, log)
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     entry = f"{stamp} {one_line(redact(line), LONGEST_LINE)}\n".encode("utf-8", "replace")
     with suppress(OSError):

@@ -7,7 +7,8 @@ hooks.
 A hook may be killed at any moment, so the order matters. First it commits the text of a turn. Then it makes the answer
 and shows it. Last comes what can wait: acknowledging the messages in the answer, and indexing the words of the turn. If
 the hook is killed before that, the messages are shown again, and a later process indexes the words. Indexing after
-recall also keeps the prompt's own words from counting as common. Nothing here loads a model: a process that has one
+recall also keeps the prompt's own words from counting as common. After the end of a session, a pass of dreaming is
+started if one is due; it runs in a process of its own. Nothing here loads a model: a process that has one
 computes the embeddings later, and recalls by meaning for a hook that asks it over the recall socket.
 """
 
@@ -54,6 +55,16 @@ def handle(eng: Engram, event: Event, harness: str, show: Callable[[Answer], Non
         given = given._replace(context=f"{happened.report_again()}\n{given.context}".strip())
     happened.show(given, show)
     eng.backlog.index_words(enough)
+    if happened.ended:
+        _start_pass(eng)
+
+
+def _start_pass(eng: Engram) -> None:
+    """After the end of a session: start a pass of dreaming if one is due. Nothing is imported before that is known."""
+    if eng.settings.auto_dream == "on" and eng.sessions.need_pass():
+        from ..auto_dream import SESSION_END, start
+
+        start(eng.settings, SESSION_END)
 
 
 class _Happened:
@@ -67,6 +78,8 @@ class _Happened:
         #: Messages that were taken from the mailbox, and those of them that an earlier answer has told.
         self._taken: list[Message] = []
         self._told: list[Message] = []
+        #: Whether a session has ended.
+        self.ended = False
         #: The turns and memories in the answer.
         self._given: tuple[tuple[str, int], ...] = ()
 
@@ -174,6 +187,7 @@ class _Happened:
         with self.eng.write():
             for ending in sorted([session, *children], key=lambda each: each.id):
                 self._complete(ending)
+        self.ended = True
 
     def _begin(self, metadata: dict[str, object] | None = None) -> Session:
         """Create or resume the event's session. A resumed session keeps its summary and its outcome."""

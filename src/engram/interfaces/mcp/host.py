@@ -56,6 +56,8 @@ MODEL_WITHIN = 2.0
 PARTING = 1.5
 #: Seconds that a harness's process gets to end after its client has gone.
 GOING = 0.5
+#: Seconds without a call after which the server counts as idle, and between two checks whether a pass is due.
+IDLE_AFTER, DUE_EVERY = 120.0, 60.0
 #: Seconds after which an answer counts as received, if the client is still connected.
 RECEIVED_AFTER = 1.0
 #: The operation that may have to wait.
@@ -142,6 +144,8 @@ class Host:
         self._warms = False
         self._warming: Engram | None = None
         self._passed_on: set[threading.Timer] = set()
+        #: When a tool was last called, and when it was last checked whether a pass is due.
+        self._last_call = self._last_check = clock()
         #: What serves the recall socket, or waits to; made in the background.
         self._recall_server: RecallServer | None = None
 
@@ -167,6 +171,7 @@ class Host:
 
     def begin(self, connection: Connection, name: str, arguments: Mapping[str, object]) -> Answer | Pending | None:
         """Call a tool. A claim that may have to wait is returned as Pending, so that it blocks no thread."""
+        self._last_call = self._clock()
 
         def perform() -> Answer | Pending | None:
             call = tools.resolve(name, arguments)
@@ -233,6 +238,23 @@ class Host:
             backlog = self.store().backlog
             # Checking the size is a read. Taking items is a write that blocks all other writers.
             return backlog.work(BACKLOG_STEP) if backlog.size() else 0
+
+    def dream_when_idle(self) -> bool:
+        """Start a pass of dreaming, detached, if no tool was called for a while and one is due; whether it was started.
+
+        Looking is one read, in the background thread. The pass is a process of its own, so no call waits for it.
+        """
+        now = self._clock()
+        if now - self._last_call < IDLE_AFTER or now - self._last_check < DUE_EVERY:
+            return False
+        self._last_check = now
+        with self._counted():
+            eng = self.store()
+            if eng.settings.auto_dream != "on" or not eng.is_dream_due():
+                return False
+            from ..auto_dream import IDLE_SERVER, start
+
+            return start(eng.settings, IDLE_SERVER)
 
     def close(self) -> None:
         """Stop background work and close the store. A running call gets a moment to finish. A call that waits for
@@ -426,7 +448,7 @@ class Host:
                 self._idle.notify_all()
 
     def _background(self) -> None:
-        """Load the model, then work through the embedding queue now and then."""
+        """Load the model. Then, now and then, work through the embedding queue and start a pass if one is due."""
         failing = False
         steps = chain((self._load_model,), repeat(self.tidy))
         pauses = chain((0.0, BACKLOG_SOON), repeat(BACKLOG_EVERY))
@@ -434,8 +456,9 @@ class Host:
             try:
                 step()
                 self._offer_model()
+                self.dream_when_idle()
                 failing = False
-            except EngramError as error:
+            except (EngramError, OSError) as error:
                 # Logged once. Every call reports the same error to its caller.
                 if not failing:
                     _log().warning("background work is paused: %s", error)
