@@ -315,6 +315,8 @@ def exit(code):
     os.write(1, ("\\n" + " ".join(sorted(sys.modules))).encode())
     leave(code)
 os._exit = exit
+# A busy machine may need more time to load PostgreSQL's driver than a hook has.
+hooks.LIMIT, hooks.THREAD_LIMIT, hooks.HARD_LIMIT = 60, 61, 62
 sys.argv = ["engram-hook", "claude-code"]
 hooks.main()
 """

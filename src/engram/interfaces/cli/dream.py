@@ -382,7 +382,7 @@ def _shown(report: DreamReport) -> str:
 
 def _why(report: DreamReport) -> str:
     """What was due when the pass began: `gists: 2 sessions with new turns: 2 ended.`"""
-    return "\n".join(f"{each.stage}: {each.reason}" for each in report.due if each.due)
+    return "\n".join(one_line(f"{each.stage}: {each.reason}", 300) for each in report.due if each.due)
 
 
 def _due(each: Due) -> str:
@@ -404,7 +404,8 @@ def _automatic(found: DreamStatus) -> str:
 
 
 def _stuck(each: StuckStage) -> str:
-    what = f"{each.stage}: left {each.left} undone, {counted(each.attempts, 'pass', 'passes')} without progress"
+    attempts = f"{counted(each.attempts, 'pass', 'passes')} without progress"
+    what = f"{one_line(each.stage, 40)}: left {each.left} undone, {attempts}"
     why = f": {one_line(each.problem, 300)}" if each.problem else ""
     return f"{what}{why}; next attempt {when(each.retry_at)}"
 
@@ -470,7 +471,7 @@ def _head(report: DreamReport) -> str:
 
     seconds = between(report.started_at, report.ended_at) if report.id and report.ended_at else None
     took = None if seconds is None else f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-    reason = None if report.dry_run else report.reason
+    reason = None if report.dry_run else one_line(report.reason, 40)
     return ", ".join(filter(None, (str(report.id or "dry run"), when(report.started_at), took, reason)))
 
 
