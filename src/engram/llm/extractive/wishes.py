@@ -1,7 +1,8 @@
 """The forms in which people state what is to last: a rule, a preference, a decision, a lesson, a fact about themselves.
 
-English only. A form is listed here only if at least eight of ten sentences that it finds are right, judged by reading
-real sessions (`bench/extractive_facts.py` prints them). A sentence that can only be understood in its place is left
+English only. The aim is that eight of ten sentences that are found are right, judged by reading real sessions
+(`bench/extractive_facts.py` prints them). Those sessions contain few of the forms; the others were tried only on
+invented sentences. A sentence that can only be understood in its place is left
 out: it says "this", "it" or "the other one", it names a line or the number of a remark, or it speaks of now. So are
 questions, suppositions, and what somebody hopes.
 
