@@ -544,6 +544,17 @@ def test_nothing_is_told_about_sessions_while_a_piece_of_one_waits(open_store: O
     assert not stages & {"eras", "narrative", "reflect"}
 
 
+@pytest.mark.requirement("PORTRAIT-7")
+def test_work_that_agents_never_did_does_not_hold_up_a_model(open_store: Open, model: Model) -> None:
+    eng = open_store(llm="agent")
+    talk(eng)
+    eng.dream(force=True)
+    assert eng.work.counts().waiting
+    served = open_store(llm="openai:m", llm_base_url=model.url)
+    (report,) = served.dream(force=True)
+    assert (report.errors, report.notes, report.eras) == ([], None, ["2026-03"])
+
+
 @pytest.mark.requirement("PORTRAIT-8")
 def test_what_the_user_said_in_an_imported_chat_is_the_users(eng: Engram) -> None:
     session = eng.sessions.register("import", "a chat of last year")

@@ -266,7 +266,8 @@ class _Text:
     def _sources_of(self, line: str) -> list[str]:
         """The passage whose label the line begins with, or else those that contain the line's words."""
         labelled = [id for id, label in self._labels.items() if line.startswith(f"- {label}")]
-        return labelled[:1] or [id for id, each in self._matchers.items() if each.came_from_lost(line)][:_NAMED]
+        named = [id for id in labelled or self._matchers if self._matchers[id].came_from_lost(line)]
+        return (named or labelled)[: 1 if labelled else _NAMED]
 
     def _without_replaced(self, lines: list[str]) -> list[str]:
         """Without the old lines about sessions that a new line tells again: their gists have grown."""
@@ -281,10 +282,10 @@ class _Text:
 
     def _in_order(self, lines: list[str]) -> list[str]:
         """In order of time. A line without sources stays behind the one before it."""
-        keys: list[str] = []
+        keys: list[tuple[str, int]] = []
         for line in lines:
-            times = [self._at[each] for each in citations.handles(line) if each in self._at]
-            keys.append(max(times) if times else keys[-1] if keys else "")
+            times = [(self._at[each], id_of_handle(each)) for each in citations.handles(line) if each in self._at]
+            keys.append(max(times) if times else keys[-1] if keys else ("", 0))
         return [line for _, line in sorted(zip(keys, lines, strict=True), key=lambda pair: pair[0])]
 
     def _bounded(self, lines: list[str]) -> list[str]:

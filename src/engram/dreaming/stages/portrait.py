@@ -16,6 +16,7 @@ from ...llm import check
 from ...memory import citations
 from ...redact import clean
 from .. import drives, grounds, plans, prompts
+from ..thinking import AGENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,7 +66,8 @@ def sessions_wait(context: PassContext, stage: str) -> bool:
     if context.thinker.extractive or any(error.startswith(_READING) for error in context.errors):
         return False
     with context.engine.read() as tx:
-        pieces = tx.value(_WAITING_WORK, workspace=context.workspace)
+        # Work that was left to agents waits only as long as agents think.
+        pieces = tx.value(_WAITING_WORK, workspace=context.workspace) if context.thinker.name == AGENT else 0
         sessions = len(drives.sessions_to_summarise(tx, context.workspace))
     count = max(int(pieces), sessions)
     if count:
