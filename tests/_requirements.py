@@ -262,6 +262,7 @@ REQUIREMENTS = {
     "LLM-16": "The extractive narrative and reflection are labelled as readouts, and match the requested schema or fail.",
     "LLM-17": "A project's file can choose neither a provider that sends texts to a server nor its URL.",
     "LLM-18": "Everything that the extractive provider makes is the same in every process.",
+    "LLM-19": "An answer whose texts or lists are only too long is cut after a sentence or a word, from a model, an agent or without a model; it is never refused for that.",
     # Situation report
     "SITREP-1": "The report shows messages, world state, active sessions, locked resources and completions, in that order.",
     "SITREP-2": "A session's line has its mark, id, type, 100 characters of summary, age, project and (you); the current project comes first.",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from .. import json_columns
-from ..llm import Prompt, check, load, quoted, render
+from ..llm import Prompt, check, clip, load, quoted, render
 from ..redact import clean, redact
 from . import grounds
 from .agent_queue import Work
@@ -104,7 +104,10 @@ class Thinker:
             self.meter.stage = stage
             answer = self._provider.complete(prompt, system=SYSTEM, max_tokens=max_tokens, schema=form)
             # A model may repeat secrets from anywhere, and this is where its text enters Engram.
-            thought = Thought(redact(answer.text), clean(answer.data), covers, rests_on, None)
+            data = clean(answer.data)
+            # A redaction can be longer than the secret was.
+            data = clip(data, form) if form else data
+            thought = Thought(redact(answer.text), data, covers, rests_on, None)
         self._open.append(thought)
         return thought
 

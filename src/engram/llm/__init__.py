@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from .. import checks
 from ..errors import InvalidInput
-from .protocol import Answer, Meter, Passage, Prompt, Provider, Usage, check, quoted, render
+from .protocol import Answer, Meter, Passage, Prompt, Provider, Usage, check, clip, quoted, render
 
-__all__ = ["Answer", "Meter", "Passage", "Prompt", "Provider", "Usage", "check", "load", "quoted", "render"]
+__all__ = ["Answer", "Meter", "Passage", "Prompt", "Provider", "Usage", "check", "clip", "load", "quoted", "render"]
 
 DEFAULT = "extractive"
 DEFAULT_TIMEOUT = 120.0
