@@ -159,7 +159,7 @@ class Work:
 
 
 def _check_answer(answer: str, form: str | None) -> str:
-    """The answer as it is stored: without secrets, and cut to the form's limits. InvalidInput when it does not match."""
+    """The answer as it is stored: without secrets, cut to the form's limits. InvalidInput if it does not match."""
     if form is None:
         return redact(answer)
     from ..llm import check, clip

@@ -73,6 +73,11 @@ class Thinker:
         self._provider = load(
             config.llm,
             base_url=config.llm_base_url,
+            programs={
+                "claude-code": config.claude_code_program,
+                "codex": config.codex_program,
+                "gemini": config.gemini_program,
+            },
             timeout=config.llm_timeout,
             meter=self.meter,
             sleep=view.engine.clock.sleep,

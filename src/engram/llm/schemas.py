@@ -55,10 +55,11 @@ def clip(data: Any, schema: Schema) -> Any:
     if not isinstance(data, dict):
         return data
     properties, others = schema.get("properties", {}), schema.get("additionalProperties")
-    forms = {name: properties.get(name, others) for name in data}
-    return {
-        name: clip(value, forms[name]) if isinstance(forms[name], Mapping) else value for name, value in data.items()
-    }
+    kept = {}
+    for name, value in data.items():
+        form = properties.get(name, others)
+        kept[name] = clip(value, form) if isinstance(form, Mapping) else value
+    return kept
 
 
 def parse_answer(text: str) -> object:
