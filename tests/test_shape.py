@@ -44,6 +44,7 @@ LAYERS = (
         "sentences",
         "store_url",
         "tokens",
+        "user_file",
     },
     {"embedding", "llm", "storage", "store_view"},
     {"memory"},

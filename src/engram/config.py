@@ -265,6 +265,15 @@ class Config(NamedTuple):
     #: What was ignored in the project's file and why, a line each.
     notices: tuple[str, ...] = ()
 
+    def program_of(self, client: str) -> str:
+        """The fixed program of a client that thinks."""
+        return str(getattr(self, program_setting(client)))
+
+
+def program_setting(client: str) -> str:
+    """The name of the setting with the program of a client."""
+    return f"{client.replace('-', '_')}_program"
+
 
 def _declared() -> Iterator[Setting]:
     for name, annotation in Config.__annotations__.items():

@@ -110,11 +110,11 @@ class Served:
         asked = render(prompt) if schema is None else f"{render(prompt)}\n\n{_schema_instruction(schema)}"
         request = Request((Turn("user", asked),), system, max_tokens, schema)
         reply, usage = self._reply(request)
-        data, problems = _read_answer(reply.text, schema)
+        data, problems = read_answer(reply.text, schema)
         if problems:
             reply, more = self._reply(_corrected_request(request, reply.text, problems))
             usage = usage.plus(more)
-            data, problems = _read_answer(reply.text, schema)
+            data, problems = read_answer(reply.text, schema)
         if problems:
             raise LLMMalformed(f"{where} gave two answers that cannot be used: {'; '.join(problems)}.")
         return Answer(reply.text, data, usage)
@@ -219,7 +219,7 @@ def _schema_instruction(schema: Mapping[str, Any]) -> str:
     return f"Answer with one JSON value that matches this JSON Schema, and nothing else:\n{json.dumps(schema)}"
 
 
-def _read_answer(text: str, schema: Mapping[str, Any] | None) -> tuple[object | None, list[str]]:
+def read_answer(text: str, schema: Mapping[str, Any] | None) -> tuple[object | None, list[str]]:
     """The data of an answer, and what is wrong with it."""
     if not text.strip():
         return None, ["it was empty"]

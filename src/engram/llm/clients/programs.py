@@ -15,15 +15,35 @@ from ...errors import LLMUnavailable
 _USUAL = ("/usr/local/bin", "/usr/bin", "/bin", "/opt/homebrew/bin", "/usr/sbin", "/sbin")
 
 
-def find(name: str, path: str | None = None) -> str | None:
-    """The program of that name on PATH that nobody else can replace; None if there is none."""
-    for folder in (os.environ.get("PATH", "") if path is None else path).split(os.pathsep):
+def find(name: str) -> str | None:
+    """The program of that name on PATH that nobody else can replace; None if there is none.
+
+    Programs in the current repository are left out: they came with it.
+    """
+    repository = _repository()
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
         # A relative folder means another one in every working folder.
         if not os.path.isabs(folder):
             continue
         found = os.path.join(os.path.normpath(folder), name)
+        if repository and os.path.realpath(found).startswith(f"{repository}{os.sep}"):
+            continue
         if os.path.isfile(found) and os.access(found, os.X_OK) and problem(found) is None:
             return found
+    return None
+
+
+def _repository() -> str | None:
+    """The repository that this process is in. The user's home may be one, too, and does not count."""
+    try:
+        folder = os.path.realpath(os.getcwd())
+    except OSError:
+        return None
+    home = os.path.realpath(os.path.expanduser("~"))
+    while folder not in (home, os.path.dirname(folder)):
+        if os.path.exists(os.path.join(folder, ".git")):
+            return folder
+        folder = os.path.dirname(folder)
     return None
 
 
