@@ -28,3 +28,8 @@ class StoreView(NamedTuple):
     #: Python objects that take the place of the settings `llm` and `embedder`.
     llm: Provider | None = None
     embedder: Embedder | None = None
+
+    @property
+    def thinker(self) -> str:
+        """The name of what thinks: the object that was given, else the setting."""
+        return self.config.llm if self.llm is None else self.llm.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -210,3 +211,14 @@ def test_what_an_object_can_do_beyond_embedding_is_used(opened: Open) -> None:
     eng.remember("zzz zzz zzz")
     assert eng.recall("zz", mode="vectors")
     assert asked == ["zz"]
+
+
+@pytest.mark.requirement("THINK-8", "THINK-9")
+def test_the_example_in_the_documentation_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "library.md").read_text()
+    (example,) = [block.partition("```")[0] for block in page.split("```python\n") if "class MyModel" in block]
+    monkeypatch.chdir(tmp_path)
+    exec(compile(example, "docs/library.md", "exec"), {})
+    assert capsys.readouterr().out == "Deploys never happen on Fridays\nmy-model:v1\n"

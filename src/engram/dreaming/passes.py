@@ -181,7 +181,7 @@ class Dreams:
             sessions = drives.sessions_to_summarise(tx, self._workspace, everything=force) if "gists" in acting else []
             months = eras.outdated_months(tx, self._workspace) if "eras" in acting else []
             now = tx.now()
-        report = _empty_report(self._workspace, None, now, self._view.config.llm, backlog, levels, dry_run=True)
+        report = _empty_report(self._workspace, None, now, self._view.thinker, backlog, levels, dry_run=True)
         return report._replace(gists=sessions, eras=months, ended_at=now)
 
     def _report_lease_held(self, session: str, held: LeaseHeld) -> DreamReport:
@@ -198,7 +198,7 @@ class Dreams:
             now = tx.now()
             backlog = drives.backlog(tx, self._workspace)
             levels = drives.stored(tx, self._workspace) or drives.current(tx, self._workspace, backlog)
-        report = _empty_report(self._workspace, session, now, self._view.config.llm, backlog, levels)
+        report = _empty_report(self._workspace, session, now, self._view.thinker, backlog, levels)
         return report._replace(ended_at=now, errors=[problem])
 
     def _dream_under_lease(

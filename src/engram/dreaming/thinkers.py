@@ -6,6 +6,7 @@ program is stored with it: later passes run that file, whatever PATH says by the
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Final
 
 from .. import config as configuration
@@ -41,6 +42,11 @@ _SUBSCRIPTION: Final = (
     "{company}, as it does when you use {title} itself. A session takes about one question."
 )
 _TOKENS: Final = "Each token costs money. What was said in your sessions goes to that server. It needs a key in {key}."
+#: Variables of which one holds the key of a server.
+_KEYS: Final = {
+    "openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+}
 #: What each thinker is, and what it costs.
 _DESCRIBED: Final = {
     "extractive": (
@@ -91,7 +97,7 @@ class Thinkers:
         return [self._info(name, name == current) for name in names]
 
     def plan(self, name: str, program: str | None = None) -> ThinkerInfo:
-        """What `use` would choose. InvalidInput for an unknown name, LLMUnavailable for a client without a program."""
+        """What `use` would choose. InvalidInput for an unknown name, LLMUnavailable for one that cannot be used."""
         found = self._info(_known(name), name == self._config.llm, program, anew=True)
         if found.problem:
             raise LLMUnavailable(found.problem)
@@ -134,7 +140,10 @@ class Thinkers:
             load(name, base_url=self._config.llm_base_url)
         except (MissingExtra, InvalidInput) as error:
             return str(error)
-        return ""
+        keys = _KEYS.get(name.partition(":")[0], ())
+        if not keys or self._config.llm_base_url or any(os.environ.get(key) for key in keys):
+            return ""
+        return f"There is no key in {keys[0]}."
 
     def _try(self, found: ThinkerInfo) -> tuple[int, int, int]:
         meter = Meter(self._view)

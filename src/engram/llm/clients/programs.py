@@ -49,6 +49,8 @@ def _repository() -> str | None:
 
 def problem(path: str) -> str | None:
     """Why this program must not be run; None if it may be."""
+    if os.name != "posix":
+        return "clients think only on Linux and macOS"
     if not os.path.isabs(path):
         return f"{path} is not an absolute path"
     real = os.path.realpath(path)
