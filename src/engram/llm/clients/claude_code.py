@@ -24,7 +24,7 @@ _TROUBLE: Final[dict[str, type[LLMFailed]]] = {"max_tokens": LLMTruncated, "refu
 _CLOUDS: Final = ("BEDROCK", "VERTEX", "FOUNDRY")
 _FIXED: Final = (
     *("--print", "--output-format", "json", "--no-session-persistence", "--safe-mode", "--setting-sources", ""),
-    *("--strict-mcp-config", "--disable-slash-commands", "--tools", "", "--permission-prompts", "none"),
+    *("--strict-mcp-config", "--disable-slash-commands", "--tools", ""),
     *("--max-turns", "3", "--effort", "low"),
 )
 

@@ -68,7 +68,7 @@ def place() -> Iterator[Place]:
     """A folder for one run."""
     import fcntl
 
-    base = os.path.join(cache_folder(), "thinkers")
+    base = os.path.join(os.path.abspath(cache_folder()), "thinkers")
     try:
         make_folder(base)
         _remove_left_folders(base)
