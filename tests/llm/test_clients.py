@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -213,6 +214,30 @@ def test_a_grandchild_with_a_session_of_its_own_is_ended_when_the_client_has_ans
     assert thinker(fake).complete(PROMPT, schema=SCHEMA).data
     assert marker.exists()
     assert not fake.is_running(int((fake.folder / "grandchild").read_text()))
+
+
+@pytest.mark.requirement("THINK-4")
+def test_killing_the_supervisor_ends_the_client_and_its_processes(fake: FakeClient, tmp_path: Path) -> None:
+    fake.does(sleep=300, grandchild="signal.signal(signal.SIGTERM, signal.SIG_IGN)")
+    failures: list[Exception] = []
+
+    def think() -> None:
+        try:
+            thinker(fake).complete(PROMPT)
+        except LLMUnavailable as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=think)
+    thread.start()
+    _until(lambda: (fake.folder / "started").exists())
+    (run,) = fake.runs
+    supervisor = int(Path(f"/proc/{run['pid']}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(supervisor, signal.SIGKILL)
+    thread.join(30)
+    assert "was ended before it answered" in str(failures[0])
+    grandchild = int((fake.folder / "grandchild").read_text())
+    _until(lambda: not fake.is_running(run["pid"]) and not fake.is_running(grandchild))
+    assert left(tmp_path) == []
 
 
 _KILLED = """

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -127,9 +128,22 @@ def run(where: Place, command: Sequence[str], environment: Mapping[str, str], gi
             supervisor.kill()
             supervisor.wait()
         with open(report, "rb") as pipe:
-            how, _, detail = pipe.read().decode(errors="replace").partition(" ")
+            how, detail = _reported(pipe.read().decode(errors="replace"))
         exchange.close()
-    return Ended(how or "stopped", detail, *exchange.texts(), exchange.too_much)
+    return Ended(how, detail, *exchange.texts(), exchange.too_much)
+
+
+def _reported(text: str) -> tuple[str, str]:
+    """How the client ended, and the detail. If the supervisor did not end it, it is ended here."""
+    number, line, ended = text.partition("\n")
+    if not line:
+        ended = text  # the client was not started
+    elif not ended:
+        # The supervisor was killed. On Linux the client was killed with it, but not what the client had started.
+        with suppress(OSError, ValueError):
+            os.killpg(int(number), signal.SIGKILL)
+    how, _, detail = ended.partition(" ")
+    return how or "stopped", detail
 
 
 class _Exchange:

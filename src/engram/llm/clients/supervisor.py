@@ -6,7 +6,8 @@ time limit and on SIGTERM. First the client's process group gets SIGTERM, then S
 left the group become children of this one and are killed, and the client is killed if this process is.
 
 At the end it removes the folder of the run, where clients keep what they were asked. Then it reports how the client
-ended on another pipe (`status`): `exit 1`, `signal 9`, `timeout`, `stopped`, or `failed` with the reason.
+ended on another pipe (`status`), after a line with the client's process number: `exit 1`, `signal 9`, `timeout`,
+`stopped`, or `failed` with the reason.
 
     python -I -S supervisor.py LIFE STATUS LOCK SECONDS FOLDER WORKING_FOLDER COMMAND …
 """
@@ -43,13 +44,18 @@ def main(arguments: list[str]) -> int:
     else:
         for number in range(3):
             os.close(number)
+        _report(status, f"{client.pid}\n")
         reason = watch.wait(client)
         code = _end(client)
         ended = reason or (f"exit {code}" if code >= 0 else f"signal {-code}")
     shutil.rmtree(folder, ignore_errors=True)
-    with suppress(OSError):  # Engram may be gone
-        os.write(status, ended.encode(errors="replace")[:1_000])
+    _report(status, ended)
     return 0
+
+
+def _report(status: int, line: str) -> None:
+    with suppress(OSError):  # Engram may be gone
+        os.write(status, line.encode(errors="replace")[:1_000])
 
 
 class _Watch:
