@@ -71,7 +71,8 @@ def _without_comments(text: str) -> str:
     """JSON without the comments that Gemini CLI allows in its settings."""
     import re
 
-    pattern = re.compile(r'("(?:\\.|[^"\\])*+")|//[^\n]*+|/\*.*?\*/', re.DOTALL)
+    # A text or comment that does not end goes to the end, so that the time stays linear.
+    pattern = re.compile(r'("(?:\\.|[^"\\])*+"?)|//[^\n]*+|/\*.*?(?:\*/|\Z)', re.DOTALL)
     return pattern.sub(lambda found: found[1] or "", text)
 
 
