@@ -79,7 +79,7 @@ E2E_CLIENTS := @anthropic-ai/claude-code@2.1.325 @google/gemini-cli@0.61.0 @open
 e2e: setup $(if $(LLM),e2e-model)  ## the real harness clients against a scripted model, with only the loopback network
 	@command -v npm >/dev/null || { test "$$(id -u)" = 0 && apt-get install --yes --quiet nodejs npm; } || { echo "make e2e needs node 20 or newer and npm"; exit 1; }
 	@test "$$(cat $(E2E_CACHE)/.ready 2>/dev/null)" = "$(E2E_CLIENTS)" || { mkdir -p $(E2E_CACHE) && npm install --prefix $(E2E_CACHE) --no-save --no-audit --no-fund $(E2E_CLIENTS) && echo "$(E2E_CLIENTS)" > $(E2E_CACHE)/.ready; }
-	ENGRAM_E2E_CLIENTS=$(E2E_CACHE)/node_modules/.bin unshare --map-root-user --net $(BIN)/python -m pytest tests/e2e/test_harnesses.py -n 0
+	ENGRAM_E2E_CLIENTS=$(E2E_CACHE)/node_modules/.bin unshare --map-root-user --net $(BIN)/python -m pytest tests/e2e/test_harnesses.py tests/e2e/test_thinkers.py -n 0
 
 e2e-model: setup  ## run a pass with a real model: make e2e-model LLM=openai:llama3.2 LLM_BASE_URL=http://localhost:11434/v1
 	@test -n "$(LLM)" || { echo "Name a model: make e2e-model LLM=openai:MODEL [LLM_BASE_URL=http://HOST/v1]"; exit 1; }

@@ -245,7 +245,7 @@ REQUIREMENTS = {
     "EMBED-25": "embedder list shows every embedder, the workspace's own, and a better one if there is one; it changes nothing.",
     "EMBED-26": "embedder use says what it will do and asks; it tries the model and reindexes, and an unusable model changes nothing.",
     # Language models
-    "LLM-1": "load accepts extractive, openai, openai:<model>, anthropic, anthropic:<model>, and returns None for agent; another name is InvalidInput.",
+    "LLM-1": "load accepts extractive, and openai, anthropic, claude-code, codex, gemini, each also with :<model>, and returns None for agent; another name is InvalidInput.",
     "LLM-2": "A missing extra is MissingExtra with the install command; no SDK is imported before a provider is called.",
     "LLM-3": "Stored text enters prompts as quoted data that cannot end its quotation or pass for Engram's own text.",
     "LLM-4": "check reports everything in an answer that does not match the schema, and refuses a schema it does not understand.",
@@ -266,6 +266,18 @@ REQUIREMENTS = {
     "LLM-19": "An extractive gist tells what was asked, what came of it, what is open and which files were touched, within its limits.",
     "LLM-20": "Extractive statements are wishes, rules, decisions, lessons and facts in the user's own words that can be understood alone.",
     "LLM-21": "An extractive era or narrative is a list of outcomes, one line for each session, continued without doubled lines.",
+    "LLM-22": "An answer whose texts or lists are only too long is cut after a sentence or a word, from a model, an agent or without a model; it is never refused for that.",
+    # Clients and Python objects that think
+    "THINK-1": "A client thinks as a child process: the prompt on standard input only, in an empty folder for its owner alone, with its own login and no other variables; nothing of the run is left.",
+    "THINK-2": "A mention in quoted text (@file, $skill) is not expanded by a client.",
+    "THINK-3": "Only the program that was fixed is run, whatever PATH says; one that is missing or writable by others is refused.",
+    "THINK-4": "The time limit, and the death of Engram, end a client with every process it started, and remove its folder.",
+    "THINK-5": "What goes wrong with a client is a typed error in plain words; its calls are counted and capped, and its answers checked, like those of other models.",
+    "THINK-6": "Under the mark of a thinker, hooks and the MCP server exit at once and touch nothing, and Engram asks no thinker.",
+    "THINK-7": "dream thinker shows who thinks and who could; with a name it says what that is and costs, fixes the program, tries it, and stores the choice without touching the rest of the file.",
+    "THINK-8": "A Python object can be given as thinker; it is checked, metered, and its answers read like those of any model.",
+    "THINK-9": "A Python object can be given as embedder; its name, dimensions and vectors are checked.",
+    "THINK-10": "With each real client: a pass writes a gist; no tool is available; hooks do nothing; no transcript is left; a kill leaves no process; a hanging model is ended.",
     # Situation report
     "SITREP-1": "The report shows messages, world state, active sessions, locked resources and completions, in that order.",
     "SITREP-2": "A session's line has its mark, id, type, 100 characters of summary, age, project and (you); the current project comes first.",

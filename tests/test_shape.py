@@ -48,6 +48,7 @@ LAYERS = (
         "sentences",
         "store_url",
         "tokens",
+        "user_file",
         "wording",
     },
     {"embedding", "llm", "storage", "store_view"},

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from .dreaming.passes import Dreams
     from .dreaming.proposals import Proposals
     from .dreaming.scheduler import Scheduler
+    from .dreaming.thinkers import Thinkers
+    from .embedding import Embedder
+    from .llm import Provider
     from .memory.embedders import Embedders
     from .records import Change, DreamReport, Hit, Receipt, Restored, Spent, WorkspaceInfo
     from .storage.engine import Engine
@@ -51,6 +54,9 @@ class Engram:
     and opening it raises UpgradeNeeded unless hooks can work with its schema.
 
     Opening a store that does not exist creates it. With `create=False` it raises StoreNotFound and creates nothing.
+
+    `llm` and `embedder` take the place of the settings: a name, or a Python object that follows `engram.llm.Provider`
+    or `engram.embedding.Embedder`. `workspace(name)` uses them too.
     """
 
     def __init__(
@@ -62,10 +68,18 @@ class Engram:
         clock: Clock | None = None,
         migrate: bool = True,
         create: bool = True,
+        llm: str | Provider | None = None,
+        embedder: str | Embedder | None = None,
     ) -> None:
         settings = settings or config.load(url=url, workspace=workspace)
+        # Before the store is opened, so that a wrong object leaves nothing behind.
+        thinks, embeds = _given_llm(llm), _given_embedder(embedder)
+        named: dict[str, Any] = {
+            name: given for name, given in (("llm", llm), ("embedder", embedder)) if isinstance(given, str)
+        }
+        settings = settings._replace(**named, origins={**settings.origins, **dict.fromkeys(named, "argument")})
         engine = _open(settings, clock or Clock(), migrate, create=create)
-        self._compose(StoreView(engine, settings.workspace, settings))
+        self._compose(StoreView(engine, settings.workspace, settings, thinks, embeds))
 
     def _compose(self, view: StoreView) -> None:
         self._view = view
@@ -234,6 +248,13 @@ class Engram:
         return Embedders(self._view)
 
     @property
+    def thinkers(self) -> Thinkers:
+        """What can think during passes, and choosing it."""
+        from .dreaming.thinkers import Thinkers
+
+        return Thinkers(self._view)
+
+    @property
     def dreams(self) -> Dreams:
         """Passes of dreaming: the backlog, the reports, and undo."""
         from .dreaming.passes import Dreams
@@ -355,6 +376,22 @@ class Engram:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _given_llm(given: object) -> Provider | None:
+    if given is None or isinstance(given, str):
+        return None
+    from .llm.given import require_provider
+
+    return require_provider(given)
+
+
+def _given_embedder(given: object) -> Embedder | None:
+    if given is None or isinstance(given, str):
+        return None
+    from .embedding.given import require_embedder
+
+    return require_embedder(given)
 
 
 def _forget(view: StoreView, *, dry_run: bool = False, **named: Any) -> Receipt:

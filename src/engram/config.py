@@ -128,6 +128,13 @@ def _web_address(value: object, what: str) -> str:
     return _text(value, what)
 
 
+def _program(value: object, what: str) -> str:
+    # Never relative: it would be another program in every folder.
+    if not os.path.isabs(_text(value, what)):
+        raise InvalidInput(f"{what} is {_shown(value)}; it must be an absolute path.")
+    return str(value)
+
+
 class Config(NamedTuple):
     """Every setting, resolved."""
 
@@ -205,7 +212,10 @@ class Config(NamedTuple):
     llm: Annotated[
         str,
         Setting(
-            "extractive", "what thinks during a pass: extractive, openai[:MODEL], anthropic[:MODEL] or agent", _text
+            "extractive",
+            "what thinks during a pass: extractive, openai[:MODEL], anthropic[:MODEL], claude-code[:MODEL], "
+            "codex[:MODEL], gemini[:MODEL] or agent",
+            _text,
         ),
     ]
     llm_base_url: Annotated[
@@ -213,6 +223,16 @@ class Config(NamedTuple):
         Setting("", "the model's server, such as http://localhost:11434/v1; empty: the provider's own", _web_address),
     ]
     llm_timeout: Annotated[float, Setting(120.0, "how long one answer of a model may take", duration)]
+    claude_code_program: Annotated[
+        str,
+        Setting("", "the program of claude-code as thinker; `engram dream thinker claude-code` sets it", _program),
+    ]
+    codex_program: Annotated[
+        str, Setting("", "the program of codex as thinker; `engram dream thinker codex` sets it", _program)
+    ]
+    gemini_program: Annotated[
+        str, Setting("", "the program of gemini as thinker; `engram dream thinker gemini` sets it", _program)
+    ]
     dream_pass_calls: Annotated[int, Setting(200, "the most calls to a model in one pass", _whole)]
     dream_pass_tokens: Annotated[int, Setting(400_000, "the most tokens in one pass", _whole)]
     dream_day_calls: Annotated[int, Setting(1_000, "the most calls to a model in a workspace in one day", _whole)]
@@ -301,6 +321,15 @@ class Config(NamedTuple):
     def is_companion(self, workspace: str) -> bool:
         """Whether a workspace is a companion's. An argument and the environment speak of the current one only."""
         return self.companion if workspace == self.workspace else workspace in self.companions
+
+    def program_of(self, client: str) -> str:
+        """The fixed program of a client that thinks."""
+        return str(getattr(self, program_setting(client)))
+
+
+def program_setting(client: str) -> str:
+    """The name of the setting with the program of a client."""
+    return f"{client.replace('-', '_')}_program"
 
 
 def _declared() -> Iterator[Setting]:

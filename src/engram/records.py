@@ -535,6 +535,34 @@ class EmbedderChange(NamedTuple):
     embedded: int
 
 
+class ThinkerInfo(NamedTuple):
+    """A thinker that passes can use."""
+
+    #: What `engram dream thinker` and ENGRAM_LLM take.
+    name: str
+    what: str
+    #: What it costs, and who gets the texts.
+    costs: str
+    #: The program of a client: the fixed one, or the one that would be fixed; else empty.
+    program: str
+    #: Why it cannot be used here now; empty if it can, as far as can be seen without asking it.
+    problem: str
+    used: bool
+
+
+class ThinkerChoice(NamedTuple):
+    """A thinker that was chosen for passes."""
+
+    name: str
+    program: str
+    #: The file that has the choice.
+    file: str
+    #: What its trial took; None without a trial.
+    calls: int | None
+    input_tokens: int | None
+    output_tokens: int | None
+
+
 class Holder(NamedTuple):
     """A lease as other sessions see it, with the session that holds it."""
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from .config import Config
+    from .embedding.protocol import Embedder
+    from .llm.protocol import Provider
     from .storage.engine import Engine, Transaction
 
 
@@ -23,3 +25,11 @@ class StoreView(NamedTuple):
     #: Every statement of a tier filters by it.
     workspace: str
     config: Config
+    #: Python objects that take the place of the settings `llm` and `embedder`.
+    llm: Provider | None = None
+    embedder: Embedder | None = None
+
+    @property
+    def thinker(self) -> str:
+        """The name of what thinks: the object that was given, else the setting."""
+        return self.config.llm if self.llm is None else self.llm.name

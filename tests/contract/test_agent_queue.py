@@ -142,6 +142,19 @@ def test_work_items_of_stages_that_are_gone_leave_the_queue(agent: Engram) -> No
     assert take(agent).stage == "sessions"
 
 
+@pytest.mark.requirement("LLM-22", "WORK-3")
+def test_an_answer_that_is_only_too_long_is_cut_and_taken(agent: Engram) -> None:
+    lines = {"type": "array", "items": {"type": "string", "maxLength": 20}, "maxItems": 2}
+    form = {"type": "object", "properties": {"lines": lines}, "required": ["lines"]}
+    agent.work.leave("narrative", "all", "null", "Tell it.", form)
+    answer = {"lines": ["It went well. Then it rained for a week.", "short", "one too many"]}
+    agent.work.submit(take(agent).id, json.dumps(answer))
+    stored = agent.work.find("narrative", "all")
+    assert stored is not None
+    assert stored.answer is not None
+    assert json.loads(stored.answer) == {"lines": ["It went well.", "short"]}
+
+
 @pytest.mark.requirement("WORK-4")
 def test_asking_again_before_the_answer_is_there_leaves_nothing_twice(agent: Engram) -> None:
     talk(agent)

@@ -12,6 +12,8 @@ from typing import NamedTuple
 #: The folder with the clients' programs; `make e2e` names it.
 PROGRAMS = os.environ.get("ENGRAM_E2E_CLIENTS")
 
+ENGRAM = str(Path(sys.executable).with_name("engram"))
+
 #: Long enough for a slow machine; a client that hangs fails the test instead of stopping it.
 PATIENCE = 120
 
@@ -109,17 +111,21 @@ class Desk(NamedTuple):
     store: str
     url: str
 
-    def engram(self, *arguments: str) -> str:
-        """Run Engram's own command line, as the person at this desk would."""
-        return self._run([str(Path(sys.executable).with_name("engram")), *arguments])
+    def engram(self, *arguments: str, **more: str) -> str:
+        """Run Engram's own command line, as the person at this desk would. `more` are variables."""
+        return self._run([ENGRAM, *arguments], **more)
 
-    def prompt(self, text: str) -> str:
-        """One prompt to the client, from its start to its end; what it printed."""
+    def prompt(self, text: str, **more: str) -> str:
+        """One prompt to the client, from its start to its end; what it printed. `more` are variables."""
+        return self._run([self.program, *self.client.arguments(text)], **more)
+
+    @property
+    def program(self) -> str:
         assert PROGRAMS is not None
-        return self._run([os.path.join(PROGRAMS, self.client.program), *self.client.arguments(text)])
+        return os.path.join(PROGRAMS, self.client.program)
 
-    def _run(self, command: list[str]) -> str:
-        environment = {
+    def environment(self) -> dict[str, str]:
+        return {
             "HOME": str(self.home),
             "PATH": os.environ["PATH"],
             "TERM": "dumb",
@@ -128,10 +134,12 @@ class Desk(NamedTuple):
             "ENGRAM_AUTO_DREAM": "off",
             **self.client.environment(self.url),
         }
+
+    def _run(self, command: list[str], **more: str) -> str:
         done = subprocess.run(
             command,
             cwd=self.project,
-            env=environment,
+            env=self.environment() | more,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
@@ -51,7 +51,7 @@ def _nothing(request: Request, results: int) -> None:
 
 
 class Model:
-    """The scripted model and what it was asked."""
+    """The scripted model of an agent, and what it was asked."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
@@ -61,6 +61,9 @@ class Model:
         #: What went wrong while watching; raised when the model is no longer needed.
         self.failures: list[Exception] = []
         self.url = ""
+
+    def end(self) -> None:
+        """Called when the model is no longer needed."""
 
     def answer(self, request: Request) -> tuple[bool, list[tuple[str | None, Json]]]:
         """Whether to stream, and the events of the answer."""
@@ -115,7 +118,9 @@ def serving(model: Model) -> Iterator[Model]:
             self.send_header("content-type", kind)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            # A client that was ended meanwhile does not read.
+            with suppress(ConnectionError):
+                self.wfile.write(body)
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
@@ -124,6 +129,7 @@ def serving(model: Model) -> Iterator[Model]:
     try:
         yield model
     finally:
+        model.end()
         server.shutdown()
         thread.join()
         server.server_close()
@@ -145,16 +151,22 @@ class _Anthropic:
 
     @staticmethod
     def speak(request: Request, script: Script | None, text: str) -> tuple[bool, list[tuple[str | None, Json]]]:
-        given: Json = {"type": "text", "text": text}
-        empty: Json = {"type": "text", "text": ""}
-        delta: Json = {"type": "text_delta", "text": text}
         if script:
             arguments = script.claim if script.claims else {"file_path": script.path, "content": script.content}
-            name = "mcp__engram__lock" if script.claims else "Write"
-            given = {"type": "tool_use", "id": f"toolu_{name}", "name": name, "input": arguments}
-            empty = {**given, "input": {}}
-            delta = {"type": "input_json_delta", "partial_json": json.dumps(arguments)}
-        reason = {"stop_reason": "tool_use" if script else "end_turn", "stop_sequence": None}
+            return _Anthropic.call(request, "mcp__engram__lock" if script.claims else "Write", arguments)
+        given: Json = {"type": "text", "text": text}
+        return _Anthropic._turn(request, given, {"type": "text", "text": ""}, {"type": "text_delta", "text": text})
+
+    @staticmethod
+    def call(request: Request, name: str, arguments: Json) -> tuple[bool, list[tuple[str | None, Json]]]:
+        """Ask for a tool."""
+        given: Json = {"type": "tool_use", "id": f"toolu_{name}", "name": name, "input": arguments}
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(arguments)}
+        return _Anthropic._turn(request, given, {**given, "input": {}}, delta)
+
+    @staticmethod
+    def _turn(request: Request, given: Json, empty: Json, delta: Json) -> tuple[bool, list[tuple[str | None, Json]]]:
+        reason = {"stop_reason": "tool_use" if given["type"] == "tool_use" else "end_turn", "stop_sequence": None}
         usage = {"input_tokens": 1, "output_tokens": 1}
         message = {
             "id": "msg_1",
@@ -237,6 +249,47 @@ class _Gemini:
         candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}
         usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
         return "stream" in request.path, [(None, {"candidates": [candidate], "usageMetadata": usage})]
+
+
+class Thinking(Model):
+    """The scripted model behind a thinker: it answers each question with the least that its schema allows."""
+
+    def __init__(self, script: Script) -> None:
+        super().__init__(script)
+        #: Whether it first asks for the tool of its script, and whether it does not answer at all.
+        self.asks_for_tool = False
+        self.hangs = False
+        self._ended = threading.Event()
+
+    def end(self) -> None:
+        self._ended.set()
+
+    def answer(self, request: Request) -> tuple[bool, list[tuple[str | None, Json]]]:
+        protocol = _protocol(request.path)
+        if protocol is None:
+            return False, [(None, {"error": {"message": f"nothing is scripted for {request.path}"}})]
+        self.requests.append(request)
+        if self.hangs:
+            self._ended.wait()
+        if self.asks_for_tool and not protocol.results(request.body):
+            return protocol.speak(request, self.script, "")
+        _, _, asked = request.text.partition("this JSON Schema, and nothing else:\n")
+        if not asked:
+            return protocol.speak(request, None, self.script.closing)
+        data = self._least(json.loads(asked.partition("\n")[0]))
+        if protocol is _Anthropic and any(tool.get("name") == "StructuredOutput" for tool in request.body["tools"]):
+            return _Anthropic.call(request, "StructuredOutput", data)
+        return protocol.speak(request, None, json.dumps(data))
+
+    def _least(self, schema: Json) -> Any:
+        kind = schema.get("type")
+        if "enum" in schema:
+            return schema["enum"][0]
+        if kind == "object":
+            return {name: self._least(form) for name, form in schema["properties"].items()}
+        if kind == "array":
+            return [self._least(schema["items"])] * schema.get("minItems", 0)
+        return {"string": self.script.closing, "boolean": True}.get(str(kind), schema.get("minimum", 0))
 
 
 def _protocol(path: str) -> type[_Anthropic] | type[_OpenAI] | type[_Gemini] | None:

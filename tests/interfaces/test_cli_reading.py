@@ -10,7 +10,7 @@ import pytest
 
 from engram import Engram, StoreNotFound
 from engram.interfaces.cli import cli, run
-from engram.interfaces.cli.reading import READING, READING_WITH
+from engram.interfaces.cli.reading import READING, READING_WITH, READING_WITHOUT
 
 from ..security.test_ways_out import COMMANDS as EVERY_COMMAND
 
@@ -35,7 +35,7 @@ ARGUMENTS = {
     "session logs": ["s1"],
     "session show": ["s1"],
 }
-COMMANDS = sorted(READING | READING_WITH.keys())
+COMMANDS = sorted(READING | READING_WITH.keys() | READING_WITHOUT.keys())
 #: Commands that write, or that open no store of the user's.
 OTHERS = {
     *("block append", "block archive", "block create", "block delete", "block edit", "block replace"),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engram import llm
-from engram.llm import Passage, Prompt, check, render
+from engram.llm import Passage, Prompt, check, clip, render
 from engram.llm.schemas import parse_answer
 
 PASSAGES = (
@@ -177,3 +177,45 @@ def test_any_json_can_be_checked(data: object) -> None:
 def test_what_holds_no_json_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError):
         parse_answer(text)
+
+
+@pytest.mark.requirement("LLM-22")
+@pytest.mark.parametrize(
+    ("text", "longest", "kept"),
+    [
+        ("It fits.", 8, "It fits."),
+        ("First this. Then that, at length.", 20, "First this."),
+        ("First this. Then that.", 11, "First this."),
+        ("First line\nsecond line", 15, "First line"),
+        ("no sentence ends in these words", 20, "no sentence ends in…"),
+        ("one two three", 8, "one two…"),
+        ("x" * 30, 10, "x" * 9 + "…"),
+        ("これは文です。次の文です。", 9, "これは文です。"),
+        (f"It went well. {'y' * 30} [m12, m15]", 30, "It went well. [m12, m15]"),
+        ("anything", 0, ""),
+    ],
+)
+def test_a_text_that_is_too_long_is_cut_after_a_sentence_or_a_word(text: str, longest: int, kept: str) -> None:
+    assert clip(text, {"type": "string", "maxLength": longest}) == kept
+
+
+@pytest.mark.requirement("LLM-22")
+def test_lists_and_what_is_in_them_are_cut_and_nothing_else_is_touched() -> None:
+    data = {"facts": [fact(text="coffee", confidence=7), fact(), fact()], "more": "as it is", "n": None}
+    assert clip(data, FACTS) == {"facts": [fact(text="coff…", confidence=7), fact()], "more": "as it is", "n": None}
+
+
+@pytest.mark.requirement("LLM-22")
+@given(st.text(CHARACTERS, max_size=80), st.integers(0, 40))
+def test_a_clipped_text_always_fits(text: str, longest: int) -> None:
+    clipped = clip(text, {"maxLength": longest})
+    assert check(clipped, {"type": "string", "maxLength": longest}) == []
+    assert clipped == text or len(text) > longest
+
+
+@pytest.mark.requirement("LLM-22")
+@given(JSON)
+def test_any_json_can_be_clipped_and_a_wrong_type_stays_wrong(data: object) -> None:
+    limits = ("characters", "items; the maximum")
+    left = [each for each in check(data, FACTS) if not any(limit in each for limit in limits)]
+    assert left == [] or check(clip(data, FACTS), FACTS) != []

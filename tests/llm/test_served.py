@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import socket
 import threading
@@ -216,7 +217,6 @@ WRONG = {
     "too little": ('{"gist": "x"}', "has no 'lines'"),
     "too much": ('{"gist": "x", "lines": 1, "more": 2}', "has 'more', which is not allowed there"),
     "wrong types": ('{"gist": 1, "lines": "1"}', "the answer.gist must be string, not integer"),
-    "too long": (f'{{"gist": "{"x" * 101}", "lines": 1}}', "the maximum is 100"),
     "nested without end": ("[" * 100_000, "it was not JSON"),
 }
 
@@ -244,6 +244,28 @@ def test_a_model_that_is_wrong_twice_is_given_up(setup: Setup, name: str) -> Non
     assert problem in str(caught.value)
     assert len(setup.server.requests) == 2
     assert setup.ledger.spent == [Usage(1, 10, 5)] * 2
+
+
+@pytest.mark.requirement("LLM-22")
+def test_an_answer_that_is_too_long_is_cut_and_not_asked_for_again(setup: Setup) -> None:
+    gist = f"SQLite was chosen for the store. {'The reasons were many. ' * 10}"
+    setup.server.always = setup.says(json.dumps({"gist": gist, "lines": 1}))
+    answer = setup.provider.complete(PROMPT, schema=SCHEMA)
+    assert answer.data == {
+        "gist": f"SQLite was chosen for the store. {'The reasons were many. ' * 2}".strip(),
+        "lines": 1,
+    }
+    assert len(setup.server.requests) == 1
+
+
+@pytest.mark.requirement("LLM-22")
+def test_a_secret_at_the_limit_is_removed_whole_before_the_answer_is_cut(setup: Setup) -> None:
+    secret = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
+    setup.server.always = setup.says(json.dumps({"gist": f"{'word ' * 16}{secret}", "lines": 1}))
+    answer = setup.provider.complete(PROMPT, schema=SCHEMA)
+    assert isinstance(answer.data, dict)
+    assert "ghp_" not in answer.data["gist"]
+    assert len(answer.data["gist"]) <= 100
 
 
 @pytest.mark.requirement("LLM-8")

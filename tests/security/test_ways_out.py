@@ -236,6 +236,10 @@ COMMANDS: dict[str, tuple[list[str], ...]] = {
     "dream run": (["--dry-run"], ["--force"], ["--stage", "{hostile}"]),
     "dream show": (["{dream}"], ["99"]),
     "dream status": ([],),
+    "dream thinker": (
+        *([], ["extractive"], ["{hostile}"], ["claude-code", "--program", "{hostile}"]),
+        ["claude-code:{name}", "--no-trial", "--program", "/bin/true"],
+    ),
     "dream undo": (["{dream}"], []),
     "dream work next": (["--session", "{session}"], ["--session", "{hostile}"]),
     "dream work submit": (["{work}", "{hostile}", "--session", "{session}"], ["99", "x"]),

@@ -75,7 +75,7 @@ def stats(view: StoreView, *, dreams: bool) -> Stats:
         gists=memories.pop(_GIST, 0),
         memories=memories,
         embedding_queue=waiting,
-        embedder=view.config.embedder,
+        embedder=view.config.embedder if view.embedder is None else view.embedder.name,
         model=model,
         store_bytes=view.engine.size(),
     )

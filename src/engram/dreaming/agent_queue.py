@@ -172,17 +172,18 @@ class Work:
 
 
 def _check_answer(answer: str, form: str | None) -> str:
-    """The answer as it is stored, without secrets. InvalidInput when it does not match the form."""
+    """The answer as it is stored: without secrets, cut to the form's limits. InvalidInput if it does not match."""
     if form is None:
         return redact(answer)
-    from ..llm import check
+    from ..llm import check, clip
 
     try:
         data = json.loads(answer)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"The answer must be JSON that matches the requested schema: {error}.") from error
-    cleaned = clean(data)
-    problems = check(cleaned, json_columns.load_object(form, "work.form"))
+    schema = json_columns.load_object(form, "work.form")
+    cleaned = clip(clean(data), schema)
+    problems = check(cleaned, schema)
     if problems:
         raise InvalidInput(f"The answer does not match the requested schema: {'; '.join(problems)}.")
     return answer if cleaned == data else json_columns.dump(cleaned, "answer")

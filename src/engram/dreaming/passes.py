@@ -143,10 +143,14 @@ class Dreams:
         decision = self.decide(every)
         if not decision.run:
             return NotDue(self._workspace, decision.why, decision.next_at)
+        view = self._view
         if reason != due.LOOP:
-            config = config._replace(llm=due.thinker(config))
+            chosen = due.thinker(config)
+            # An object that was given as thinker may cost money, too.
+            given = view.llm if config.auto_dream_llm == "same" else None
+            view = view._replace(config=config._replace(llm=chosen), llm=given)
         asked = _Asked(reason, list(STAGES), False, stop or threading.Event(), progress, every)
-        return self._run(self._view._replace(config=config), asked)
+        return self._run(view, asked)
 
     def decide(self, every: float | None = None) -> due.Decision:
         """Whether an automatic pass would begin now, and why. One read."""
@@ -266,7 +270,7 @@ class Dreams:
             sessions = self._sessions_to_summarise(tx, force) if sessions_stage.STAGE in acting else []
             months = eras.outdated_months(tx, self._workspace) if "eras" in acting else []
             now = tx.now()
-        report = _empty_report(self._workspace, None, now, self._view.config.llm, backlog, levels, dry_run=True)
+        report = _empty_report(self._workspace, None, now, self._view.thinker, backlog, levels, dry_run=True)
         return report._replace(gists=sessions, eras=months, ended_at=now, due=tuple(found))
 
     def _foresee(self, tx: Transaction, names: Sequence[str], force: bool) -> list[Due]:
@@ -305,7 +309,7 @@ class Dreams:
             levels = drives.stored(tx, self._workspace) or drives.current(
                 tx, self._workspace, backlog, curious=self._companion
             )
-        report = _empty_report(self._workspace, session, now, self._view.config.llm, backlog, levels)
+        report = _empty_report(self._workspace, session, now, self._view.thinker, backlog, levels)
         return report._replace(ended_at=now, errors=[problem])
 
     def _dream_under_lease(self, view: StoreView, session: str, lease: Lease, asked: _Asked) -> DreamReport | NotDue:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from .. import json_columns
-from ..llm import Prompt, check, load, quoted, render
+from ..llm import CLIENTS, Prompt, check, clip, load, quoted, render
 from ..redact import clean, redact
 from . import grounds
 from .agent_queue import Work
@@ -20,6 +20,7 @@ from .grounds import Ground
 from .usage import Meter
 
 if TYPE_CHECKING:
+    from ..llm import Provider
     from ..storage.engine import Transaction
     from ..store_view import StoreView
     from .agent_queue import StoredItem
@@ -74,13 +75,23 @@ class Thinker:
         self._work = Work(view)
         self._open: list[Thought] = []
         self._confirmed: Transaction | None = None
-        self._provider = load(
+        self._provider = self._given(view) or load(
             config.llm,
             base_url=config.llm_base_url,
+            programs={name: config.program_of(name) for name in CLIENTS},
             timeout=config.llm_timeout,
             meter=self.meter,
             sleep=view.engine.clock.sleep,
         )
+
+    def _given(self, view: StoreView) -> Provider | None:
+        """The Python object that was given as thinker, metered."""
+        from ..llm.extractive.thinker import Extractive
+        from ..llm.given import Given
+
+        if view.llm is None or isinstance(view.llm, Extractive):
+            return view.llm
+        return Given(view.llm, self.meter)
 
     @property
     def name(self) -> str:
@@ -108,7 +119,10 @@ class Thinker:
             self.meter.stage = stage
             answer = self._provider.complete(prompt, system=SYSTEM, max_tokens=max_tokens, schema=form)
             # A model may repeat secrets from anywhere, and this is where its text enters Engram.
-            thought = Thought(redact(answer.text), clean(answer.data), covers, rests_on, None)
+            data = clean(answer.data)
+            # A redaction can be longer than the secret was.
+            data = clip(data, form) if form else data
+            thought = Thought(redact(answer.text), data, covers, rests_on, None)
         self._open.append(thought)
         return thought
 

@@ -9,7 +9,7 @@ are switched off. So the meter sees every call before it is made and can refuse 
 - The server does not support a part of the request (structured output, the name of a parameter): it is asked again at
   once, with a simpler request.
 - The answer is empty or does not match the schema: the model is told what is wrong and asked once more; then
-  LLMMalformed.
+  LLMMalformed. Texts and lists that are only too long are cut.
 - The model refuses, or is cut off at max_tokens: LLMRefused and LLMTruncated, at once.
 - Anything else (no such model, a key refused): LLMUnavailable, at once.
 """
@@ -23,8 +23,9 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from .. import tokens
 from ..errors import LLMFailed, LLMMalformed, LLMRefused, LLMTruncated, LLMUnavailable
+from ..redact import clean
 from .protocol import NOTHING, Answer, Meter, Prompt, Usage, render
-from .schemas import check, parse_answer
+from .schemas import check, clip, parse_answer
 
 RETRIES: Final = 3
 _FIRST_WAIT: Final = 0.5
@@ -109,11 +110,11 @@ class Served:
         asked = render(prompt) if schema is None else f"{render(prompt)}\n\n{_schema_instruction(schema)}"
         request = Request((Turn("user", asked),), system, max_tokens, schema)
         reply, usage = self._reply(request)
-        data, problems = _read_answer(reply.text, schema)
+        data, problems = read_answer(reply.text, schema)
         if problems:
             reply, more = self._reply(_corrected_request(request, reply.text, problems))
             usage = usage.plus(more)
-            data, problems = _read_answer(reply.text, schema)
+            data, problems = read_answer(reply.text, schema)
         if problems:
             raise LLMMalformed(f"{where} gave two answers that cannot be used: {'; '.join(problems)}.")
         return Answer(reply.text, data, usage)
@@ -218,7 +219,7 @@ def _schema_instruction(schema: Mapping[str, Any]) -> str:
     return f"Answer with one JSON value that matches this JSON Schema, and nothing else:\n{json.dumps(schema)}"
 
 
-def _read_answer(text: str, schema: Mapping[str, Any] | None) -> tuple[object | None, list[str]]:
+def read_answer(text: str, schema: Mapping[str, Any] | None) -> tuple[object | None, list[str]]:
     """The data of an answer, and what is wrong with it."""
     if not text.strip():
         return None, ["it was empty"]
@@ -228,6 +229,8 @@ def _read_answer(text: str, schema: Mapping[str, Any] | None) -> tuple[object | 
         data = parse_answer(text)
     except (ValueError, RecursionError):
         return None, ["it was not JSON"]
+    # An answer that is too long is cut, not refused. Secrets go first, because half a secret is not recognised.
+    data = clip(clean(data), schema)
     return data, check(data, schema)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from .schemas import check as check
+from .schemas import clip as clip
 
 
 class Passage(NamedTuple):

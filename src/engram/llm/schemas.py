@@ -1,5 +1,8 @@
 """Whether an answer matches a schema, for the part of JSON Schema that Engram's own schemas use.
 
+An answer that is only too long is not wrong: `clip` shortens its texts and lists to the schema's limits. What it cannot
+mend, such as a wrong type or a missing field, `check` reports.
+
 Written by hand instead of using the `jsonschema` library: the answers of agents are checked too, in an installation
 without extras, and that library brings four others. The problems are worded so that a model or an agent can act on
 them. A schema with an unknown keyword is a bug in Engram and raises, so nothing passes unchecked.
@@ -7,6 +10,7 @@ them. A schema with an unknown keyword is a bug in Engram and raises, so nothing
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -25,6 +29,10 @@ _KNOWN = {
     *("type", "enum", "properties", "required", "additionalProperties", "items", "minItems", "maxItems"),
     *("maxLength", "minimum", "maximum", "title", "description"),
 }
+#: The end of a sentence, before the character that follows it.
+_SENTENCE_END = re.compile(r"""[.!?…][\'"”’)\]]*(?=\s)|[。！？](?=.)|(?=\n)""", re.DOTALL)
+#: The ids of passages at the end of a line, as in "Ported the router. [m12, m15]".
+_SOURCES = re.compile(r" \[[a-z]\d+(?:, ?[a-z]\d+)*\]\.?$")
 #: The most problems that are reported. More would not help to correct an answer.
 _MAX_PROBLEMS = 10
 
@@ -33,6 +41,25 @@ def check(data: object, schema: Schema) -> list[str]:
     """The problems of the data, each with its place; empty when it matches the schema."""
     found = _problems(data, schema, "the answer")
     return [problem for problem, _ in zip(found, range(_MAX_PROBLEMS), strict=False)]
+
+
+def clip(data: Any, schema: Schema) -> Any:
+    """The data with every text and list cut to the schema's limits. A text is cut after a sentence or a word.
+
+    Remove secrets first: half a secret is not recognised any more.
+    """
+    if isinstance(data, str):
+        return _clip_text(data, schema.get("maxLength", len(data)))
+    if isinstance(data, list):
+        return [clip(value, schema.get("items", {})) for value in data[: schema.get("maxItems")]]
+    if not isinstance(data, dict):
+        return data
+    properties, others = schema.get("properties", {}), schema.get("additionalProperties")
+    kept = {}
+    for name, value in data.items():
+        form = properties.get(name, others)
+        kept[name] = clip(value, form) if isinstance(form, Mapping) else value
+    return kept
 
 
 def parse_answer(text: str) -> object:
@@ -74,6 +101,24 @@ def is_exact(schema: Any) -> bool:
         if not closed or set(schema.get("required", ())) != set(properties):
             return False
     return all(is_exact(each) for each in (*properties.values(), schema.get("items")))
+
+
+def _clip_text(text: str, longest: int) -> str:
+    if len(text) <= longest:
+        return text
+    # A line's sources stand at its end, and a line without them would be of no use.
+    sources = _SOURCES.search(text)
+    if sources and len(sources[0]) <= longest // 2:
+        return _clip_text(text[: sources.start()], longest - len(sources[0])) + sources[0]
+    # With the next character it is known whether a sentence or a word ends exactly at the limit.
+    head = text[: longest + 1]
+    ends = [found.end() for found in _SENTENCE_END.finditer(head)]
+    if ends and ends[-1] >= longest // 2:
+        return text[: ends[-1]]
+    # No sentence ends where it should. A mark shows that the text was cut.
+    words = head[:longest].rstrip() if head[-1].isspace() else head.rstrip().rpartition(" ")[0]
+    kept = words if longest // 2 <= len(words) < longest else text[: max(0, longest - 1)]
+    return f"{kept.rstrip()}…"[:longest]
 
 
 def _refuse(constant: str) -> object:

@@ -69,12 +69,17 @@ class Embedders:
 
     def next_choice(self) -> str:
         """The embedder that this process uses for the workspace; "none" for words only."""
+        if self._view.embedder is not None:
+            return self._view.embedder.name
         setting = self._view.config.embedder
         return catalogue.resolve(self.model) if setting == AUTO else concrete(setting)
 
     def problem(self) -> str | None:
         """Why this process cannot use the workspace's vectors, and what to do; None if it can. Loads no model."""
         model, setting = self.model, self._view.config.embedder
+        given = self._view.embedder
+        if given is not None:
+            return None if model in (None, given.name) else other_model(self._view.workspace, str(model), given.name)
         try:
             choice = self.next_choice()
             if choice == "none" or model is None:

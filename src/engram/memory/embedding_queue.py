@@ -110,6 +110,8 @@ class EmbeddingQueue:
 
     def embedder(self) -> Embedder | None:
         """This process's model, loaded on first use; None when there is none."""
+        if self._view.embedder is not None:
+            return self._view.embedder
         from ..embedding import load
 
         choice = self._view.config.embedder
@@ -119,7 +121,7 @@ class EmbeddingQueue:
         """Say that another thread is going to call `warm`. Until it has, writers leave their vectors to the queue."""
         choice = self._view.config.embedder
         # A model on a server need not be loaded, and each request to it costs money.
-        if choice != "none" and not choice.startswith("openai"):
+        if self._view.embedder is None and choice != "none" and not choice.startswith("openai"):
             warming.begin(choice)
 
     def warm(self) -> None:
@@ -131,7 +133,7 @@ class EmbeddingQueue:
         try:
             embedder = None if warming.is_over(choice) else self.embedder()
             # With `auto` a workspace may have a model on a server.
-            if embedder is not None and not embedder.name.startswith("openai:"):
+            if embedder is not None and self._view.embedder is None and not embedder.name.startswith("openai:"):
                 embedder.embed(["ready"])
         except (EmbedderFailed, MissingExtra):
             pass
@@ -140,7 +142,7 @@ class EmbeddingQueue:
 
     def is_warm(self, within: float = 0.0) -> bool:
         """Whether no other thread is loading the model. Waits so many seconds at most until that is true."""
-        return warming.is_over(self._view.config.embedder, within)
+        return self._view.embedder is not None or warming.is_over(self._view.config.embedder, within)
 
     def reasons(self) -> AbstractContextManager[list[str]]:
         """Collect why the model could not be used within a block."""

@@ -392,7 +392,7 @@ def _is_active_model(tx: Transaction, view: StoreView, model: str) -> bool:
     """
     used = model_of(tx, view.workspace)
     if used is not None and used != model:
-        if view.config.embedder != AUTO:
+        if view.embedder is not None or view.config.embedder != AUTO:
             warn_once(other_model(view.workspace, used, model), _BY_WORDS)
         # The vectors that this process keeps in memory are of no use any more.
         tx.memo.get("vectors", {}).pop(view.workspace, None)

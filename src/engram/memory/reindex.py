@@ -77,8 +77,10 @@ def reindex(view: StoreView, model: str | None = None, progress: Callable[[int, 
     """
     if view.engine.joined:
         raise InvalidInput("reindex works in transactions of its own; call it outside of write().")
-    choice = view.config.embedder if model is None else model
-    queue = EmbeddingQueue(view._replace(config=view.config._replace(embedder=choice)))
+    if model is not None:
+        # A model that is named goes before the setting, and before an object that was given.
+        view = view._replace(config=view.config._replace(embedder=model), embedder=None)
+    queue = EmbeddingQueue(view)
     embedder = queue.embedder()
     if embedder is None:
         raise InvalidInput(

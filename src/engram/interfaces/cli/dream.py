@@ -28,6 +28,7 @@ from .common import (
 from .counting import counted
 from .review import review
 from .screen import fields, one_line, table, when
+from .thinker import thinker
 
 if TYPE_CHECKING:
     from ...dream_records import DreamTotals, Due, NotDue, StuckStage
@@ -237,6 +238,7 @@ def undo(ctx: click.Context, number: int | None) -> None:
 
 
 dream.add_command(review)
+dream.add_command(thinker)
 
 
 @dream.group(cls=Group)

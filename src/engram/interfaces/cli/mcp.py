@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -17,6 +18,8 @@ def mcp(ctx: click.Context) -> None:
 
     A harness starts it, as in {"command": "engram", "args": ["mcp"]}. docs/mcp.md lists its tools.
     """
+    if "ENGRAM_THINKER" in os.environ:
+        return  # a client that thinks for Engram is not served
     from ..mcp.stdio import serve
 
     if sys.stdin.isatty():

@@ -27,11 +27,15 @@ READING = frozenset(
 )
 #: Commands that only read when this option is given.
 READING_WITH = {"dream run": "dry_run", "forget": "dry_run", "message inbox": "peek"}
+#: Commands that only read when this argument is not given.
+READING_WITHOUT = {"dream thinker": "name"}
 
 
 def only_reads(ctx: click.Context) -> bool:
     """Whether the command that is running only reads."""
     name = path(ctx)
+    if name in READING_WITHOUT:
+        return ctx.params.get(READING_WITHOUT[name]) is None
     return name in READING or bool(name in READING_WITH and ctx.params.get(READING_WITH[name]))
 
 

@@ -53,6 +53,9 @@ Reads one event of that harness as JSON from standard input and answers it. `eng
 
 def main() -> None:
     """Run the program. It always exits with 0 within its limit, except when `faulthandler` has to end it."""
+    if "ENGRAM_THINKER" in os.environ:
+        # A client that thinks for Engram is no session of its own, and what it is asked must not be recorded.
+        os._exit(0)
     if "-h" in sys.argv or "--help" in sys.argv:
         print(_USAGE)
         return

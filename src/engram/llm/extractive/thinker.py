@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ...errors import InvalidInput, LLMMalformed
-from ..protocol import NOTHING, Answer, Prompt, check
+from ..protocol import NOTHING, Answer, Prompt, check, clip
 
 
 class Extractive:
@@ -27,7 +27,7 @@ class Extractive:
         text, data = work(_Request(prompt, max_tokens, schema))
         if schema is None:
             return Answer(text, None, NOTHING)
-        fitted = _fit(data, schema)
+        fitted = clip(_fit(data, schema), schema)
         if problems := check(fitted, schema):
             raise LLMMalformed(
                 f"The extractive provider cannot match the schema for {prompt.task}: {'; '.join(problems)}."
