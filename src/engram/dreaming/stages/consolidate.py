@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...clock import between, later
 from ...errors import Miscounted, NotFound, PersonNeeded, ProposalStale
+from ...memory.embedding_models import model_of
 from ...memory.exchanges import TRUSTS
 from ...memory.fingerprints import fingerprint
 from ...tokens import CHARACTERS_PER_TOKEN
@@ -171,6 +172,8 @@ class _Consolidation:
         from ..duplicates import candidates  # it needs numpy
 
         found = Pairs([], [])
+        with self._context.engine.read() as tx:
+            model = model_of(tx, self._context.workspace) or ""
         for first, second, cosine in candidates.candidates(self._context.view, fresh):
             try:
                 one, other = self._context.memories.get(first), self._context.memories.get(second)
@@ -178,18 +181,18 @@ class _Consolidation:
                 continue
             if max(one.created_at, other.created_at) > matured:
                 continue
-            likeness = self._likeness(one, other, cosine)
+            likeness = self._likeness(one, other, cosine, model)
             if likeness is not None:
                 found.alike.append(likeness)
                 continue
-            against = similar.contradicts(one.content, other.content, cosine)
+            against = similar.contradicts(one.content, other.content, cosine, model)
             if against >= CONTRADICTS:
                 found.against.append((against, *plans.older_first(one, other)))
         return found
 
-    def _likeness(self, one: Memory, other: Memory, cosine: float | None) -> Likeness | None:
+    def _likeness(self, one: Memory, other: Memory, cosine: float | None, model: str) -> Likeness | None:
         same = fingerprint(one.content) == fingerprint(other.content)
-        score = 1.0 if same else similar.alike(one.content, other.content, cosine)
+        score = 1.0 if same else similar.alike(one.content, other.content, cosine, model)
         if not same and (score < self._config.dream_similarity or similar.differ(one.content, other.content)):
             return None
         if not _may_merge(one, other):

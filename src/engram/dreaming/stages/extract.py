@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ...errors import MemoryNotFound, NotFound
 from ...llm import Prompt
+from ...memory.embedding_models import model_of
 from ...memory.fingerprints import fingerprint
 from ...memory.recall import Recall
 from ...redact import redact
@@ -208,12 +209,14 @@ def _propose_contradictions(context: PassContext) -> None:
 
     most = context.view.config.dream_max_actions
     found: list[tuple[float, Memory, Memory]] = []
+    with context.engine.read() as tx:
+        model = model_of(tx, context.workspace) or ""
     for pair in candidates.candidates(context.view, context.learnt):
         try:
             first, second = context.memories.get(pair.first), context.memories.get(pair.second)
         except NotFound:
             continue
-        sure = similar.contradicts(first.content, second.content, pair.cosine)
+        sure = similar.contradicts(first.content, second.content, pair.cosine, model)
         if sure >= CONTRADICTS:
             found.append((sure, *plans.older_first(first, second)))
         if len(found) >= _ENOUGH * most:
