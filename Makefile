@@ -61,6 +61,7 @@ bench: setup  ## measure the numbers in docs/benchmarks.md
 	$(BIN)/python bench/dreaming.py
 	$(BIN)/python bench/consolidation.py
 	$(BIN)/python bench/consolidation_quality.py
+	$(BIN)/python bench/statement_pairs.py
 
 stress: setup pgbouncer  ## the long tests: kill, stop and contention
 	ENGRAM_TEST_STRESS=1 $(BIN)/python -m pytest -n 0 -s tests/stress tests/contract/test_model.py tests/contract/test_memory_model.py \

@@ -545,6 +545,8 @@ REQUIREMENTS = {
     "SIMILAR-4": "Statements about the same thing that contradict each other are distinguished from those that do not.",
     "SIMILAR-5": "Only new memories are compared with the rest: active memories of the workspace, without gists, eras and digests.",
     "SIMILAR-6": "Close pairs are found by vectors and by words, the same on both engines, ordered by their ids.",
+    "SIMILAR-7": "Rewordings with other words, and statements that something has changed, are recognised in ordinary statements; at most three of a hundred pairs are proposed wrongly.",
+    "SIMILAR-8": "Texts in other languages, long texts and cosines of unknown models are judged by words, no less strictly than nearly equal texts.",
     # Undo of a pass
     "UNDO-1": "Undo restores every memory, block, link, index entry and the coverage of a session to the state before the pass.",
     "UNDO-2": "Passes are undone newest first; an undo has a report, can itself be undone by its id, and leaves reports, drives and usage.",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from engram.dreaming.duplicates.similar import alike, contradicts, differ
+from engram.dreaming.duplicates import evidence, weights
+from engram.dreaming.duplicates.similar import alike, contradicts, differ, repeats
 from engram.dreaming.duplicates.statements import read
+from engram.dreaming.plans import CONTRADICTS
 from engram.embedding import Embedder, load
+from tests.dreaming.ordinary_pairs import BOTH_TRUE, CHANGED, REWORDED
 from tests.dreaming.pairs import (
     APART,
     COMPATIBLE,
@@ -217,3 +220,130 @@ def test_words_that_differ_only_in_their_signs_differ(one: str, other: str) -> N
         differ(f"The nightly job writes to {one} every day", f"The nightly job writes to {other} every day") == "name"
     )
     assert differ(f"The job writes to {one}.", f"The job writes to {one}, always") is None
+
+
+def replaced(embedder: Embedder, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    found = []
+    for a, b in pairs:
+        near = cosine(embedder, a, b)
+        if alike(a, b, near, embedder.name) < THRESHOLD and contradicts(a, b, near, embedder.name) >= CONTRADICTS:
+            found.append((a, b))
+    return found
+
+
+def reworded(embedder: Embedder, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(a, b) for a, b in pairs if alike(a, b, cosine(embedder, a, b), embedder.name) >= THRESHOLD]
+
+
+@pytest.mark.requirement("SIMILAR-7")
+def test_ordinary_rewordings_and_changes_are_recognised(embedder: Embedder) -> None:
+    assert len(reworded(embedder, REWORDED)) >= 0.7 * len(REWORDED)
+    assert len(replaced(embedder, CHANGED)) >= 0.6 * len(CHANGED)
+
+
+@pytest.mark.requirement("SIMILAR-7")
+def test_ordinary_statements_that_are_both_true_are_left_alone(embedder: Embedder) -> None:
+    wrong = [
+        *reworded(embedder, BOTH_TRUE),
+        *replaced(embedder, BOTH_TRUE),
+        *reworded(embedder, CHANGED),
+    ]
+    assert len(wrong) <= 0.03 * (len(BOTH_TRUE) + len(CHANGED)), wrong
+
+
+@pytest.mark.requirement("SIMILAR-7")
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("My cousin lives in Lyon.", "My cousin has moved to Marseille."),
+        ("Igor leads the platform team.", "The platform team is now led by Salma."),
+        ("I play tennis every week.", "I stopped playing tennis."),
+        ("The web shop uses Magento.", "The web shop uses Shopify instead of Magento."),
+        ("The price of a ticket is 12 euros.", "The price of a ticket has gone up to 14 euros."),
+    ],
+)
+def test_a_move_a_new_person_a_habit_given_up_and_another_tool_are_contradictions(older: str, newer: str) -> None:
+    near = evidence_cosine(older, newer)
+    assert contradicts(older, newer, near) >= CONTRADICTS
+    assert contradicts(older, newer, near) == contradicts(newer, older, near)
+    assert alike(older, newer, near) < THRESHOLD
+
+
+@pytest.mark.requirement("SIMILAR-7")
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("Staging runs on Debian 12.", "Production runs on Debian 11."),
+        ("The frontend is deployed on Mondays.", "The backend is deployed on Wednesdays."),
+        ("API v1 returns XML.", "API v2 returns JSON."),
+        ("My brother lives in Lyon.", "My aunt has moved to Marseille."),
+        ("Igor leads the platform team.", "Salma leads the mobile team."),
+        ("The Falcon project uses Bazel.", "The Heron project uses Meson."),
+        ("The demo on Tuesday is about search.", "The demo on Friday is about billing."),
+    ],
+)
+def test_two_environments_parts_persons_and_days_are_no_contradiction(a: str, b: str) -> None:
+    near = evidence_cosine(a, b)
+    assert contradicts(a, b, near) < CONTRADICTS
+    assert alike(a, b, near) < THRESHOLD
+
+
+def evidence_cosine(a: str, b: str) -> float:
+    one, other = evidence.side(a), evidence.side(b)
+    assert one is not None and other is not None
+    return evidence.cosine(one, other)
+
+
+@pytest.mark.requirement("SIMILAR-8")
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("Die Datenbank lauscht auf Port 5432.", "Port 5432 ist der Anschluss der Datenbank."),
+        ("Ma soeur habite Lyon depuis deux ans.", "Lyon est la ville de ma soeur."),
+        ("Mi hermana vive en Sevilla.", "Mi prima vive en Granada."),
+    ],
+)
+def test_other_languages_are_not_merged_without_the_same_words(a: str, b: str) -> None:
+    assert alike(a, b, 0.95) < THRESHOLD
+
+
+@pytest.mark.requirement("SIMILAR-8")
+def test_a_long_text_is_compared_by_its_words() -> None:
+    long = "The importer reads the file line by line and writes every row to the table. " * 6
+    assert evidence.side(long) is None
+    assert alike(long, long + "It never skips a row.", 0.99) < THRESHOLD
+
+
+@pytest.mark.requirement("SIMILAR-8")
+def test_a_cosine_of_an_unknown_model_does_not_count() -> None:
+    a, b = "Errors are reported to Sentry.", "All the errors get collected in Sentry."
+    assert alike(a, b, 0.5, "openai:some-model") == alike(a, b, 0.9, "openai:some-model")
+    assert alike(a, b, 0.5, "static:some-model") != alike(a, b, 0.9, "static:some-model")
+
+
+@pytest.mark.requirement("SIMILAR-7")
+def test_a_repeated_sentence_is_recognised_without_a_cosine() -> None:
+    assert repeats("The printer is in room 4.", "the printer is in room 4") == 1.0
+    assert repeats("Payments are processed by Stripe.", "Stripe handles our payments.") >= THRESHOLD
+    assert repeats("Payments are processed by Stripe.", "Payments are processed by Adyen.") == 0.0
+
+
+@pytest.mark.requirement("SIMILAR-7")
+def test_each_measure_has_a_weight() -> None:
+    for table in weights.TABLES.values():
+        assert [len(row) for row in table] == [1 + len(evidence.NAMES)] * 3
+
+
+@pytest.mark.requirement("SIMILAR-3")
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("half past two", "2:30"),
+        ("quarter past nine", "9:15"),
+        ("a quarter to nine", "8:45"),
+        ("eleven in the morning", "11:00"),
+        ("7 in the evening", "19:00"),
+    ],
+)
+def test_a_time_of_day_in_words_is_a_time(said: str, meant: str) -> None:
+    assert read(f"It starts at {said}.").values("date") == read(f"It starts at {meant}.").values("date")

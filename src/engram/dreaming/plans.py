@@ -223,7 +223,7 @@ def contains_statement(kept: Iterable[str], sentence: str, least: float) -> bool
     return any(
         " ".join(each.split()) == " ".join(sentence.split())
         # Compares only the words. The texts are already known to mean the same.
-        or (similar.differ(each, sentence) is None and similar.alike(each, sentence, 1.0) >= least)
+        or (similar.differ(each, sentence) is None and similar.repeats(each, sentence) >= least)
         for each in kept
     )
 

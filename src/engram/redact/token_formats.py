@@ -1,7 +1,7 @@
 """The token formats that providers document.
 
 The list of formats (prefixes, and what may follow them) comes from gitleaks (commit b58d3f10, 222 rules) and
-detect-secrets 1.5.0. `bench/secrets.py` compares this list with a rule file of gitleaks.
+detect-secrets 1.5.0. `bench/redaction.py` compares this list with a rule file of gitleaks.
 
 Every pattern takes linear time. It begins with fixed letters, so the regex engine skips most of a text quickly. A
 repetition without an upper limit is possessive: it takes everything it can and never backtracks.

@@ -67,7 +67,7 @@ class Pair(NamedTuple):
     cosine: float | None
 
 
-def candidates(view: StoreView, fresh: Collection[int], *, least: float = 0.75, most: int = 10) -> Iterator[Pair]:
+def candidates(view: StoreView, fresh: Collection[int], *, least: float = 0.4, most: int = 10) -> Iterator[Pair]:
     """Pairs of a `fresh` memory and one of its closest others: at most `most` by vectors, and as many by words.
 
     Only active memories count, without gists, eras and digests. Vectors are close if their cosine is at least `least`.

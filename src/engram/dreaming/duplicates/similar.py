@@ -1,23 +1,28 @@
 """Whether two statements say the same, and whether they cannot both be true.
 
 The vectors of texts about the same thing are close: port 5432 and port 5433, tabs and spaces, always and never. So
-close vectors alone are no reason to merge. First the two texts are compared word by word, and a difference in a number,
-a date, a version, a name, a negation or an opposite forbids merging. Then their words must agree. Only then do the
-vectors count, and only against merging. Unclear pairs are kept apart: a duplicate takes a little space, but a memory
-that was merged by mistake is lost.
+close vectors alone are no reason to merge. Two texts with nearly the same words are compared word by word: what differs
+is meant to differ, and a difference in a number, a date, a version, a name, a negation or an opposite forbids merging.
+Texts with other words may be rewordings. `evidence` measures what speaks for and against it, and `weights` has how much
+each measure counts. Values, names, persons and negations that differ forbid merging here, too.
+
+Unclear pairs are kept apart: a duplicate takes a little space, but a memory that was merged by mistake is lost.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from math import sqrt
+from functools import lru_cache
+from math import exp, sqrt
+from operator import mul
 from typing import TYPE_CHECKING, Final
 
+from . import weights
 from . import wordlists as lists
 from .statements import Statement, Word, read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 #: The weight of a word with little meaning; it weighs more where it replaces another word.
 _LIGHT, _LIGHT_INSTEAD = 0.15, 0.5
@@ -25,6 +30,10 @@ _LIGHT, _LIGHT_INSTEAD = 0.15, 0.5
 _MISSING: Final = 3.0
 #: How much of the cosine's distance from 1 counts against a pair whose words agree.
 _DOUBT: Final = 0.16
+#: Nearly equal texts have at most so many words alone that mean something, and so many words alone.
+_MEANT, _WORDS = 1, 2
+#: Scores from here on are meant to be acted on: the default of `dream_similarity`, and `CONTRADICTS` of the stages.
+_SAME, _AGAINST = 0.92, 0.75
 _BE: Final = frozenset(
     ["is", "are", "am", "was", "were", "be", "been", "being", "get", "gets", "got", "has", "have", "had"]
 )
@@ -35,15 +44,126 @@ _JOINS: Final = frozenset({"and", "or", ",", "the", "a", "an"})
 
 def differ(a: str, b: str) -> str | None:
     """Why the two must not be merged: number, date, version, name, negation or preference; None if they may be."""
-    return _difference(read(a), read(b))
+    measured = None if _nearly_equal(a, b) else _measure(a, b, None)
+    return _difference(read(a), read(b)) if measured is None else _barred(a, b, measured)
 
 
-def alike(a: str, b: str, cosine: float | None) -> float:
-    """The confidence that the two say the same, from 0 to 1: the lower of words and vectors; 0 if they must not merge.
+def alike(a: str, b: str, cosine: float | None, model: str = "") -> float:
+    """The confidence that the two say the same, from 0 to 1; 0 if they must not merge.
 
-    Without a cosine the words alone decide, more strictly. Case and punctuation do not count, although a model's
-    vectors may depend on them.
+    `model` is the embedder that the cosine comes from. Without a cosine the words alone decide, more strictly. Case and
+    punctuation do not count, although a model's vectors may depend on them.
     """
+    literal = same_words(a, b, cosine)
+    if cosine is None or literal >= _SAME or _nearly_equal(a, b):
+        return literal
+    return max(literal, _reworded(a, b, cosine, model))
+
+
+def repeats(a: str, b: str) -> float:
+    """The confidence that the two say the same, if no cosine is known: as `alike`, with vectors of its own."""
+    literal = same_words(a, b, 1.0)
+    if literal >= _SAME or _nearly_equal(a, b):
+        return literal
+    return max(literal, _reworded(a, b, None, ""))
+
+
+def _reworded(a: str, b: str, cosine: float | None, model: str) -> float:
+    """The confidence that two texts with different words say the same."""
+    cosine, table = _table(cosine, model)
+    measured = _measure(a, b, cosine)
+    if measured is None or _barred(a, b, measured) is not None:
+        return 0.0
+    return _scaled(_chances(measured, table)[0], weights.SAME_FROM, _SAME)
+
+
+def contradicts(a: str, b: str, cosine: float | None, model: str = "") -> float:
+    """The confidence that the two are about the same thing and cannot both be true.
+
+    This is a guess, good enough for a proposal. Texts that are not single English statements contradict each other if
+    they have the same words except for a value, an opposite or a negation.
+    """
+    if read(a).said == read(b).said:
+        return 0.0
+    from . import evidence  # it needs numpy
+
+    known, table = _table(cosine, model)
+    measured = _measure(a, b, known)
+    if measured is None:
+        return _literally_against(a, b, cosine)
+    if evidence.unrelated(measured):
+        return 0.0
+    guess = _scaled(_chances(measured, table)[1], weights.AGAINST_FROM, _AGAINST)
+    # Texts with the same words but one contradict each other if there can be only one value.
+    literal = _nearly_equal(a, b) and evidence.has_one_value(measured)
+    return max(guess, _literally_against(a, b, cosine)) if literal else guess
+
+
+def _scaled(chance: float, least: float, score: float) -> float:
+    """The chance as a score: `least` becomes `score`, 0 and 1 stay."""
+    if chance < least:
+        return score * chance / least
+    return score + (1 - score) * (chance - least) / (1 - least)
+
+
+def _nearly_equal(a: str, b: str) -> bool:
+    """Whether the texts differ only in one word that means something and two that do not, whatever the order."""
+    one, other = _counted(a), _counted(b)
+    for only in (one - other, other - one):
+        meant = sum(count for (_, means), count in only.items() if means)
+        joined = sum(count for (plain, means), count in only.items() if not means and plain.isalpha())
+        if meant > _MEANT or meant + joined > _WORDS:
+            return False
+    return True
+
+
+@lru_cache(maxsize=4_096)
+def _counted(text: str) -> Counter[tuple[str, bool]]:
+    """How often each word occurs, and whether it means something."""
+    return Counter((word.plain, word.kind != "stop") for word in read(text).words)
+
+
+def _table(cosine: float | None, model: str) -> tuple[float | None, weights.Table]:
+    """The weights for cosines of this model. A cosine of an unknown model is not used."""
+    family = model.partition(":")[0] or "static"
+    if cosine is None or family not in weights.TABLES:
+        return None, weights.TABLES["static"]
+    return cosine, weights.TABLES[family]
+
+
+@lru_cache(maxsize=1_024)
+def _measure(a: str, b: str, cosine: float | None) -> tuple[float, ...] | None:
+    """The evidence. None for texts that are not single English statements."""
+    from . import evidence  # it needs numpy
+
+    # In a fixed order, so that ties between words make no difference.
+    one, other = evidence.side(min(a, b)), evidence.side(max(a, b))
+    if one is None or other is None or not (one.english and other.english):
+        return None
+    return tuple(evidence.measure(one, other, evidence.cosine(one, other) if cosine is None else cosine))
+
+
+def _barred(a: str, b: str, measured: Sequence[float]) -> str | None:
+    """Why two texts with different words must not be merged."""
+    from . import evidence
+
+    why = evidence.veto(measured)
+    if why is not None:
+        return why
+    one, other = read(a), read(b)
+    return "name" if _names_turned(one, other) or _is_turned_round(one, other) else None
+
+
+def _chances(measured: Sequence[float], table: weights.Table) -> list[float]:
+    """The chances that the two say the same, contradict each other, or neither."""
+    sums = [constant + sum(map(mul, column, measured)) for constant, *column in table]
+    most = max(sums)
+    parts = [exp(each - most) for each in sums]
+    return [part / sum(parts) for part in parts]
+
+
+def same_words(a: str, b: str, cosine: float | None) -> float:
+    """The lower of words and vectors."""
     one, other = read(a), read(b)
     if _difference(one, other) is not None:
         return 0.0
@@ -55,12 +175,8 @@ def alike(a: str, b: str, cosine: float | None) -> float:
     return max(0.0, min(sqrt(words), 1 - (1 - cosine) * _DOUBT))
 
 
-def contradicts(a: str, b: str, cosine: float | None) -> float:
-    """The confidence that the two are about the same thing and cannot both be true.
-
-    They begin with the same subject, and have the same words except for a value, an opposite or a negation. This is a
-    guess, good enough for a proposal.
-    """
+def _literally_against(a: str, b: str, cosine: float | None) -> float:
+    """They begin with the same subject, and have the same words except for a value, an opposite or a negation."""
     one, other = read(a), read(b)
     why = _difference(one, other)
     shared, (left, right) = _overlap(one, other)
@@ -127,17 +243,8 @@ def _have_nothing_in_common(one: frozenset[str], other: frozenset[str]) -> bool:
 def _denials(one: Statement, other: Statement) -> int:
     """The number of negations in the first, including prefixes of words that the second has without the prefix."""
     there = other.plain
-    prefixed = sum(_positive(word, there) is not None for word in one.words if word.head not in there)
+    prefixed = sum(lists.positive(word.plain, there) is not None for word in one.words if word.head not in there)
     return one.negations + prefixed
-
-
-def _positive(word: Word, there: frozenset[str]) -> str | None:
-    """The word without its negative prefix, if the other statement has it that way."""
-    for prefix in lists.PREFIXES:
-        rest = word.plain.removeprefix(prefix)
-        if rest != word.plain and len(rest) > 2 and lists.canonical(rest) in there:
-            return lists.canonical(rest)
-    return None
 
 
 def _another_time(one: Statement, other: Statement) -> bool:
@@ -275,7 +382,8 @@ def _overlap(one: Statement, other: Statement) -> tuple[float, tuple[list[Word],
 def _by_head(statement: Statement, other: Statement) -> dict[str, Word]:
     there = other.plain
     return {
-        (word.head if word.head in there else _positive(word, there) or word.head): word for word in statement.content
+        (word.head if word.head in there else lists.positive(word.plain, there) or word.head): word
+        for word in statement.content
     }
 
 

@@ -62,15 +62,21 @@ _RATE: Final = re.compile(r"(?i)(?<=[a-z])\s?/\s?(?=(?:s|sec|second|min|minute|h
 _NUMBER_WORD: Final = "(?:" + "|".join([*lists.NUMBERS, *lists.SCALES]) + ")"
 #: A number word inside a path, an address or a dotted name (`src/one.py`) is a part of that name, not a number.
 _NAME_BEFORE, _NAME_AFTER = r"(?<![./\\:@\#])", r"(?![./\\:@\#]\w)"
+#: The times of day as people say them: "half past two", "quarter to nine", "eleven in the morning".
+_PAST: Final = re.compile(r"(?i)\b(half|(?:a\s{1,9})?quarter)\s{1,9}(past|to)\s{1,9}(\d{1,2})\b(?![.:]\d)")
+_PART_OF_DAY: Final = re.compile(
+    r"(?i)(?<![.:\d])\b(\d{1,2}(?::\d\d)?)(?:\s{1,9}o'clock)?\s{1,9}(?:in the (morning|afternoon|evening)|at (night))\b"
+)
 _SPELT: Final = re.compile(rf"(?i){_NAME_BEFORE}\b{_NUMBER_WORD}(?:(?:\s+and\s+|[\s-]+){_NUMBER_WORD})*\b{_NAME_AFTER}")
 _SPELT_ORDINAL: Final = re.compile(
-    rf"(?i){_NAME_BEFORE}\b(?:{'|'.join(lists.ORDINALS)})\b{_NAME_AFTER}(?!\s+(?:of\s+all|time))"
+    rf"(?i){_NAME_BEFORE}\b(?:{'|'.join(lists.ORDINALS)})\b{_NAME_AFTER}(?=\s+[a-z0-9])(?!\s+(?:of\s+all|time))"
 )
 #: The largest distance between a word and its article.
 _ARTICLE: Final = 12
 #: "one" is a pronoun more often than a number.
 _PRONOUN: Final = re.compile(
-    r"(?i)\b(no|any|some|every|each|this|that|which|the|another)[ -]one\b|\bone (of|another|by)\b"
+    r"(?i)\b(no|any|some|every|each|this|that|which|the|another)[ -]one\b|\bone (of|another|by|day|in|on|at|is)\b"
+    r"|(?<![./\\:@\#])\bone(?=-[a-z]|[.,;!?](?:\s|$)|$)"
 )
 
 
@@ -188,7 +194,8 @@ def _prepare(text: str) -> str:
     text = re.sub(r"(?i)\btwice\b", "2 times", text)
     text = _ONE.sub(r" 1 \1", text)
     text = _SPELT_ORDINAL.sub(_replace_ordinal, text)
-    return _SPELT.sub(lambda match: str(_read_number(match[0])), text)
+    text = _SPELT.sub(lambda match: str(_read_number(match[0])), text)
+    return _PART_OF_DAY.sub(_replace_part_of_day, _PAST.sub(_replace_past, text))
 
 
 @cache
@@ -199,6 +206,17 @@ def _phrases() -> re.Pattern[str]:
 
 def _replace_phrase(match: re.Match[str]) -> str:
     return lists.PHRASES[re.sub(r"[\s-]+", " ", match[0].lower())]
+
+
+def _replace_past(match: re.Match[str]) -> str:
+    hour = int(match[3])
+    if match[1].lower() == "half":
+        return f"{hour}:30" if match[2].lower() == "past" else match[0]
+    return f"{hour}:15" if match[2].lower() == "past" else f"{hour - 1 or 12}:45"
+
+
+def _replace_part_of_day(match: re.Match[str]) -> str:
+    return f"{match[1]} {'am' if (match[2] or '').lower() == 'morning' else 'pm'}"
 
 
 def _replace_ordinal(match: re.Match[str]) -> str:
@@ -251,6 +269,9 @@ def _number_word(plain: str, first: bool, before: list[Word]) -> list[Word]:
         return [Word(digits, plain, "version", False, first)]
     if unit == "k":
         return [Word(f"{float(digits) * 1_000:g}", plain, "number", False, first)]
+    bare = not (unit or currency or sign) and digits.isdigit()
+    if bare and before and before[-1].plain == "at" and int(digits) < 24:  # "at 10" is a time
+        return [Word(f"{int(digits):02}:00", plain, "date", False, first)]
     base, factor = lists.UNITS.get(currency or unit, ("", 1))
     amount = float(digits) * factor
     # A long number, such as an account number, is kept as text so that it is not rounded.

@@ -18,25 +18,20 @@ _PHRASES: Final = {
     "atleast": "no less than; not less than; no fewer than; at least; a minimum of",
     "morethan": "more than; greater than",
     "lessthan": "less than; fewer than",
-    "and": "as well as; along with; together with",
+    "only": "nothing but; nothing except",
     "": "not only; any longer; any more; anymore; kind of; sort of",
     "not": (
         "no longer; not any more; not anymore; under no circumstances; by no means; gave up; gives up; "
         "fails to; failed to; fail to; refuses to; refused to; refuse to"
     ),
     "instead": "rather than; instead of; in place of; as opposed to",
-    "for": "in favour of; in favor of",
     "not use": "stopped using; stop using; quit using",
     "intends": "wants to; want to; plans to; plan to; planning to; hopes to; thinking about",
     "not can": "unable to",
     "can": "able to",
     "must": "has to; have to; had to; needs to; need to",
     "30 minutes": "half an hour",
-    "immediately": "right away",
-    "works at": "is employed by; is employed at; works for",
     "not like": "can not stand",
-    "fond": "a fan of",
-    "owned by": "belongs to; belong to",
     "expires": "runs out",
     "will": "going to",
     "pr": "pull request; merge request",
@@ -44,91 +39,33 @@ _PHRASES: Final = {
     "happen": "take place",
     "happens": "takes place",
     "happened": "took place",
-    "happening": "taking place",
     "responsible": "in charge of; responsible for",
-    "setup": "set up; sets up",
-    "deploy": "roll out",
-    "deployed": "rolled out",
-    "deploys": "rolls out",
-    "deploy to": "ship to",
-    "deployed to": "shipped to",
     "enabled": "turned on; switched on",
-    "enables": "turns on",
-    "enable": "turn on; switch on",
     "disabled": "turned off; switched off",
-    "disables": "turns off",
-    "disable": "turn off; switch off",
-    "before": "prior to; ahead of",
     "because": "due to; because of",
     "weekly": "each week; every week; once a week; on a weekly basis",
     "daily": "each day; every day; once a day; on a daily basis",
     "nightly": "each night; every night; once a night; on a nightly basis",
-    "monthly": "each month; every month; once a month",
-    "hourly": "each hour; every hour",
-    "yearly": "each year; every year; annually",
-    "ensure": "make sure",
-    "ensures": "makes sure",
-    "seek": "look for",
-    "seeks": "looks for",
-    "cli": "command line",
     "ui": "user interface",
     "frontend": "front end",
-    "backend": "back end",
-    "database": "data base",
-    "codebase": "code base",
-    "timezone": "time zone",
     "email": "e mail",
     "login": "log in; sign in; logs in",
-    "many": "a lot of; lots of",
-    "two": "a couple of",
-    "12": "a dozen",
     "running on": "hosted on",
-    "running in": "hosted in",
-    "birthday is": "was born",
-    "lives in": "is based in; is located in",
-    "lives": "home is",
-    "to": "in order to",
-    "always": "at all times",
     "now": "from now on",
     "name is": "is called; is named; goes by",
 }
 PHRASES: Final = {phrase: meant for meant, phrases in _PHRASES.items() for phrase in phrases.split("; ")}
 
-#: Groups of words that mean the same, or nearly.
+#: Groups of words that mean the same, or nearly, and whose vectors do not say so; abbreviations.
 _SAME: Final = """
-use utilise utilize employ rely; start begin commence launch; end finish conclude; happen occur; live reside dwell
-buy purchase; help assist aid; show display present; fix repair resolve solve; build construct compile
-make create produce generate; deploy deployment release rollout ship; run execute operate; enable activate
-disable deactivate; remove delete erase drop; add append insert; change modify alter edit; update refresh
-choose pick select opt; prefer favour favor preference favourite favorite like enjoy love fond; colour color
-centre center; organise organize; behaviour behavior; licence license; analyse analyze; catalogue catalog
-hate dislike loathe detest; need require necessary mandatory must; want wish desire; allow permit allowed
-forbid prohibit ban disallow; store keep save persist retain; get fetch retrieve obtain
-send transmit deliver submit; big large huge; small little tiny; fast quick rapid speedy; slow sluggish
-difficult hard tough; easy simple straightforward; error bug fault defect; crash; job occupation profession; work
-company employer firm; doctor physician; kid child; movie film; car automobile vehicle; phone telephone mobile
-flat apartment; holiday vacation; photo picture image; postgres postgresql pg; kubernetes k8s; javascript js
-typescript ts; database db; repository repo; configuration config; production prod; development dev; environment env
-authentication auth; documentation docs doc; application app; administrator admin; pr; parameter param argument arg
-variable var; directory folder dir; function method; maximum max; minimum min; number count
-own responsible maintain owner maintainer; lead head; boss manager supervisor; colleague coworker; meeting meet
-call; review check inspect; test; verify validate; write author; speak talk; tell inform notify; ask request
-answer reply respond; reboot restart; timeout; limit cap; port; listen; connect; expire; fail; wait
-allergic allergy; born birthday birth; marry wed; before; after; weekly; daily; always constantly
-often frequently usually normally generally typically; sometimes occasionally; rarely seldom
-now currently presently; soon shortly; quickly; also too; whole entire; several; correct right; wrong incorrect
-move relocate migrate switch; schedule plan; name; email mail; password passphrase; login; developer programmer
-customer client; issue ticket; backup; credential; secret; certificate cert; price cost; salary pay; trip journey
-gift; because; every each all; begin; approve approval; sign; require; merge; squash; rotate rotation
-monitor observe watch; handle process; host serve; cache; log; print; read; parse; format; lint; support; host
-expensive costly; cheap inexpensive; ensure guarantee; important essential crucial vital; problem trouble
-reason cause; result outcome; goal aim objective; whenever; mother mom mum; father dad; bike bicycle; television tv
-computer pc; library lib; dependency dep; specification spec; information info; statistics stats; performance perf
-infrastructure infra; message msg; temporary temp; identifier id; decrease reduce lower; increase raise
-contain include; provide supply offer; believe think; finish complete; stop halt; deadline due; learn study
-teacher instructor; immediately instantly promptly; fear afraid; perform conduct; view see; contact reach
-refuse decline; latest newest; depend; vegetarian; breakfast; dinner supper; tired exhausted; happy glad; ill sick
-located situated
+start begin commence launch; live reside dwell; buy purchase; make create produce generate; run execute operate
+remove delete erase drop; update refresh; prefer favour favor preference favourite favorite like enjoy love fond
+licence license; need require necessary mandatory must; allow permit allowed; store keep save persist retain
+big large huge; kid child; own responsible maintain owner maintainer; lead head; speak talk; answer reply respond
+allergic allergy; marry wed; price cost; every each all; handle process; mother mom mum; father dad; bike bicycle
+postgres postgresql pg; kubernetes k8s; javascript js; typescript ts; database db; repository repo
+configuration config; production prod; development dev; environment env; authentication auth
+documentation docs doc; application app; administrator admin; directory folder dir; maximum max; minimum min
 """
 
 #: Groups of opposites. Statements with two different words of a group do not say the same.
@@ -413,3 +350,12 @@ def common() -> frozenset[str]:
     listed = {word for lists in (_SAME, _APART) for group in _groups(lists) for word in group}
     plain = listed | set(_LIGHT.split()) | STOP_WORDS | NEGATIONS | set(QUALIFIERS) | set(NEGATED)
     return frozenset(plain | {stem(word) for word in plain})
+
+
+def positive(word: str, there: frozenset[str]) -> str | None:
+    """The word without its negative prefix, if the other statement has it that way."""
+    for prefix in PREFIXES:
+        rest = word.removeprefix(prefix)
+        if rest != word and len(rest) > 2 and canonical(rest) in there:
+            return canonical(rest)
+    return None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...clock import between, later
 from ...errors import NotFound
+from ...memory.embedding_models import model_of
 from ...memory.fingerprints import fingerprint
 from ...tokens import CHARACTERS_PER_TOKEN
 from .. import applying, plans
@@ -74,6 +75,8 @@ class Likeness(NamedTuple):
     first: Memory
     second: Memory
     same: bool
+    #: The words are nearly the same. A rewording with other words is only ever proposed.
+    literal: bool
 
 
 class Pairs(NamedTuple):
@@ -168,6 +171,8 @@ class _Consolidation:
         from ..duplicates import candidates  # it needs numpy
 
         found = Pairs([], [])
+        with self._context.engine.read() as tx:
+            model = model_of(tx, self._context.workspace) or ""
         for first, second, cosine in candidates.candidates(self._context.view, fresh):
             try:
                 one, other = self._context.memories.get(first), self._context.memories.get(second)
@@ -175,24 +180,25 @@ class _Consolidation:
                 continue
             if max(one.created_at, other.created_at) > matured:
                 continue
-            likeness = self._likeness(one, other, cosine)
+            likeness = self._likeness(one, other, cosine, model)
             if likeness is not None:
                 found.alike.append(likeness)
                 continue
-            against = similar.contradicts(one.content, other.content, cosine)
+            against = similar.contradicts(one.content, other.content, cosine, model)
             if against >= plans.CONTRADICTS:
                 found.against.append((against, *plans.older_first(one, other)))
         return found
 
-    def _likeness(self, one: Memory, other: Memory, cosine: float | None) -> Likeness | None:
+    def _likeness(self, one: Memory, other: Memory, cosine: float | None, model: str) -> Likeness | None:
         same = fingerprint(one.content) == fingerprint(other.content)
-        score = 1.0 if same else similar.alike(one.content, other.content, cosine)
+        score = 1.0 if same else similar.alike(one.content, other.content, cosine, model)
         if not same and (score < self._config.dream_similarity or similar.differ(one.content, other.content)):
             return None
         if not _may_merge(one, other):
             self._counts.skipped += 1
             return None
-        return Likeness(score, one, other, same)
+        literal = same or similar.same_words(one.content, other.content, cosine) >= self._config.dream_similarity
+        return Likeness(score, one, other, same, literal)
 
     def _merge_groups(self, found: list[Likeness]) -> None:
         """Merge or propose groups of memories that say the same.
@@ -207,7 +213,9 @@ class _Consolidation:
                 self._counts.groups += 1
                 taken.update(memory.id for memory in group)
                 plan = plans.merge(group, self._config.dream_similarity, score)
-                policy = _ALWAYS if same else _BY_POLICY
+                ids = {memory.id for memory in group}
+                reworded = any(not each.literal for each in left if {each.first.id, each.second.id} <= ids)
+                policy = _ALWAYS if same else _NEVER if reworded else _BY_POLICY
                 self._apply_or_propose(plan, policy if plans.keeps_approval(plan.content, group) else _NEVER)
 
     def archive_idle(self) -> None:

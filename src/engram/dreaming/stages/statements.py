@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import MemoryNotFound, NotFound
+from ...memory.embedding_models import model_of
 from ...memory.fingerprints import fingerprint
 from ...memory.memory_tags import ABOUT_USER, EXTRACTED
 from ...memory.recall import Recall
@@ -174,12 +175,14 @@ def propose_contradictions(context: PassContext) -> None:
 
     most = context.view.config.dream_max_actions
     found: list[tuple[float, Memory, Memory]] = []
+    with context.engine.read() as tx:
+        model = model_of(tx, context.workspace) or ""
     for pair in candidates.candidates(context.view, context.learnt):
         try:
             first, second = context.memories.get(pair.first), context.memories.get(pair.second)
         except NotFound:
             continue
-        sure = similar.contradicts(first.content, second.content, pair.cosine)
+        sure = similar.contradicts(first.content, second.content, pair.cosine, model)
         if sure >= plans.CONTRADICTS:
             found.append((sure, *plans.older_first(first, second)))
         if len(found) >= _ENOUGH * most:

@@ -1,6 +1,6 @@
 """What the search for secrets finds, and how long it takes.
 
-    python bench/secrets.py gitleaks.toml
+    python bench/redaction.py gitleaks.toml
 
 With a rule file of gitleaks (`config/gitleaks.toml` in its repository; it is not included here) this makes ten random
 texts from each rule's own pattern, with a fixed seed, and counts the rules whose secrets are redacted. A rule that
