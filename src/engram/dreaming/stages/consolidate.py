@@ -296,7 +296,7 @@ def _groups(found: Iterable[Likeness]) -> Iterator[tuple[float, list[Memory]]]:
     """
     groups: list[dict[int, Memory]] = []
     least: dict[int, float] = {}
-    for score, first, second, _ in sorted(found, key=lambda each: (-each.score, each.first.id, each.second.id)):
+    for score, first, second, *_ in sorted(found, key=lambda each: (-each.score, each.first.id, each.second.id)):
         mine, theirs = (
             next((group for group in groups if each.id in group), {each.id: each}) for each in (first, second)
         )
