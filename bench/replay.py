@@ -42,7 +42,8 @@ def sessions(path: Path) -> list[dict[str, Any]]:
 def turns(session: dict[str, Any]) -> Iterator[Turn]:
     at = session["started"]
     for number, turn in enumerate(session["turns"]):
-        at = max(at, turn.get("at") or at)
+        # Some times have a space in place of the T, which sorts before it.
+        at = max(at, (turn.get("at") or at).replace(" ", "T"))
         yield Turn(session["id"], number, turn["role"], turn["text"], at, turn.get("tools") or [])
 
 

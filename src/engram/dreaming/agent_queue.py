@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 DEADLINE = 900.0
 
 _FIND = """
-SELECT id, covers, prompt, answer FROM work WHERE workspace = :workspace AND stage = :stage AND subject = :subject
+SELECT id, covers, prompt, answer, CASE WHEN deadline > :now THEN 1 ELSE 0 END FROM work
+WHERE workspace = :workspace AND stage = :stage AND subject = :subject
 """
 _LEAVE = """
 INSERT INTO work (workspace, stage, subject, covers, prompt, form, created_at)
@@ -64,6 +65,13 @@ class StoredItem(NamedTuple):
     prompt: str
     #: None until an agent has answered.
     answer: str | None
+    #: Whether an agent has it now.
+    taken: int = 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether no agent has seen it yet, so that it can be brought up to date."""
+        return self.answer is None and not self.taken
 
 
 class Work:
@@ -76,7 +84,7 @@ class Work:
     def find(self, stage: str, subject: str) -> StoredItem | None:
         """The work item on this subject, answered or not."""
         with self._engine.read() as tx:
-            row = tx.one(_FIND, workspace=self._workspace, stage=stage, subject=subject)
+            row = tx.one(_FIND, workspace=self._workspace, stage=stage, subject=subject, now=tx.now())
         return StoredItem(*row) if row else None
 
     def leave(self, stage: str, subject: str, covers: str, prompt: str, form: Mapping[str, object] | None) -> None:

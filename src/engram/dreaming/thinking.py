@@ -172,6 +172,25 @@ class Thinker:
             unchanged = grounds.are_unchanged(tx, self._workspace, grounds.of_work_item(quoted(found.prompt)))
         return found if unchanged else None
 
+    def _leave_work(
+        self,
+        stage: str,
+        subject: str,
+        build: Callable[[], tuple[Prompt, object]],
+        form: Mapping[str, object] | None,
+        left: StoredItem | None,
+    ) -> None:
+        """Leave a work item, or bring one up to date that no agent has seen."""
+        prompt, covers = build()
+        covered, text = json_columns.dump(covers, "covers"), f"{SYSTEM}\n\n{render(prompt)}"
+        if left is not None and (left.prompt, left.covers) == (text, covered):
+            return
+        with self._engine.write() as tx:
+            # A work item quotes stored text. Forgetting empties the queue, so check before adding to it.
+            self._check(tx, grounds.of_prompt(prompt))
+            if left is None or self._work.find(stage, subject) == left:
+                self._work.leave(stage, subject, covered, text, form)
+
     def _ask_agents(
         self,
         stage: str,
@@ -181,13 +200,9 @@ class Thinker:
     ) -> Thought:
         """The agent's answer if there is one. Otherwise leave a work item and raise AnswerPending."""
         found = self._find_current(stage, subject)
-        if found is None:
-            prompt, covers = build()
-            covered, text = json_columns.dump(covers, "covers"), f"{SYSTEM}\n\n{render(prompt)}"
-            with self._engine.write() as tx:
-                # A work item quotes stored text. Forgetting empties the queue, so check before adding to it.
-                self._check(tx, grounds.of_prompt(prompt))
-                self._work.leave(stage, subject, covered, text, form)
+        if found is None or found.waits:
+            # More may be known since the item was left.
+            self._leave_work(stage, subject, build, form, found)
         if found is None or found.answer is None:
             self.pending_answers += 1
             raise AnswerPending

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _SESSIONS = 3
 _ASK, _LATER_ASK, _RESULT, _QUESTION = 220, 160, 360, 200
 #: For a gist: characters of its outcome, and open points that are shown, of the last session and of those before.
-_OUTCOMES, _POINTS, _POINT = (600, 360, 240), (8, 4, 2), 300
+_OUTCOME, _POINTS, _POINT = 600, (8, 4, 2), 300
 
 # The first turns of the user, the latest ones, and the latest ones of anybody. The end of a long turn is read, too,
 # because a question stands there.
@@ -107,7 +107,7 @@ def _from_gist(snapshot: Snapshot, session: Session, gist: Gist, claimed: Claims
     told = [
         _head(snapshot, session) + (one_line(title, _ASK) or wording.shorten(session.summary, _ASK) or "(no title)")
     ]
-    told.append(f"  Result: {wording.shorten(outcome, _OUTCOMES[place])}")
+    told.append(f"  Result: {wording.shorten(outcome, _OUTCOME)}")
     shown = points[: _POINTS[place]]
     told += [f"  Open: {wording.shorten(each, _POINT)}" for each in shown]
     told += (

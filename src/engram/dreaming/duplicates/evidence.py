@@ -110,7 +110,7 @@ _SEVERAL: Final = frozenset(
         "include",
     ]
 )
-_VERB_ENDING: Final = re.compile(r".*(?:s|ed|ing|ly|tion|ment|ness)")
+_VERB_ENDINGS: Final = ("s", "ed", "ing", "ly", "tion", "ment", "ness")
 #: Common words of English and of other languages; the rest of this module does not read those.
 _IN_ENGLISH: Final = """
 the and my with are his our they this that it you your from their been have has had not which should would
@@ -228,7 +228,7 @@ def _is_name(statement: Statement, place: int) -> bool:
         return False
     if not word.first:
         return True
-    if word.plain in lists.common() or word.head in lists.common() or _VERB_ENDING.fullmatch(word.plain):
+    if word.plain in lists.common() or word.head in lists.common() or word.plain.endswith(_VERB_ENDINGS):
         return False
     after = statement.words[place + 1].plain if place + 1 < len(statement.words) else ""
     return after in ("is", "was", "has", "s", "and", "will", "can", "does") or after.endswith(("s", "ed"))

@@ -6,15 +6,18 @@ forgetting it, or what it was made from, finds the copy.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from ...errors import NotFound
 from ...llm import Passage
 from ...memory import term_counts, word_index
 from ...memory.recall import Recall
 from ...memory.telling_words import telling_words
+from ...records import UNLIKELY
 from ...safe_text import one_line
-from .. import grounds, plans
+from .. import grounds, plans, prompts
 from ..pass_context import TRUSTED
 
 if TYPE_CHECKING:
@@ -32,6 +35,15 @@ _QUESTIONS, _QUESTION, _WORDS = 8, 300, 12
 #: A longer memory is a document, not a statement.
 _LONGEST = 1_000
 
+#: Preferences that are shown whatever the session is about, the latest first.
+_RULES = 8
+
+_PREFERENCES = """
+SELECT id FROM memories
+WHERE workspace = :workspace AND kind = 'preference' AND status = 'active' AND COALESCE(project, '') IN ('', :project)
+  AND content <> '' AND trust IN ('user', 'agent') AND (expires_at IS NULL OR expires_at > :now)
+ORDER BY id DESC LIMIT :limit
+"""
 _OPEN_TODOS = """
 SELECT id FROM memories
 WHERE workspace = :workspace AND kind = 'todo' AND status = 'active' AND COALESCE(project, '') = :project
@@ -41,7 +53,7 @@ ORDER BY id DESC LIMIT :limit
 #: A word of a memory that at most this many memories contain shows that an answer has it from there; of other words it
 #: takes several.
 _RARE, _SEVERAL = 5, 3
-_SHELF = "memories"
+_MEMORIES, _TURNS = "memories", "turns"
 
 
 def known(context: PassContext, project: str, turns: Sequence[Exchange]) -> tuple[Passage, ...]:
@@ -50,18 +62,21 @@ def known(context: PassContext, project: str, turns: Sequence[Exchange]) -> tupl
     Only what may be believed is shown: the answer about a session must not repeat what a tool or a document said.
     """
     with context.engine.read() as tx:
-        todos = tx.column(_OPEN_TODOS, workspace=context.workspace, project=project, now=tx.now(), limit=_TODOS)
+        of_project = {"workspace": context.workspace, "project": project, "now": tx.now()}
+        always = tx.column(_OPEN_TODOS, limit=_TODOS, **of_project) + tx.column(
+            _PREFERENCES, limit=_RULES, **of_project
+        )
         rare = telling_words(tx, context.workspace, (turn.content for turn in turns))[:_WORDS]
     best: dict[int, float] = {}
     recall = Recall(context.view, context.memories).recall
     for question in [*([" ".join(rare)] if rare else []), *_questions(turns)]:
-        hits = recall(question, _MOST, what=("memories",), prefer_project=project or None, rerank="never", note=False)
-        for hit in hits:
+        options: dict[str, Any] = {"prefer_project": project or None, "rerank": "never", "note": False}
+        for hit in recall(question, _MOST, what=("memories",), min_score=UNLIKELY, **options):
             if hit.memory_id is not None:
                 best[hit.memory_id] = max(hit.score, best.get(hit.memory_id, 0.0))
     chosen: dict[int, Memory] = {}
-    for id in [*todos, *sorted(best, key=lambda id: (-best[id], id))]:
-        if len(chosen) >= len(todos) + _MOST:
+    for id in [*always, *sorted(best, key=lambda id: (-best[id], id))]:
+        if len(chosen) >= len(always) + _MOST:
             break
         try:
             memory = context.memories.get(id)
@@ -73,20 +88,46 @@ def known(context: PassContext, project: str, turns: Sequence[Exchange]) -> tupl
     return tuple(map(_passage, in_order))
 
 
-def borrowed(context: PassContext, text: str, own: Iterable[str], shown: Iterable[tuple[int, str]]) -> list[int]:
-    """The shown memories (id and text) from which a text has words that its own sources do not contain."""
+def borrowed(
+    context: PassContext,
+    text: str,
+    turns: Sequence[Exchange],
+    shown: Iterable[tuple[int, str]],
+    besides: Iterable[str] = (),
+) -> list[int]:
+    """The shown memories (id and text) from which a text has words that the turns and the texts `besides` do not have.
+
+    The words and dates of the prompt itself prove nothing: every answer has them.
+    """
     from ...memory import analyser
 
-    new = set(analyser.terms(text)).difference(*(analyser.terms(each) for each in own))
+    dates = {each for turn in turns for part in turn.created_at[:10].split("-") for each in (part, part.lstrip("0"))}
+    own = (analyser.terms(each) for each in (*(turn.content for turn in turns), *besides))
+    new = set(analyser.terms(text)).difference(dates, _prompt_terms(), *own)
     shared = {id: new & set(analyser.terms(words)) for id, words in shown} if new else {}
     wanted = sorted(set().union(*shared.values()))
     if not wanted:
         return []
-    with context.engine.read() as tx:
-        numbers = word_index.find(tx, context.workspace, _SHELF, wanted)
-        counts = term_counts.count(tx, context.workspace, {_SHELF: numbers.values()})
-    rare = {term for term in wanted if counts.get(numbers.get(term, 0), 0) <= _RARE or any(map(str.isdigit, term))}
+    rare = {term for term in wanted if any(map(str.isdigit, term))} | _rare(context, wanted)
     return sorted(id for id, terms in shared.items() if terms & rare or len(terms) >= _SEVERAL)
+
+
+def _rare(context: PassContext, wanted: list[str]) -> set[str]:
+    """The terms that few memories and turns contain. In a young store every word of a memory is rare among memories."""
+    found: Counter[str] = Counter()
+    with context.engine.read() as tx:
+        for shelf in (_MEMORIES, _TURNS):
+            numbers = word_index.find(tx, context.workspace, shelf, wanted)
+            counts = term_counts.count(tx, context.workspace, {shelf: numbers.values()})
+            found.update({term: counts.get(number, 0) for term, number in numbers.items()})
+    return {term for term in wanted if found[term] <= _RARE}
+
+
+@lru_cache(1)
+def _prompt_terms() -> frozenset[str]:
+    from ...memory import analyser
+
+    return frozenset(analyser.terms(prompts.SESSION.partition(prompts.EXAMPLE)[0]))
 
 
 def _questions(turns: Sequence[Exchange]) -> list[str]:

@@ -14,9 +14,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ... import gist_text
+from ... import gist_text, wording
 from ...gist_text import GistText
+from ...harness_commands import CONTROLS
 from ...llm import GIST_SO_FAR, Passage, Prompt
+from ...llm.extractive.stories import ONLY_COMMANDS
 from ...memory import memory_index
 from ...memory.telling_words import MOST, telling_words
 from ...safe_text import one_line
@@ -162,6 +164,10 @@ def _read_piece(context: PassContext, session: Session, piece: Piece) -> None:
     if not piece.told and before is not None and before.trust in TRUSTED:
         answers = [(_think_about_quoted(context, session, piece.brought), piece.brought)]
         text, told = before.content, list[Exchange]()
+    elif commands := _only_commands(piece):
+        # There is nothing to think about, and a model would be paid for it.
+        told, answers = piece.told, []
+        text = before.content if before else f"{ONLY_COMMANDS} {', '.join(commands)}."
     else:
         told = piece.told or piece.brought
         thought = _think(context, session, piece, told, before)
@@ -170,6 +176,14 @@ def _read_piece(context: PassContext, session: Session, piece: Piece) -> None:
         if piece.told and piece.brought:
             answers.append((_think_about_quoted(context, session, piece.brought), piece.brought))
     _write(context, session, piece, text, told, gist, answers)
+
+
+def _only_commands(piece: Piece) -> list[str]:
+    """The commands to the harness, if a piece has nothing else."""
+    given = [wording.command(turn.content) if turn.role == "user" else ("", "") for turn in piece.told]
+    if piece.brought or not all(name in CONTROLS and not words for name, words in given):
+        return []
+    return [f"/{name}" for name, _ in dict.fromkeys(given)]
 
 
 def _write(
@@ -196,8 +210,8 @@ def _write(
     ready = statements.prepare(context, found)
     prepared = context.memories.prepare(text)
     words = _words(context, told, text, gist) if told else None
-    own = [session.summary, *(turn.content for turn in told), *([gist.content] if gist else [])]
-    copied = nearest.borrowed(context, text, own, seen.items())
+    own = [session.summary, *([gist.content] if gist else [])]
+    copied = nearest.borrowed(context, text, told, seen.items(), own)
     with context.write() as tx:
         context.gists.store(
             session.id,

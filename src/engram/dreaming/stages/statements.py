@@ -102,7 +102,7 @@ def read(
         elif confidence >= LEAST_CONFIDENCE:
             named = [_id(given.get(name), "m") for name in ("same_as", "replaces")]
             same, old = (id if id in shown else None for id in named)
-            copied = nearest.borrowed(context, text, [each.content for each in by_id.values()], shown.items())
+            copied = nearest.borrowed(context, text, list(by_id.values()), shown.items())
             plan = _plan(given, text, confidence, session, turn, copied)
             found.setdefault(f"{fingerprint(text)} {turn.id}", Statement(turn, plan, same, old))
     return list(found.values())
