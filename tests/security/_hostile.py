@@ -85,6 +85,9 @@ def fill(url: str, project: str) -> Hostile:
         eng.memories.update(memory.id, tags=["deploy", "friday"], actor=one)
         near = eng.remember("Zeppelin deploys happen on a Friday", kind="rule", embed=False)
         eng.memories.link(memory.id, near.id, "contradicts")
+        # A pass proposes another text for a profile that somebody wrote.
+        eng.blocks.create("profile", "Zeppelin: likes tabs.", actor=two)
+        eng.remember("Zeppelin prefers tabs", kind="preference", embed=False)
         (report,) = eng.dream(force=True)
         assert report.id is not None
         eng.forget(memory=eng.remember("Something to forget", embed=False).id)

@@ -171,11 +171,18 @@ def _read_piece(context: PassContext, session: Session, piece: Piece) -> None:
     else:
         told = piece.told or piece.brought
         thought = _think(context, session, piece, told, before)
-        text = _gist_text(thought, told)
+        # Words alone add nothing to a summary that a model wrote at a compaction. They are only read for statements.
+        keeps = before is not None and context.thinker.extractive and _is_covered(context, session, piece)
+        text = before.content if before is not None and keeps else _gist_text(thought, told)
         answers = [([thought], told)]
         if piece.told and piece.brought:
             answers.append((_think_about_quoted(context, session, piece.brought), piece.brought))
     _write(context, session, piece, text, told, gist, answers)
+
+
+def _is_covered(context: PassContext, session: Session, piece: Piece) -> bool:
+    with context.engine.read() as tx:
+        return piece.upto <= context.gists.covered(tx, session.id).seq
 
 
 def _only_commands(piece: Piece) -> list[str]:
