@@ -46,7 +46,7 @@ def test_a_dry_run_only_says_what_would_be_done(eng: library.Engram, engram: Eng
     talk(eng)
     assert "would write 1" in engram("dream", "run", "--force", "--dry-run").out
     shown = engram("dream", "--dry-run").out
-    assert "gists: 1 session still at work. Due after the end, after 30 minutes of silence" in shown
+    assert "sessions: 1 session still at work. Due after the end, after 30 minutes of silence" in shown
     for stage in ("extract", "consolidate", "eras", "profile", "narrative", "reflect"):
         assert f"{stage}: " in shown
     eng.sessions.complete(talk(eng, "the parser"))
