@@ -23,7 +23,7 @@ def add(eng: Engram, session: str, about: str, *, at: str = "2026-03-02T10:00:00
         {
             "session_id": session,
             "role": ("user", "assistant")[number % 2],
-            "content": f"{WORDS[number % len(WORDS)]} This is step {number} of {about}.",
+            "content": f"{WORDS[number % len(WORDS)].replace('the router', about)} This is step {number} of {about}.",
             "created_at": at,
         }
         for number in range(turns)

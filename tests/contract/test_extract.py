@@ -33,7 +33,7 @@ def test_what_stands_becomes_memories_with_their_kind_source_day_and_trust(eng: 
         "I prefer tea over coffee in the morning.",
         "We decided to move billing to PostgreSQL 18.",
         "TODO: order the second replica.",
-        "It turns out the export holds its lock for 40 minutes.",
+        "Lesson: the export holds its lock for 40 minutes.",
         "The weather is rather grey, isn't it?",
     )
     turns = eng.exchanges.history(session)
@@ -43,7 +43,7 @@ def test_what_stands_becomes_memories_with_their_kind_source_day_and_trust(eng: 
         ("preference", "I prefer tea over coffee in the morning."),
         ("decision", "We decided to move billing to PostgreSQL 18."),
         ("todo", "TODO: order the second replica."),
-        ("lesson", "It turns out the export holds its lock for 40 minutes."),
+        ("lesson", "Lesson: the export holds its lock for 40 minutes."),
     ]
     assert [eng.memories.sources(memory.id) for memory in found] == [[("exchange", turn.id)] for turn in turns[:4]]
     assert all(memory.data == {"said": "2023-05-07", "by": "user"} for memory in found)
@@ -54,7 +54,7 @@ def test_what_stands_becomes_memories_with_their_kind_source_day_and_trust(eng: 
 
 @pytest.mark.requirement("EXTRACT-1")
 def test_an_agent_s_word_has_an_agent_s_trust(eng: Engram) -> None:
-    say(eng, "We decided to keep the old parser until March.", role="assistant")
+    say(eng, "Decision: the old parser stays until March.", role="assistant")
     eng.dream(force=True)
     assert [memory.trust for memory in extracted(eng)] == ["agent"]
 

@@ -135,7 +135,9 @@ def test_a_gist_that_grows_keeps_the_words_of_its_first_turns(open_store: Callab
 @pytest.mark.requirement("GIST-7")
 def test_a_forgotten_turn_leaves_the_gist_and_the_next_pass_makes_it_anew_without_it(eng: Engram) -> None:
     session = talk(eng, turns=4)
-    secret = eng.exchanges.add(session, "user", "I decided that the password is hummingbird.", created_at="2026-03-02")
+    secret = eng.exchanges.add(
+        session, "user", "What does the hummingbird in the logo stand for?", created_at="2026-03-02"
+    )
     eng.dream(force=True)
     before = eng.memories.gist(session)
     assert before is not None

@@ -11,7 +11,7 @@ from engram import Block, Engram, InvalidInput, Memory
 from engram.dreaming.stages.portrait import load_self
 from engram.llm import quoted
 from engram.memory import citations
-from tests._models import Model, plainly, serve
+from tests._models import SESSION, Model, plainly, serve, session_answer
 from tests._talks import add, talk
 from tests.conftest import ShiftedClock
 
@@ -39,8 +39,8 @@ def telling(prompt: str) -> str:
         known = [line[2:] for text in before for line in text.split("\n") if line.startswith("- ")]
         told = [f"{text.splitlines()[0][:80]} [{id}]" for id, text in rows if id.startswith("m")]
         return json.dumps({"arc": [*known, *told], "open_threads": []})
-    if "Write a gist" in prompt:
-        return f"Worked on {rows[-1][1].rpartition('of ')[2]}"
+    if SESSION in prompt:
+        return session_answer(title=f"Worked on {rows[-1][1].rpartition('of ')[2]}")
     return plainly(prompt)
 
 

@@ -184,7 +184,7 @@ def test_a_memory_that_was_not_shown_cannot_be_named(open_store: Open, model: Mo
     )
     say(eng, "The vault opens at ten, and it has a clock.")
     report = dream(eng)
-    assert (report.errors, report.extracted, report.skipped) == ([], 2, 2)
+    assert (report.errors, report.extracted, report.left_out) == ([], 2, {"sessions": 2})
     assert eng.memories.get(hidden.id) == hidden
     assert eng.proposals.list() == []
 
@@ -294,11 +294,11 @@ def test_an_odd_statement_is_left_out_or_clipped_and_counted(open_store: Open) -
         eng = open_store()
         session = say(eng, "It is green and tall.")
         report = dream(eng)
-    assert (report.errors, report.extracted, report.skipped, report.gists) == ([], 2, 3, [session])
+    assert (report.errors, report.extracted, report.left_out, report.gists) == ([], 2, {"sessions": 3}, [session])
     short, long = extracted(eng)
     assert short.content == "It is green."
     assert len(long.content) <= 400
-    assert long.content.endswith("…")
+    assert long.content.endswith("It is tall.")
 
 
 @pytest.mark.requirement("READING-6")
@@ -308,7 +308,8 @@ def test_an_odd_answer_does_not_keep_the_other_sessions_from_being_read(eng: Eng
     model.answer = lambda prompt: "Sorry, no." if "Never mind." in prompt else plainly(prompt)
     report = dream(eng)
     assert report.gists == [other]
-    assert [error.partition(": ")[2].partition(":")[0] for error in report.errors] == [f"session {odd}"]
+    assert (len(report.errors), report.left_out) == (1, {"sessions": 1})
+    assert report.errors[0].startswith("sessions: an item was left out: ")
     model.answer = plainly
     assert dream(eng).gists == [odd]
 

@@ -47,10 +47,10 @@ def test_a_dry_run_only_says_what_would_be_done(eng: library.Engram, engram: Eng
     assert "would write 1" in engram("dream", "run", "--force", "--dry-run").out
     shown = engram("dream", "--dry-run").out
     assert "sessions: 1 session still at work. Due after the end, after 30 minutes of silence" in shown
-    for stage in ("extract", "consolidate", "eras", "profile", "narrative", "reflect"):
+    for stage in ("consolidate", "eras", "profile", "narrative"):
         assert f"{stage}: " in shown
     eng.sessions.complete(talk(eng, "the parser"))
-    assert "gists: would summarise 1 session. 1 session with new turns: 1 ended." in engram("dream", "--dry-run").out
+    assert "sessions: would read 1 session. 1 session with something new: 1 ended." in engram("dream", "--dry-run").out
     assert eng.dreams.list() == []
 
 

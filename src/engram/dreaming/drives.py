@@ -52,7 +52,8 @@ WHERE s.workspace = :workspace AND s.turns > s.gist_turns AND s.gist_turns = 0 A
   AND NOT EXISTS (SELECT 1 FROM gists g WHERE g.workspace = s.workspace AND g.session_id = s.id)
 """
 _UNFOLDED = """
-SELECT COUNT(*) FROM (SELECT DISTINCT gist FROM folds WHERE workspace = :workspace AND target <> 'extract') AS backlog
+SELECT COUNT(*) FROM (
+  SELECT DISTINCT gist FROM folds WHERE workspace = :workspace AND target IN ('era', 'narrative')) AS backlog
 """
 # Not the latest turn: an imported turn has a high id and an early time. Both engines read the end of an index.
 _MARK = "SELECT id FROM exchanges WHERE workspace = :workspace AND role <> 'log' ORDER BY id DESC LIMIT 1"

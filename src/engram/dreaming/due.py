@@ -81,7 +81,8 @@ FROM (
 _FOLDS = """
 SELECT f.target, COUNT(*), MIN(m.updated_at), MIN(m.created_at)
 FROM folds f JOIN memories m ON m.id = f.gist
-WHERE f.workspace = :workspace AND m.status = 'active' AND m.content <> '' GROUP BY f.target
+WHERE f.workspace = :workspace AND f.target IN ('era', 'narrative') AND m.status = 'active' AND m.content <> ''
+GROUP BY f.target
 """
 _LOST_ERAS = """
 SELECT COUNT(*) FROM rebuilds r JOIN memories m ON m.id = r.ref

@@ -191,7 +191,7 @@ class Dreams:
         config = self._view.config
         with self._engine.read() as tx:
             look = self._look(tx)
-            found = due.assess(look, [stage.name for stage in STAGES])
+            found = due.assess(look, [stage.name for stage in self._select_stages(None)])
             decision = due.decide(look, every=config.auto_dream_every)
             last_automatic = due.last_automatic(tx, self._workspace)
             stuck = due.stuck(tx, self._workspace)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 KIND = "gist"
 #: What each new gist will be folded into.
-TARGETS = ("era", "profile", "narrative")
+TARGETS = ("era", "narrative")
 #: Not a target: the turns under a gist that no pass has read for statements yet. The summary of a compaction leaves
 #: them, and so do earlier releases.
 UNREAD = "extract"

@@ -57,14 +57,11 @@ def run(context: PassContext) -> None:
     """Bring the profile up to date."""
     context.checkpoint(PROFILE, 0, 1)
     with context.engine.read() as tx:
-        waiting = [gist for gist, *_ in tx.all(portrait.UNFOLDED_GISTS, workspace=context.workspace, target=PROFILE)]
         changed = is_outdated(tx, context.workspace, context.blocks.get(PROFILE))
-    if waiting or changed:
+    if changed:
         with context.write() as tx:
             # Under this lock no memory changes between reading it and writing its line.
             context.memories.lock(tx)
-            for gist in waiting:
-                context.gists.mark_folded(tx, PROFILE, gist)
             _render_again(context, tx)
     context.checkpoint(PROFILE, 1, 1)
 
