@@ -129,7 +129,7 @@ REFLECTION = {
 def test_a_reflection_says_what_it_counted_and_that_no_model_thought_it() -> None:
     data: Any = ask("reflect", GISTS, schema=REFLECTION).data
     assert data["mood"] == "strained"
-    assert "I looked through 3 texts from 2023-05-01 to 2023-05-03, mostly about kiln" in data["narrative"]
+    assert "I looked through 3 texts from 2023-05-01 to 2023-05-03, mostly about pottery, kiln" in data["narrative"]
     assert data["reflection"].startswith("Counted without a model: of 5 sentences")
     assert "2 questions or tasks remained open" in data["reflection"]
     quiet: Any = ask("reflect", [], schema=REFLECTION).data

@@ -23,7 +23,7 @@ from ...safe_text import one_line
 from .. import grounds, prompts
 from ..drives import sessions_to_summarise
 from ..pass_context import TRUSTED
-from . import nearest, statements
+from . import learnt, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,9 +33,11 @@ if TYPE_CHECKING:
     from ..pass_context import PassContext
     from ..thinking import Thought
 
-STAGE = statements.STAGE
-#: What the stages were called whose work this one does. Passes still accept the names, and their work items go.
+STAGE = learnt.STAGE
+#: What the stages were called whose work this one does. Passes still accept the names.
 EARLIER_NAMES = ("gists", "extract")
+#: Stages that left work items for agents in an earlier release. The profile needs no answer any more.
+_LEFTOVERS = (*EARLIER_NAMES, "profile")
 #: About this many characters of turns go into one prompt.
 PIECE = 60_000
 #: A question whose answers are longer than this is parted from some of them.
@@ -74,7 +76,7 @@ class Piece(NamedTuple):
 
 def run(context: PassContext) -> None:
     """Think about the sessions that need it; with `force`, about every session with a new turn."""
-    for stage in EARLIER_NAMES:
+    for stage in _LEFTOVERS:
         context.thinker.withdraw(stage)
     with context.engine.read() as tx:
         unread = context.gists.unread(tx)
@@ -88,7 +90,7 @@ def run(context: PassContext) -> None:
     context.for_each(STAGE, sessions, _read_session)
     # A model has judged what contradicts what. Without one, words are compared.
     if context.learnt and context.thinker.extractive:
-        statements.propose_contradictions(context)
+        learnt.propose_contradictions(context)
 
 
 def _first_time(tx: Transaction, workspace: str, session: str) -> str:
@@ -189,11 +191,11 @@ def _write(
             shown = {id: known for id, known in thought.memories_shown().items() if not gist or id != gist.id}
             seen |= shown
             said = [turn for turn in turns if turn.trust in TRUSTED and turn.role in ("user", "assistant")]
-            found += statements.read(context, answer, session.id, said, shown) if said else []
-            closed += statements.read_closed(context, answer, said, shown) if said else []
+            found += learnt.read(context, answer, session.id, said, shown) if said else []
+            closed += learnt.read_closed(context, answer, said, shown) if said else []
             brought = [turn for turn in turns if turn.trust not in TRUSTED]
-            proposed += statements.read(context, answer, session.id, brought, {}) if brought else []
-    ready = statements.prepare(context, found)
+            proposed += learnt.read(context, answer, session.id, brought, {}) if brought else []
+    ready = learnt.prepare(context, found)
     prepared = context.memories.prepare(text)
     words = _words(context, told, text, gist) if told else None
     own = [session.summary, *(turn.content for turn in told), *([gist.content] if gist else [])]
@@ -209,12 +211,12 @@ def _write(
             read=True,
             prepared=prepared,
         )
-        changes = statements.store(context, tx, ready, closed)
+        changes = learnt.store(context, tx, ready, closed)
         for statement in proposed:
             context.propose(tx, statement.plan)
     if session.id not in context.new_gists:
         context.new_gists.append(session.id)
-    statements.carry_out(context, changes)
+    learnt.carry_out(context, changes)
 
 
 def _think(
