@@ -452,6 +452,6 @@ def test_no_stage_can_write_from_a_thought_without_the_check(eng: Engram) -> Non
 
 
 def passages_of(context: PassContext, session: str) -> list[Any]:
-    from engram.dreaming.pass_context import turn_passage
+    from engram.dreaming.stages.sessions import turn_passage
 
     return [turn_passage(turn) for turn in context.gists.unsummarised(session)]

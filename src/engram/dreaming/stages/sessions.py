@@ -225,7 +225,7 @@ def _think(
     """The answer about a piece."""
 
     def build() -> tuple[Prompt, object]:
-        passages = tuple(map(_turn_passage, told))
+        passages = tuple(map(turn_passage, told))
         known = (_head(session, piece, told), *_gist_so_far(before))
         if not piece.told:
             prompt = Prompt("session", prompts.SESSION_QUOTED, passages, known)
@@ -241,7 +241,7 @@ def _think_about_quoted(context: PassContext, session: Session, turns: list[Exch
     """The answers about output of tools and imported text, of which only the statements are used."""
     thoughts = []
     for number, part in enumerate(cut(turns), 1):
-        prompt = Prompt("session", prompts.SESSION_QUOTED, tuple(map(_turn_passage, part)))
+        prompt = Prompt("session", prompts.SESSION_QUOTED, tuple(map(turn_passage, part)))
         thoughts.append(_ask(context, f"{session.id} quoted {number}", partial(_uncovered, prompt)))
     return thoughts
 
@@ -273,7 +273,7 @@ def _gist_so_far(gist: Memory | None) -> tuple[Passage, ...]:
     return (Passage(handle, GIST_SO_FAR, text),)
 
 
-def _turn_passage(turn: Exchange) -> Passage:
+def turn_passage(turn: Exchange) -> Passage:
     handle, text = grounds.of_turn(turn)
     at = turn.created_at
     return Passage(handle, f"{turn.role}, {at[:10]} {at[11:16]}", text, turn.role, at)
