@@ -46,6 +46,8 @@ LAYERS = (
         "redact",
         "safe_text",
         "sentences",
+        "setting_values",
+        "setup_records",
         "store_url",
         "tokens",
         "user_file",

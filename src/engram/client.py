@@ -18,7 +18,7 @@ from .memory.embedding_queue import EmbeddingQueue
 from .memory.exchanges import Exchanges
 from .memory.injections import Injections
 from .memory.memories import Memories
-from .records import Upgraded
+from .setup_records import Upgraded
 from .storage import changes
 from .store_view import StoreView
 
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from .embedding import Embedder
     from .llm import Provider
     from .memory.embedders import Embedders
-    from .records import Change, DreamReport, Hit, Receipt, Restored, Spent, WorkspaceInfo
+    from .records import Change, DreamReport, Hit, Receipt, Spent, WorkspaceInfo
+    from .setup_records import Restored
     from .storage.engine import Engine
 
 

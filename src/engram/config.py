@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from . import checks
+from . import setting_values as values
 from .durations import duration, shown
 from .errors import InvalidInput, InvalidURL
 from .redact import redact
@@ -36,7 +37,6 @@ USER_FILE = "config.toml"
 STORE_FILE = "engram.db"
 DEFAULT_WORKSPACE = "default"
 BRIEF_BUDGET = 1_500
-LEAST_BRIEF_BUDGET = 100
 
 #: A project's file is small. A larger one, or one with longer lines, could keep the parser busy for seconds.
 MAX_PROJECT_FILE = 16 * 1024
@@ -77,64 +77,6 @@ class Setting(NamedTuple):
         return shown(value)
 
 
-def _text(value: object, what: str) -> str:
-    return checks.text(value, what, longest=4096)
-
-
-def _whole(value: object, what: str) -> int:
-    try:
-        return checks.whole(int(str(value)), what, least=0)
-    except ValueError:
-        raise InvalidInput(f"{what} is {value!r}; it must be a whole number.") from None
-
-
-def _brief_budget(value: object, what: str) -> int:
-    # With less, a brief only counts what there is.
-    return checks.whole(_whole(value, what), what, least=LEAST_BRIEF_BUDGET)
-
-
-def _share(value: object, what: str) -> float:
-    try:
-        return checks.share(float(str(value)), what)
-    except ValueError:
-        raise InvalidInput(f"{what} is {value!r}; it must be a number from 0 to 1.") from None
-
-
-def _flag(value: object, what: str) -> bool:
-    known = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
-    found = known.get(str(value).lower())
-    if found is None:
-        raise InvalidInput(f"{what} is {value!r}; it must be true or false.")
-    return found
-
-
-def _project(value: object, what: str) -> str:
-    # Secrets first: the other checks quote the value.
-    checks.without_secrets(checks.text(value, what, longest=checks.MAX_NAME), what)
-    return checks.name(value, what)
-
-
-def _store(value: object, what: str) -> str:
-    try:
-        return _text(value, what)
-    except InvalidInput as error:
-        raise InvalidURL(f"{error} A store is a path, sqlite:///… or postgresql://…") from None
-
-
-def _web_address(value: object, what: str) -> str:
-    if not str(value).startswith(("http://", "https://")) or "?" in str(value):
-        # The value is not quoted, because it may hold a key.
-        raise InvalidInput(f"{what} must be an http or https address without a query, like http://localhost:11434/v1.")
-    return _text(value, what)
-
-
-def _program(value: object, what: str) -> str:
-    # Never relative: it would be another program in every folder.
-    if not os.path.isabs(_text(value, what)):
-        raise InvalidInput(f"{what} is {_shown(value)}; it must be an absolute path.")
-    return str(value)
-
-
 class Config(NamedTuple):
     """Every setting, resolved."""
 
@@ -143,7 +85,7 @@ class Config(NamedTuple):
         Setting(
             "",
             "the store: a path, sqlite:///path or postgresql://…; empty: engram.db in data_dir",
-            _store,
+            values.store,
             is_place=True,
         ),
     ]
@@ -155,7 +97,7 @@ class Config(NamedTuple):
         Setting(
             "",
             "the project of new sessions; empty: the git remote's owner/repo, else the folder's name",
-            _project,
+            values.project,
             FREE,
         ),
     ]
@@ -165,13 +107,16 @@ class Config(NamedTuple):
             False,
             "whether the workspace is a companion's, so that a pass also reflects and writes `self`: true or false; in "
             "config.toml only for one workspace, under [workspaces.NAME]",
-            _flag,
+            values.flag,
         ),
     ]
     data_dir: Annotated[
         str,
         Setting(
-            "", "the folder of the default store; empty: the platform's folder for user data", _text, is_place=True
+            "",
+            "the folder of the default store; empty: the platform's folder for user data",
+            values.text,
+            is_place=True,
         ),
     ]
     stale_after: Annotated[float, Setting(1_800.0, "a session silent for this long is shown as stale", duration)]
@@ -186,7 +131,7 @@ class Config(NamedTuple):
             "deny",
             "what a hook does about a file that another session holds: deny, ask (the person decides), warn, or off "
             "(no check and no claim)",
-            _text,
+            values.text,
             STRICTER,
             choices=("off", "warn", "ask", "deny"),
         ),
@@ -197,7 +142,7 @@ class Config(NamedTuple):
             "auto",
             "what finds texts by meaning: auto (the workspace's model; in a new workspace the best one installed), "
             "static, minilm, openai, openai:MODEL, onnx:FOLDER, or none (words only)",
-            _text,
+            values.text,
         ),
     ]
     recall_socket: Annotated[
@@ -205,7 +150,7 @@ class Config(NamedTuple):
         Setting(
             "on",
             "whether hooks and `engram recall` ask a running `engram mcp`, which has the model loaded: on or off",
-            _text,
+            values.text,
             choices=("off", "on"),
         ),
     ]
@@ -215,57 +160,69 @@ class Config(NamedTuple):
             "extractive",
             "what thinks during a pass: extractive, openai[:MODEL], anthropic[:MODEL], claude-code[:MODEL], "
             "codex[:MODEL], gemini[:MODEL] or agent",
-            _text,
+            values.text,
         ),
     ]
     llm_base_url: Annotated[
         str,
-        Setting("", "the model's server, such as http://localhost:11434/v1; empty: the provider's own", _web_address),
+        Setting(
+            "",
+            "the model's server, such as http://localhost:11434/v1; empty: the provider's own",
+            values.web_address,
+        ),
     ]
     llm_timeout: Annotated[float, Setting(120.0, "how long one answer of a model may take", duration)]
     claude_code_program: Annotated[
         str,
-        Setting("", "the program of claude-code as thinker; `engram dream thinker claude-code` sets it", _program),
+        Setting(
+            "",
+            "the program of claude-code as thinker; `engram dream thinker claude-code` sets it",
+            values.program,
+        ),
     ]
     codex_program: Annotated[
-        str, Setting("", "the program of codex as thinker; `engram dream thinker codex` sets it", _program)
+        str,
+        Setting("", "the program of codex as thinker; `engram dream thinker codex` sets it", values.program),
     ]
     gemini_program: Annotated[
-        str, Setting("", "the program of gemini as thinker; `engram dream thinker gemini` sets it", _program)
+        str,
+        Setting("", "the program of gemini as thinker; `engram dream thinker gemini` sets it", values.program),
     ]
-    dream_pass_calls: Annotated[int, Setting(200, "the most calls to a model in one pass", _whole)]
-    dream_pass_tokens: Annotated[int, Setting(400_000, "the most tokens in one pass", _whole)]
-    dream_day_calls: Annotated[int, Setting(1_000, "the most calls to a model in a workspace in one day", _whole)]
-    dream_day_tokens: Annotated[int, Setting(2_000_000, "the most tokens in a workspace in one day", _whole)]
+    dream_pass_calls: Annotated[int, Setting(200, "the most calls to a model in one pass", values.whole)]
+    dream_pass_tokens: Annotated[int, Setting(400_000, "the most tokens in one pass", values.whole)]
+    dream_day_calls: Annotated[int, Setting(1_000, "the most calls to a model in a workspace in one day", values.whole)]
+    dream_day_tokens: Annotated[int, Setting(2_000_000, "the most tokens in a workspace in one day", values.whole)]
     dream_consolidate: Annotated[
         str,
         Setting(
             "propose",
             "duplicates, conflicts and unused memories: off, propose or apply",
-            _text,
+            values.text,
             choices=("off", "propose", "apply"),
         ),
     ]
     dream_max_actions: Annotated[
-        int, Setting(50, "the most changes that consolidation makes or proposes in one pass", _whole)
+        int, Setting(50, "the most changes that consolidation makes or proposes in one pass", values.whole)
     ]
     dream_similarity: Annotated[
-        float, Setting(0.92, "how similar two memories must be to count as one, from 0 to 1", _share)
+        float, Setting(0.92, "how similar two memories must be to count as one, from 0 to 1", values.share)
     ]
     dream_min_age: Annotated[float, Setting(86_400.0, "a memory younger than this is not consolidated", duration)]
     dream_archive_after: Annotated[
         float, Setting(7_776_000.0, "a memory not used for this long may be archived", duration)
     ]
     dream_archive_importance: Annotated[
-        float, Setting(0.5, "only memories less important than this are archived, from 0 to 1", _share)
+        float, Setting(0.5, "only memories less important than this are archived, from 0 to 1", values.share)
     ]
-    dream_archive_recalls: Annotated[int, Setting(3, "a memory recalled more often than this is not archived", _whole)]
+    dream_archive_recalls: Annotated[
+        int, Setting(3, "a memory recalled more often than this is not archived", values.whole)
+    ]
     dream_resolve_conflicts: Annotated[
         str,
         Setting(
             "off",
             "on: of two memories that contradict each other, the newer wins if it is no less trusted",
-            _text,
+            values.text,
             choices=("off", "on"),
         ),
     ]
@@ -274,7 +231,7 @@ class Config(NamedTuple):
         Setting(
             "on",
             "whether the end of a session and an idle `engram mcp` start a pass when one is due: on or off",
-            _text,
+            values.text,
             STRICTER,
             choices=("on", "off"),
         ),
@@ -288,26 +245,32 @@ class Config(NamedTuple):
             "extractive",
             "what thinks during an automatic pass: extractive, which costs nothing, or same (the thinker in llm). "
             "With llm = agent, agents think in automatic passes, too",
-            _text,
+            values.text,
             choices=("extractive", "same"),
         ),
     ]
     auto_dream_day_calls: Annotated[
-        int, Setting(40, "the most calls to a model that automatic passes make in a workspace in one day", _whole)
+        int,
+        Setting(40, "the most calls to a model that automatic passes make in a workspace in one day", values.whole),
     ]
     auto_dream_day_tokens: Annotated[
-        int, Setting(200_000, "the most tokens that automatic passes use in a workspace in one day", _whole)
+        int,
+        Setting(200_000, "the most tokens that automatic passes use in a workspace in one day", values.whole),
     ]
     brief_budget: Annotated[
         int,
-        Setting(BRIEF_BUDGET, "the most tokens of the brief that a session starts with; at least 100", _brief_budget),
+        Setting(
+            BRIEF_BUDGET,
+            "the most tokens of the brief that a session starts with; at least 100",
+            values.brief_budget,
+        ),
     ]
     synchronous: Annotated[
         str,
         Setting(
             "normal",
             "normal: commits survive a killed process; full: a power cut too (SQLite)",
-            _text,
+            values.text,
             choices=("normal", "full"),
         ),
     ]
@@ -596,15 +559,6 @@ def _anchored(place: str, base: str) -> str:
     return os.path.join(base, os.path.expanduser(place))
 
 
-def _is_scalar(value: object) -> bool:
-    return isinstance(value, str | int | float)
-
-
-def _shown(value: object) -> str:
-    """A value for a message. A list or table is not quoted, because quoting one that is nested very deeply fails."""
-    return repr(value) if _is_scalar(value) else f"a {type(value).__name__}"
-
-
 def _value(setting: Setting, layer: Layer | None) -> Value:
     if layer is None:
         return setting.default
@@ -614,8 +568,8 @@ def _value(setting: Setting, layer: Layer | None) -> Value:
     if setting.choices:
         if value not in setting.choices:
             *others, last = setting.choices
-            raise InvalidInput(f"{what} is {_shown(value)}; it must be {', '.join(others)} or {last}.")
+            raise InvalidInput(f"{what} is {values.shown(value)}; it must be {', '.join(others)} or {last}.")
         return str(value)
-    if not _is_scalar(value):
-        raise InvalidInput(f"{what} must be text or a number, not {_shown(value)}.")
+    if not values.is_scalar(value):
+        raise InvalidInput(f"{what} must be text or a number, not {values.shown(value)}.")
     return setting.read(value, what)

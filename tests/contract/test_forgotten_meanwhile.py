@@ -432,11 +432,11 @@ def test_no_stage_can_write_from_a_thought_without_the_check(eng: Engram) -> Non
     problems: list[str] = []
 
     def act(context: PassContext, said: Mapping[str, str]) -> None:
-        prompt = Prompt("gist", "", tuple(passages_of(context, session)))
+        prompt = Prompt("era", "", tuple(passages_of(context, session)))
         context.thinker.think("sessions", session, lambda: (prompt, None))
         with pytest.raises(AssertionError, match="outside of PassContext"):
             context.memories.remember("Anything.")
-        stored = Prompt("gist", "", (prompt.passages[0]._replace(id="text"),))
+        stored = Prompt("era", "", (prompt.passages[0]._replace(id="text"),))
         with pytest.raises(AssertionError, match="cannot check what text quotes"):
             context.thinker.think("sessions", session, lambda: (stored, None))
         problems.append("both")
@@ -452,6 +452,6 @@ def test_no_stage_can_write_from_a_thought_without_the_check(eng: Engram) -> Non
 
 
 def passages_of(context: PassContext, session: str) -> list[Any]:
-    from engram.dreaming.pass_context import turn_passage
+    from engram.dreaming.stages.sessions import turn_passage
 
     return [turn_passage(turn) for turn in context.gists.unsummarised(session)]

@@ -19,12 +19,6 @@ FORM: dict[str, Any] = {
     "required": ["arc", "open_threads"],
     "additionalProperties": False,
 }
-OLD_FORM: dict[str, Any] = {
-    "type": "object",
-    "properties": {name: _LINES for name in ("arc", "trends", "open_threads", "callbacks")},
-    "required": ["arc", "trends", "open_threads", "callbacks"],
-    "additionalProperties": False,
-}
 
 
 def gist(
@@ -92,9 +86,6 @@ def test_a_narrative_has_the_same_lines_each_with_its_gist() -> None:
     assert made["arc"][0] == "2026-03-02, boat: Build the hull — The hull is planked with larch. [m1]"
     assert [line[-4:] for line in made["arc"]] == ["[m1]", "[m2]", "[m3]"]
     assert made["open_threads"][1] == "2026-03-05, boat: Document the rigging plan [m2]"
-    full: Any = ask("narrative", MARCH, schema=OLD_FORM).data
-    assert (full["trends"], full["callbacks"]) == ([], [])
-    assert full["arc"] == made["arc"]
     text = ask("narrative", MARCH).text
     assert text.startswith("## How it went\n- 2026-03-02, boat: Build the hull")
     assert "keeps coming up" not in text

@@ -69,7 +69,7 @@ def test_the_extractive_thinker_imports_no_numpy() -> None:
     code = """
 import sys
 from engram.llm import load, Passage, Prompt
-load().complete(Prompt("gist", "", (Passage("e1", "user", "We chose SQLite.", "user"),)))
+load().complete(Prompt("session", "", (Passage("e1", "user", "We chose SQLite.", "user"),)))
 print({"numpy", "pydantic"} & sys.modules.keys())
 """
     assert fresh_python(code) == "set()"

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from engram import gist_text
 from engram.llm import Passage, Prompt, check, load
-from engram.llm.extractive.gists import index_words
 
 DAY = "2026-03-02T10:00:00.000000Z"
 _TEXT = {"type": "string"}
@@ -453,20 +452,6 @@ def test_hostile_text_cannot_add_parts_to_the_gist() -> None:
     assert parts.open == tuple(made["open"]) == ()
     assert parts.title == made["title"]
     assert parts.story == made["gist"]
-
-
-@pytest.mark.requirement("LLM-19")
-def test_index_words_are_what_the_gist_does_not_have_the_most_telling_first() -> None:
-    passages = said(
-        ("user", "The Bergen ferry was late. The ferry carries bikes."),
-        ("assistant", "The timetable of the ferry is printed in Oslo."),
-        ("tool", "swordfish"),
-    )
-    words = index_words(passages, "The user said: “The Bergen ferry was late.”").split()
-    assert {"bikes", "timetable", "Oslo"} <= set(words)
-    assert not {"ferry", "Bergen", "swordfish", "the"} & set(words)
-    many = said(("user", " ".join(f"word{n}." for n in range(500))))
-    assert len(index_words(many, "").split()) == 60
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(".!?\n :-#`/[]“”"), max_size=300)

@@ -29,7 +29,7 @@ from engram import (
 )
 from engram.client import restore
 from engram.config import load
-from engram.records import Restored
+from engram.setup_records import Restored
 from engram.storage import backup, migrate
 from tests.interfaces.conftest import Engram as Command
 from tests.interfaces.conftest import engram, in_terminal

@@ -51,7 +51,10 @@ TABLES: dict[tuple[str, str], Callable[[], list[str]]] = {
     ("engram.redact.patterns", "pattern"): list,
     ("engram.redact.token_formats", "pattern"): list,
     ("engram.memory.analyser", "pattern"): list,
-    ("engram.llm.extractive.markers", "'|'.join(patterns)"): lambda: _compiled_in(markers),
+    ("engram.llm.extractive.markers", "'|'.join(patterns)"): lambda: [
+        *_compiled_in(markers),
+        *(pattern.pattern for _, pattern in markers.MARKERS),
+    ],
     ("engram.llm.extractive.wishes", "'|'.join(patterns)"): lambda: _compiled_in(wishes),
     ("engram.safe_text", "letters"): lambda: [safe_text._tag().pattern],
     ("engram.dreaming.duplicates.statements", "longest"): lambda: [statements._phrases().pattern],

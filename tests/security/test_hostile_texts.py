@@ -35,7 +35,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "sentences.split": sentences.split,
     "sentences.parts": sentences.parts,
     "terms.words": lambda text: terms.Analyser().words(text),
-    "markers": lambda text: [marker.pattern.search(text) for marker in markers.MARKERS],
+    "markers": lambda text: [pattern.search(text) for _, pattern in markers.MARKERS],
     "one_line": lambda text: one_line(text, 200),
     "tokens.estimate": estimate,
 }

@@ -31,8 +31,6 @@ from . import drives
 from .stages import eras, profile
 
 if TYPE_CHECKING:
-    from typing import LiteralString
-
     from ..config import Config
     from ..records import Drives
     from ..storage.engine import Row, Transaction
@@ -157,11 +155,6 @@ class Look(NamedTuple):
     def config(self) -> Config:
         return self.view.config
 
-    def value(self, sql: LiteralString, **values: object) -> int:
-        """A count."""
-        tx = self.tx
-        return int(tx.value(sql, workspace=self.workspace, **values) or 0)
-
 
 def assess(look: Look, stages: Sequence[str] = ()) -> dict[str, Due]:
     """What each stage would do now, and why; of all stages or only of some."""
@@ -186,7 +179,7 @@ def _sessions(look: Look) -> Due:
     )
     # Several sessions that have no gist yet are due even while they are at work.
     many = new if new >= drives.MANY_SESSIONS else 0
-    unread = look.value(_UNREAD, agents=int(config.llm == AGENT))
+    unread = int(tx.value(_UNREAD, workspace=look.workspace, agents=int(config.llm == AGENT)) or 0)
     ready = int(ended + silent + long + lost + many) + unread
     kinds = (
         (ended, "ended"),
@@ -252,7 +245,8 @@ def _consolidate(look: Look) -> Due:
 
 
 def _eras(look: Look) -> Due:
-    lost = look.value(_LOST_ERAS)
+    tx = look.tx
+    lost = int(tx.value(_LOST_ERAS, workspace=look.workspace) or 0)
     if not lost and (wrong := eras.wrong_months(look.tx, look.workspace)):
         reason = f"The era of {', '.join(wrong)} does not tell the sessions of its month."
         return _unless_at_agents(look, Due("eras", True, len(wrong), f"write {_counted(len(wrong), 'era')}", reason))
@@ -267,7 +261,8 @@ def _profile(look: Look) -> Due:
 
 
 def _narrative(look: Look) -> Due:
-    lost = look.value(_LOST_NARRATIVE)
+    tx = look.tx
+    lost = int(tx.value(_LOST_NARRATIVE, workspace=look.workspace) or 0)
     return _fold_stage(look, "narrative", "narrative", "continue the narrative with {}", lost)
 
 

@@ -89,11 +89,6 @@ def of_block(block: Block) -> Ground:
     return Ground(f"b:{block.name}", block.content)
 
 
-def of_version(block: Block) -> Ground:
-    """One version of a block. Later edits do not matter."""
-    return Ground(f"v:{block.version}:{block.name}", block.content)
-
-
 def of_prompt(prompt: Prompt) -> tuple[Ground, ...]:
     """Everything that a prompt quotes from the store."""
     return of_quotes((passage.id, passage.text) for passage in (*prompt.known, *prompt.passages))

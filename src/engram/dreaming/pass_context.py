@@ -13,7 +13,6 @@ from ..llm import Passage
 from ..memory.blocks import Blocks
 from ..memory.gists import Gists
 from ..memory.memories import Memories
-from . import grounds
 from .grounds import Outdated
 from .proposals import Proposals
 from .recall_check.probe import Probe
@@ -23,7 +22,7 @@ from .undo.reversal import undo_actions
 if TYPE_CHECKING:
     from ..coordination.leases import Leases
     from ..memory.provenance import Thing
-    from ..records import Exchange, Gist
+    from ..records import Gist
     from ..storage.engine import Transaction
     from ..store_view import StoreView
     from .plans import Plan, PlanResult
@@ -235,11 +234,6 @@ def describe(error: Exception) -> str:
 
     logging.getLogger("engram.dreaming").error("a stage failed", exc_info=error)
     return type(error).__name__
-
-
-def turn_passage(turn: Exchange) -> Passage:
-    handle, text = grounds.of_turn(turn)
-    return Passage(handle, f"{turn.role}, {turn.created_at[:10]}", text, turn.role, turn.created_at)
 
 
 def gist_passage(gist: Gist) -> Passage:

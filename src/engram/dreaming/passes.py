@@ -25,6 +25,7 @@ from .agent_queue import Work
 from .pass_context import PassContext, Progress, Stopped, describe
 from .proposals import Proposals
 from .recall_check import rollback
+from .reports import empty_report
 from .stages import consolidate, digest, eras, narrative, profile, reflect
 from .stages import sessions as sessions_stage
 from .thinking import Thinker
@@ -270,7 +271,7 @@ class Dreams:
             sessions = self._sessions_to_summarise(tx, force) if sessions_stage.STAGE in acting else []
             months = eras.outdated_months(tx, self._workspace) if "eras" in acting else []
             now = tx.now()
-        report = _empty_report(self._workspace, None, now, self._view.thinker, backlog, levels, dry_run=True)
+        report = empty_report(self._workspace, None, now, self._view.thinker, backlog, levels, dry_run=True)
         return report._replace(gists=sessions, eras=months, ended_at=now, due=tuple(found))
 
     def _foresee(self, tx: Transaction, names: Sequence[str], force: bool) -> list[Due]:
@@ -309,7 +310,7 @@ class Dreams:
             levels = drives.stored(tx, self._workspace) or drives.current(
                 tx, self._workspace, backlog, curious=self._companion
             )
-        report = _empty_report(self._workspace, session, now, self._view.thinker, backlog, levels)
+        report = empty_report(self._workspace, session, now, self._view.thinker, backlog, levels)
         return report._replace(ended_at=now, errors=[problem])
 
     def _dream_under_lease(self, view: StoreView, session: str, lease: Lease, asked: _Asked) -> DreamReport | NotDue:
@@ -338,7 +339,7 @@ class Dreams:
             stop=asked.stop,
             progress=asked.progress,
         )
-        report = _empty_report(self._workspace, session, now, thinker.name, backlog, levels)
+        report = empty_report(self._workspace, session, now, thinker.name, backlog, levels)
         report = report._replace(id=id, reason=asked.reason, due=tuple(each for each in found.values() if each.due))
         try:
             self._check_unfinished_passes(context)
@@ -536,7 +537,7 @@ class Dreams:
 
     def _unfinished(self, session: str, started: str) -> DreamReport:
         nothing = DreamBacklog(0, 0, 0, 0, 0, 0)
-        return _empty_report(self._workspace, session, started, "", nothing, Drives(0.0, 0.0, 0.0, 0.0, started))
+        return empty_report(self._workspace, session, started, "", nothing, Drives(0.0, 0.0, 0.0, 0.0, started))
 
     def _undo_report(self, row: Row, run: int) -> UndoReport:
         id, session, started, ended, kept, undone_by, _ = row
@@ -571,39 +572,3 @@ def _select_stages(stages: Sequence[str] | None) -> list[Stage]:
     if unknown or isinstance(stages, str):
         raise InvalidInput(f"There is no stage {', '.join(unknown) or stages}; there are {', '.join(known)}.")
     return [stage for stage in STAGES if stage.name in chosen]
-
-
-def _empty_report(
-    workspace: str,
-    session: str | None,
-    now: str,
-    provider: str,
-    backlog: DreamBacklog,
-    levels: Drives,
-    *,
-    dry_run: bool = False,
-) -> DreamReport:
-    """A report of a pass that has done nothing yet."""
-    return DreamReport(
-        id=None,
-        workspace=workspace,
-        session_id=session,
-        dry_run=dry_run,
-        started_at=now,
-        ended_at=None,
-        provider=provider,
-        before=backlog,
-        after=backlog,
-        drives_before=levels,
-        drives=levels,
-        gists=[],
-        eras=[],
-        blocks={},
-        calls=0,
-        input_tokens=0,
-        output_tokens=0,
-        waiting=0,
-        seconds={},
-        errors=[],
-        alarms=[],
-    )

@@ -150,28 +150,6 @@ SESSION_FORM = _object(
     },
 )
 
-PROFILE_FORM = {
-    "type": "object",
-    "properties": {
-        "facts": {
-            "type": "array",
-            "maxItems": 40,
-            "items": {
-                "type": "object",
-                "properties": {
-                    "text": {"type": "string", "maxLength": 400},
-                    "kind": {"type": "string", "enum": list(KINDS)},
-                    "source": {"type": "string"},
-                    "confidence": {"type": "number", "minimum": 0, "maximum": 1},
-                },
-                "required": ["text", "kind", "source", "confidence"],
-                "additionalProperties": False,
-            },
-        }
-    },
-    "required": ["facts"],
-    "additionalProperties": False,
-}
 # More lines than asked for, because the last ones are the newest.
 _LINES = {"type": "array", "maxItems": 60, "items": {"type": "string", "maxLength": 600}}
 NARRATIVE_FORM = {

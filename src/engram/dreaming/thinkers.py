@@ -14,7 +14,7 @@ from .. import user_file
 from ..errors import InvalidInput, LLMUnavailable, MissingExtra
 from ..llm import CLIENTS, OFFERED, Passage, Prompt, load
 from ..llm.clients import client, programs
-from ..records import ThinkerChoice, ThinkerInfo
+from ..setup_records import ThinkerChoice, ThinkerInfo
 from .usage import Meter
 
 if TYPE_CHECKING:

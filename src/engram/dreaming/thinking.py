@@ -8,8 +8,8 @@ for a later pass. No transaction is open while a thinker works.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import json_columns
 from ..llm import CLIENTS, Prompt, check, clip, load, quoted, render
@@ -30,9 +30,6 @@ SYSTEM = (
     "You distil what happened between a person and their AI agents into what is worth knowing later. Be factual and "
     "brief, keep names, numbers, dates and decisions exactly, and add nothing that the quoted data does not say."
 )
-
-
-T = TypeVar("T")
 
 
 class AnswerPending(Exception):
@@ -211,17 +208,3 @@ class Thinker:
             raise AssertionError("an answer is checked when it is handed in")
         about = json_columns.load(found.covers, "work.covers")
         return Thought(found.answer, data, about, grounds.of_work_item(quoted(found.prompt)), found.id)
-
-
-def think_about_all(portions: Iterable[T], ask: Callable[[int, T], Thought]) -> list[Thought]:
-    """A thought about each portion. Asks about all portions before it reports that any answer is pending."""
-    thoughts: list[Thought] = []
-    is_pending = False
-    for number, portion in enumerate(portions, 1):
-        try:
-            thoughts.append(ask(number, portion))
-        except AnswerPending:
-            is_pending = True
-    if is_pending:
-        raise AnswerPending
-    return thoughts

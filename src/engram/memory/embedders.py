@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..embedding import AUTO, catalogue, components, concrete, folders, load, model_files
 from ..errors import EmbedderFailed, EngramError, InvalidInput, MissingExtra
-from ..records import EmbedderChange, EmbedderInfo, EmbedderPlan
+from ..setup_records import EmbedderChange, EmbedderInfo, EmbedderPlan
 from .embedding_models import changed_model, model_of, other_model
 from .reindex import reindex
 

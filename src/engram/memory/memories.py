@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks, json_columns, mutexes
-from ..errors import InvalidInput, SessionNotFound, StoreBusy, StoreError, VersionConflict
+from ..errors import InvalidInput, StoreBusy, StoreError, VersionConflict
 from ..records import MemoryEdit
 from . import (
     approvals,
@@ -99,7 +99,6 @@ SELECT id FROM memories
 WHERE workspace = :workspace AND status = 'active' AND expires_at IS NOT NULL AND expires_at <= :now
 ORDER BY expires_at LIMIT :limit
 """
-_SESSION_PROJECT = "SELECT project FROM sessions WHERE workspace = :workspace AND id = :id"
 _USED = """
 UPDATE memories SET recalled = recalled + 1, recalled_at = :now WHERE workspace = :workspace AND id = :id
 """
@@ -184,7 +183,7 @@ class Memories:
         with self._engine.write() as tx:
             self.lock(tx)
             now = tx.now()
-            home = self._session_project(tx, session_id)
+            home = memory_rows.session_project(tx, self._workspace, session_id)
             lowest = provenance.trust(tx, self._workspace, sources)
             hash = fingerprint(content)
             known = tx.one(_SAME, workspace=self._workspace, kind=kind, key=key, hash=hash)
@@ -547,16 +546,6 @@ class Memories:
     def _add_sources(self, tx: Transaction, id: int, sources: Sequence[Thing]) -> None:
         if sources:
             provenance.add(tx, self._workspace, "memory", id, self._read(tx, id).version, sources)
-
-    def _session_project(self, tx: Transaction, session_id: str | None) -> str | None:
-        if session_id is None:
-            return None
-        row = tx.one(_SESSION_PROJECT, workspace=self._workspace, id=checks.name(session_id, "session id"))
-        if row is None:
-            raise SessionNotFound(f"There is no session {session_id!r} in workspace {self._workspace!r}.")
-        project: str | None
-        (project,) = row
-        return project
 
     def _read(self, tx: Transaction, id: int) -> Memory:
         return memory_rows.read(tx, self._workspace, id)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks, json_columns
-from ..errors import MemoryNotFound
+from ..errors import MemoryNotFound, SessionNotFound
 from ..records import Memory
 from . import memory_tags
 
@@ -67,6 +67,7 @@ _STOOD = """
   WHERE m.workspace = :workspace AND m.created_at <= :at
 """
 _THEN = "SELECT " + _COLUMNS + ", tags FROM (" + _STOOD + ") AS stood" + _FILTERS + "ORDER BY id DESC LIMIT :limit"
+_SESSION_PROJECT = "SELECT project FROM sessions WHERE workspace = :workspace AND id = :id"
 _GET_THEN = "SELECT " + _COLUMNS + ", tags FROM (" + _STOOD + "  AND m.id = :id) AS stood"
 
 
@@ -121,6 +122,18 @@ def find_at(tx: Transaction, workspace: str, filters: Filters, limit: int, at: s
             if len(found) == limit:
                 break
     return found
+
+
+def session_project(tx: Transaction, workspace: str, session_id: str | None) -> str | None:
+    """The project of the session that a memory comes from."""
+    if session_id is None:
+        return None
+    row = tx.one(_SESSION_PROJECT, workspace=workspace, id=checks.name(session_id, "session id"))
+    if row is None:
+        raise SessionNotFound(f"There is no session {session_id!r} in workspace {workspace!r}.")
+    project: str | None
+    (project,) = row
+    return project
 
 
 def _not_after_now(tx: Transaction, at: str) -> str:

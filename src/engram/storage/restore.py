@@ -26,7 +26,7 @@ import apsw
 
 from ..errors import InvalidInput, NotAStore, NotFound, StoreDamaged, StoreReadOnly
 from ..private_files import make_file, make_folder, sync
-from ..records import Restored
+from ..setup_records import Restored
 from . import backup, migrate
 from .sqlite import APPLICATION_ID, check_ours, refuse_network, to_wal, translate, translate_os
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 PROFILE, NARRATIVE, SELF = "profile", "narrative", "self"
 #: Budget of these blocks.
 TOKENS = plans.PORTRAIT_TOKENS
-#: A statement with less confidence than this is ignored.
-LEAST_CONFIDENCE = 0.5
 #: The stages that read sessions, also those of an earlier release.
 _READING = ("sessions", "gists", "extract")
 

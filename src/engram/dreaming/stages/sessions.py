@@ -25,7 +25,7 @@ from ...safe_text import one_line
 from .. import grounds, prompts
 from ..drives import sessions_to_summarise
 from ..pass_context import TRUSTED
-from . import nearest, statements
+from . import learnt, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,9 +35,11 @@ if TYPE_CHECKING:
     from ..pass_context import PassContext
     from ..thinking import Thought
 
-STAGE = statements.STAGE
-#: What the stages were called whose work this one does. Passes still accept the names, and their work items go.
+STAGE = learnt.STAGE
+#: What the stages were called whose work this one does. Passes still accept the names.
 EARLIER_NAMES = ("gists", "extract")
+#: Stages that left work items for agents in an earlier release. The profile needs no answer any more.
+_LEFTOVERS = (*EARLIER_NAMES, "profile")
 #: About this many characters of turns go into one prompt.
 PIECE = 60_000
 #: A question whose answers are longer than this is parted from some of them.
@@ -76,7 +78,7 @@ class Piece(NamedTuple):
 
 def run(context: PassContext) -> None:
     """Think about the sessions that need it; with `force`, about every session with a new turn."""
-    for stage in EARLIER_NAMES:
+    for stage in _LEFTOVERS:
         context.thinker.withdraw(stage)
     with context.engine.read() as tx:
         unread = context.gists.unread(tx)
@@ -90,7 +92,7 @@ def run(context: PassContext) -> None:
     context.for_each(STAGE, sessions, _read_session)
     # A model has judged what contradicts what. Without one, words are compared.
     if context.learnt and context.thinker.extractive:
-        statements.propose_contradictions(context)
+        learnt.propose_contradictions(context)
 
 
 def _first_time(tx: Transaction, workspace: str, session: str) -> str:
@@ -210,11 +212,11 @@ def _write(
             shown = {id: known for id, known in thought.memories_shown().items() if not gist or id != gist.id}
             seen |= shown
             said = [turn for turn in turns if turn.trust in TRUSTED and turn.role in ("user", "assistant")]
-            found += statements.read(context, answer, session.id, said, shown) if said else []
-            closed += statements.read_closed(context, answer, said, shown) if said else []
+            found += learnt.read(context, answer, session.id, said, shown) if said else []
+            closed += learnt.read_closed(context, answer, said, shown) if said else []
             brought = [turn for turn in turns if turn.trust not in TRUSTED]
-            proposed += statements.read(context, answer, session.id, brought, {}) if brought else []
-    ready = statements.prepare(context, found)
+            proposed += learnt.read(context, answer, session.id, brought, {}) if brought else []
+    ready = learnt.prepare(context, found)
     prepared = context.memories.prepare(text)
     words = _words(context, told, text, gist) if told else None
     own = [session.summary, *([gist.content] if gist else [])]
@@ -230,12 +232,12 @@ def _write(
             read=True,
             prepared=prepared,
         )
-        changes = statements.store(context, tx, ready, closed)
+        changes = learnt.store(context, tx, ready, closed)
         for statement in proposed:
             context.propose(tx, statement.plan)
     if session.id not in context.new_gists:
         context.new_gists.append(session.id)
-    statements.carry_out(context, changes)
+    learnt.carry_out(context, changes)
 
 
 def _think(
@@ -244,7 +246,7 @@ def _think(
     """The answer about a piece."""
 
     def build() -> tuple[Prompt, object]:
-        passages = tuple(map(_turn_passage, told))
+        passages = tuple(map(turn_passage, told))
         known = (_head(session, piece, told), *_gist_so_far(before))
         if not piece.told:
             prompt = Prompt("session", prompts.SESSION_QUOTED, passages, known)
@@ -260,7 +262,7 @@ def _think_about_quoted(context: PassContext, session: Session, turns: list[Exch
     """The answers about output of tools and imported text, of which only the statements are used."""
     thoughts = []
     for number, part in enumerate(cut(turns), 1):
-        prompt = Prompt("session", prompts.SESSION_QUOTED, tuple(map(_turn_passage, part)))
+        prompt = Prompt("session", prompts.SESSION_QUOTED, tuple(map(turn_passage, part)))
         thoughts.append(_ask(context, f"{session.id} quoted {number}", partial(_uncovered, prompt)))
     return thoughts
 
@@ -292,7 +294,7 @@ def _gist_so_far(gist: Memory | None) -> tuple[Passage, ...]:
     return (Passage(handle, GIST_SO_FAR, text),)
 
 
-def _turn_passage(turn: Exchange) -> Passage:
+def turn_passage(turn: Exchange) -> Passage:
     handle, text = grounds.of_turn(turn)
     at = turn.created_at
     return Passage(handle, f"{turn.role}, {at[:10]} {at[11:16]}", text, turn.role, at)

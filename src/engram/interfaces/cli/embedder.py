@@ -14,7 +14,7 @@ from .screen import one_line, say, style, table, wrapped
 
 if TYPE_CHECKING:
     from ...client import Engram
-    from ...records import EmbedderChange, EmbedderInfo, EmbedderPlan
+    from ...setup_records import EmbedderChange, EmbedderInfo, EmbedderPlan
 
 #: List prices in US dollars for a million tokens, as of this release.
 _PRICES = {"text-embedding-3-small": 0.02, "text-embedding-3-large": 0.13, "text-embedding-ada-002": 0.10}

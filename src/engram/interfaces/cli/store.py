@@ -11,7 +11,7 @@ from .screen import one_line
 from .setup import shown_url
 
 if TYPE_CHECKING:
-    from ...records import Restored, Upgraded
+    from ...setup_records import Restored, Upgraded
 
 #: Longer than a path that the system accepts.
 _PATH_LENGTH = 5_000

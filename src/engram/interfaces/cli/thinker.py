@@ -13,7 +13,7 @@ from .screen import one_line, say, style, wrapped
 
 if TYPE_CHECKING:
     from ...client import Engram
-    from ...records import ThinkerChoice, ThinkerInfo
+    from ...setup_records import ThinkerChoice, ThinkerInfo
 
 
 @click.command(cls=Command)

@@ -16,6 +16,7 @@ from ... import gist_text, wording
 from .. import headings
 from ..protocol import Passage
 from . import markers, stories
+from .quotes import OLD_TOPICS
 from .terms import Analyser
 
 #: Characters of a line, and lines of a narrative and an era.
@@ -194,7 +195,7 @@ def _known_era(known: Iterable[Passage]) -> tuple[list[str], list[tuple[str, str
                 below = True
             elif below and line.startswith("- "):
                 threads.append((line[2:], line[2:]))
-            elif line and not _HEADER.match(line) and not line.startswith("Also: "):
+            elif line and not _HEADER.match(line) and not line.startswith(OLD_TOPICS):
                 lines.append(line)
     return lines, threads
 

@@ -11,12 +11,12 @@ from typing import Final
 
 from ...gist_text import GistText
 from ..protocol import Passage
-from . import gists, open_points, wishes
+from . import choosing, open_points, wishes
 from .quotes import AGENT, USER, heading, quoted
 from .talk import Turn
 from .terms import Analyser
 
-_MOST: Final = 12
+_LEAST, _MOST = 4, 12
 #: One line of the story for this many sentences.
 _PER_LINE: Final = 3
 #: Characters of a token, roughly.
@@ -39,18 +39,12 @@ def told(turns: Sequence[Turn], passages: Sequence[Passage], longest: int) -> Gi
     spoken = [
         Passage(turn.source, "", turn.text, turn.role, turn.at) for turn in turns if not turn.foreign or turn.speaker
     ] or ([] if turns else [passage for passage in passages if passage.text.strip()])
-    found = gists.read(spoken, analyser)
-    found = found._replace(lines=[line for line in found.lines if _tells(line)] or found.lines)
-    worth = gists.weights(found)
-    room = max(gists.LEAST, min(_MOST, -(-len(found.lines) // _PER_LINE)))
-    chosen = gists.choose(
-        found.lines, worth, room, longest // _PER_TOKEN, lambda line: _OWN if _SELF.search(line.text) else 1.0
-    )
-    lines = [
-        quoted(f"{names.get(line.source) or 'A ' + (line.role or 'text')}: ", line.text)
-        for line in (found.lines[position] for position in sorted(chosen))
-    ]
-    head = _head([found.lines[position] for position in sorted(chosen)])
+    found = choosing.read(spoken, analyser)
+    found = [line for line in found if _tells(line)] or found
+    room = max(_LEAST, min(_MOST, -(-len(found) // _PER_LINE)))
+    chosen = choosing.choose(found, room, longest // _PER_TOKEN, lambda line: _OWN if _SELF.search(line.text) else 1.0)
+    lines = [quoted(f"{names.get(line.source) or 'A ' + (line.role or 'text')}: ", line.text) for line in chosen]
+    head = _head(chosen)
     title = ""
     if head:
         speaker = names.get(head.source, "")
@@ -58,12 +52,12 @@ def told(turns: Sequence[Turn], passages: Sequence[Passage], longest: int) -> Gi
     return GistText(title, "", tuple(open_points.of_conversation(turns)), "\n".join(lines))
 
 
-def _tells(line: gists.Line) -> bool:
+def _tells(line: choosing.Line) -> bool:
     """Whether a sentence is more than a greeting or a reaction."""
     return sum(word.telling for word in line.words) >= _LEAST_TOLD and not _REACTS.match(line.text)
 
 
-def _head(lines: Sequence[gists.Line]) -> gists.Line | None:
+def _head(lines: Sequence[choosing.Line]) -> choosing.Line | None:
     """The sentence that is the title: the first that somebody says of themselves and that can be understood alone."""
     stated = [line for line in lines if not line.text.endswith(("?", "？"))] or list(lines)
     own = [line for line in stated if _SELF.search(line.text) and wishes.stands_alone(line.text)]

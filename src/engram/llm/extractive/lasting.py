@@ -56,7 +56,7 @@ def statements(turns: Sequence[Turn], known: Sequence[Passage]) -> list[Statemen
     for turn in turns:
         found = _of_agent(turn) if turn.role == "assistant" else _of_user(turn, of_two)
         for statement in found:
-            terms = _terms(statement.text, analyser)
+            terms = analyser.terms(statement.text)
             if not terms:
                 continue
             again = [other for other, theirs in kept if _alike(terms, theirs)]
@@ -65,7 +65,7 @@ def statements(turns: Sequence[Turn], known: Sequence[Passage]) -> list[Statemen
                 statement = statement._replace(confidence=round(max(surer, statement.confidence), 2))
             kept = [(other, theirs) for other, theirs in kept if not _alike(terms, theirs)]
             kept.append((statement, terms))
-    old = [(passage, _terms(passage.text, analyser)) for passage in known if passage.id.startswith("m")]
+    old = [(passage, analyser.terms(passage.text)) for passage in known if passage.id.startswith("m")]
     surest = sorted(range(len(kept)), key=lambda position: -kept[position][0].confidence)[:MOST]
     return [_compared(*kept[position], old) for position in sorted(surest)]
 
@@ -76,7 +76,7 @@ def closed(turns: Sequence[Turn], known: Sequence[Passage]) -> list[Closed]:
     todos = [
         (passage.id, terms)
         for passage in known
-        if passage.label.startswith("todo") and len(terms := _terms(passage.text, analyser)) >= _FEWEST_TO_CLOSE
+        if passage.label.startswith("todo") and len(terms := analyser.terms(passage.text)) >= _FEWEST_TO_CLOSE
     ]
     found: dict[str, Closed] = {}
     if not todos:
@@ -87,7 +87,7 @@ def closed(turns: Sequence[Turn], known: Sequence[Passage]) -> list[Closed]:
         for sentence in parts(turn.text):
             if not markers.is_done(sentence) or markers.is_open(sentence):
                 continue
-            terms = _terms(sentence, analyser)
+            terms = analyser.terms(sentence)
             for id, wanted in todos:
                 if len(wanted & terms) >= _CLOSES * len(wanted):
                     found.setdefault(id, Closed(id, turn.source))
@@ -119,10 +119,6 @@ def _of_agent(turn: Turn) -> list[Statement]:
 def _compared(statement: Statement, terms: frozenset[str], old: Sequence[tuple[Passage, frozenset[str]]]) -> Statement:
     same = next((passage.id for passage, theirs in old if _alike(terms, theirs)), "")
     return statement._replace(same_as=same)
-
-
-def _terms(text: str, analyser: Analyser) -> frozenset[str]:
-    return frozenset(word.term for word in analyser.words(text))
 
 
 def _alike(mine: frozenset[str], theirs: frozenset[str]) -> bool:

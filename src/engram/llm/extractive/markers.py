@@ -1,26 +1,13 @@
 """The phrases that show what a sentence is: a decision, a preference, something to do, and so on.
 
 English only. A sentence is compared with the kinds in order, and the first that matches is its kind; a sentence that
-matches none is not a statement. Each kind has a confidence: "remember that" is meant to last, while "I have a" may not
-be true tomorrow.
+matches none is not a statement.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
-
-
-class Marker(NamedTuple):
-    kind: str
-    confidence: float
-    pattern: re.Pattern[str]
-    #: About the speaker, so it counts only in the user's own words.
-    own: bool
-
-
-def _marker(kind: str, confidence: float, *patterns: str, own: bool = False) -> Marker:
-    return Marker(kind, confidence, _any(*patterns), own)
+from typing import Final
 
 
 def _any(*patterns: str) -> re.Pattern[str]:
@@ -36,68 +23,63 @@ _MY = (
     r"|mother|father|mom|mum|dad|parents|sisters?|brothers?|family|dogs?|cats?|pets?|job|boss|team|company|manager"
     r"|birthday|address|phone|e-?mail|home|house|car|hobby|hobbies|degree|diet|time ?zone|laptop|editor|stack)"
 )
+#: The kind of a sentence, and the phrases that show it.
 MARKERS: Final = (
-    _marker("todo", 0.8, rf"{_START}(?:todo|fixme|to do|remind me)\b", r"\btodo:"),
-    _marker("fact", 0.9, rf"{_START}(?:remember|note|keep in mind)(?: that\b|:)"),
-    _marker(
+    ("todo", _any(rf"{_START}(?:todo|fixme|to do|remind me)\b", r"\btodo:")),
+    ("fact", _any(rf"{_START}(?:remember|note|keep in mind)(?: that\b|:)")),
+    (
         "decision",
-        0.8,
-        r"\b(?:we|i|they|team)(?:'ve| have| had|'d)? (?:\w+ )?(?:decided|agreed|chosen|chose|settled on)\b",
-        r"\b(?:we|i)(?:'re| are|'m| am|'ll| will) (?:going|go) with\b",
-        rf"{_START}(?:decision|decided)\b",
-        r"\bfrom now on\b",
+        _any(
+            r"\b(?:we|i|they|team)(?:'ve| have| had|'d)? (?:\w+ )?(?:decided|agreed|chosen|chose|settled on)\b",
+            r"\b(?:we|i)(?:'re| are|'m| am|'ll| will) (?:going|go) with\b",
+            rf"{_START}(?:decision|decided)\b",
+            r"\bfrom now on\b",
+        ),
     ),
-    _marker(
+    (
         "lesson",
-        0.7,
-        r"\b(?:i|we)(?:'ve| have)? (?:\w+ )?(?:learned|learnt|realised|realized|found out)\b",
-        rf"{_START}(?:it )?turns out\b",
-        r"\bthe (?:lesson|root cause|trick)\b",
-        rf"{_START}lesson\b",
-        r"\bnote to self\b",
+        _any(
+            r"\b(?:i|we)(?:'ve| have)? (?:\w+ )?(?:learned|learnt|realised|realized|found out)\b",
+            rf"{_START}(?:it )?turns out\b",
+            r"\bthe (?:lesson|root cause|trick)\b",
+            rf"{_START}lesson\b",
+            r"\bnote to self\b",
+        ),
     ),
-    _marker(
+    (
         "preference",
-        0.8,
-        rf"\bi(?:'d| would| do)? {_HOW}(?:prefer|hate|dislike|can't stand|cannot stand|would rather|rather)\b",
-        r"\bi (?:always|never|usually)\b",
-        r"\bmy favou?rite\b",
-        r"\bplease (?:always|never|don't|do not|use)\b",
-        own=True,
+        _any(
+            rf"\bi(?:'d| would| do)? {_HOW}(?:prefer|hate|dislike|can't stand|cannot stand|would rather|rather)\b",
+            r"\bi (?:always|never|usually)\b",
+            r"\bmy favou?rite\b",
+            r"\bplease (?:always|never|don't|do not|use)\b",
+            rf"\bi(?: do)? {_HOW}(?:like|love|enjoy|adore)\b(?! to (?:see|hear|know)| that\b| it\b| how\b)",
+            rf"\bi(?:'m| am) {_HOW}(?:into|a fan of|fond of|allergic to)\b",
+            rf"{_START}(?:always|never)\b",
+            r"\b(?:must|should) (?:always|never)\b",
+        ),
     ),
-    _marker(
-        "preference",
-        0.6,
-        rf"\bi(?: do)? {_HOW}(?:like|love|enjoy|adore)\b(?! to (?:see|hear|know)| that\b| it\b| how\b)",
-        rf"\bi(?:'m| am) {_HOW}(?:into|a fan of|fond of|allergic to)\b",
-        own=True,
-    ),
-    _marker("preference", 0.6, rf"{_START}(?:always|never)\b", r"\b(?:must|should) (?:always|never)\b"),
-    _marker(
+    (
         "fact",
-        0.7,
-        rf"{_MY}(?:'s name)? (?:is|are|was|has|have|lives?|works?)\b",
-        rf"{_MY}'s (?:called|named)\b",
-        r"\bcall me\b",
-        r"\bi (?:live|lived|work|worked|grew up|was born|study|studied|speak|own|teach|volunteer) \w",
-        own=True,
+        _any(
+            rf"{_MY}(?:'s name)? (?:is|are|was|has|have|lives?|works?)\b",
+            rf"{_MY}'s (?:called|named)\b",
+            r"\bcall me\b",
+            r"\bi (?:live|lived|work|worked|grew up|was born|study|studied|speak|own|teach|volunteer) \w",
+            rf"\bi(?:'m| am) {_HOW}an? (?!bit|little|lot)\w",
+            rf"\bi(?:'m| am) {_HOW}(?:from|based|married|engaged|single|divorced|vegan|vegetarian|retired|\d+ years)\b",
+            r"\bi(?:'ve got| have|'ve) (?:an? (?!lot|feeling|question|plan)|two |three |four |five |no |my own )\w",
+            r"\bi(?:'ve| have) been \w+ing\b.*\b(?:for|since)\b",
+        ),
     ),
-    _marker(
-        "fact",
-        0.6,
-        rf"\bi(?:'m| am) {_HOW}an? (?!bit|little|lot)\w",
-        rf"\bi(?:'m| am) {_HOW}(?:from|based|married|engaged|single|divorced|vegan|vegetarian|retired|\d+ years)\b",
-        r"\bi(?:'ve got| have|'ve) (?:an? (?!lot|feeling|question|plan)|two |three |four |five |no |my own )\w",
-        r"\bi(?:'ve| have) been \w+ing\b.*\b(?:for|since)\b",
-        own=True,
-    ),
-    _marker(
+    (
         "todo",
-        0.6,
-        rf"{_START}(?:i|we) (?:need to|have to|must)\b",
-        r"\b(?:i|we) still (?:need|have) to\b",
-        r"\bnext steps?\b",
-        r"\bstill open\b",
+        _any(
+            rf"{_START}(?:i|we) (?:need to|have to|must)\b",
+            r"\b(?:i|we) still (?:need|have) to\b",
+            r"\bnext steps?\b",
+            r"\bstill open\b",
+        ),
     ),
 )
 #: A sentence that only supposes, wishes or asks states nothing.
@@ -115,20 +97,17 @@ _WELL: Final = _any(
 )
 
 
-def marker(sentence: str) -> Marker | None:
-    """The first marker that matches the sentence, if it is a statement."""
+def kind(sentence: str) -> str:
+    """What the sentence is; empty if it is not a statement."""
     sentence = sentence.replace("’", "'")
     if _SUPPOSED.search(sentence):
-        return None
-    return next((each for each in MARKERS if each.pattern.search(sentence)), None)
+        return ""
+    return next((kind for kind, pattern in MARKERS if pattern.search(sentence)), "")
 
 
 def is_open(sentence: str) -> bool:
     """Whether it asks for an answer or for something to be done."""
-    if sentence.rstrip("'\"”)] ").endswith(("?", "？")):
-        return True
-    found = marker(sentence)
-    return found is not None and found.kind == "todo"
+    return sentence.rstrip("'\"”)] ").endswith(("?", "？")) or kind(sentence) == "todo"
 
 
 def is_done(sentence: str) -> bool:

@@ -75,14 +75,14 @@ def kept(before: Sequence[str], turns: Sequence[Turn]) -> Iterator[str]:
     analyser = Analyser()
     waiting = [point for point in before if not (turns and point.startswith((ASKED, UNANSWERED, UNFINISHED)))]
     done = [
-        {word.term for word in analyser.words(sentence)}
+        analyser.terms(sentence)
         for turn in (turns if waiting else [])
         if not turn.foreign
         for sentence in wording.sentences(wording.plain(turn.text[: talk.READ]))
         if markers.is_done(sentence)
     ]
     for point in waiting:
-        terms = {word.term for word in analyser.words(point)}
+        terms = analyser.terms(point)
         if not any(2 * len(terms & each) >= len(terms) for each in done if terms):
             yield point
 

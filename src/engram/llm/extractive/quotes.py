@@ -11,6 +11,8 @@ USER, AGENT = "The user", "The agent"
 ASKED: Final = f"{AGENT} asked: "
 UNANSWERED: Final = "Not answered: "
 UNFINISHED: Final = "Not finished: "
+#: The last line of a gist of an earlier release begins so. It names topics.
+OLD_TOPICS: Final = "Also: "
 #: Characters of a title that reads as a heading.
 _HEADING: Final = 90
 #: A sentence with fewer plain words names little.

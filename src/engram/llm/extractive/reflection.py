@@ -9,7 +9,7 @@ from typing import Final
 
 from ..protocol import Passage
 from . import markers
-from .gists import Read, read
+from .choosing import Line, read
 from .terms import Analyser
 
 _TOPICS: Final = 5
@@ -25,7 +25,7 @@ def reflection(passages: Sequence[Passage]) -> dict[str, str | float]:
     analyser = Analyser()
     bare = [passage._replace(text=_LEADS.sub("", passage.text)) for passage in passages]
     found = read(bare, analyser)
-    said = [line.text for line in found.lines]
+    said = [line.text for line in found]
     well, trouble = markers.tone(said)
     open_ends = sum(markers.is_open(text) for text in said)
     topics = _topics([read([passage], analyser) for passage in bare])[:_TOPICS]
@@ -55,12 +55,12 @@ def _mood(sentences: int, well: int, trouble: int) -> str:
     return "content" if well > 2 * trouble else "steady"
 
 
-def _topics(per_passage: Sequence[Read]) -> list[str]:
+def _topics(per_passage: Sequence[Sequence[Line]]) -> list[str]:
     """The words that occur in the most passages, the most common first."""
     where: Counter[str] = Counter()
     written: dict[str, Counter[str]] = {}
-    for each in per_passage:
-        words = [word for line in each.lines for word in line.words] + each.also
+    for lines in per_passage:
+        words = [word for line in lines for word in line.words]
         for term, word in {word.term: word for word in words if word.telling and len(word.term) > 2}.items():
             where[term] += 1
             written.setdefault(term, Counter())[word.written] += 1

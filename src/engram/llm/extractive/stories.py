@@ -16,8 +16,8 @@ from ...gist_text import GistText
 from ...narration import announces
 from ...sentences import parts
 from ..protocol import GIST_SO_FAR, Passage
-from . import conversations, files, gists, open_points, results, talk, wishes
-from .quotes import AGENT, PLAIN_WORD, USER, heading, quoted
+from . import conversations, files, open_points, results, talk, wishes
+from .quotes import AGENT, OLD_TOPICS, PLAIN_WORD, USER, heading, quoted
 from .talk import Turn
 
 LONGEST: Final = 3_000
@@ -101,7 +101,7 @@ def _so_far(known: Sequence[Passage]) -> GistText:
         old = _OLD_LINE.match(line)
         if old:
             lines.append(quoted(f"{USER if old[1] == 'user' else AGENT} said: ", old[2]))
-        elif line.strip() and not line.startswith(gists.ALSO):
+        elif line.strip() and not line.startswith(OLD_TOPICS):
             lines.append(line.strip())
     return found._replace(story="\n".join(lines))
 

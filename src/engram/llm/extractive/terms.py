@@ -69,3 +69,7 @@ class Analyser:
             name = written[0].isupper() and match.start() > 1 and sentence[match.start() - 2] not in ".!?:"
             found.append(Word(term, written, term not in self._fillers, name or written[0].isdigit()))
         return found
+
+    def terms(self, text: str) -> frozenset[str]:
+        """The terms of a text, to compare it with another."""
+        return frozenset(word.term for word in self.words(text))

@@ -7,7 +7,7 @@ fitted to the requested schema; where it cannot match the schema it raises LLMMa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...errors import InvalidInput, LLMMalformed
 from ..protocol import NOTHING, Answer, Prompt, check, clip
@@ -24,7 +24,7 @@ class Extractive:
             raise InvalidInput(
                 f"The extractive provider cannot do {prompt.task!r}, which needs a model; it does {', '.join(_TASKS)}."
             )
-        text, data = work(_Request(prompt, max_tokens, schema))
+        text, data = work(prompt, max_tokens)
         if schema is None:
             return Answer(text, None, NOTHING)
         fitted = clip(_fit(data, schema), schema)
@@ -35,71 +35,44 @@ class Extractive:
         return Answer(text, fitted, NOTHING)
 
 
-class _Request(NamedTuple):
-    prompt: Prompt
-    max_tokens: int
-    schema: Mapping[str, Any] | None
-
-
 #: Makes a readable text, and the same data by the names that a schema may ask for.
-_Work = Callable[[_Request], tuple[str, dict[str, Any]]]
+_Work = Callable[[Prompt, int], tuple[str, dict[str, Any]]]
 
 
-def _make_gist(request: _Request) -> tuple[str, dict[str, Any]]:
-    from .gists import gist
-
-    prompt = request.prompt
-    text = gist(prompt.passages, prompt.known, request.max_tokens)
-    return text, {prompt.task: text, "text": text, "summary": text, "lines": text.splitlines()}
-
-
-def _answer_session(request: _Request) -> tuple[str, dict[str, Any]]:
+def _answer_session(prompt: Prompt, max_tokens: int) -> tuple[str, dict[str, Any]]:
     import json
 
     from .session import answer
 
-    data = answer(request.prompt.passages, request.prompt.known, request.max_tokens)
+    data = answer(prompt.passages, prompt.known, max_tokens)
     return json.dumps(data, ensure_ascii=False), data
 
 
-def _find_statements(request: _Request) -> tuple[str, dict[str, Any]]:
-    from .statements import statements
-
-    facts = (request.schema or {}).get("properties", {}).get("facts", {})
-    found = statements(request.prompt.passages, request.prompt.known, facts.get("items"))
-    text = "\n".join(f"- {each.kind}: {each.text} ({each.source})" for each in found)
-    return text, {"facts": [each._asdict() for each in found]}
-
-
-def _tell_era(request: _Request) -> tuple[str, dict[str, Any]]:
+def _tell_era(prompt: Prompt, max_tokens: int) -> tuple[str, dict[str, Any]]:
     from .chronicle import era
 
-    text = era(request.prompt.passages, request.prompt.known, request.max_tokens)
+    text = era(prompt.passages, prompt.known, max_tokens)
     return text, {"era": text, "text": text, "summary": text, "lines": text.splitlines()}
 
 
-def _tell_narrative(request: _Request) -> tuple[str, dict[str, Any]]:
+def _tell_narrative(prompt: Prompt, max_tokens: int) -> tuple[str, dict[str, Any]]:
     from .chronicle import narrative, narrative_text
 
-    sections = narrative(request.prompt.passages, request.prompt.known)
+    sections = narrative(prompt.passages, prompt.known)
     text = narrative_text(sections)
     return text, {**sections, "narrative": text, "text": text}
 
 
-def _reflect(request: _Request) -> tuple[str, dict[str, Any]]:
+def _reflect(prompt: Prompt, max_tokens: int) -> tuple[str, dict[str, Any]]:
     from .reflection import reflection
 
-    found = reflection(request.prompt.passages)
+    found = reflection(prompt.passages)
     return f"{found['narrative']} {found['reflection']}", found
 
 
 _TASKS: dict[str, _Work] = {
     "session": _answer_session,
-    "gist": _make_gist,
-    "merge": _make_gist,
     "era": _tell_era,
-    "profile": _find_statements,
-    "extract": _find_statements,
     "narrative": _tell_narrative,
     "reflect": _reflect,
 }
