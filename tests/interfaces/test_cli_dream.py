@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -72,7 +73,32 @@ def test_the_exit_code_is_4_while_another_pass_is_under_way(eng: library.Engram,
     eng.leases.claim(other, "dream", exclusive=True, ttl=300)
     outcome = engram("dream", "--force")
     assert outcome.code == 4
-    assert f"Another pass is running: session {other}, since" in outcome.out
+    said = f"No pass was started; another pass is running: session {other}, since "
+    assert outcome.out.startswith(said)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\n", outcome.out.removeprefix(said))
+
+
+@pytest.mark.requirement("DREAM-4", "CLI-1")
+def test_a_pass_under_way_is_called_running_and_a_dead_one_is_not(
+    eng: library.Engram, engram: Engram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk(eng)
+    seen: list[str] = []
+
+    def look(stage: str, done: int, total: int) -> None:
+        if not seen:
+            seen.extend(engram("dream", *asked, "--utc").out for asked in (["list"], ["status"], ["show", "1"]))
+            raise KeyboardInterrupt  # and then it dies
+
+    with pytest.raises(KeyboardInterrupt):
+        eng.dream(force=True, progress=look)
+    running = r"running since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\n"
+    assert re.fullmatch(rf"pass 1, by hand: {running}", seen[0])
+    assert re.search(rf"last pass +1, by hand: {running}", seen[1])
+    assert re.search(rf"result +{running}", seen[2])
+    for asked in (["list"], ["status"], ["show", "1"]):
+        out = engram("dream", *asked).out
+        assert out.count("did not end") == 1 and "running" not in out
 
 
 @pytest.mark.requirement("WORK-1", "CLI-1")

@@ -375,7 +375,7 @@ def _shown(report: DreamReport) -> str:
         "spent": f"{counted(report.calls, 'model call')}, {tokens}" if report.calls else None,
         "time by stage": ", ".join(seconds) or None,
         "left out": ", ".join(f"{stage} {number}" for stage, number in (report.left_out or {}).items()) or None,
-        "errors": "\n".join(report.errors) or None,
+        "errors": "\n".join(report.errors) or None if report.ended_at or report.dry_run else None,
         "put off": "\n".join(report.notes or ()) or None,
         "ALARM": "\n".join(report.alarms) or None,
     }
@@ -462,9 +462,18 @@ def _line(report: DreamReport) -> str:
     else:
         line = "No pass was started"
     undone = f"; undone by undo {report.undone_by}" if report.undone_by else ""
-    problem = f"; {one_line(report.errors[0], 500)}" if report.errors else ""
+    # The outcome of a pass without an end says so already.
+    problem = f"; {_problem(report.errors[0])}" if report.errors and (report.ended_at or report.dry_run) else ""
     problem += f"; ALARM: {one_line(report.alarms[0], 500)}" if report.alarms else ""
     return f"{line}{undone}{problem}"
+
+
+def _problem(text: str) -> str:
+    """A message within a line: it goes on in lower case, and its times are local like the others."""
+    import re
+
+    told = re.sub(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z", lambda found: when(found[0]), one_line(text, 500))
+    return f"another{told.removeprefix('Another')}" if told.startswith("Another ") else told
 
 
 def _head(report: DreamReport) -> str:
@@ -474,12 +483,19 @@ def _head(report: DreamReport) -> str:
     seconds = between(report.started_at, report.ended_at) if report.id and report.ended_at else None
     took = None if seconds is None else f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
     reason = None if report.dry_run else one_line(report.reason, 40)
-    return ", ".join(filter(None, (str(report.id or "dry run"), when(report.started_at), took, reason)))
+    # The outcome of a running pass has its time.
+    at = None if _is_running(report) else when(report.started_at)
+    return ", ".join(filter(None, (str(report.id or "dry run"), at, took, reason)))
+
+
+def _is_running(report: DreamReport) -> bool:
+    """Whether the pass is under way. One that died has a message about it."""
+    return bool(report.id and not report.ended_at and not report.errors)
 
 
 def _outcome(report: DreamReport) -> str:
     if not (report.ended_at or report.dry_run):
-        return "did not end"
+        return f"running since {when(report.started_at)}" if _is_running(report) else "did not end"
     eras = f" ({', '.join(report.eras)})" if report.eras else ""
     written = [
         *([counted(len(report.gists), "gist")] if report.gists else []),
