@@ -6,8 +6,10 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -183,3 +185,38 @@ def test_a_loop_dreams_at_once_when_told_and_ends_on_a_signal(store_url: str, en
     assert (process.returncode, err) == (0, "")
     assert len(out.splitlines()) == 1
     assert eng.leases.list() == []
+
+
+@pytest.mark.requirement("DREAM-19")
+def test_a_loop_says_a_failure_in_one_line_and_goes_on_also_at_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGRAM_DATA_DIR", str(tmp_path))
+    store, log = tmp_path / "engram.db", tmp_path / "dream.log"
+    store.write_text("This is no store. " * 500)
+    script = (
+        "import importlib, sys; from engram.interfaces.cli import main; "
+        "importlib.import_module('engram.interfaces.cli.dream')._LEAST_INTERVAL = 0.1; "
+        f"sys.argv = ['engram', 'dream', 'loop', '--every', '1s', '--store', {str(store)!r}]; main()"
+    )
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=pipe, stderr=pipe, text=True)
+    try:
+        until(lambda: log.exists() and "A round of passes failed" in log.read_text())
+        store.unlink()
+        with library.Engram(str(store)) as eng:
+            eng.sessions.complete(talk(eng))
+            until(lambda: any(report.ended_at for report in eng.dreams.list()))
+        for file in tmp_path.glob("engram.db*"):
+            file.unlink()
+        store.write_text("This is no store. " * 500)
+        said = log.read_text().count("A round of passes failed")
+        until(lambda: log.read_text().count("A round of passes failed") > said)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    assert len(out.splitlines()) == 1
+    lines = err.splitlines()
+    assert len(lines) >= 2 and all(line.startswith("A round of passes failed: ") for line in lines), err

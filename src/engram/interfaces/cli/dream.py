@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +20,7 @@ from .common import (
     complete_session,
     duration_type,
     limit_option,
+    load_settings,
     open_store,
     result,
     session_option,
@@ -31,7 +33,9 @@ from .screen import fields, one_line, table, when
 from .thinker import thinker
 
 if TYPE_CHECKING:
+    from ...client import Engram
     from ...dream_records import DreamTotals, Due, NotDue, StuckStage
+    from ...dreaming.scheduler import Scheduler
     from ...records import DreamBacklog, DreamReport, DreamStatus, Drives, UndoReport, WorkItem
 
 #: Exit code if another pass is running.
@@ -165,16 +169,54 @@ def loop(ctx: click.Context, every: float, now: bool, all_workspaces: bool) -> N
 
     Each pass is one line of output, and one in dream.log in the data folder. A failure does not end the loop.
     """
-    eng = open_store(ctx)
+    folder = load_settings(ctx).data_dir
 
     def report(reports: list[DreamReport]) -> None:
-        _log_passes(eng.settings.data_dir, reports)
+        _log_passes(folder, reports)
         result(ctx, reports, lambda: "\n".join(f"{each.workspace}: {_line(each)}" for each in reports))
         sys.stdout.flush()
 
-    scheduler = eng.scheduler(every, all_workspaces=all_workspaces, now=now, told=report)
-    with _until_stopped(lambda: scheduler.stop(wait=False)):
-        scheduler.run()
+    schedulers: list[Scheduler] = []
+
+    def end() -> None:
+        for each in schedulers:
+            each.stop(wait=False)
+
+    with _until_stopped(end) as stop:
+        # The store may not be there yet when the system starts.
+        while (eng := _try_to_open(ctx, folder)) is None:
+            if stop.wait(every):
+                return
+            now = True
+        failed = partial(_tell_failure, folder)
+        schedulers.append(eng.scheduler(every, all_workspaces=all_workspaces, now=now, told=report, failed=failed))
+        if not stop.is_set():
+            schedulers[0].run()
+
+
+def _try_to_open(ctx: click.Context, folder: str) -> Engram | None:
+    """The store; None, with a line about it, if it cannot be opened now. A wrong setting ends the command."""
+    from ...errors import EngramError, InvalidInput
+
+    try:
+        return open_store(ctx, warn=False)
+    except InvalidInput:
+        raise
+    except EngramError as error:
+        _tell_failure(folder, error)
+        return None
+
+
+def _tell_failure(folder: str, error: Exception) -> None:
+    """One line on standard error and in the log. The store's own errors say what is wrong; others only name their
+    type."""
+    from ...errors import EngramError
+    from ..hooks.failures import DREAM_LOG, note
+
+    why = one_line(str(error), 500) if isinstance(error, EngramError) and str(error) else type(error).__name__
+    line = f"A round of passes failed: {why}"
+    note(folder, line, DREAM_LOG)
+    click.echo(line, err=True)
 
 
 @dream.command()
