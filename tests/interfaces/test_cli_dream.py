@@ -206,7 +206,8 @@ def test_a_loop_says_a_failure_in_one_line_and_goes_on_also_at_its_start(
         store.unlink()
         with library.Engram(str(store)) as eng:
             eng.sessions.complete(talk(eng))
-            until(lambda: any(report.ended_at for report in eng.dreams.list()))
+            # The line about the pass is the last thing that a round writes.
+            until(lambda: any("A round of passes failed" not in line for line in log.read_text().splitlines()))
         for file in tmp_path.glob("engram.db*"):
             file.unlink()
         store.write_text("This is no store. " * 500)
@@ -220,3 +221,28 @@ def test_a_loop_says_a_failure_in_one_line_and_goes_on_also_at_its_start(
     assert len(out.splitlines()) == 1
     lines = err.splitlines()
     assert len(lines) >= 2 and all(line.startswith("A round of passes failed: ") for line in lines), err
+
+
+@pytest.mark.requirement("DUE-1", "CLI-1")
+def test_the_rule_for_waiting_gists_agrees_with_the_time_beside_it(eng: library.Engram, engram: Engram) -> None:
+    eng.sessions.complete(talk(eng))
+    eng.dream(force=True, stages=["sessions"])
+    out = engram("dream", "status").out
+    assert "or on the next day, because there is no portrait yet. By itself at " in out
+    assert "after a week" not in out
+    eng.dream(force=True)
+    eng.sessions.complete(talk(eng, "another thing"))
+    eng.dream(force=True, stages=["sessions"])
+    out = engram("dream", "status").out
+    assert "on the next day with 2, after a week with 1. By itself at " in out
+
+
+@pytest.mark.requirement("DREAM-22", "CLI-1")
+def test_what_a_stage_left_out_is_said_in_words(
+    eng: library.Engram, engram: Engram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk(eng)
+    (report,) = eng.dream(force=True)
+    shown = report._replace(left_out={"sessions": 7, "eras": 1})
+    monkeypatch.setattr(library.Engram, "dream", lambda self, **options: [shown])
+    assert re.search(r"left out +7 items of the stage sessions, 1 item of the stage eras\n", engram("dream").out)

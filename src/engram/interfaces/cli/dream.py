@@ -416,12 +416,18 @@ def _shown(report: DreamReport) -> str:
         "urgency": _urgency(report.drives),
         "spent": f"{counted(report.calls, 'model call')}, {tokens}" if report.calls else None,
         "time by stage": ", ".join(seconds) or None,
-        "left out": ", ".join(f"{stage} {number}" for stage, number in (report.left_out or {}).items()) or None,
+        "left out": _left_out(report),
         "errors": "\n".join(report.errors) or None if report.ended_at or report.dry_run else None,
         "put off": "\n".join(report.notes or ()) or None,
         "ALARM": "\n".join(report.alarms) or None,
     }
     return fields(values)
+
+
+def _left_out(report: DreamReport) -> str | None:
+    """`7 items of the stage sessions`; None if every item could be used."""
+    counts = (f"{counted(number, 'item')} of the stage {stage}" for stage, number in (report.left_out or {}).items())
+    return ", ".join(counts) or None
 
 
 def _why(report: DreamReport) -> str:
