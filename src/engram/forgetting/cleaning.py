@@ -248,8 +248,8 @@ class Cleaning:
         return _History(label, current, first, was, sources)
 
     def _derived_versions(self, thing: Thing) -> set[int]:
-        kind, id = thing
-        return set(self._tx.column(_DERIVED_VERSIONS, workspace=self._workspace, kind=kind, id=id))
+        tx, (kind, id) = self._tx, thing
+        return set(tx.column(_DERIVED_VERSIONS, workspace=self._workspace, kind=kind, id=id))
 
     def _label_and_version(self, thing: Thing) -> Row | None:
         """A memory's kind or a block's name, and the current version."""
