@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,6 @@ from .thinker import thinker
 if TYPE_CHECKING:
     from ...client import Engram
     from ...dream_records import DreamTotals, Due, NotDue, StuckStage
-    from ...dreaming.scheduler import Scheduler
     from ...records import DreamBacklog, DreamReport, DreamStatus, Drives, UndoReport, WorkItem
 
 #: Exit code if another pass is running.
@@ -176,11 +175,11 @@ def loop(ctx: click.Context, every: float, now: bool, all_workspaces: bool) -> N
         result(ctx, reports, lambda: "\n".join(f"{each.workspace}: {_line(each)}" for each in reports))
         sys.stdout.flush()
 
-    schedulers: list[Scheduler] = []
+    ends: list[Callable[[], None]] = []
 
     def end() -> None:
-        for each in schedulers:
-            each.stop(wait=False)
+        for each in ends:
+            each()
 
     with _until_stopped(end) as stop:
         # The store may not be there yet when the system starts.
@@ -189,9 +188,10 @@ def loop(ctx: click.Context, every: float, now: bool, all_workspaces: bool) -> N
                 return
             now = True
         failed = partial(_tell_failure, folder)
-        schedulers.append(eng.scheduler(every, all_workspaces=all_workspaces, now=now, told=report, failed=failed))
+        scheduler = eng.scheduler(every, all_workspaces=all_workspaces, now=now, told=report, failed=failed)
+        ends.append(partial(scheduler.stop, wait=False))
         if not stop.is_set():
-            schedulers[0].run()
+            scheduler.run()
 
 
 def _try_to_open(ctx: click.Context, folder: str) -> Engram | None:
