@@ -375,6 +375,13 @@ def test_what_is_the_users_to_set_is_ignored_in_a_projects_file_with_a_line_that
 
 
 @pytest.mark.requirement("CONFIG-4")
+def test_the_environment_wins_over_a_project_that_turns_automatic_passes_off(resolve: Load, project: Path) -> None:
+    (project / ".engram.toml").write_text('auto_dream = "off"\n')
+    assert resolve().auto_dream == "off"
+    assert resolve({"ENGRAM_AUTO_DREAM": "on"}).auto_dream == "on"
+
+
+@pytest.mark.requirement("CONFIG-4")
 @pytest.mark.parametrize("users", [None, "off", "warn", "ask", "deny"])
 @pytest.mark.parametrize("theirs", ["off", "warn", "ask", "deny"])
 def test_a_projects_file_may_only_make_the_lock_policy_stricter(

@@ -57,7 +57,8 @@ class Engram:
     Opening a store that does not exist creates it. With `create=False` it raises StoreNotFound and creates nothing.
 
     `llm` and `embedder` take the place of the settings: a name, or a Python object that follows `engram.llm.Provider`
-    or `engram.embedding.Embedder`. `workspace(name)` uses them too.
+    or `engram.embedding.Embedder`. `workspace(name)` uses them too. `companion` says whether the opened workspace is a
+    companion's; `workspace(name)` does not use it.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Engram:
         create: bool = True,
         llm: str | Provider | None = None,
         embedder: str | Embedder | None = None,
+        companion: bool | None = None,
     ) -> None:
         settings = settings or config.load(url=url, workspace=workspace)
         # Before the store is opened, so that a wrong object leaves nothing behind.
@@ -78,6 +80,8 @@ class Engram:
         named: dict[str, Any] = {
             name: given for name, given in (("llm", llm), ("embedder", embedder)) if isinstance(given, str)
         }
+        if companion is not None:
+            named["companion"] = checks.flag(companion, "companion")
         settings = settings._replace(**named, origins={**settings.origins, **dict.fromkeys(named, "argument")})
         engine = _open(settings, clock or Clock(), migrate, create=create)
         self._compose(StoreView(engine, settings.workspace, settings, thinks, embeds))

@@ -3,6 +3,8 @@
 These parts are lines of one text, so that versions, undo, forgetting and search treat them like any other text. A
 reader takes them apart again and shows the outcome and what is open first. A gist of an earlier release, or one that a
 client wrote at a compaction, has no such lines: it is all story.
+
+A story may begin with a line that looks like one of these parts. Then the line `Story:` is before it.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Final, NamedTuple
 _TITLE: Final = "# "
 _OUTCOME: Final = "Outcome: "
 _OPEN: Final = "Open: "
+_STORY: Final = "Story:"
 
 
 class GistText(NamedTuple):
@@ -31,7 +34,10 @@ def compose(parts: GistText) -> str:
         *([_OUTCOME + _flat(parts.outcome)] if parts.outcome.strip() else []),
         *(_OPEN + _flat(each) for each in parts.open if each.strip()),
     ]
-    return "\n".join([*lines, *([parts.story.strip()] if parts.story.strip() else [])])
+    story = parts.story.strip()
+    if story.startswith((_TITLE, _OUTCOME, _OPEN)) or story.split("\n", 1)[0] == _STORY:
+        lines.append(_STORY)
+    return "\n".join([*lines, *([story] if story else [])])
 
 
 def parse(text: str) -> GistText:
@@ -47,7 +53,8 @@ def parse(text: str) -> GistText:
         elif line.startswith(_OPEN):
             open_points.append(line.removeprefix(_OPEN))
         else:
-            return GistText(title, outcome, tuple(open_points), "\n".join(lines[position:]))
+            begin = position + (line == _STORY)
+            return GistText(title, outcome, tuple(open_points), "\n".join(lines[begin:]))
     return GistText(title, outcome, tuple(open_points), "")
 
 

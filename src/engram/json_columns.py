@@ -14,9 +14,11 @@ from .errors import InvalidInput
 from .redact import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 _warned: set[str] = set()
+#: Levels of lists and objects within each other. Deeper JSON cannot be shown: each level takes some of Python's stack.
+MAX_DEPTH = 100
 
 
 def dump(value: object, what: str, *, sort: bool = False) -> str:
@@ -24,11 +26,28 @@ def dump(value: object, what: str, *, sort: bool = False) -> str:
     # Imported here, because most rows have no JSON and hooks must start fast.
     import json
 
+    _check_depth(value, what)
     try:
         text = json.dumps(clean(value), allow_nan=False, sort_keys=sort)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{what} cannot be stored as JSON: {error}.") from error
     return checks.text(text, what)
+
+
+def _check_depth(value: object, what: str) -> None:
+    """InvalidInput if lists and objects are nested too deeply, or contain themselves."""
+    level = _nested([value])
+    for _ in range(MAX_DEPTH):
+        if not level:
+            return
+        level = _nested(inner for outer in level for inner in (outer.values() if isinstance(outer, dict) else outer))
+    if level:
+        raise InvalidInput(f"{what} is nested more than {MAX_DEPTH} levels deep.")
+
+
+def _nested(values: Iterable[object]) -> list[dict[object, object] | list[object] | tuple[object, ...]]:
+    # Each one once, because one list may be in many places.
+    return list({id(each): each for each in values if isinstance(each, dict | list | tuple)}.values())
 
 
 def dump_object(value: Mapping[str, object] | None, what: str) -> str:

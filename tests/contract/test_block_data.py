@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -129,3 +130,22 @@ def test_a_version_of_an_earlier_release_leaves_the_data_in_place(
     assert eng.blocks.verify("self") == 2
     assert eng.blocks.update("self", "Three.").data == STATE
     assert [json.dumps(edit.data) != "null" for edit in eng.blocks.versions("self")] == [True, False, True]
+
+
+@pytest.mark.requirement("BLOCK-13")
+def test_data_nested_too_deeply_are_refused_and_store_nothing(eng: Engram) -> None:
+    def deep(levels: int) -> Any:
+        data: Any = "end"
+        for level in range(levels):
+            data = {"in": data} if level % 2 else [data]
+        return data
+
+    eng.blocks.create("kept", data=deep(100))
+    block = eng.blocks.get("kept")
+    assert block is not None and block.data == deep(100)
+    itself: list[Any] = []
+    itself.append(itself)
+    for data in (deep(101), deep(600), itself):
+        with pytest.raises(InvalidInput, match="data is nested more than 100 levels deep"):
+            eng.blocks.create("refused", data=data)
+    assert eng.blocks.get("refused") is None

@@ -352,6 +352,43 @@ def test_a_derived_block_loses_exactly_its_lines_in_every_version_since(eng: Eng
 
 
 @pytest.mark.requirement("FORGET-6")
+def test_what_a_person_wrote_in_a_derived_block_stays_when_a_turn_is_forgotten(store_url: str, eng: Engram) -> None:
+    secret, other = say(eng, SECRET), say(eng, OTHER)
+    told = f"The guard said the word {WORD} at the vault."
+    eng.blocks.create("narrative", told, actor="dream")
+    derive(eng, "narrative", [("exchange", secret), ("exchange", other)])
+    eng.blocks.append("narrative", "\nMy own story of the sea.", actor="lyra")
+    eng.blocks.replace("narrative", "at the vault", "by the big vault", actor="lyra")
+    eng.blocks.append("narrative", f"\nShe wrote: {SECRET}", actor="lyra")
+    eng.blocks.update("narrative", "My own story of the sea.", data={"mood": "glad"})
+    receipt = eng.forget(exchange=secret)
+    assert holds(store_url, WORD) == {}
+    kept = "My own story of the sea."
+    assert [eng.blocks.version("narrative", number) for number in (1, 2, 3, 4, 5)] == ["", kept, kept, kept, kept]
+    block = eng.blocks.get("narrative")
+    assert block is not None and block.data == {"mood": "glad"}
+    assert [edit.receipt for edit in eng.blocks.history("narrative")] == [None, *[receipt.id] * 3]
+
+
+@pytest.mark.requirement("FORGET-6")
+def test_own_lines_stay_although_a_later_derived_version_repeats_them(eng: Engram) -> None:
+    secret, other = say(eng, SECRET), say(eng, OTHER)
+    eng.blocks.create("self", "I was told about the vault.", actor="dream")
+    derive(eng, "self", [("exchange", secret), ("exchange", other)])
+    eng.blocks.update("self", "I am Lyra and I like the sea.", actor="lyra")
+    eng.blocks.update("self", "I am Lyra and I like the sea.\nThe vault was talked about.", actor="dream")
+    derive(eng, "self", [("exchange", secret)], version=3)
+    eng.blocks.update("self", "I am Lyra and I like the sea.\nThe vault was talked about.\nI sail.", actor="lyra")
+    eng.forget(exchange=secret)
+    assert [eng.blocks.version("self", number) for number in (1, 2, 3, 4)] == [
+        "",
+        "I am Lyra and I like the sea.",
+        "",
+        "I am Lyra and I like the sea.\nI sail.",
+    ]
+
+
+@pytest.mark.requirement("FORGET-6")
 def test_a_derived_block_that_was_deleted_is_no_obstacle(store_url: str, eng: Engram) -> None:
     secret, _ = family(eng)
     eng.blocks.delete("digest")

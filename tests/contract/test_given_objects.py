@@ -99,6 +99,43 @@ def test_an_object_that_does_not_count_is_counted_by_estimate_and_capped(store_u
 
 
 @pytest.mark.requirement("THINK-8")
+@pytest.mark.parametrize("wrong", [-5, float("nan"), float("inf"), True, 10**30, "7", None, 2.5])
+def test_numbers_that_no_call_can_take_are_estimated_and_end_no_pass(opened: Open, wrong: Any) -> None:
+    speaker = Speaker(Usage(wrong, wrong, wrong))
+    eng = opened(llm=speaker)
+    session = talk(eng)
+    (report,) = eng.dream(force=True)
+    assert (report.errors, report.gists, report.calls) == ([], [session], len(speaker.asked))
+    assert 100 < report.input_tokens < 100_000 and 0 < report.output_tokens < 100_000
+    assert {type(number) for day in eng.usage() for number in day[2:5]} == {int}
+
+
+@pytest.mark.requirement("THINK-8")
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [(Answer(7, None, Usage(1, 1, 1)), "an Answer whose text is of type int")],  # type: ignore[arg-type]
+)
+def test_an_answer_without_text_is_named_for_what_it_is(opened: Open, given: Any, named: str) -> None:
+    speaker = Speaker()
+    speaker.answers = lambda prompt: given
+    eng = opened(llm=speaker)
+    talk(eng)
+    (report,) = eng.dream(force=True)
+    assert any(f"gave {named}. It must give an engram.llm.Answer" in error for error in report.errors), report.errors
+
+
+@pytest.mark.requirement("CONFIG-7")
+def test_an_argument_says_whether_the_workspace_is_a_companions(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    for given in (True, False):
+        monkeypatch.setenv("ENGRAM_COMPANION", str(not given).lower())
+        eng = opened(companion=given)
+        assert (eng.settings.is_companion("default"), eng.settings.origins["companion"]) == (given, "argument")
+        assert not eng.settings.is_companion("other")
+    with pytest.raises(InvalidInput, match="companion must be True or False"):
+        opened(companion="yes")
+
+
+@pytest.mark.requirement("THINK-8")
 def test_a_wrong_or_failing_object_is_an_error_of_the_stage_and_not_of_the_pass(opened: Open) -> None:
     speaker = Speaker()
     eng = opened(llm=speaker)

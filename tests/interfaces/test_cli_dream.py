@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -72,7 +75,32 @@ def test_the_exit_code_is_4_while_another_pass_is_under_way(eng: library.Engram,
     eng.leases.claim(other, "dream", exclusive=True, ttl=300)
     outcome = engram("dream", "--force")
     assert outcome.code == 4
-    assert f"Another pass is running: session {other}, since" in outcome.out
+    said = f"No pass was started; another pass is running: session {other}, since "
+    assert outcome.out.startswith(said)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\n", outcome.out.removeprefix(said))
+
+
+@pytest.mark.requirement("DREAM-4", "CLI-1")
+def test_a_pass_under_way_is_called_running_and_a_dead_one_is_not(
+    eng: library.Engram, engram: Engram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk(eng)
+    seen: list[str] = []
+
+    def look(stage: str, done: int, total: int) -> None:
+        if not seen:
+            seen.extend(engram("dream", *asked, "--utc").out for asked in (["list"], ["status"], ["show", "1"]))
+            raise KeyboardInterrupt  # and then it dies
+
+    with pytest.raises(KeyboardInterrupt):
+        eng.dream(force=True, progress=look)
+    running = r"running since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\n"
+    assert re.fullmatch(rf"pass 1, by hand: {running}", seen[0])
+    assert re.search(rf"last pass +1, by hand: {running}", seen[1])
+    assert re.search(rf"result +{running}", seen[2])
+    for asked in (["list"], ["status"], ["show", "1"]):
+        out = engram("dream", *asked).out
+        assert out.count("did not end") == 1 and "running" not in out
 
 
 @pytest.mark.requirement("WORK-1", "CLI-1")
@@ -157,3 +185,64 @@ def test_a_loop_dreams_at_once_when_told_and_ends_on_a_signal(store_url: str, en
     assert (process.returncode, err) == (0, "")
     assert len(out.splitlines()) == 1
     assert eng.leases.list() == []
+
+
+@pytest.mark.requirement("DREAM-19")
+def test_a_loop_says_a_failure_in_one_line_and_goes_on_also_at_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGRAM_DATA_DIR", str(tmp_path))
+    store, log = tmp_path / "engram.db", tmp_path / "dream.log"
+    store.write_text("This is no store. " * 500)
+    script = (
+        "import importlib, sys; from engram.interfaces.cli import main; "
+        "importlib.import_module('engram.interfaces.cli.dream')._LEAST_INTERVAL = 0.1; "
+        f"sys.argv = ['engram', 'dream', 'loop', '--every', '1s', '--store', {str(store)!r}]; main()"
+    )
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=pipe, stderr=pipe, text=True)
+    try:
+        until(lambda: log.exists() and "A round of passes failed" in log.read_text())
+        store.unlink()
+        with library.Engram(str(store)) as eng:
+            eng.sessions.complete(talk(eng))
+            # The line about the pass is the last thing that a round writes.
+            until(lambda: any("A round of passes failed" not in line for line in log.read_text().splitlines()))
+        for file in tmp_path.glob("engram.db*"):
+            file.unlink()
+        store.write_text("This is no store. " * 500)
+        said = log.read_text().count("A round of passes failed")
+        until(lambda: log.read_text().count("A round of passes failed") > said)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    assert len(out.splitlines()) == 1
+    lines = err.splitlines()
+    assert len(lines) >= 2 and all(line.startswith("A round of passes failed: ") for line in lines), err
+
+
+@pytest.mark.requirement("DUE-1", "CLI-1")
+def test_the_rule_for_waiting_gists_agrees_with_the_time_beside_it(eng: library.Engram, engram: Engram) -> None:
+    eng.sessions.complete(talk(eng))
+    eng.dream(force=True, stages=["sessions"])
+    out = engram("dream", "status").out
+    assert "or on the next day, because there is no portrait yet. By itself at " in out
+    assert "after a week" not in out
+    eng.dream(force=True)
+    eng.sessions.complete(talk(eng, "another thing"))
+    eng.dream(force=True, stages=["sessions"])
+    out = engram("dream", "status").out
+    assert "on the next day with 2, after a week with 1. By itself at " in out
+
+
+@pytest.mark.requirement("DREAM-22", "CLI-1")
+def test_what_a_stage_left_out_is_said_in_words(
+    eng: library.Engram, engram: Engram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk(eng)
+    (report,) = eng.dream(force=True)
+    shown = report._replace(left_out={"sessions": 7, "eras": 1})
+    monkeypatch.setattr(library.Engram, "dream", lambda self, **options: [shown])
+    assert re.search(r"left out +7 items of the stage sessions, 1 item of the stage eras\n", engram("dream").out)

@@ -324,7 +324,11 @@ def _fold_stage(look: Look, stage: str, target: str, would: str, lost: int = 0) 
     if at is not None and at <= look.now:
         since = duration(between(fold.oldest, look.now))
         return _unless_at_agents(look, Due(stage, True, count, doing, f"{gists} waiting for {since}."))
-    rule = f"Due with {_MANY_GISTS}, on the next day with {_SOME_GISTS}, after a week with 1."
+    tx = look.tx
+    if tx.value(_HAS_PORTRAIT, workspace=look.workspace):
+        rule = f"Due with {_MANY_GISTS}, on the next day with {_SOME_GISTS}, after a week with 1."
+    else:
+        rule = f"Due with {_MANY_GISTS}, or on the next day, because there is no portrait yet."
     return Due(stage, False, count, "", f"{gists} not part of it yet. {rule}", at)
 
 

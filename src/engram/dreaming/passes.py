@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import checks, json_columns
@@ -57,6 +57,11 @@ _LIST = """
 SELECT id, session_id, started_at, ended_at, report, undone_by, COALESCE(reason, 'by hand') FROM dreams
 WHERE workspace = :workspace AND undoes IS NULL AND session_id <> '' ORDER BY id DESC LIMIT :limit
 """
+# The session of the pass that is running.
+_RUNNING = """
+SELECT session_id FROM leases
+WHERE workspace = :workspace AND resource = :resource AND ended_at IS NULL AND expires_at > :now
+"""
 _PROPOSAL = "SELECT id FROM proposals WHERE workspace = :workspace AND applied_in = :id"
 
 
@@ -77,7 +82,6 @@ STAGES = (
 )
 
 
-#: The stages that make gists. Their gists are work for later stages of the same pass.
 #: Fields of a report that are columns of their own.
 _COLUMNS = ("id", "workspace", "session_id", "started_at", "ended_at", "undone_by", "proposal", "reason")
 
@@ -239,13 +243,16 @@ class Dreams:
         with self._engine.read() as tx:
             row = tx.one(_GET, workspace=self._workspace, id=id)
             proposal = tx.value(_PROPOSAL, workspace=self._workspace, id=id)
+            running = self._running(tx)
         if row is None:
             raise reversal.unknown(id, self._workspace)
         *shared, undoes = row
         _, session, *_ = shared
         if not session and undoes is None:
             return self._applied(tuple(shared), proposal or 0)
-        return self._dream_report(tuple(shared)) if undoes is None else self._undo_report(tuple(shared), undoes)
+        return (
+            self._dream_report(tuple(shared), running) if undoes is None else self._undo_report(tuple(shared), undoes)
+        )
 
     def _select_stages(self, stages: Sequence[str] | None) -> list[Stage]:
         """The stages to run. Only a companion reflects; asking for it elsewhere is InvalidInput."""
@@ -513,12 +520,15 @@ class Dreams:
         )
         tx.note(self._workspace, "dream", report.id)
 
-    def _dream_report(self, row: Row) -> DreamReport:
+    def _running(self, tx: Transaction) -> set[str]:
+        return set(tx.column(_RUNNING, workspace=self._workspace, resource=RESOURCE, now=tx.now()))
+
+    def _dream_report(self, row: Row, running: Set[str]) -> DreamReport:
         id, session, started, ended, kept, undone_by, reason = row
         values: dict[str, Any] = json_columns.load_object(kept, "dreams.report")
         if not values:  # the process died, the pass is still running, or the report cannot be read
             unfinished = self._unfinished(session, started)
-            errors = ["This pass did not end."]
+            errors = [] if ended is None and session in running else ["This pass did not end."]
             return unfinished._replace(id=id, errors=errors, undone_by=undone_by, reason=reason)
         values |= {"undone_by": undone_by, "reason": reason}
         values["due"] = tuple(Due(**each) for each in values.get("due", ()))
@@ -553,7 +563,8 @@ class Dreams:
         checks.whole(limit, "limit", least=0)
         with self._engine.read() as tx:
             rows = tx.all(_LIST, workspace=self._workspace, limit=limit or checks.MAX_WHOLE)
-        return [self._dream_report(row) for row in rows]
+            running = self._running(tx)
+        return [self._dream_report(row, running) for row in rows]
 
 
 def _pressing(found: Iterable[Due]) -> set[str]:

@@ -88,7 +88,8 @@ def _not_started(dreams: Dreams, error: Exception, reason: str) -> list[DreamRep
     try:
         return [dreams.report_not_started(problem)._replace(reason=reason)]
     except Exception as second:
-        _log().error("a pass failed: %s", without_quotes(problem), exc_info=second)
+        _log().error("a pass failed: %s", without_quotes(problem))
+        _log().debug("the store could not be read", exc_info=second)
         return []
 
 
@@ -105,7 +106,8 @@ def _each_workspace(view: StoreView, stop: threading.Event | None) -> Iterator[D
 class Scheduler:
     """Runs passes at an interval, in a thread of its own or in the caller's, over every workspace or only over one.
 
-    At each interval, a pass runs where something is due. `told` is called with the reports of the passes that ran.
+    At each interval, a pass runs where something is due. `told` is called with the reports of the passes that ran, and
+    `failed` with the error of a round that failed.
     """
 
     def __init__(
@@ -116,12 +118,14 @@ class Scheduler:
         all_workspaces: bool = True,
         now: bool = False,
         told: Callable[[list[DreamReport]], None] | None = None,
+        failed: Callable[[Exception], None] | None = None,
     ) -> None:
         self._view = view
         self._every = checks.seconds(every, "every")
         self._all = all_workspaces
         self._now = now
         self._told = told
+        self._failed = failed
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -159,7 +163,12 @@ class Scheduler:
             if self._told and reports:
                 self._told(reports)
         except Exception as error:
-            _log().error("a round of passes failed: %s", type(error).__name__, exc_info=error)
+            # One line for people. The traceback is for those who ask for it.
+            _log().debug("a round of passes failed", exc_info=error)
+            if self._failed is not None:
+                self._failed(error)
+            else:
+                _log().error("a round of passes failed: %s", type(error).__name__)
 
 
 def _log() -> Logger:

@@ -6,6 +6,9 @@ lost for things derived from it, and its remaining text counts as kept. Only the
 
 A statement that a pass extracted is one sentence. If it repeats a memory that goes, it goes too.
 
+A block that a pass derives may also be written by a person or an agent. The text of such a version is their own. It
+loses only lines that contain forgotten text, and lines that repeat what a derived version before it loses.
+
 A merged memory also has the tags, data and key of the memories it was merged from. What it has only from memories that
 go is removed too. The tags that go are also removed from the memory's earlier states.
 """
@@ -29,11 +32,17 @@ if TYPE_CHECKING:
 _MEMORY = "SELECT kind, version FROM memories WHERE workspace = :workspace AND id = :id"
 _BLOCK = "SELECT name, version FROM blocks WHERE workspace = :workspace AND id = :id"
 _EXCHANGE_TEXT = "SELECT content FROM exchanges WHERE workspace = :workspace AND id = :id"
-_MEMORY_TEXTS = "SELECT content, version, reason, NULL FROM memory_versions WHERE memory_id = :id ORDER BY version"
+_MEMORY_TEXTS = """
+SELECT content, version, reason, NULL, NULL FROM memory_versions WHERE memory_id = :id ORDER BY version
+"""
 # The data of a version that a program of an earlier release wrote are only in the block's own row.
 _BLOCK_TEXTS = """
-SELECT v.content, v.version, v.reason, CASE WHEN v.version = b.version THEN COALESCE(v.data, b.data) ELSE v.data END
+SELECT v.content, v.version, v.reason, CASE WHEN v.version = b.version THEN COALESCE(v.data, b.data) ELSE v.data END,
+  v.actor
 FROM block_versions v JOIN blocks b ON b.id = v.block_id WHERE v.block_id = :id ORDER BY v.version
+"""
+_DERIVED_VERSIONS = """
+SELECT DISTINCT derived_version FROM sources WHERE workspace = :workspace AND derived_kind = :kind AND derived_id = :id
 """
 _REWRITE_MEMORY_VERSION = """
 UPDATE memory_versions SET content = :content, reason = :reason, receipt = :receipt
@@ -57,6 +66,9 @@ _REWRITE_BLOCK = """
 UPDATE blocks SET content = :content, data = :data, updated_at = :now WHERE workspace = :workspace AND id = :id
 """
 
+#: Actors whose texts are derived from other things.
+_DERIVING = ("dream", "import")
+
 
 class Version(NamedTuple):
     number: int
@@ -64,6 +76,8 @@ class Version(NamedTuple):
     reason: str
     #: JSON; None for a memory.
     data: str | None = None
+    #: Whether a person or an agent wrote the text of this block.
+    own: bool = False
 
 
 class _Labels(NamedTuple):
@@ -79,14 +93,14 @@ class _Labels(NamedTuple):
 class _History:
     """A thing's versions while it is cleaned."""
 
-    def __init__(self, label: str, current: int, first: int, rows: list[Row], sources: set[Thing]) -> None:
+    def __init__(self, label: str, current: int, first: int, was: list[Version], sources: set[Thing]) -> None:
         #: A memory's kind or a block's name.
         self.label = label
         self.current = current
         #: The first version with a forgotten source.
         self.first = first
-        self.was = [Version(number, content, reason, data) for content, number, reason, data in rows]
-        self.now = list(self.was)
+        self.was = was
+        self.now = list(was)
         self.sources = sources
         self.lost: list[str] = []
 
@@ -101,7 +115,7 @@ class _History:
     def replace(self, position: int, content: str, reason: str, data: str | None = None) -> bool:
         """Replace one version's text, reason and data; whether that changed anything."""
         old = self.now[position]
-        self.now[position] = Version(old.number, content, reason, data)
+        self.now[position] = Version(old.number, content, reason, data, old.own)
         if content != old.content:
             left = set(sentences.parts(content))
             self.lost += [sentence for sentence in sentences.parts(old.content) if sentence not in left]
@@ -144,7 +158,7 @@ class Cleaning:
         tx = self._tx
         for (kind, id), text in self._texts.items():
             changed = [new for old, new in zip(text.was, text.now, strict=True) if old != new]
-            for version, content, reason, data in changed:
+            for version, content, reason, data, _ in changed:
                 values = {"id": id, "version": version, "content": content, "reason": reason, "receipt": receipt}
                 if kind == "block":
                     tx.run(REWRITE_BLOCK_VERSION, data=data, **values)
@@ -220,7 +234,22 @@ class Cleaning:
             return None
         label, current = row
         sources = provenance.of(self._tx, self._workspace, *thing)
-        return _History(label, current, first, self._versions(thing), sources)
+        derived = self._derived_versions(thing)
+        was = [
+            Version(
+                number,
+                content,
+                reason,
+                data,
+                not _is_memory(thing) and number not in derived and actor not in _DERIVING,
+            )
+            for content, number, reason, data, actor in self._versions(thing)
+        ]
+        return _History(label, current, first, was, sources)
+
+    def _derived_versions(self, thing: Thing) -> set[int]:
+        tx, (kind, id) = self._tx, thing
+        return set(tx.column(_DERIVED_VERSIONS, workspace=self._workspace, kind=kind, id=id))
 
     def _label_and_version(self, thing: Thing) -> Row | None:
         """A memory's kind or a block's name, and the current version."""
@@ -240,7 +269,14 @@ class Cleaning:
             cleaned = [("", "", None) for _ in text.now]
         else:
             matcher = citations.SourceMatcher(self._lost_texts(text.sources), self._kept_texts(text.sources))
-            cleaned = [self._cleaned_version(thing, text, version, matcher) for version in text.now]
+            inherited = Inherited()
+            cleaned = []
+            for was, version in zip(text.was, text.now, strict=True):
+                cleaned.append(self._cleaned_version(thing, text, version, matcher, inherited))
+                if not _is_memory(thing) and was.number >= text.first:
+                    inherited.note(was, cleaned[-1][0])
+                elif not _is_memory(thing):
+                    inherited.note(was, was.content)
         changed = False
         for position, version in enumerate(text.now):
             if version.number >= text.first:
@@ -263,11 +299,16 @@ class Cleaning:
         )
 
     def _cleaned_version(
-        self, thing: Thing, text: _History, version: Version, matcher: citations.SourceMatcher
+        self,
+        thing: Thing,
+        text: _History,
+        version: Version,
+        matcher: citations.SourceMatcher,
+        inherited: Inherited,
     ) -> tuple[str, str, str | None]:
         if not _is_memory(thing):
             named = {citations.handle(source) for source in text.sources if self._is_lost(source)}
-            content = without_lost_lines(version.content, named, matcher)
+            content = without_lost_lines(version.content, named, matcher, inherited if version.own else None)
         else:
             content = matcher.remove_lost(version.content)
         reason = matcher.remove_lost(version.reason) if content == version.content else ""
@@ -348,10 +389,64 @@ def _without_lost_values(data: str | None, matcher: citations.SourceMatcher) -> 
     return data if found == known else json_columns.dump(found, "data")
 
 
-def without_lost_lines(text: str, lost: Set[str], matcher: citations.SourceMatcher) -> str:
-    """A block's text without the lines of lost sources. Empty when no line names a source."""
+#: A line of a person that has so many words in a row from a lost line is that line, edited.
+_RUN = 4
+
+
+class Inherited:
+    """What derived versions of a block have lost, so that a person's later version does not keep it."""
+
+    def __init__(self) -> None:
+        #: Lines that a person or an agent wrote first, and lines that a derived version still has.
+        self._kept: set[str] = set()
+        self._lost: set[str] = set()
+        self._runs: set[tuple[str, ...]] = set()
+
+    def note(self, was: Version, left: str) -> None:
+        """A version as it was, and what is left of its text."""
+        stays = set(map(_words, left.split("\n")))
+        if was.own:
+            self._kept |= stays - self._lost
+            return
+        self._kept |= stays
+        for line in set(map(_words, was.content.split("\n"))) - self._kept:
+            self._lost.add(line)
+            if len(line) >= citations.TELLING:
+                self._runs.update(_runs(line))
+
+    def has(self, line: str) -> bool:
+        """Whether the line repeats a lost one, perhaps edited."""
+        words = _words(line)
+        if not words or words in self._kept:
+            return False
+        parts = words.split(" ")
+        return words in self._lost or any(
+            tuple(parts[start : start + length]) in self._runs
+            for length in range(1, _RUN + 1)
+            for start in range(len(parts) - length + 1)
+        )
+
+
+def _words(line: str) -> str:
+    """The words of a line without its sources. Numbers are left out, because many lines begin with the same day."""
+    return " ".join(word for word in citations.plain(citations.bare(line)).split(" ") if not word.isdigit())
+
+
+def _runs(line: str) -> set[tuple[str, ...]]:
+    words = line.split(" ")
+    length = min(_RUN, len(words))
+    return {tuple(words[start : start + length]) for start in range(len(words) - length + 1)}
+
+
+def without_lost_lines(
+    text: str, lost: Set[str], matcher: citations.SourceMatcher, inherited: Inherited | None = None
+) -> str:
+    """A block's text without the lines of lost sources.
+
+    Empty when no line of a derived text names a source. With `inherited`, the text is a person's or an agent's own.
+    """
     lines = text.split("\n")
-    if not any(map(citations.handles, lines)):
+    if inherited is None and not any(map(citations.handles, lines)):
         return ""
     kept = []
     for line in lines:
@@ -359,7 +454,8 @@ def without_lost_lines(text: str, lost: Set[str], matcher: citations.SourceMatch
         left = [each for each in named if each not in lost]
         if len(left) == len(named):
             # A heading has no source. A whole sentence without a source may still be a lost one.
-            if named or len(line) < citations.TELLING or not matcher.came_from_lost(line):
+            copied = len(line) >= citations.TELLING and matcher.came_from_lost(line)
+            if named or not (copied or (inherited and inherited.has(line))):
                 kept.append(line)
         elif left and not matcher.came_from_lost(citations.bare(line)):
             kept.append(citations.cited(citations.bare(line), left))

@@ -19,6 +19,9 @@ from .schemas import check, clip
 #: Names that mean something else to a pass.
 _RESERVED: Final = ("extractive", "agent")
 
+#: The largest number of tokens that one call can take. A larger one is a mistake, and would use up every cap.
+_MOST: Final = 100_000_000
+
 
 def require_provider(given: object) -> Provider:
     """The object, if it can think. InvalidInput says what it lacks."""
@@ -78,7 +81,7 @@ class Given:
             answer: object = self._provider.complete(prompt, system=system, max_tokens=max_tokens, schema=schema)
             if not isinstance(answer, Answer) or not isinstance(answer.text, str):
                 raise LLMMalformed(
-                    f"{self._where()} gave a {type(answer).__name__}, not an engram.llm.Answer with text."
+                    f"{self._where()} gave {_kind(answer)}. It must give an engram.llm.Answer whose text is a str."
                 )
             spent = _spent(answer, asked)
             return answer._replace(usage=spent)
@@ -91,12 +94,25 @@ class Given:
             self._meter.after(spent)
 
 
+def _kind(answer: object) -> str:
+    if isinstance(answer, Answer):
+        return f"an Answer whose text is of type {type(answer.text).__name__}"
+    return f"an object of type {type(answer).__name__}"
+
+
 def _spent(answer: Answer, asked: int) -> Usage:
     """What a call took. An object that does not count must not make a cap on tokens useless."""
     usage: object = answer.usage
-    if isinstance(usage, Usage) and (usage.input_tokens or usage.output_tokens):
-        return usage._replace(calls=max(1, usage.calls))
+    if isinstance(usage, Usage):
+        calls, taken, given = map(_count, usage)
+        if taken or given:
+            return Usage(max(1, calls), taken, given)
     return Usage(1, asked, tokens.estimate(answer.text))
+
+
+def _count(number: object) -> int:
+    """A number that a call may have taken; 0 for anything else, as if it had not been counted."""
+    return number if type(number) is int and 0 <= number <= _MOST else 0
 
 
 def _read(answer: Answer, schema: Mapping[str, Any] | None) -> tuple[object | None, list[str]]:

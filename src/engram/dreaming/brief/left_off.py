@@ -21,27 +21,31 @@ _ASK, _LATER_ASK, _RESULT, _QUESTION = 220, 160, 360, 200
 _OUTCOME, _POINTS, _POINT = 600, (8, 4, 2), 300
 
 # The first turns of the user, the latest ones, and the latest ones of anybody. The end of a long turn is read, too,
-# because a question stands there.
+# because a question stands there. Nobody here stands for the words of a tool or an import.
 TURNS = """
 SELECT seq, role, SUBSTR(content, 1, 2000),
        CASE WHEN LENGTH(content) > 600 THEN SUBSTR(content, LENGTH(content) - 599) ELSE content END FROM exchanges
-WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND seq IN (
+WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND trust IN ('user', 'agent') AND seq IN (
   SELECT seq FROM (SELECT seq FROM exchanges
     WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND role = 'user' AND created_at <= :now
+      AND trust IN ('user', 'agent')
     ORDER BY seq LIMIT 6) AS first
   UNION ALL
   SELECT seq FROM (SELECT seq FROM exchanges
     WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND role = 'user' AND created_at <= :now
+      AND trust IN ('user', 'agent')
     ORDER BY seq DESC LIMIT 12) AS latest
   UNION ALL
   SELECT seq FROM (SELECT seq FROM exchanges
     WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND created_at <= :now
+      AND trust IN ('user', 'agent')
     ORDER BY seq DESC LIMIT 8) AS last
 )
 ORDER BY seq
 """
 _QUOTED = """
 SELECT SUBSTR(content, 1, 2000) FROM exchanges WHERE workspace = :workspace AND id = :id AND created_at <= :now
+  AND trust IN ('user', 'agent')
 """
 # The beginning of a gist has its title, its outcome and what is open. A gist covers a session if no turn came later.
 _GIST = """

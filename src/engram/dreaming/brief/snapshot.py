@@ -20,10 +20,15 @@ _CANDIDATES = 8
 #: Sessions that are read for an earlier time, the newest first.
 _EARLIER = 500
 
-_COLUMNS = (
-    "s.id, s.type, SUBSTR(s.summary, 1, 600), SUBSTR(s.outcome, 1, 1000), COALESCE(s.project, ''), s.parent_id, "
-    "s.status, s.summary_from, s.outcome_from"
-)
+# A summary or an outcome that repeats the words of a tool or an import is not told.
+_COLUMNS = """s.id, s.type,
+  CASE WHEN s.summary_from IS NULL OR (SELECT e.trust FROM exchanges e
+    WHERE e.workspace = s.workspace AND e.id = s.summary_from) IN ('user', 'agent')
+    THEN SUBSTR(s.summary, 1, 600) ELSE '' END,
+  CASE WHEN s.outcome_from IS NULL OR (SELECT e.trust FROM exchanges e
+    WHERE e.workspace = s.workspace AND e.id = s.outcome_from) IN ('user', 'agent')
+    THEN SUBSTR(s.outcome, 1, 1000) ELSE '' END,
+  COALESCE(s.project, ''), s.parent_id, s.status, s.summary_from, s.outcome_from"""
 # People leave a session open for days and then close it. The agent's last turn tells when it was at work.
 _WORKED = """COALESCE(
   (SELECT e.created_at FROM exchanges e

@@ -30,6 +30,7 @@ SELECT resource FROM leases WHERE workspace = :workspace AND session_id = :sessi
 _LOGGED = """
 SELECT content FROM exchanges
 WHERE workspace = :workspace AND session_id = :session AND role = 'log' AND created_at <= :now
+  AND trust IN ('user', 'agent')
 ORDER BY seq DESC LIMIT :limit
 """
 _DECIDED = """

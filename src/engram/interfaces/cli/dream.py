@@ -5,8 +5,9 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +20,7 @@ from .common import (
     complete_session,
     duration_type,
     limit_option,
+    load_settings,
     open_store,
     result,
     session_option,
@@ -31,6 +33,7 @@ from .screen import fields, one_line, table, when
 from .thinker import thinker
 
 if TYPE_CHECKING:
+    from ...client import Engram
     from ...dream_records import DreamTotals, Due, NotDue, StuckStage
     from ...records import DreamBacklog, DreamReport, DreamStatus, Drives, UndoReport, WorkItem
 
@@ -165,16 +168,55 @@ def loop(ctx: click.Context, every: float, now: bool, all_workspaces: bool) -> N
 
     Each pass is one line of output, and one in dream.log in the data folder. A failure does not end the loop.
     """
-    eng = open_store(ctx)
+    folder = load_settings(ctx).data_dir
 
     def report(reports: list[DreamReport]) -> None:
-        _log_passes(eng.settings.data_dir, reports)
+        _log_passes(folder, reports)
         result(ctx, reports, lambda: "\n".join(f"{each.workspace}: {_line(each)}" for each in reports))
         sys.stdout.flush()
 
-    scheduler = eng.scheduler(every, all_workspaces=all_workspaces, now=now, told=report)
-    with _until_stopped(lambda: scheduler.stop(wait=False)):
-        scheduler.run()
+    ends: list[Callable[[], None]] = []
+
+    def end() -> None:
+        for each in ends:
+            each()
+
+    with _until_stopped(end) as stop:
+        # The store may not be there yet when the system starts.
+        while (eng := _try_to_open(ctx, folder)) is None:
+            if stop.wait(every):
+                return
+            now = True
+        failed = partial(_tell_failure, folder)
+        scheduler = eng.scheduler(every, all_workspaces=all_workspaces, now=now, told=report, failed=failed)
+        ends.append(partial(scheduler.stop, wait=False))
+        if not stop.is_set():
+            scheduler.run()
+
+
+def _try_to_open(ctx: click.Context, folder: str) -> Engram | None:
+    """The store; None, with a line about it, if it cannot be opened now. A wrong setting ends the command."""
+    from ...errors import EngramError, InvalidInput
+
+    try:
+        return open_store(ctx, warn=False)
+    except InvalidInput:
+        raise
+    except EngramError as error:
+        _tell_failure(folder, error)
+        return None
+
+
+def _tell_failure(folder: str, error: Exception) -> None:
+    """One line on standard error and in the log. The store's own errors say what is wrong; others only name their
+    type."""
+    from ...errors import EngramError
+    from ..hooks.failures import DREAM_LOG, note
+
+    why = one_line(str(error), 500) if isinstance(error, EngramError) and str(error) else type(error).__name__
+    line = f"A round of passes failed: {why}"
+    note(folder, line, DREAM_LOG)
+    click.echo(line, err=True)
 
 
 @dream.command()
@@ -374,12 +416,18 @@ def _shown(report: DreamReport) -> str:
         "urgency": _urgency(report.drives),
         "spent": f"{counted(report.calls, 'model call')}, {tokens}" if report.calls else None,
         "time by stage": ", ".join(seconds) or None,
-        "left out": ", ".join(f"{stage} {number}" for stage, number in (report.left_out or {}).items()) or None,
-        "errors": "\n".join(report.errors) or None,
+        "left out": _left_out(report),
+        "errors": "\n".join(report.errors) or None if report.ended_at or report.dry_run else None,
         "put off": "\n".join(report.notes or ()) or None,
         "ALARM": "\n".join(report.alarms) or None,
     }
     return fields(values)
+
+
+def _left_out(report: DreamReport) -> str | None:
+    """`7 items of the stage sessions`; None if every item could be used."""
+    counts = (f"{counted(number, 'item')} of the stage {stage}" for stage, number in (report.left_out or {}).items())
+    return ", ".join(counts) or None
 
 
 def _why(report: DreamReport) -> str:
@@ -462,9 +510,18 @@ def _line(report: DreamReport) -> str:
     else:
         line = "No pass was started"
     undone = f"; undone by undo {report.undone_by}" if report.undone_by else ""
-    problem = f"; {one_line(report.errors[0], 500)}" if report.errors else ""
+    # The outcome of a pass without an end says so already.
+    problem = f"; {_problem(report.errors[0])}" if report.errors and (report.ended_at or report.dry_run) else ""
     problem += f"; ALARM: {one_line(report.alarms[0], 500)}" if report.alarms else ""
     return f"{line}{undone}{problem}"
+
+
+def _problem(text: str) -> str:
+    """A message within a line: it goes on in lower case, and its times are local like the others."""
+    import re
+
+    told = re.sub(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z", lambda found: when(found[0]), one_line(text, 500))
+    return f"another{told.removeprefix('Another')}" if told.startswith("Another ") else told
 
 
 def _head(report: DreamReport) -> str:
@@ -474,12 +531,19 @@ def _head(report: DreamReport) -> str:
     seconds = between(report.started_at, report.ended_at) if report.id and report.ended_at else None
     took = None if seconds is None else f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
     reason = None if report.dry_run else one_line(report.reason, 40)
-    return ", ".join(filter(None, (str(report.id or "dry run"), when(report.started_at), took, reason)))
+    # The outcome of a running pass has its time.
+    at = None if _is_running(report) else when(report.started_at)
+    return ", ".join(filter(None, (str(report.id or "dry run"), at, took, reason)))
+
+
+def _is_running(report: DreamReport) -> bool:
+    """Whether the pass is under way. One that died has a message about it."""
+    return bool(report.id and not report.ended_at and not report.errors)
 
 
 def _outcome(report: DreamReport) -> str:
     if not (report.ended_at or report.dry_run):
-        return "did not end"
+        return f"running since {when(report.started_at)}" if _is_running(report) else "did not end"
     eras = f" ({', '.join(report.eras)})" if report.eras else ""
     written = [
         *([counted(len(report.gists), "gist")] if report.gists else []),
