@@ -390,7 +390,8 @@ def proposed(eng: Engram) -> int:
     said = eng.exchanges.add(eng.sessions.register("codex", "Working"), "tool", "Tea at five.")
     plan = Plan("remember", "a tool said it", 0.5, "Tea at five.", (), (("exchange", said),), PROPOSED)
     with eng._view.engine.write() as tx:
-        eng.proposals.add(tx, plan, 1)
+        # Not the number of the decision, which is the first one here.
+        eng.proposals.add(tx, plan, 7)
     (proposal,) = eng.proposals.list()
     return proposal.id
 
