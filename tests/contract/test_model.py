@@ -253,8 +253,10 @@ class Workspace(RuleBasedStateMachine):
             self.model.tokens.append(lease.token)
             mine = ModelLease(lease.token, sid, resource, exclusive, None, self.model.now)
             self.model.leases[lease.token] = mine
+        # A lease that becomes exclusive gets the usual time of an exclusive one.
+        kept = mine.ttl if mine.exclusive or not exclusive else None
         mine.exclusive = mine.exclusive or exclusive
-        mine.ttl = ttl or mine.ttl or (LEASE_TTL if mine.exclusive else None)
+        mine.ttl = ttl or kept or (LEASE_TTL if mine.exclusive else None)
         self.model.renew(mine)
 
     @precondition(lambda self: self.model.live())
