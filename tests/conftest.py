@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from engram import Clock, Engram
 from engram.config import load
@@ -20,6 +21,9 @@ from tests._schemas import Schemas, drop, new_name, url
 os.environ["ENGRAM_EMBEDDER"] = "static"
 # No test leaves a process behind: only tests about automatic passes switch them on.
 os.environ["ENGRAM_AUTO_DREAM"] = "off"
+# A busy machine is slow, which says nothing about the code.
+settings.register_profile("engram", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("engram")
 
 
 class ShiftedClock(Clock):

@@ -434,7 +434,9 @@ NAMES = itertools.count()
 
 
 @pytest.mark.requirement("BLOCK-6", "BLOCK-8", "BLOCK-11")
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(first=TEXTS, edits=st.lists(EDIT, min_size=1, max_size=50))
 def test_the_history_of_any_edits_leads_from_the_first_content_to_the_last(
     eng: Engram, first: str, edits: list[tuple[str, str | int | None]]

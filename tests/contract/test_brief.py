@@ -345,7 +345,9 @@ def build(eng: Engram, store: dict[str, Any]) -> tuple[Engram, str]:
 
 
 @pytest.mark.requirement("BRIEF-5", "BRIEF-9")
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(store=STORE, budgets=st.lists(st.integers(1, 1_500), min_size=3, max_size=8))
 def test_any_brief_keeps_any_budget_and_says_what_is_missing(
     eng: Engram, store: dict[str, Any], budgets: list[int]

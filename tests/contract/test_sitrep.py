@@ -218,7 +218,9 @@ def build(eng: Engram, store: dict[str, Any]) -> tuple[Engram, str]:
 
 
 @pytest.mark.requirement("SITREP-3", "SITREP-4", "SITREP-6")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(store=STORE, budgets=st.lists(st.integers(1, 1_500), min_size=3, max_size=12))
 def test_any_report_keeps_any_budget_and_says_what_is_missing(
     eng: Engram, store: dict[str, Any], budgets: list[int]

@@ -24,7 +24,9 @@ def embedder(request: pytest.FixtureRequest) -> Local:
 
 
 #: Hypothesis runs a test many times with one embedder, which is what a process does.
-many_texts = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+many_texts = settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 storable = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=60)
 
 

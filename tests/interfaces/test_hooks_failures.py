@@ -276,7 +276,9 @@ EVENT = st.fixed_dictionaries(
 
 
 @pytest.mark.requirement("HOOK-11")
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(harness=st.sampled_from(sorted(HARNESSES)), event=EVENT, cut=st.none() | st.integers(0, 400))
 def test_a_hostile_payload_is_answered_with_json_or_nothing_and_leaves_no_half_row(
     harness: str, event: dict[str, Any], cut: int | None, data: Path
