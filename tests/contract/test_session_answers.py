@@ -302,6 +302,30 @@ def test_an_odd_statement_is_left_out_or_clipped_and_counted(open_store: Open) -
 
 
 @pytest.mark.requirement("READING-6")
+def test_output_of_a_tool_after_the_gist_is_read_and_changes_no_gist(open_store: Callable[..., Engram]) -> None:
+    eng = open_store()
+    session = say(eng, "Build it.", "I built the shop.")
+    dream(eng)
+    before = eng.memories.gist(session)
+    eng.exchanges.add(session, "tool", "make: nothing to be done")
+    report = dream(eng)
+    after = eng.memories.gist(session)
+    assert before is not None and after is not None
+    assert (report.errors, report.left_out, after.content) == ([], None, before.content)
+    assert eng.memories.unsummarised(session) == []
+
+
+@pytest.mark.requirement("READING-6")
+def test_commands_alone_ask_no_model(eng: Engram, model: Model) -> None:
+    session = say(eng, "/clear")
+    report = dream(eng)
+    gist = eng.memories.gist(session)
+    assert gist is not None
+    assert (report.errors, gist.content) == ([], "The session has only commands to the harness: /clear.")
+    assert not [prompt for prompt in model.asked if SESSION in prompt]
+
+
+@pytest.mark.requirement("READING-6")
 def test_an_odd_answer_does_not_keep_the_other_sessions_from_being_read(eng: Engram, model: Model) -> None:
     odd = say(eng, "Never mind.", at="2026-03-01T10:00:00Z")
     other = say(eng, "Build it.", at="2026-03-02T10:00:00Z")

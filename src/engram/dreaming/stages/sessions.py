@@ -165,7 +165,7 @@ def _read_piece(context: PassContext, session: Session, piece: Piece) -> None:
     before = gist if gist and gist.content and (gist.trust in TRUSTED or not piece.told) else None
     if not piece.told and before is not None and before.trust in TRUSTED:
         answers = [(_think_about_quoted(context, session, piece.brought), piece.brought)]
-        text, told = before.content, list[Exchange]()
+        text, told = before.content, []
     elif commands := _only_commands(piece):
         # There is nothing to think about, and a model would be paid for it.
         told, answers = piece.told, []
