@@ -117,12 +117,12 @@ SELECT COUNT(*) FROM sessions s
 WHERE s.workspace = :workspace AND s.turns > s.gist_turns AND s.turns > s.turns_gone
   AND (s.status <> 'active' OR s.heartbeat_at < :silent OR s.turns - s.gist_turns >= :many)
   AND (:agents = 0 OR NOT EXISTS (
-    SELECT 1 FROM work w WHERE w.workspace = s.workspace AND w.stage IN ('gists', 'sessions')
-      AND w.subject IN (s.id, s.id || ' part 1') AND w.answer IS NULL))
+    SELECT 1 FROM work w WHERE w.workspace = s.workspace AND w.stage = 'sessions' AND w.subject = s.id
+      AND w.answer IS NULL))
 """
 _LEFT_OVER = """
 SELECT COALESCE(MAX(left_over), 0) FROM dream_retries
-WHERE workspace = :workspace AND stage IN ('gists', 'sessions') AND retry_at > :now
+WHERE workspace = :workspace AND stage = 'sessions' AND retry_at > :now
 """
 _LOGS = """
 SELECT id, session_id, seq, content, created_at FROM exchanges

@@ -137,25 +137,24 @@ def cut(turns: Sequence[Exchange]) -> list[list[Exchange]]:
     """The turns in parts of about equal size that fit a prompt. A part begins with a turn of the user, so that no
     answer is parted from its question, unless the answers alone are too long."""
     groups: list[list[Exchange]] = []
+    sizes: list[int] = []
     for turn in turns:
-        if not groups or turn.role == "user" or _size([*groups[-1], turn]) > _LONGEST:
+        more = len(grounds.shortened(turn.content))
+        if not groups or turn.role == "user" or sizes[-1] + more > _LONGEST:
             groups.append([])
+            sizes.append(0)
         groups[-1].append(turn)
-    total = _size(turns)
+        sizes[-1] += more
+    total = sum(sizes)
     room = total / max(1, -(-total // PIECE))
     parts: list[list[Exchange]] = []
     size = 0
-    for group in groups:
-        more = _size(group)
+    for group, more in zip(groups, sizes, strict=True):
         if not parts or size + more / 2 > room * len(parts):
             parts.append([])
         parts[-1] += group
         size += more
     return parts
-
-
-def _size(turns: Sequence[Exchange]) -> int:
-    return sum(len(grounds.shortened(turn.content)) for turn in turns)
 
 
 def _read_piece(context: PassContext, session: Session, piece: Piece) -> None:
