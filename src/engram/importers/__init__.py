@@ -1,0 +1,5 @@
+"""Moving in: reads what other systems kept about a person's past and writes it into a store.
+
+A format is a module with a reader; `formats.py` lists them. `items.py` is what readers give, `writing.py` the one
+writer.
+"""
