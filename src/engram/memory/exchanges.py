@@ -11,7 +11,7 @@ otherwise through the embedding queue. Logs are many, so their words are indexed
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import checks
 from ..clock import later
@@ -175,6 +175,10 @@ class Exchanges:
                 written = self._write_batch(batch, embed, written, progress)
                 batch = []
         return self._write_batch(batch, embed, written, progress) if batch else written
+
+    def prepare(self, given: Mapping[str, Any]) -> CheckedExchange:
+        """Check an exchange, a mapping of `add`'s arguments, before a transaction begins. `append_many` writes it."""
+        return self._check(words=True, **_arguments(given))
 
     def insert_before(self, id: int, exchanges: Sequence[Mapping[str, str]]) -> None:
         """Add exchanges of one session, each a mapping of `add`'s arguments, before its last turn, which has that id.
