@@ -7,7 +7,7 @@ outcome. Both stay when the session is resumed; the outcome is replaced by that 
 for a day is abandoned by a sweep. The sweep costs one indexed look when there is nothing to do, and gives way to other
 writers. A session's end frees its leases in the same transaction.
 
-An import writes sessions of the past: it says when something happened. A past time is never a sign of life. It moves no
+An import writes sessions of the past: it says when something happened. A past time is no heartbeat of now. It moves no
 heartbeat back, does not resume a session that ended later, and renews no lease.
 """
 
