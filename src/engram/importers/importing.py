@@ -57,18 +57,24 @@ def run(
     total, done = sum(source.size for source in sources), 0
     for source in sources:
         tally.where = source.name
-        tally.add("files")
         items = found.read(source, Options(project, timezone))
-        for number, item in enumerate(_guarded(items, tally)):
-            _write(item, sessions, memories, tally)
+        for number in write_items(items, sessions, memories, tally):
             if progress is not None and number % _STEP == 0:
                 progress(done + min(source.position, source.size), total)
-        sessions.end_all()
-        memories.finish()
         done += source.size
         if progress is not None:
             progress(done, total)
     return tally.report()
+
+
+def write_items(items: Iterable[Item], sessions: SessionWriter, memories: MemoryWriter, tally: Tally) -> Iterator[int]:
+    """Write the items of one source; how many were written, after each."""
+    tally.add("files")
+    for number, item in enumerate(_guarded(items, tally), 1):
+        _write(item, sessions, memories, tally)
+        yield number
+    sessions.end_all()
+    memories.finish()
 
 
 def _sources(found: formats.Format, paths: Sequence[Path | str]) -> list[Source]:

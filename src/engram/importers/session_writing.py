@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from ..errors import ImportOverlap, SessionNotFound
 from ..import_records import SESSION, PastSession, PastTurn, Seen
-from ..interfaces.external_ids import storable as storable_id
 from ..records import PERSON
 from . import texts
 from .items import Turn
@@ -243,7 +242,7 @@ class SessionWriter:
             source=self._source,
             ref=_ref(item),
             type=texts.name(item.type) or self._source,
-            external_id=None if item.keep_id else storable_id(texts.name(item.id) or _ref(item)),
+            external_id=None if item.keep_id else texts.external_id(item.id),
             id=_own_id(item),
             status=item.status,
             started_at=started or heard or moment,
@@ -267,7 +266,7 @@ class SessionWriter:
             return None
         if item.parent in self._open:
             return self._open[item.parent].id
-        found = self._eng.sessions.find(storable_id(item.parent), item.type)
+        found = self._eng.sessions.find(texts.external_id(item.parent), item.type)
         return None if found is None else found.id
 
     def _stored(self, item: SessionItem, seen: Seen | None) -> Session | None:
@@ -281,7 +280,7 @@ class SessionWriter:
                     continue
         if own is not None or seen is not None:
             return None
-        return self._eng.sessions.find(storable_id(texts.name(item.id) or _ref(item)), texts.name(item.type))
+        return self._eng.sessions.find(texts.external_id(item.id), texts.name(item.type))
 
     def _why_not(self, item: SessionItem, seen: Seen | None, stored: Session | None) -> str | None:
         """Why nothing of a session is imported; None if it is."""
@@ -327,4 +326,4 @@ def _stands_alone(item: SessionItem) -> bool:
 
 
 def _message_id(id: str | None) -> str | None:
-    return None if id is None else storable_id(texts.name(id) or "") or None
+    return texts.external_id(id) if id else None
