@@ -20,7 +20,8 @@ from .memory.exchanges import Exchanges
 from .memory.injections import Injections
 from .memory.memories import Memories
 from .setup_records import Upgraded
-from .storage import changes
+from .storage.changes import Changes
+from .storage.changes import workspaces as workspace_names
 from .store_view import StoreView
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from .embedding import Embedder
     from .llm import Provider
     from .memory.embedders import Embedders
-    from .records import Change, DreamReport, Hit, Receipt, Spent, WorkspaceInfo
+    from .records import DreamReport, Hit, Receipt, Spent, WorkspaceInfo
     from .setup_records import Restored
     from .storage.engine import Engine
 
@@ -124,7 +125,7 @@ class Engram:
         """Raises WorkspaceNotFound if this workspace was never written to. The default workspace always exists."""
         if self.workspace_name == config.DEFAULT_WORKSPACE:
             return
-        names = changes.workspaces(self._view.engine)
+        names = workspace_names(self._view.engine)
         if self.workspace_name not in names:
             known = f"Existing workspaces: {', '.join(names)}." if names else "The store is empty."
             raise WorkspaceNotFound(
@@ -236,6 +237,11 @@ class Engram:
         from .memory.reindex import reindex
 
         return reindex(self._view, model, progress)
+
+    @property
+    def changes(self) -> Changes:
+        """The change feed: `changes(after)` returns the changes after a number, `changes.wait` waits for some."""
+        return Changes(self._view)
 
     @property
     def harness_processes(self) -> HarnessProcesses:
@@ -373,10 +379,6 @@ class Engram:
             if fence is not None:
                 self.leases.fence(tx, fence)
             yield self
-
-    def changes(self, after: int = 0, limit: int = 1_000) -> list[Change]:
-        """Changes of this workspace after the change number `after`, in commit order."""
-        return changes.since(self._view, after, limit)
 
     def close(self) -> None:
         """Close the store's connections, which other workspaces of this store share."""
