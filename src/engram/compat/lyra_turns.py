@@ -1,0 +1,48 @@
+"""Lyra's turns as Engram stores them, and back.
+
+Lyra takes any role and also an empty text; Engram knows four roles of turns and stores no empty text. What does not fit
+is kept in the turn's external id (`lyra;role=narrator;empty`), so it is read back as it was given and is forgotten
+together with the turn.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from ..errors import InvalidInput
+
+if TYPE_CHECKING:
+    from .. import records
+
+_ROLES = ("user", "assistant", "system", "tool")
+#: Usual names of these roles. Any other role becomes that of the system: neither the user's words nor the assistant's.
+_MEANT = {
+    **{"human": "user", "ai": "assistant", "bot": "assistant", "companion": "assistant", "lyra": "assistant"},
+    **{"model": "assistant", "developer": "system", "function": "tool"},
+}
+_MARK, _ROLE, _EMPTY = "lyra", "role=", "empty"
+#: What is stored for an empty text.
+_NO_TEXT = "(no text)"
+
+
+def stored(role: object, content: object) -> dict[str, str]:
+    """The arguments of `exchanges.add` for a turn, without its session."""
+    if not isinstance(role, str) or not isinstance(content, str):
+        raise InvalidInput(f"role is {role!r} and content is a {type(content).__name__}; both must be text.")
+    marks = [] if role in _ROLES else [_ROLE + quote(role, safe=" ")]
+    text = content
+    if not content.strip():
+        marks, text = [*marks, _EMPTY], _NO_TEXT
+    plain = role.strip().lower()
+    turn = {"role": plain if plain in _ROLES else _MEANT.get(plain, "system"), "content": text}
+    return {**turn, "external_id": ";".join([_MARK, *marks])} if marks else turn
+
+
+def given(turn: records.Exchange) -> tuple[str, str]:
+    """Role and content of a turn as they were given."""
+    mark, *parts = (turn.external_id or "").split(";")
+    if mark != _MARK:
+        return turn.role, turn.content
+    roles = [unquote(part.removeprefix(_ROLE)) for part in parts if part.startswith(_ROLE)]
+    return (roles[0] if roles else turn.role), ("" if _EMPTY in parts else turn.content)
