@@ -95,7 +95,14 @@ def test_what_is_returned_are_lyra_s_mutable_dataclasses(place: str) -> None:
 
 
 def test_any_role_and_an_empty_text_come_back_as_they_were_given(place: str) -> None:
-    given = [("narrator", "Rain."), ("Log", "a log"), ("", "no role"), ("a;b=100%", "odd"), ("user", ""), ("thought", " ")]
+    given = [
+        ("narrator", "Rain."),
+        ("Log", "a log"),
+        ("", "no role"),
+        ("a;b=100%", "odd"),
+        ("user", ""),
+        ("thought", " "),
+    ]
     for role, content in given:
         lyra.remember("s", role, content)
     expected = [(role, content.strip()) for role, content in given]
@@ -267,7 +274,11 @@ def test_profiles_narratives_and_states_with_other_ids_are_apart(place: str) -> 
     assert (lyra.get_profile(), lyra.get_profile("ana")) == ("mine", "Ana's")
     assert (lyra.profile_sessions_covered(), lyra.profile_sessions_covered("ana")) == (3, 5)
     assert (lyra.get_narrative(), lyra.get_narrative("draft")) == ("now", "then")
-    assert (lyra.get_self_state(), lyra.get_self_state("other"), lyra.get_self_state("no")) == ({"mood": "calm"}, {}, None)
+    assert (lyra.get_self_state(), lyra.get_self_state("other"), lyra.get_self_state("no")) == (
+        {"mood": "calm"},
+        {},
+        None,
+    )
     with lyra_store.opened() as eng:
         assert {"profile", "narrative", "self"} <= {block.name for block in eng.blocks.list()}
     with pytest.raises(InvalidInput, match="must be a dict"):
@@ -324,7 +335,9 @@ def test_the_variable_is_followed_when_it_changes(tmp_path: Path, monkeypatch: p
     assert sorted(path.name for path in tmp_path.glob("*.db")) == ["one.db", "two.db"]
 
 
-def test_a_store_is_closed_only_when_no_thread_uses_it_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_is_closed_only_when_no_thread_uses_it_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LYRA_DB_PATH", str(tmp_path / "one.db"))
     inside, go_on = threading.Event(), threading.Event()
 

@@ -26,8 +26,11 @@ class Eras:
         self._memories = memories
         self._gists = Gists(view, memories)
 
-    def store(self, month: str, text: str, sessions: int) -> Memory:
-        """Store the era of a month (`2026-03`), which had that many sessions. It replaces the month's era."""
+    def store(self, month: str, text: str, sessions: int, *, at: str | None = None) -> Memory:
+        """Store the era of a month (`2026-03`), which had that many sessions. It replaces the month's era.
+
+        `at` is when it was told, by default now.
+        """
         checks.new_name(month, "month")
         checks.whole(sessions, "sessions", least=0)
         prepared = self._memories.prepare(text)
@@ -35,11 +38,12 @@ class Eras:
             self._memories.lock(tx)
             told = [gist.memory_id for gist in self._gists.by_month(month)[month]]
             data = {"sessions": sessions, "gists": sorted(told)}
+            made_of = [("memory", id) for id in told]
             era = self._memories.remember(
-                text, kind=KIND, key=month, sources=[("memory", id) for id in told], data=data, prepared=prepared
+                text, kind=KIND, key=month, sources=made_of, data=data, prepared=prepared, at=at
             )
             if era.data != data:  # the same text was stored before
-                era = self._memories.update(era.id, data=data)
+                era = self._memories.update(era.id, data=data, at=at)
             self._memories.mark_rebuilt(tx, era.id)
             for gist in told:
                 self._gists.mark_folded(tx, KIND, gist)
