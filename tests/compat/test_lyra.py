@@ -25,6 +25,9 @@ def place(store_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     lyra.close()
 
 
+#: What `add_exchanges_bulk` takes.
+Bulk = tuple[str, str, bytes | list[float] | None, str | float | datetime | None]
+
 TALK = (
     ("user", "My sister Ana moved to Lisbon in spring."),
     ("assistant", "How lovely! Does she like the sea?"),
@@ -185,7 +188,8 @@ def test_summaries_and_eras_are_recalled_in_full_number(place: str) -> None:
     assert len(lyra.recall_summaries("", k=2)) == 2
     assert lyra.recall_eras("What was broken?", k=1)[0].month == "2025-02"
     assert len(lyra.recall_eras("oven")) == 2 and len(lyra.recall_eras("oven", k=9)) == 3
-    assert all(isinstance(each.score, float) for each in [*lyra.recall_eras("oven"), *lyra.recall_summaries("oven")])
+    scores = [each.score for each in lyra.recall_eras("oven")] + [each.score for each in lyra.recall_summaries("oven")]
+    assert all(isinstance(score, float) for score in scores)
     assert [era.month for era in lyra.list_eras()] == ["2025-01", "2025-02", "2025-03"]
     assert [summary.session_id for summary in lyra.list_summaries()] == ["s-0", "s-1", "s-2"]
     lyra.store_summary("s-0", "They spoke about sailing.", lyra.history("s-0")[-1].id)
@@ -227,7 +231,7 @@ def test_a_session_without_turns_can_have_a_summary_too(place: str) -> None:
 
 
 def test_many_exchanges_are_added_with_their_times_all_or_none(place: str) -> None:
-    given = [
+    given: list[Bulk] = [
         ("user", "In May we sailed.", None, "2025-05-01T10:00:00+00:00"),
         ("assistant", "To Naxos?", b"\x00\x00\x80?" * 4, "2025-05-01 10:00:05"),
         ("narrator", "They laughed.", [0.5, 0.5], datetime(2025, 5, 1, 10, 1, tzinfo=UTC)),

@@ -129,7 +129,7 @@ def add_exchanges_bulk(
         turns.append(turn)
     with opened() as eng:
         said = [turn["created_at"] for turn in turns if "created_at" in turn]
-        eng.sessions.ensure(session_id)
+        eng.sessions.ensure(session_id, at=min(said, default=None))
         eng.exchanges.add_many(turns)
     return len(turns)
 

@@ -7,13 +7,22 @@ together with the turn.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 from urllib.parse import quote, unquote
 
 from ..errors import InvalidInput
 
 if TYPE_CHECKING:
     from .. import records
+
+
+class StoredTurn(TypedDict):
+    """The arguments of `exchanges.add` for a turn, without its session."""
+
+    role: str
+    content: str
+    external_id: str | None
+
 
 _ROLES = ("user", "assistant", "system", "tool")
 #: Usual names of these roles. Any other role becomes that of the system: neither the user's words nor the assistant's.
@@ -26,8 +35,8 @@ _MARK, _ROLE, _EMPTY = "lyra", "role=", "empty"
 _NO_TEXT = "(no text)"
 
 
-def stored(role: object, content: object) -> dict[str, str]:
-    """The arguments of `exchanges.add` for a turn, without its session."""
+def stored(role: object, content: object) -> StoredTurn:
+    """The turn as Engram stores it."""
     if not isinstance(role, str) or not isinstance(content, str):
         raise InvalidInput(f"role is {role!r} and content is a {type(content).__name__}; both must be text.")
     marks = [] if role in _ROLES else [_ROLE + quote(role, safe=" ")]
@@ -35,8 +44,8 @@ def stored(role: object, content: object) -> dict[str, str]:
     if not content.strip():
         marks, text = [*marks, _EMPTY], _NO_TEXT
     plain = role.strip().lower()
-    turn = {"role": plain if plain in _ROLES else _MEANT.get(plain, "system"), "content": text}
-    return {**turn, "external_id": ";".join([_MARK, *marks])} if marks else turn
+    known = plain if plain in _ROLES else _MEANT.get(plain, "system")
+    return StoredTurn(role=known, content=text, external_id=";".join([_MARK, *marks]) if marks else None)
 
 
 def given(turn: records.Exchange) -> tuple[str, str]:
