@@ -18,7 +18,7 @@ from ..import_records import SESSION, Known, Seen
 from ..memory.exchanges import Exchanges, append_many
 from ..memory.gists import Gists
 from ..memory.memories import Memories
-from . import sessions, summaries
+from . import session_leases, sessions, summaries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -186,7 +186,7 @@ class Imports:
         latest = max(values["heartbeat_at"], heard)
         is_over = session.status != "active"
         if is_over and status == "active":
-            sessions.end_leases(tx, self._workspace, id, tx.now(), session.status)
+            session_leases.end(tx, self._workspace, id, tx.now(), session.status)
         tx.run(
             _EXTEND,
             workspace=self._workspace,
