@@ -11,7 +11,7 @@ otherwise through the embedding queue. Logs are many, so their words are indexed
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import checks
 from ..clock import later
@@ -31,14 +31,17 @@ TRUSTS = ("user", "agent", "tool", "import")
 _TRUST = {"user": "user", "assistant": "agent", "system": "agent", "tool": "tool", "log": "agent"}
 #: Exchanges that `add_many` writes in one transaction; few enough that other writers do not wait long.
 BATCH = 500
+_TIME = "time of the exchange"
 #: Seconds by which a turn's own time may be before the session's beginning, and ahead of the store's clock.
 _EARLY, _LATE = 86_400, 60
 
-# An exchange counts as a heartbeat, but only for an active session: a late hook must not revive one that ended.
+# An exchange counts as a heartbeat, but only for an active session: a late hook must not revive one that ended. If the
+# exchange has a time of its own, that is the time of the heartbeat.
 _NEXT_SEQ = """
 UPDATE sessions
 SET last_seq = last_seq + 1, turns = turns + :turn,
-    heartbeat_at = CASE WHEN status = 'active' AND :alive = 1 THEN :now ELSE heartbeat_at END
+    heartbeat_at = CASE WHEN status = 'active' AND :alive = 1 AND (:past = 0 OR heartbeat_at < :beat) THEN :beat
+      ELSE heartbeat_at END
 WHERE workspace = :workspace AND id = :session
 """
 _INSERT = """
@@ -50,7 +53,8 @@ RETURNING id, seq, turn
 _NEXT_SEQS = """
 UPDATE sessions
 SET last_seq = last_seq + :count, turns = turns + :turns,
-    heartbeat_at = CASE WHEN status = 'active' THEN :now ELSE heartbeat_at END
+    heartbeat_at = CASE WHEN status = 'active' AND (:past = 0 OR heartbeat_at < :beat) THEN :beat
+      ELSE heartbeat_at END
 WHERE workspace = :workspace AND id = :session
 RETURNING last_seq, turns, project
 """
@@ -145,6 +149,7 @@ class Exchanges:
     ) -> int:
         """Add what was said or done; returns its id. `embed=False` leaves its vector to the embedding queue.
 
+        `created_at` is when it was said or done, by default now.
         `external_id` is the harness's own id of the message. `find` looks the exchange up by it.
         `words=False` leaves its words to the queue too, for a caller that may be killed while they are indexed.
         `EmbeddingQueue.index_words` catches up.
@@ -175,6 +180,10 @@ class Exchanges:
                 written = self._write_batch(batch, embed, written, progress)
                 batch = []
         return self._write_batch(batch, embed, written, progress) if batch else written
+
+    def prepare(self, given: Mapping[str, Any]) -> CheckedExchange:
+        """Check an exchange, a mapping of `add`'s arguments, before a transaction begins. `append_many` writes it."""
+        return self._check(words=True, **_arguments(given))
 
     def insert_before(self, id: int, exchanges: Sequence[Mapping[str, str]]) -> None:
         """Add exchanges of one session, each a mapping of `add`'s arguments, before its last turn, which has that id.
@@ -213,7 +222,7 @@ class Exchanges:
                     role=each.role,
                     content=each.content,
                     trust=each.trust,
-                    at=each.at or latest,
+                    at=latest if each.at is None else checks.past(each.at, tx.now(), _TIME),
                     external_id=each.external_id,
                 )
                 tx.note(self._workspace, "exchange", number)
@@ -304,7 +313,7 @@ class Exchanges:
             raise InvalidInput(f"trust is {trust!r}; it must be one of {', '.join(TRUSTS)}.")
         checks.name(session_id, "session id")
         content = checks.content(content, "content")
-        at = None if created_at is None else checks.moment(created_at, "time of the exchange")
+        at = None if created_at is None else checks.moment(created_at, _TIME)
         pieces = word_index.cut(content) if words and role != "log" else None
         external_id = checks.optional_new_name(external_id, "external id")
         return CheckedExchange(session_id, role, content, trust or _TRUST[role], at, pieces, external_id)
@@ -366,7 +375,9 @@ def append(
 ) -> tuple[int, int]:
     """Add one exchange; returns its id and `seq`. `alive=False` when another session wrote it about this one."""
     is_turn = int(role != "log")
-    if not tx.run(_NEXT_SEQ, workspace=workspace, session=session, now=now, alive=int(alive), turn=is_turn):
+    when = checks.past(at, now, _TIME)
+    beat = {"beat": when, "past": int(at is not None), "alive": int(alive)}
+    if not tx.run(_NEXT_SEQ, workspace=workspace, session=session, turn=is_turn, **beat):
         raise SessionNotFound(f"There is no session {session!r} in workspace {workspace!r}.")
     ((id, seq, turn),) = tx.all(
         _INSERT,
@@ -376,7 +387,7 @@ def append(
         role=role,
         content=content,
         trust=trust or _TRUST[role],
-        at=at or now,
+        at=when,
         external_id=external_id,
     )
     tx.note(workspace, "exchange", id)
@@ -384,7 +395,7 @@ def append(
         embedding_queue.enqueue(tx, workspace, "exchange", id, indexed=False, words_due=turn is not None)
     else:
         project = tx.value(_PROJECT, workspace=workspace, session=session)
-        entry = word_index.Entry("turns", "exchange", id, role, session, project, turn, at or now, pieces)
+        entry = word_index.Entry("turns", "exchange", id, role, session, project, turn, when, pieces)
         embedding_queue.store_vectors(tx, workspace, [entry], vectors)
     return id, seq
 
@@ -399,7 +410,7 @@ def append_many(
     """Add many exchanges like `append`, in order, with as few statements as possible."""
     entries: list[word_index.Entry] = []
     for said, (seq, turn, project) in zip(batch, _number_batch(tx, workspace, batch, now), strict=True):
-        at = said.at or now
+        at = checks.past(said.at, now, _TIME)
         id: int = tx.value(
             _INSERT_NUMBERED,
             workspace=workspace,
@@ -429,14 +440,19 @@ def _number_batch(
     """The `seq` of each exchange, its number among the turns, and the session's project."""
     counts = Counter(said.session_id for said in batch)
     turns = Counter(said.session_id for said in batch if said.role != "log")
+    heard: dict[str, set[str | None]] = {}
+    for said in batch:
+        heard.setdefault(said.session_id, set()).add(said.at)
     last: dict[str, tuple[int, int, str | None]] = {}
     # In order of id, so that two writers cannot wait for each other's sessions.
     for session, count in sorted(counts.items()):
+        past = None not in heard[session]
         row = tx.one(
             _NEXT_SEQS,
             workspace=workspace,
             session=session,
-            now=now,
+            beat=min(now, max(filter(None, heard[session]))) if past else now,
+            past=int(past),
             count=count,
             turns=turns[session],
         )
