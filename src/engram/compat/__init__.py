@@ -1,1 +1,5 @@
-"""Adapters: the call signatures of other systems, over Engram. They hold no logic and use the facade only."""
+"""Adapters: the call signatures of other systems, on top of Engram.
+
+A program that was written for such a system changes one import line. An adapter translates names, times and errors; it
+decides nothing, and uses the facade only.
+"""
