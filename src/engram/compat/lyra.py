@@ -12,6 +12,7 @@ Differences: texts are stored without secrets, times are UTC, and a session that
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -67,6 +68,10 @@ _TOKENS = 1_000_000
 _MOST_RANKED = 1_000
 #: Before everything that was ever said.
 _EVER = "1000-01-01"
+#: Names the model of the embeddings that a program gives.
+_MODEL = "LYRA_EMBEDDING_MODEL"
+#: The session that imported eras belong to. It is none of Lyra's.
+_IMPORTED = "import-lyra"
 #: Where the data of a summary of a session without turns keeps its last exchange.
 _LAST = "last_exchange_id"
 
@@ -120,18 +125,25 @@ def remember(session_id: str, role: str, content: str) -> int:
 def add_exchanges_bulk(
     session_id: str, exchanges: Iterable[tuple[str, str, bytes | Sequence[float] | None, str | float | datetime | None]]
 ) -> int:
-    """Store many turns, each `(role, content, embedding, created_at)`, all or none; returns how many."""
-    turns: list[dict[str, Any]] = []
-    for role, content, _embedding, created_at in exchanges:
-        turn: dict[str, Any] = {"session_id": session_id, **lyra_turns.stored(role, content)}
-        if created_at is not None:
-            turn["created_at"] = _moment(created_at)
-        turns.append(turn)
+    """Store many turns, each `(role, content, embedding, created_at)`, all or none; returns how many.
+
+    An embedding is a list of numbers, or their bytes as float32. It is used only if `LYRA_EMBEDDING_MODEL` says which
+    model it is from, and that is the model of the store. Otherwise Engram computes its own.
+    """
     with opened() as eng:
-        said = [turn["created_at"] for turn in turns if "created_at" in turn]
-        eng.sessions.ensure(session_id, at=min(said, default=None))
-        eng.exchanges.add_many(turns)
-    return len(turns)
+        model = _given_model(eng)
+        turns: list[dict[str, Any]] = []
+        for role, content, embedding, created_at in exchanges:
+            turn: dict[str, Any] = {"session_id": session_id, **lyra_turns.stored(role, content)}
+            if created_at is not None:
+                turn["created_at"] = _moment(created_at)
+            if model is not None and embedding is not None:
+                turn["vector"] = lyra_turns.numbers(embedding)
+            turns.append(turn)
+        eng.sessions.ensure(
+            session_id, at=min((turn["created_at"] for turn in turns if "created_at" in turn), default=None)
+        )
+        return eng.exchanges.add_many(turns, atomic=True, model=model)
 
 
 def recent(session_id: str, n: int = 10) -> list[Exchange]:
@@ -163,7 +175,8 @@ def ensure_session(id: str, name: str | None = None) -> None:
 def list_sessions() -> list[dict[str, str | None]]:
     """Id and name of every session, newest first."""
     with opened() as eng:
-        return [{"id": session.id, "name": session.name} for session in eng.sessions.list()]
+        sessions = [session for session in eng.sessions.list() if session.external_id != _IMPORTED]
+    return [{"id": session.id, "name": session.name} for session in sessions]
 
 
 def delete_session(session_id: str) -> None:
@@ -370,6 +383,12 @@ def _turns(eng: Engram, query: str, k: int, session_id: str | None) -> dict[int,
         except ExchangeNotFound:  # forgotten meanwhile
             continue
     return found
+
+
+def _given_model(eng: Engram) -> str | None:
+    """The model that given embeddings are from, if it is known and the store has the same."""
+    named = os.environ.get(_MODEL)
+    return named if named and named in (eng.embedders.model, eng.embedders.next_choice()) else None
 
 
 def _latest(eng: Engram, k: int, session_id: str | None) -> list[records.Exchange]:

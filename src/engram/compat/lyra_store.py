@@ -1,6 +1,6 @@
 """The store of Lyra's functions: the one that `LYRA_DB_PATH` names at the time of the call, else the user's own.
 
-One store is open at a time. When the variable changes, the next call opens the other store, and the one before is
+A database of Lyra is imported into a store beside it. One store is open at a time. When the variable changes, the next call opens the other store, and the one before is
 closed as soon as no thread uses it any more.
 """
 
@@ -11,10 +11,12 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ..client import Engram
+from . import old_databases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ..client import Engram
 
 VARIABLE = "LYRA_DB_PATH"
 #: What decides which store and which workspace it is.
@@ -55,7 +57,7 @@ def _enter() -> _Open:
     with _lock:
         place = _place()
         if _current is None or _current.place != place:
-            _replace(_Open(place, _open(place[0])))
+            _replace(_Open(place, old_databases.open_store(place[0], "lyra", companion=True)))
         assert _current is not None
         _current.users += 1
         return _current
@@ -86,10 +88,6 @@ def _place() -> tuple[str | None, ...]:
         # A relative path is another file in another folder.
         named = os.path.abspath(os.path.expanduser(named))
     return (named, *others)
-
-
-def _open(place: str | None) -> Engram:
-    return Engram(place, companion=True)
 
 
 def _after_fork() -> None:

@@ -7,12 +7,15 @@ together with the turn.
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, TypedDict
 from urllib.parse import quote, unquote
 
 from ..errors import InvalidInput
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .. import records
 
 
@@ -55,3 +58,15 @@ def given(turn: records.Exchange) -> tuple[str, str]:
         return turn.role, turn.content
     roles = [unquote(part.removeprefix(_ROLE)) for part in parts if part.startswith(_ROLE)]
     return (roles[0] if roles else turn.role), ("" if _EMPTY in parts else turn.content)
+
+
+def numbers(embedding: bytes | Sequence[float]) -> Sequence[float]:
+    """The numbers of an embedding, which may be given as the bytes of float32."""
+    if not isinstance(embedding, bytes | bytearray | memoryview):
+        return embedding
+    found = array("f")
+    try:
+        found.frombytes(embedding)
+    except ValueError:
+        raise InvalidInput(f"An embedding has {len(embedding)} bytes; float32 numbers have four each.") from None
+    return found
