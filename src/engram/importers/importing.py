@@ -51,6 +51,8 @@ def run(
     times.zone(timezone)
     found = formats.get(format)
     sources = _sources(found, paths)
+    if vectors_of is not None:
+        eng.imports.check_model(vectors_of)
     tally = Tally(format)
     asked = Asked(format, project, earliest, again, dry_run, vectors_of)
     sessions, memories = SessionWriter(eng, asked, tally), MemoryWriter(eng, asked, tally)

@@ -113,7 +113,8 @@ class SessionWriter:
             why = "no text" if not content else f"unknown role {turn.role!r}"
             self._tally.leave_out(why, f"turn {session.number} of session {turn.session}")
             return
-        past = PastTurn(turn.role, content, self._moment(session), _message_id(turn.id), turn.trust)
+        vector = turn.vector if self._asked.vectors_of is not None else None
+        past = PastTurn(turn.role, content, self._moment(session), _message_id(turn.id), turn.trust, vector)
         place = session.recorded.find(past)
         if place is not None:
             self._name(session, place, past)
@@ -189,7 +190,7 @@ class SessionWriter:
     def _write(self, batch: list[_Open]) -> list[Seen]:
         if not batch or self._asked.dry_run:
             return [Seen("", session.number, session.latest) for session in batch]
-        return self._eng.imports.write(list(map(self._past, batch)))
+        return self._eng.imports.write(list(map(self._past, batch)), model=self._asked.vectors_of)
 
     def _flush_if_full(self) -> None:
         if self._waiting >= BATCH:
