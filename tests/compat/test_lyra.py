@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+import sqlite3
 import threading
+from array import array
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -14,6 +17,7 @@ import pytest
 
 from engram import Engram, InvalidInput
 from engram.compat import lyra, lyra_store
+from engram.embedding import load
 from tests._tables import holds
 
 
@@ -254,6 +258,26 @@ def test_many_exchanges_are_added_with_their_times_all_or_none(place: str) -> No
     assert lyra.summaries_by_month() == {"2025-05": ["They sailed in May."]}
 
 
+def test_embeddings_are_used_only_if_their_model_is_named_and_is_that_of_the_store(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedder = load("static")
+    assert embedder is not None
+    (vector,) = embedder.embed(["A lesson on the violoncello."])
+    blob, short = array("f", vector.tolist()).tobytes(), b"\x00\x00\x80?"
+    for model in (None, "minilm"):
+        if model:
+            monkeypatch.setenv("LYRA_EMBEDDING_MODEL", model)
+        assert lyra.add_exchanges_bulk("s", [("user", "Nothing.", short, None)]) == 1
+    monkeypatch.setenv("LYRA_EMBEDDING_MODEL", "static")
+    for wrong in (short, b"123"):
+        with pytest.raises(InvalidInput):
+            lyra.add_exchanges_bulk("s", [("user", "Nothing.", wrong, None)])
+    lyra.add_exchanges_bulk("s", [("user", "First.", blob, None), ("user", "Second.", vector.tolist(), None)])
+    assert {turn.content for turn in lyra.recall("violoncello lesson", k=2)} == {"First.", "Second."}
+    assert len(lyra.history("s")) == 4
+
+
 def test_a_deleted_session_is_forgotten_with_its_summary_and_its_era(place: str) -> None:
     id = lyra.remember("s", "user", "The zeppelin is green.")
     lyra.store_summary("s", "About a zeppelin.", id)
@@ -390,3 +414,59 @@ def test_a_forked_child_goes_on_with_the_store(place: str) -> None:
             os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
     assert len(lyra.history("s")) == 2
+
+
+OLD = """
+CREATE TABLE exchanges
+  (id INTEGER PRIMARY KEY, session_id TEXT, role TEXT, content TEXT, embedding BLOB, created_at TEXT);
+CREATE TABLE sessions (id TEXT PRIMARY KEY, name TEXT, created_at TEXT);
+CREATE TABLE summaries
+  (session_id TEXT PRIMARY KEY, content TEXT, embedding BLOB, last_exchange_id INTEGER, created_at TEXT);
+CREATE TABLE profile (id TEXT PRIMARY KEY, content TEXT, sessions_covered INTEGER, updated_at TEXT);
+CREATE TABLE eras (month TEXT PRIMARY KEY, content TEXT, embedding BLOB, session_count INTEGER, created_at TEXT);
+CREATE TABLE narrative (id TEXT PRIMARY KEY, content TEXT, updated_at TEXT);
+CREATE TABLE self_state (id TEXT PRIMARY KEY, data TEXT, updated_at TEXT);
+INSERT INTO exchanges VALUES
+  (7, 's-1', 'user', 'My sister Ana moved to Lisbon.', NULL, '2025-03-01T10:00:00+00:00'),
+  (8, 's-1', 'assistant', 'How lovely!', NULL, '2025-03-01T10:00:05+00:00'),
+  (9, 's-1', 'user', 'I am learning the cello.', NULL, '2025-03-01T10:01:00+00:00'),
+  (12, 's-2', 'user', 'Good evening.', NULL, '2025-04-02T20:00:00+00:00');
+INSERT INTO sessions VALUES ('s-1', 'First evening', '2025-03-01T10:00:00+00:00');
+INSERT INTO summaries VALUES ('s-1', 'About Ana.', NULL, 8, '2025-03-02T00:00:00+00:00');
+INSERT INTO profile VALUES ('self', 'Has a sister.', 1, '2025-03-02T00:00:00+00:00');
+INSERT INTO eras VALUES ('2025-03', 'A month of music.', NULL, 1, '2025-04-01T00:00:00+00:00');
+INSERT INTO narrative VALUES ('current', 'It began in March.', '2025-04-01T00:00:00+00:00');
+INSERT INTO self_state VALUES ('lyra', '{"mood": "calm"}', '2025-04-01T00:00:00+00:00');
+"""
+
+
+def test_a_database_of_lyra_is_imported_once_and_the_program_goes_on_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("engram.importers.lyra")
+    old = tmp_path / "lyra.db"
+    with contextlib.closing(sqlite3.connect(old)) as file:
+        file.executescript(OLD)
+    before = old.read_bytes()
+    monkeypatch.setenv("LYRA_DB_PATH", str(old))
+    assert [session["id"] for session in lyra.list_sessions()] == ["s-2", "s-1"]
+    lyra.remember("s-2", "assistant", "Good evening to you.")
+    lyra.close()
+    assert [turn.content for turn in lyra.history("s-2")] == ["Good evening.", "Good evening to you."]
+    assert lyra.history("s-1")[0].created_at == "2025-03-01T10:00:00+00:00"
+    assert lyra.list_sessions()[1] == {"id": "s-1", "name": "First evening"}
+    summary = lyra.get_summary("s-1")
+    assert summary is not None and summary.content == "About Ana."
+    assert summary.last_exchange_id == lyra.history("s-1")[1].id
+    assert (lyra.unsummarized_count("s-1"), lyra.get_profile(), lyra.profile_sessions_covered()) == (
+        1,
+        "Has a sister.",
+        1,
+    )
+    assert [(era.month, era.content, era.session_count) for era in lyra.list_eras()] == [
+        ("2025-03", "A month of music.", 1)
+    ]
+    assert (lyra.get_narrative(), lyra.get_self_state()) == ("It began in March.", {"mood": "calm"})
+    assert lyra.recall("Who plays the cello?", k=1)[0].content == "I am learning the cello."
+    lyra.close()
+    assert (len(caplog.records), old.read_bytes()) == (1, before)

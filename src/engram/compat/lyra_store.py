@@ -1,7 +1,7 @@
 """The store of Lyra's functions: the one that `LYRA_DB_PATH` names at the time of the call, else the user's own.
 
-A database of Lyra is imported into a store beside it. One store is open at a time. When the variable changes, the next call opens the other store, and the one before is
-closed as soon as no thread uses it any more.
+A database of Lyra is imported into a store beside it. One store is open at a time. When the variable changes, the next
+call opens the other store, and the one before is closed as soon as no thread uses it any more.
 """
 
 from __future__ import annotations
