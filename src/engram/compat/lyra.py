@@ -7,7 +7,7 @@ of dreaming proposes a text and never replaces theirs, and it never touches the 
 The store is the one that `LYRA_DB_PATH` names, a path or a URL, else the user's own. The variable is read at every
 call. A database of Lyra is imported once into a store beside it.
 
-Differences: texts are stored without secrets, times are UTC, and a session that is deleted is forgotten everywhere.
+Differences: secrets are not stored, returned times are UTC, and what is deleted is forgotten everywhere.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BlockExists, BlockNotFound, ExchangeNotFound, InvalidInput, SessionNotFound
@@ -140,9 +140,8 @@ def add_exchanges_bulk(
             if model is not None and embedding is not None:
                 turn["vector"] = lyra_turns.numbers(embedding)
             turns.append(turn)
-        eng.sessions.ensure(
-            session_id, at=min((turn["created_at"] for turn in turns if "created_at" in turn), default=None)
-        )
+        said = [turn["created_at"] for turn in turns if "created_at" in turn]
+        eng.sessions.ensure(session_id, at=min(said, default=None))
         return eng.exchanges.add_many(turns, atomic=True, model=model)
 
 
@@ -410,7 +409,7 @@ def _unasked(query: str, k: int) -> bool:
 
 def _name(block: str, id: str, default: str) -> str:
     """The name of a block. Those with Lyra's own ids are the blocks of the portrait."""
-    return block if id == default else f"{block}:{id}"
+    return block if id == default else f"{block}-{id}"
 
 
 def _text(block: str) -> str | None:
@@ -438,8 +437,8 @@ def _says(block: records.Block, content: str | None, data: dict[str, Any] | None
 
 
 def _moment(value: str | float | datetime) -> str:
-    """A time with its zone. A time without one is UTC."""
-    found = times.moment(value.isoformat() if isinstance(value, datetime) else value, UTC)
+    """A time with its zone. A time without one is this machine's, as in an import."""
+    found = times.moment(value.isoformat() if isinstance(value, datetime) else value, None)
     if found is None:
         raise InvalidInput(f"created_at is {value!r}; write a time such as 2026-11-15T18:36:08+00:00.")
     return found

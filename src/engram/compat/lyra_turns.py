@@ -33,7 +33,7 @@ _MEANT = {
     **{"human": "user", "ai": "assistant", "bot": "assistant", "companion": "assistant", "lyra": "assistant"},
     **{"model": "assistant", "developer": "system", "function": "tool"},
 }
-_MARK, _ROLE, _EMPTY = "lyra", "role=", "empty"
+_ROLE, _EMPTY = ";role=", ";empty"
 #: What is stored for an empty text.
 _NO_TEXT = "(no text)"
 
@@ -42,22 +42,25 @@ def stored(role: object, content: object) -> StoredTurn:
     """The turn as Engram stores it."""
     if not isinstance(role, str) or not isinstance(content, str):
         raise InvalidInput(f"role is {role!r} and content is a {type(content).__name__}; both must be text.")
-    marks = [] if role in _ROLES else [_ROLE + quote(role, safe=" ")]
-    text = content
-    if not content.strip():
-        marks, text = [*marks, _EMPTY], _NO_TEXT
     plain = role.strip().lower()
     known = plain if plain in _ROLES else _MEANT.get(plain, "system")
-    return StoredTurn(role=known, content=text, external_id=";".join([_MARK, *marks]) if marks else None)
+    marks = role_mark(role) + ("" if content.strip() else _EMPTY)
+    return StoredTurn(
+        role=known, content=content if content.strip() else _NO_TEXT, external_id=f"lyra{marks}" if marks else None
+    )
+
+
+def role_mark(role: str) -> str:
+    """What an external id ends with, so that `given` returns this role; empty for a role that Engram knows."""
+    return "" if role in _ROLES else _ROLE + quote(role, safe=" ")
 
 
 def given(turn: records.Exchange) -> tuple[str, str]:
     """Role and content of a turn as they were given."""
-    mark, *parts = (turn.external_id or "").split(";")
-    if mark != _MARK:
-        return turn.role, turn.content
-    roles = [unquote(part.removeprefix(_ROLE)) for part in parts if part.startswith(_ROLE)]
-    return (roles[0] if roles else turn.role), ("" if _EMPTY in parts else turn.content)
+    marks = f";{(turn.external_id or '').partition(';')[2]};"
+    _, found, role = marks.partition(_ROLE)
+    is_empty = f"{_EMPTY};" in marks
+    return (unquote(role.partition(";")[0]) if found else turn.role), ("" if is_empty else turn.content)
 
 
 def numbers(embedding: bytes | Sequence[float]) -> Sequence[float]:
