@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from .embedding import Embedder
     from .llm import Provider
     from .memory.embedders import Embedders
+    from .memory.eras import Eras
+    from .memory.gists import Gists
     from .records import DreamReport, Hit, Receipt, Spent, WorkspaceInfo
     from .setup_records import Restored
     from .storage.engine import Engine
@@ -264,6 +266,20 @@ class Engram:
         from .memory.embedders import Embedders
 
         return Embedders(self._view)
+
+    @property
+    def gists(self) -> Gists:
+        """What each session was about, up to a known turn."""
+        from .memory.gists import Gists
+
+        return Gists(self._view, self.memories)
+
+    @property
+    def eras(self) -> Eras:
+        """What each month was about."""
+        from .memory.eras import Eras
+
+        return Eras(self._view, self.memories)
 
     @property
     def imports(self) -> Imports:
