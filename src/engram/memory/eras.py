@@ -26,14 +26,14 @@ class Eras:
         self._memories = memories
         self._gists = Gists(view, memories)
 
-    def store(self, month: str, text: str, sessions: int, *, at: str | None = None) -> Memory:
+    def store(self, month: str, text: str, sessions: int, *, at: str | None = None, embed: bool = True) -> Memory:
         """Store the era of a month (`2026-03`), which had that many sessions. It replaces the month's era.
 
-        `at` is when it was told, by default now.
+        `at` is when it was told, by default now. `embed=False` leaves its vector to the embedding queue.
         """
         checks.new_name(month, "month")
         checks.whole(sessions, "sessions", least=0)
-        prepared = self._memories.prepare(text)
+        prepared = self._memories.prepare(text, embed=embed)
         with self._engine.write() as tx:
             self._memories.lock(tx)
             told = [gist.memory_id for gist in self._gists.by_month(month)[month]]
