@@ -144,7 +144,7 @@ def test_an_era_tells_the_gists_that_came_with_it_so_no_pass_writes_it_again(eng
     items: list[Item] = [
         MemoryItem("2026-01", "In January we moved house.", "era", key="2026-01", at=FEBRUARY, data={"sessions": 1}),
         *talk("a", "Where are the boxes?", "They are in the new flat.")[:-1],
-        GistItem("a", "About the boxes."),
+        GistItem("a", "About the boxes.", is_final=True),
         EndItem("a"),
     ]
     assert feed(eng, items).memories == 1
