@@ -19,7 +19,7 @@ from ..tokens import CHARACTERS_PER_TOKEN
 from . import provenance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from ..storage.engine import Row, Transaction
     from ..store_view import StoreView, Watch
@@ -42,6 +42,7 @@ _UPDATE = """
 UPDATE blocks SET content = :content, version = :version, updated_by = :actor, updated_at = :now, data = :data
 WHERE workspace = :workspace AND id = :id
 """
+_RENAME = "UPDATE blocks SET name = :name WHERE workspace = :workspace AND id = :id"
 _DELETE = "DELETE FROM blocks WHERE workspace = :workspace AND id = :id"
 _INSERT_VERSION = """
 INSERT INTO block_versions (block_id, version, content, reason, actor, created_at, data)
@@ -180,6 +181,32 @@ class Blocks:
             return content[:first] + new + content[first + len(old) :]
 
         return self._edit(name, replaced, reason, actor, expected_version)
+
+    def rename(self, name: str, new_name: str, *, actor: str | None = None) -> Block:
+        """Give a block another name. Its history stays, and a new version records the rename."""
+        (block,) = self.rename_many({name: new_name}, actor=actor)
+        return block
+
+    def rename_many(self, names: Mapping[str, str], *, actor: str | None = None) -> list[Block]:
+        """Rename several blocks, from each key to its value, all or none. BlockExists when a new name is taken."""
+        for name, new_name in names.items():
+            _check(name, "", actor)
+            checks.new_name(new_name, "block name")
+        with self._engine.write() as tx:
+            # In order of name, like every writer of several blocks.
+            for name in sorted({*names, *names.values()}):
+                self._lock(tx, name)
+            return [self._rename(tx, name, new_name, actor) for name, new_name in names.items()]
+
+    def _rename(self, tx: Transaction, name: str, new_name: str, actor: str | None) -> Block:
+        stored = self._require(tx, name)
+        if self._find(tx, new_name):
+            raise BlockExists(f"Block {new_name!r} already exists; choose another name for block {name!r}.")
+        self._changing(tx, stored.id)
+        tx.run(_RENAME, workspace=self._workspace, id=stored.id, name=new_name)
+        tx.note(self._workspace, "block", name)
+        renamed = stored._replace(block=stored.block._replace(name=new_name))
+        return self._write(tx, renamed, stored.block.content, f"renamed from {name}", actor)
 
     def delete(self, name: str) -> None:
         """Delete a block with its history."""
