@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +14,17 @@ from tests._tables import holds
 
 CALL = {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": '{"city": "Oslo"}'}
 SAID = {"role": "user", "content": "The heron nests by the weir."}
+
+
+#: Adds ten batches of three messages to one session.
+WRITER = """
+import sys
+from engram import Engram
+with Engram(sys.argv[1]) as eng:
+    for batch in range(10):
+        said = [f"{sys.argv[2]} {batch} {place}" for place in range(3)]
+        eng.transcripts.add("talk", [(text, "user", text) for text in said])
+"""
 
 
 def values(eng: Engram, n: int | None = None) -> list[object]:
@@ -113,3 +126,15 @@ def test_workspaces_do_not_see_each_others_messages(eng: Engram) -> None:
     eng.sessions.ensure("talk")
     eng.transcripts.add("talk", [(SAID, "user", "Said.")])
     assert values(eng.workspace("other")) == []
+
+
+def test_two_processes_add_to_one_session_without_mixing_or_losing_messages(eng: Engram, store_url: str) -> None:
+    eng.sessions.ensure("talk")
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, store_url, name]) for name in ("one", "two")]
+    assert [writer.wait(60) for writer in writers] == [0, 0]
+    found = [str(value).split() for value in values(eng)]
+    batches = [found[start : start + 3] for start in range(0, len(found), 3)]
+    assert all(batch == [[*batch[0][:2], place] for place in "012"] for batch in batches)
+    for name in ("one", "two"):
+        assert [int(first[1]) for first, *_ in batches if first[0] == name] == list(range(10))
+    assert [turn.content.split() for turn in eng.exchanges.history("talk")] == found
