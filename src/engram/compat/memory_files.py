@@ -184,7 +184,7 @@ class MemoryFiles:
                 raise Refused(f"Error: Cannot move {old_path} into itself")
             self._require_directory(new)
             try:
-                self._blocks.rename_many({name: new + name[len(old) :] for name in files}, actor=self._actor)
+                self._blocks.rename({name: new + name[len(old) :] for name in files}, actor=self._actor)
             except BlockExists:
                 raise Refused(f"Error: The destination {new_path} already exists") from None
         return f"Successfully renamed {old_path} to {new_path}"

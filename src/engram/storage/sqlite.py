@@ -372,7 +372,10 @@ class SqliteEngine(Engine):
             connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             connection.set_busy_timeout(int(self._busy_timeout * 1000))
             if check:
+                # Closing the last connection to a database writes its log into it. A refused file must stay as it is.
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(os.path.exists(f"{self.path}-wal")))
                 check_ours(connection, self.path)
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
                 if not first:
                     _require_contents(connection, self.path)
                 elif not self._may_create and not migrate.sqlite_applied(connection):
