@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .memory.embedders import Embedders
     from .memory.eras import Eras
     from .memory.gists import Gists
+    from .memory.transcripts import Transcripts
     from .records import DreamReport, Hit, Receipt, Spent, WorkspaceInfo
     from .setup_records import Restored
     from .storage.engine import Engine
@@ -213,17 +214,20 @@ class Engram:
         block: str | None = None,
         before: str | None = None,
         source: str | None = None,
+        exchanges: Sequence[int] | None = None,
         dry_run: bool = False,
     ) -> Receipt:
         """Delete something permanently, including everything derived only from it. The receipt lists what was deleted.
 
         Give exactly one: the id or name of an exchange, memory, session or block; `before`, to delete everything before
-        a time; or `source`, to delete everything from one type of session (`claude-code`, `import`, …).
+        a time; `source`, to delete everything from one type of session (`claude-code`, `import`, …); or `exchanges`,
+        the ids of several exchanges.
 
         With `dry_run` nothing is deleted, and the receipt has a `preview`: the first words of what would be deleted.
         """
         named = {"exchange": exchange, "memory": memory, "session": session, "block": block}
-        return _forget(self._view, **named, before=before, source=source, dry_run=checks.flag(dry_run, "dry_run"))
+        several = {"before": before, "source": source, "exchanges": exchanges}
+        return _forget(self._view, **named, **several, dry_run=checks.flag(dry_run, "dry_run"))
 
     def receipts(self, limit: int = 20) -> list[Receipt]:
         """The receipts of forgetting, newest first. Limit 0 returns all."""
@@ -259,6 +263,13 @@ class Engram:
         from .coordination.lease_notices import LeaseNotices
 
         return LeaseNotices(self._view)
+
+    @property
+    def transcripts(self) -> Transcripts:
+        """The messages of a conversation exactly as a framework gave them; for adapters."""
+        from .memory.transcripts import Transcripts
+
+        return Transcripts(self._view)
 
     @property
     def embedders(self) -> Embedders:
