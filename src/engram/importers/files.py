@@ -12,6 +12,7 @@ import os
 import re
 import stat
 import zipfile
+import zlib
 from codecs import getincrementaldecoder
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,8 @@ _BOMB_SIZE, _BOMB_RATIO = 64 * 1024 * 1024, 100
 _BLOCK = 1024 * 1024
 #: How much is read to see whether a file has a format.
 _LOOK = 256 * 1024
+#: What the standard library raises for a damaged member: a wrong checksum, bad data, a cut end, an unknown method.
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, KeyError)
 _IN_STRING, _OUTSIDE = re.compile(r'["\\]'), re.compile(r'["\[\]{},]')
 
 
@@ -49,14 +52,22 @@ class Source:
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """The file for reading. Only `read` counts the position."""
+        """The file for reading. Only `read` counts the position.
+
+        Raises NothingToImport if it cannot be read, and NotOfFormat if it is a damaged member of an archive.
+        """
         self.position = 0
-        if self.member is None:
-            with self.path.open("rb") as file:
+        try:
+            if self.member is None:
+                with self.path.open("rb") as file:
+                    yield file
+                return
+            with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as file:
                 yield file
-            return
-        with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as file:
-            yield file
+        except OSError as error:
+            raise NothingToImport(f"{self.name} cannot be read: {error.strerror or error}.") from error
+        except _DAMAGE as error:
+            raise NotOfFormat(f"{self.name} is damaged: {error}.") from error
 
     def head(self, length: int = _LOOK) -> bytes:
         """How the file begins."""
@@ -100,6 +111,16 @@ def members(path: Path) -> list[Source]:
                 "No text does that, so the archive was not read."
             )
     return [Source(path, info.filename, info.file_size) for info in infos]
+
+
+def whole(source: Source) -> bytes | None:
+    """All of a file; None if it is longer than `LONGEST`."""
+    data = bytearray()
+    for block in _blocks(source):
+        data += block
+        if len(data) > LONGEST:
+            return None
+    return bytes(data)
 
 
 def lines(source: Source) -> Iterator[Line]:
