@@ -126,7 +126,7 @@ def test_without_blocks_the_text_is_read_without_notices_about_tools(tmp_path: P
     assert turns(found) == [("user", "Hello"), ("assistant", "Let me see.\n\nIt rains.")]
 
 
-def test_attached_texts_are_part_of_the_turn_and_other_files_are_named(tmp_path: Path) -> None:
+def test_the_text_of_a_file_is_a_turn_of_low_trust_and_what_was_pasted_is_part_of_the_prompt(tmp_path: Path) -> None:
     long = "word " * 4000
     found = read_one(
         tmp_path,
@@ -147,13 +147,11 @@ def test_attached_texts_are_part_of_the_turn_and_other_files_are_named(tmp_path:
         message("m2", "human", [], 2, text="", attachments=[{"file_name": "", "extracted_content": "Pasted."}]),
     )
     cut = long[: claude.LONGEST_ATTACHMENT].rstrip() + " …"
-    assert turns(found) == [
-        (
-            "user",
-            "See this.\n\n[attachment: clause.txt]\nThe seller pays.\n\n"
-            f"[attachment: pasted text]\n{cut}\n\n[attachment: scan.pdf]\n\n[image: photo.PNG]\n\n[file: data.xlsx]",
-        ),
-        ("user", "[attachment: pasted text]\nPasted."),
+    pasted, files_named = f"[pasted text]\n{cut}", "[file: scan.pdf]\n\n[image: photo.PNG]\n\n[file: data.xlsx]"
+    assert found[1:-1] == [
+        Turn("c1", "user", "[attachment: clause.txt]\nThe seller pays.", at(1), "m1#attachment-1", "import"),
+        Turn("c1", "user", f"See this.\n\n{pasted}\n\n{files_named}", at(1), "m1"),
+        Turn("c1", "user", "[pasted text]\nPasted.", at(2), "m2"),
     ]
 
 
@@ -214,7 +212,7 @@ def test_a_project_gives_its_description_instructions_and_documents(tmp_path: Pa
         MemoryItem("p1#description", "Contracts: Reviews.", at=at(5), project="Contracts"),
         MemoryItem(
             "p1#instructions",
-            "My instructions to Claude for Contracts:\n\nBe strict.",
+            "Instructions to Claude for Contracts:\n\nBe strict.",
             "preference",
             at=at(5),
             project="Contracts",
@@ -222,6 +220,8 @@ def test_a_project_gives_its_description_instructions_and_documents(tmp_path: Pa
         ),
         MemoryItem("d1#1", "Contracts, law.md:\n\nPay.", at=at(2), project="Contracts"),
     ]
+    shared = items(FORMAT, written(tmp_path / "shared.json", [{**given, "is_private": False}]))
+    assert [memory.trust for memory in memories(shared)[:2]] == ["import", "import"]
     parts = memories(found)[3:]
     assert [part.id for part in parts] == ["d2#1", "d2#2"]
     assert "\n\n".join(part.text.partition(":\n\n")[2] for part in parts) == long
@@ -286,7 +286,7 @@ def test_an_export_is_read_from_one_archive_or_from_several_in_a_folder(tmp_path
         tmp_path / "old.zip",
         {"conversations.json": [one], "projects.json": [project], "users.json": users, "memories.json": []},
     )
-    expected = {"Hello", "My instructions to Claude for P:\n\nBe brief."}
+    expected = {"Hello", "Instructions to Claude for P:\n\nBe brief."}
 
     def texts(path: Path) -> set[str]:
         found = items(FORMAT, path)

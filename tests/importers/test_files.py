@@ -122,6 +122,14 @@ def test_a_damaged_member_of_an_archive_is_named(tmp_path: Path) -> None:
         list(files.json_items(member))
 
 
+def test_a_member_with_an_unusual_compression_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "export.zip", "w", zipfile.ZIP_LZMA) as file:
+        file.writestr("a.json", "[1]")
+    (member,) = files.members(tmp_path / "export.zip")
+    with pytest.raises(NotOfFormat, match="unpack it first"):
+        member.head()
+
+
 def test_a_file_that_vanished_is_named(tmp_path: Path) -> None:
     found = source(tmp_path, "text")
     found.path.unlink()

@@ -209,6 +209,8 @@ def test_folders_of_programs_and_hidden_ones_are_passed_over(tmp_path: Path) -> 
     for name in (*wanted, *others):
         note(tmp_path / name, "Text")
     (tmp_path / "loop").symlink_to(tmp_path)
+    (tmp_path / "out.md").symlink_to(note(tmp_path.parent / "private.md", "Secret"))
+    os.mkfifo(tmp_path / "pipe.md")
     found = [source.path.relative_to(tmp_path).as_posix() for source in FORMAT.find(tmp_path)]
     assert sorted(found) == sorted(wanted)
     inside = [source.path.relative_to(tmp_path).as_posix() for source in FORMAT.find(tmp_path / ".claude")]
@@ -216,6 +218,8 @@ def test_folders_of_programs_and_hidden_ones_are_passed_over(tmp_path: Path) -> 
 
 
 def test_a_file_that_is_no_text_or_too_long_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path = tmp_path / "notes"
+    tmp_path.mkdir()
     (tmp_path / "binary.md").write_bytes(b"a\0b")
     (tmp_path / "latin.md").write_bytes("Gar\xe7on".encode("latin-1"))
     (tmp_path / "huge.md").write_bytes(b"x" * 2000)
@@ -224,9 +228,9 @@ def test_a_file_that_is_no_text_or_too_long_is_named(tmp_path: Path, monkeypatch
     found = items(FORMAT, tmp_path)
     assert [memory.text for memory in memories(found)] == ["ok\n\nFine.", "Next\n\nToo."]
     assert skipped(found) == [
-        Skipped("binary.md", "not a text"),
-        Skipped("huge.md", "longer than 0 MiB"),
-        Skipped("latin.md", "not valid UTF-8"),
+        Skipped("notes/binary.md", "not a text"),
+        Skipped("notes/huge.md", "longer than 0 MiB"),
+        Skipped("notes/latin.md", "not valid UTF-8"),
     ]
 
 
@@ -248,9 +252,9 @@ def test_a_file_that_is_no_note_is_refused_and_named(tmp_path: Path) -> None:
 
 
 def test_a_note_that_vanishes_is_named(tmp_path: Path) -> None:
-    (source,) = FORMAT.find(note(tmp_path / "n.md", "Text"))
+    (source,) = FORMAT.find(note(tmp_path / "notes" / "n.md", "Text"))
     source.path.unlink()
-    assert list(read(source, Options())) == [Skipped("n.md", "damaged, or cannot be read")]
+    assert list(read(source, Options())) == [Skipped("notes/n.md", "damaged, or cannot be read")]
 
 
 def test_an_empty_note_gives_nothing(tmp_path: Path) -> None:

@@ -193,7 +193,8 @@ def _message(key: str, given: object) -> _Message | None:
     if role not in _ROLES or not content:
         return None
     return _Message(
-        short_id(text(message.get("id")) or key),
+        # A node has the id of its message, and only nodes cannot have the same one twice.
+        short_id(key),
         role,
         text(author.get("name")),
         text(message.get("recipient")) or "all",
@@ -294,7 +295,9 @@ def _clean(said: str) -> str:
     """The text without marks for references."""
     if said.isascii() and ":contentReference" not in said:
         return said
-    return _REFERENCE.sub("", _MARKED.sub(_marked, said))
+    if "\ue200" in said:
+        said = _MARKED.sub(_marked, said)
+    return _REFERENCE.sub("", said)
 
 
 def _marked(found: re.Match[str]) -> str:

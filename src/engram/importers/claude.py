@@ -115,8 +115,17 @@ def _turns(message: dict[str, object], role: str, id: str, at: str | None) -> li
     parts = [said for block in blocks if (said := _block(block))]
     if not parts and all(text(block.get("type")) in ("", "text") for block in blocks):
         parts = [said] if (said := _UNSUPPORTED.sub("", text(message.get("text"))).strip()) else []
-    parts += _attached(message)
-    return [*done, Turn("", role, "\n\n".join(parts), at, id)] if parts else done
+    attached = _attached(message)
+    # What is pasted becomes an attachment without a name. It is part of the prompt, as it is anywhere else.
+    parts += [f"[pasted text]\n{said}" for name, said in attached if not name]
+    parts += [f"[{_kind(name)}: {name}]" for name, said in attached if name and not said]
+    # The words in a file are not the person's.
+    texts = [
+        Turn("", role, f"[attachment: {name}]\n{said}", at, f"{id}#attachment-{number}", "import")
+        for number, (name, said) in enumerate(attached, 1)
+        if name and said
+    ]
+    return [*done, *texts, *([Turn("", role, "\n\n".join(parts), at, id)] if parts else [])]
 
 
 def _block(block: dict[str, object]) -> str:
@@ -131,26 +140,28 @@ def _block(block: dict[str, object]) -> str:
     return f"[{one_line(type, 40)}: {name}]" if name else f"[{one_line(type, 40)}]"
 
 
-def _attached(message: dict[str, object]) -> list[str]:
-    """The texts that came with a message, and the names of files whose text is not there."""
-    found: list[str] = []
-    names = set()
+def _attached(message: dict[str, object]) -> list[tuple[str, str]]:
+    """The names and the texts of what came with a message. Either may be empty."""
+    found: list[tuple[str, str]] = []
+    names = {""}
     for attachment in map(fields, array(message.get("attachments"))):
         said = text(attachment.get("extracted_content")).strip()
-        # What is pasted becomes an attachment without a name.
-        name = one_line(text(attachment.get("file_name")), 100) or ("pasted text" if said else "")
-        if not name:
-            continue
-        names.add(name)
         if len(said) > LONGEST_ATTACHMENT:
             said = said[:LONGEST_ATTACHMENT].rstrip() + " …"
-        found.append(f"[attachment: {name}]\n{said}" if said else f"[attachment: {name}]")
+        name = one_line(text(attachment.get("file_name")), 100)
+        names.add(name)
+        if name or said:
+            found.append((name, said))
     for file in map(fields, [*array(message.get("files")), *array(message.get("files_v2"))]):
         name = one_line(text(file.get("file_name")), 100)
-        if name and name not in names:
+        if name not in names:
             names.add(name)
-            found.append(f"[{'image' if name.lower().endswith(_PICTURES) else 'file'}: {name}]")
+            found.append((name, ""))
     return found
+
+
+def _kind(name: str) -> str:
+    return "image" if name.lower().endswith(_PICTURES) else "file"
 
 
 def _design(record: dict[str, object]) -> dict[str, object]:

@@ -28,8 +28,10 @@ def project(record: dict[str, object], options: Options) -> Iterator[Item]:
     if said := text(record.get("description")).strip():
         yield MemoryItem(f"{id}#description", f"{name}: {said}", at=at, project=belongs)
     if said := text(record.get("prompt_template")).strip():
-        words = f"My instructions to Claude for {name}:\n\n{said}"
-        yield MemoryItem(f"{id}#instructions", words, "preference", at=at, project=belongs, trust="user")
+        words = f"Instructions to Claude for {name}:\n\n{said}"
+        # Somebody else may have written those of a shared project.
+        trust = "import" if record.get("is_private") is False else "user"
+        yield MemoryItem(f"{id}#instructions", words, "preference", at=at, project=belongs, trust=trust)
     for place, document in enumerate(map(fields, array(record.get("docs"))), 1):
         file = one_line(text(document.get("filename")), 100) or f"document {place}"
         uuid = short_id(text(document.get("uuid")).strip() or f"{id}#{file}")

@@ -4,8 +4,8 @@ Each section below a heading is one memory. It begins with the headings that lea
 alone. Its id is made of the place of the file and of the headings, so a section that was edited replaces its earlier
 version, and one that moved within its file stays the same.
 
-Instructions (`CLAUDE.md`, `AGENTS.md`, rules of editors) are preferences: they say how agents shall work. They are
-imported as data like everything else; nobody follows them by reading them here.
+Instructions (`CLAUDE.md`, `AGENTS.md`, rules of editors) are preferences: they say how agents shall work. They have the
+trust of an import, because a repository brings them along.
 """
 
 from __future__ import annotations
@@ -72,6 +72,10 @@ class _NoteSource(Source):
         root = _root(path) or base or path.parent
         self.place = Path(root.name, path.relative_to(root)).as_posix()
 
+    @property
+    def name(self) -> str:
+        return self.place
+
 
 def find(path: Path) -> list[Source]:
     path = Path(os.path.abspath(path))
@@ -88,14 +92,14 @@ def find(path: Path) -> list[Source]:
 
 
 def _notes(folder: Path) -> Iterator[Path]:
-    """The notes in a folder and its subfolders. Links to folders are not followed."""
+    """The notes in a folder and its subfolders. Links are not followed: they may lead out of it."""
     first = (folder.name,) if folder.name in _HIDDEN else ()
     for at, folders, names in os.walk(folder):
         inside = first + Path(at).relative_to(folder).parts
         folders[:] = sorted(name for name in folders if _is_entered((*inside, name)))
         for name in sorted(names):
             file = Path(at, name)
-            if _is_note(name) and _is_read((*inside, name)) and file.is_file():
+            if _is_note(name) and _is_read((*inside, name)) and not file.is_symlink() and file.is_file():
                 yield file
 
 
