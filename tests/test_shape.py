@@ -34,6 +34,7 @@ LAYERS = (
         "workspace_tables",
         "errors",
         "harness_commands",
+        "import_records",
         "json_columns",
         "language",
         "mutexes",
@@ -196,7 +197,7 @@ PUBLIC = [
     ),
     *("Obstacle", "UndoBlocked", "UndoReport"),
     *("DreamTotals", "Due", "NotDue", "StuckStage"),
-    *("NothingToImport", "NotOfFormat", "SessionAmbiguous", "WorkspaceInfo", "WorkspaceNotFound"),
+    *("ImportOverlap", "NothingToImport", "NotOfFormat", "SessionAmbiguous", "WorkspaceInfo", "WorkspaceNotFound"),
     *("Miscounted", "Proposal", "ProposalNotFound", "ProposalStale", "StoreDamaged", "UpgradeNeeded"),
 ]
 

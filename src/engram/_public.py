@@ -18,6 +18,7 @@ from .errors import DreamNotFound as DreamNotFound
 from .errors import EmbedderFailed as EmbedderFailed
 from .errors import EngramError as EngramError
 from .errors import ExchangeNotFound as ExchangeNotFound
+from .errors import ImportOverlap as ImportOverlap
 from .errors import InvalidInput as InvalidInput
 from .errors import InvalidURL as InvalidURL
 from .errors import LeaseHeld as LeaseHeld

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,8 @@ from .memory.exchanges import Exchanges
 from .memory.injections import Injections
 from .memory.memories import Memories
 from .setup_records import Upgraded
-from .storage import changes
+from .storage.changes import Changes
+from .storage.changes import workspaces as workspace_names
 from .store_view import StoreView
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from .config import Config
     from .coordination.harness_processes import HarnessProcesses
+    from .coordination.imports import Imports
     from .coordination.lease_notices import LeaseNotices
     from .dream_records import NotDue
     from .dreaming.agent_queue import Work
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
     from .embedding import Embedder
     from .llm import Provider
     from .memory.embedders import Embedders
-    from .records import Change, DreamReport, Hit, Receipt, Spent, WorkspaceInfo
+    from .records import DreamReport, Hit, Receipt, Spent, WorkspaceInfo
     from .setup_records import Restored
     from .storage.engine import Engine
 
@@ -47,7 +50,8 @@ if TYPE_CHECKING:
 class Engram:
     """One workspace of a store.
 
-    `Engram()` opens the user's default store; `Engram("path.db")` or `Engram("postgresql://…")` opens another one.
+    `Engram()` opens the user's default store; `Engram("path.db")`, a `pathlib.Path` or `Engram("postgresql://…")` opens
+    another one. `Engram(":memory:")` opens a trial store: a temporary file that is removed by `close`, or at exit.
     Thread-safe, usable after a fork, and a context manager that closes its connections. `workspace(name)` returns
     another workspace on the same connections.
 
@@ -63,7 +67,7 @@ class Engram:
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | os.PathLike[str] | None = None,
         *,
         workspace: str | None = None,
         settings: Config | None = None,
@@ -74,9 +78,11 @@ class Engram:
         embedder: str | Embedder | None = None,
         companion: bool | None = None,
     ) -> None:
-        settings = settings or config.load(url=url, workspace=workspace)
         # Before the store is opened, so that a wrong object leaves nothing behind.
         thinks, embeds = _given_llm(llm), _given_embedder(embedder)
+        place = None if url is None else os.fspath(url)
+        trial = _trial_store() if place == ":memory:" and settings is None else None
+        settings = settings or config.load(url=trial or place, workspace=workspace)
         named: dict[str, Any] = {
             name: given for name, given in (("llm", llm), ("embedder", embedder)) if isinstance(given, str)
         }
@@ -84,10 +90,12 @@ class Engram:
             named["companion"] = checks.flag(companion, "companion")
         settings = settings._replace(**named, origins={**settings.origins, **dict.fromkeys(named, "argument")})
         engine = _open(settings, clock or Clock(), migrate, create=create)
-        self._compose(StoreView(engine, settings.workspace, settings, thinks, embeds))
+        self._compose(StoreView(engine, settings.workspace, settings, thinks, embeds), trial)
 
-    def _compose(self, view: StoreView) -> None:
+    def _compose(self, view: StoreView, trial: str | None) -> None:
         self._view = view
+        #: The path of a store that `close` removes.
+        self._trial = trial
         self.sessions = Sessions(view, lambda id: _forget(view, session=id))
         self.leases = Leases(view)
         self.messages = Messages(view)
@@ -105,7 +113,7 @@ class Engram:
     def workspace(self, name: str) -> Engram:
         """Another workspace of the same store."""
         other = object.__new__(Engram)
-        other._compose(self._view._replace(workspace=checks.workspace(name)))
+        other._compose(self._view._replace(workspace=checks.workspace(name)), self._trial)
         return other
 
     def workspaces(self) -> list[WorkspaceInfo]:
@@ -118,7 +126,7 @@ class Engram:
         """Raises WorkspaceNotFound if this workspace was never written to. The default workspace always exists."""
         if self.workspace_name == config.DEFAULT_WORKSPACE:
             return
-        names = changes.workspaces(self._view.engine)
+        names = workspace_names(self._view.engine)
         if self.workspace_name not in names:
             known = f"Existing workspaces: {', '.join(names)}." if names else "The store is empty."
             raise WorkspaceNotFound(
@@ -232,6 +240,11 @@ class Engram:
         return reindex(self._view, model, progress)
 
     @property
+    def changes(self) -> Changes:
+        """The change feed: `changes(after)` returns the changes after a number, `changes.wait` waits for some."""
+        return Changes(self._view)
+
+    @property
     def harness_processes(self) -> HarnessProcesses:
         """Which process of a harness runs which session."""
         from .coordination.harness_processes import HarnessProcesses
@@ -251,6 +264,13 @@ class Engram:
         from .memory.embedders import Embedders
 
         return Embedders(self._view)
+
+    @property
+    def imports(self) -> Imports:
+        """Sessions of the past, and what was imported; for importers."""
+        from .coordination.imports import Imports
+
+        return Imports(self._view)
 
     @property
     def thinkers(self) -> Thinkers:
@@ -368,19 +388,25 @@ class Engram:
                 self.leases.fence(tx, fence)
             yield self
 
-    def changes(self, after: int = 0, limit: int = 1_000) -> list[Change]:
-        """Changes of this workspace after the change number `after`, in commit order."""
-        return changes.since(self._view, after, limit)
-
     def close(self) -> None:
         """Close the store's connections, which other workspaces of this store share."""
         self._view.engine.close()
+        if self._trial is not None:
+            from .storage import trial
+
+            trial.remove(self._trial)
 
     def __enter__(self) -> Engram:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _trial_store() -> str:
+    from .storage import trial
+
+    return trial.make()
 
 
 def _given_llm(given: object) -> Provider | None:

@@ -27,6 +27,7 @@ class's docstring is its default message. Most raisers give their own: what was 
     │   ├── LeaseHeld                 carries the holders
     │   ├── LeaseLost                 the fencing token is stale
     │   ├── BlockExists
+    │   ├── ImportOverlap             two imports write the same session at once
     │   ├── PersonNeeded              only a person may decide this, and an agent asks
     │   ├── ProposalStale             its target has changed since
     │   ├── VersionConflict           carries the current version
@@ -291,6 +292,12 @@ class VersionConflict(Conflict):
 
     def details(self) -> dict[str, object]:
         return {"name": self.name, "expected": self.expected, "current": self.current}
+
+
+class ImportOverlap(Conflict):
+    """Another import is writing the same session. Wait until it has ended, then import again."""
+
+    code = "import_overlap"
 
 
 class PersonNeeded(Conflict):
