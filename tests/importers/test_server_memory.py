@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ LINES: list[dict[str, object]] = [
 def file(folder: Path, *lines: object) -> Path:
     path = folder / "memory.jsonl"
     path.write_text("\n".join(each if isinstance(each, str) else json.dumps(each) for each in lines) + "\n")
+    os.utime(path, (1_700_000_000, 1_700_000_000))
     return path
 
 
@@ -39,7 +41,9 @@ def test_each_observation_and_relation_is_a_fact_that_stands_alone(tmp_path: Pat
         ("Bakery", ()),
         ("Ada works at Bakery", ()),
     ]
-    assert {(m.kind, m.trust, m.project, m.at) for m in memories} == {("fact", "import", "p", None)}
+    assert {(m.kind, m.trust, m.project, m.at) for m in memories} == {
+        ("fact", "import", "p", "2023-11-14T22:13:20+00:00")
+    }
     assert tea.links == cat.links == [(ada.id, "about")]
     assert relation.links == [(ada.id, "from"), (bakery.id, "to")]
 

@@ -166,7 +166,7 @@ def _conversation(record: dict[str, object], where: str, known: _Known, options:
 def _id(record: dict[str, object], nodes: dict[str, object]) -> str:
     """The id of the conversation. The oldest exports have none; there the first message stands for it."""
     id = text(record.get("conversation_id")).strip() or text(record.get("id")).strip()
-    return short_id(id) if id else f"chatgpt-{digest(next(iter(nodes), ''), text(record.get('title')))}"
+    return short_id(id) if id else f"chatgpt-{digest(next(iter(nodes), ''), str(record.get('create_time')))}"
 
 
 def _about(record: dict[str, object]) -> dict[str, object]:

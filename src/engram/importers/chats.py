@@ -164,8 +164,9 @@ def _branches(chat: Chat, parents: dict[str, str | None]) -> tuple[list[str], li
     for leaf in sorted((node for node in parents if node not in children and node not in taken), key=age):
         nodes = _way(parents, leaf, taken)
         others.append(_Branch(nodes, parents[nodes[0]]))
-    # What follows the message that was shown last ends in a leaf, so every message was taken.
-    return shown, others
+    # What follows the message that was shown last ends in a leaf, so every message was taken. By their beginnings, the
+    # branches keep their order when one of them goes on.
+    return shown, sorted(others, key=lambda branch: age(branch.nodes[0]))
 
 
 def _way(parents: Mapping[str, str | None], node: str, taken: set[str]) -> list[str]:

@@ -92,7 +92,7 @@ def _conversation(record: dict[str, object], where: str, options: Options) -> It
     name = one_line(text(fields(record.get("project")).get("name")), chats.LONGEST_NAME)
     id = text(record.get("uuid")).strip()
     session = SessionItem(
-        short_id(id) if id else f"claude-{digest(*list(parents)[:1], text(record.get('name')))}",
+        short_id(id) if id else f"claude-{digest(*list(parents)[:1], text(record.get('created_at')))}",
         _TYPE,
         started_at=started,
         last_at=ended,

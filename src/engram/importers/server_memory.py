@@ -1,7 +1,8 @@
 """Reads the file of MCP's reference memory server: entities with observations, and relations between them.
 
-The file has one JSON object on each line. It has no times and no ids. Each entity becomes one memory that says what it
-is, each observation and each relation another; relations are linked to what they relate.
+The file has one JSON object on each line. Each entity becomes one memory that says what it is, each observation and
+each relation another; relations are linked to what they relate. The file has no ids, so what is said identifies a
+memory. It has no times either: what it says held when it was last written.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from .files import Source
 from .formats import Format
 from .items import MemoryItem, Skipped
 from .json_values import array, digest, text
+from .times import moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +61,7 @@ def read(source: Source, options: Options) -> Iterator[Item]:
 
 
 def _read(source: Source, options: Options) -> Iterator[Item]:
+    at = _written(source)
     for each in files.json_lines(source):
         if isinstance(each, Skipped):
             yield each
@@ -66,14 +69,21 @@ def _read(source: Source, options: Options) -> Iterator[Item]:
         number, record = each
         where = f"line {number}"
         if record.get("type") == "entity":
-            yield from _entity(record, where, options)
+            yield from _entity(record, where, at, options)
         elif record.get("type") == "relation":
-            yield from _relation(record, where, options)
+            yield from _relation(record, where, at, options)
         else:
             yield Skipped(where, "neither an entity nor a relation")
 
 
-def _entity(record: dict[str, object], where: str, options: Options) -> Iterator[Item]:
+def _written(source: Source) -> str | None:
+    try:
+        return moment(source.path.stat().st_mtime)
+    except OSError:
+        return None
+
+
+def _entity(record: dict[str, object], where: str, at: str | None, options: Options) -> Iterator[Item]:
     name = text(record.get("name")).strip()
     if not name:
         yield Skipped(where, "an entity without a name")
@@ -82,7 +92,7 @@ def _entity(record: dict[str, object], where: str, options: Options) -> Iterator
     tags = [kind] if kind else []
     shown = one_line(name, _LONGEST_NAME)
     said = f"{shown}: {kind}" if kind else shown
-    yield MemoryItem(_id(name), said, "fact", tags, project=options.project)
+    yield MemoryItem(_id(name), said, "fact", tags, at=at, project=options.project)
     seen = set()
     for place, given in enumerate(array(record.get("observations")), 1):
         observation = text(given).strip()
@@ -94,10 +104,10 @@ def _entity(record: dict[str, object], where: str, options: Options) -> Iterator
             continue
         seen.add(id)
         links = [(_id(name), "about")]
-        yield MemoryItem(id, f"{shown}: {observation}", "fact", tags, project=options.project, links=links)
+        yield MemoryItem(id, f"{shown}: {observation}", "fact", tags, at=at, project=options.project, links=links)
 
 
-def _relation(record: dict[str, object], where: str, options: Options) -> Iterator[Item]:
+def _relation(record: dict[str, object], where: str, at: str | None, options: Options) -> Iterator[Item]:
     one, other = text(record.get("from")).strip(), text(record.get("to")).strip()
     relation = one_line(text(record.get("relationType")).replace("_", " "), 100)
     if not (one and other and relation):
@@ -106,7 +116,7 @@ def _relation(record: dict[str, object], where: str, options: Options) -> Iterat
     said = f"{one_line(one, _LONGEST_NAME)} {relation} {one_line(other, _LONGEST_NAME)}"
     id = f"relation-{digest(one, relation, other)}"
     links = [(_id(one), "from"), (_id(other), "to")]
-    yield MemoryItem(id, said, "fact", project=options.project, links=links)
+    yield MemoryItem(id, said, "fact", at=at, project=options.project, links=links)
 
 
 def _id(entity: str) -> str:
