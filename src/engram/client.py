@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from .config import Config
     from .coordination.harness_processes import HarnessProcesses
+    from .coordination.imports import Imports
     from .coordination.lease_notices import LeaseNotices
     from .dream_records import NotDue
     from .dreaming.agent_queue import Work
@@ -263,6 +264,13 @@ class Engram:
         from .memory.embedders import Embedders
 
         return Embedders(self._view)
+
+    @property
+    def imports(self) -> Imports:
+        """Sessions of the past, and what was imported; for importers."""
+        from .coordination.imports import Imports
+
+        return Imports(self._view)
 
     @property
     def thinkers(self) -> Thinkers:

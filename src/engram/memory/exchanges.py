@@ -195,7 +195,7 @@ class Exchanges:
         list that takes the id and the `seq` of each exchange, in order.
         """
         given = GivenVectors(self._view, model)
-        checked = (self._check_one(each, given) for each in exchanges)
+        checked = (self.prepare(each, given) for each in exchanges)
         written = 0
         if checks.flag(atomic, "atomic"):
             ready = [said for batch in _batches(checked) for said in (self._embedded(batch) if embed else batch)]
@@ -211,6 +211,16 @@ class Exchanges:
             if progress:
                 progress(written)
         return written
+
+    def prepare(self, given: Mapping[str, Any], vectors: GivenVectors | None = None) -> CheckedExchange:
+        """Check an exchange before a transaction begins; `append_many` writes it.
+
+        It is a mapping of `add`'s arguments, which may also have a `vector` if `vectors` is given.
+        """
+        arguments = _arguments(given, "vector")
+        vector = arguments.pop("vector", None)
+        said = self._check(words=True, **arguments)
+        return said if vector is None or vectors is None else said._replace(vectors=vectors.row(vector, said.pieces))
 
     def insert_before(self, id: int, exchanges: Sequence[Mapping[str, str]]) -> None:
         """Add exchanges of one session, each a mapping of `add`'s arguments, before its last turn, which has that id.
@@ -344,13 +354,6 @@ class Exchanges:
         pieces = word_index.cut(content) if words and role != "log" else None
         external_id = checks.optional_new_name(external_id, "external id")
         return CheckedExchange(session_id, role, content, trust or _TRUST[role], at, pieces, external_id)
-
-    def _check_one(self, each: Mapping[str, Any], given: GivenVectors) -> CheckedExchange:
-        """One of many, which may bring its vector."""
-        arguments = _arguments(each, "vector")
-        vector = arguments.pop("vector", None)
-        said = self._check(words=True, **arguments)
-        return said if vector is None else said._replace(vectors=given.row(vector, said.pieces))
 
     def _embedded(self, batch: list[CheckedExchange]) -> list[CheckedExchange]:
         """The exchanges with the vectors of those that bring none, if this process has a model."""

@@ -37,6 +37,10 @@ class GivenVectors:
         #: The name of the workspace's model, and how many numbers its vectors have.
         self._used: tuple[str, int] | None = None
 
+    def check(self) -> None:
+        """InvalidInput unless the model is the workspace's."""
+        self._used = self._workspace_model()
+
     def row(self, vector: Sequence[float], pieces: Sequence[Piece] | None) -> Vectors | None:
         """The vector as it is stored. None if the text has not exactly one piece, and for a log."""
         if self._used is None:
