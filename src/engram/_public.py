@@ -18,6 +18,7 @@ from .errors import DreamNotFound as DreamNotFound
 from .errors import EmbedderFailed as EmbedderFailed
 from .errors import EngramError as EngramError
 from .errors import ExchangeNotFound as ExchangeNotFound
+from .errors import ImportOverlap as ImportOverlap
 from .errors import InvalidInput as InvalidInput
 from .errors import InvalidURL as InvalidURL
 from .errors import LeaseHeld as LeaseHeld
@@ -36,6 +37,8 @@ from .errors import MissingExtra as MissingExtra
 from .errors import NoRecipient as NoRecipient
 from .errors import NotAStore as NotAStore
 from .errors import NotFound as NotFound
+from .errors import NothingToImport as NothingToImport
+from .errors import NotOfFormat as NotOfFormat
 from .errors import PersonNeeded as PersonNeeded
 from .errors import ProposalNotFound as ProposalNotFound
 from .errors import ProposalStale as ProposalStale

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from .clock import later
 from .errors import InvalidInput
 from .redact import find, redact
 from .safe_text import has_controls
@@ -30,6 +31,9 @@ MAX_WORKSPACE = 64
 #: The largest number that both engines can store, minus one, so that code can add one to it. As a LIMIT it means "all",
 #: because the engines have no common syntax for that.
 MAX_WHOLE = 2**63 - 2
+
+#: Seconds by which a given time may be ahead of the store's clock. The clocks of two machines differ a little.
+AHEAD = 60.0
 
 _WORKSPACE_FIRST = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 _WORKSPACE_REST = _WORKSPACE_FIRST | frozenset("_-")
@@ -129,6 +133,19 @@ def moment(value: object, what: str) -> str:
     if parsed.year < 1000:
         _refuse(what, f"is {given!r}; years before 1000 are not supported")
     return parsed.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def optional_moment(value: object, what: str) -> str | None:
+    return None if value is None else moment(value, what)
+
+
+def past(at: str | None, now: str, what: str = "at") -> str:
+    """When something happened: the given time, as `moment` returns it, or now. InvalidInput if it is in the future."""
+    if at is None:
+        return now
+    if at > later(now, AHEAD):
+        _refuse(what, f"is {at}, which is in the future: now it is {now}")
+    return min(at, now)
 
 
 def flag(value: object, what: str) -> bool:

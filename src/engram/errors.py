@@ -6,6 +6,7 @@ class's docstring is its default message. Most raisers give their own: what was 
     EngramError
     ├── InvalidInput                  a value that is never valid
     │   ├── InvalidURL                a store address that is not valid
+    │   ├── NotOfFormat               a file to import that has another format
     │   └── SessionAmbiguous          part of an id that several sessions share; carries their ids
     ├── NotFound                      the named thing does not exist
     │   ├── WorkspaceNotFound         carries the workspaces there are
@@ -18,6 +19,7 @@ class's docstring is its default message. Most raisers give their own: what was 
     │   ├── NoRecipient               a message that no session would receive
     │   ├── DreamNotFound
     │   ├── ProposalNotFound
+    │   ├── NothingToImport           a path without anything to import
     │   ├── StoreNotFound             no store, and the caller does not want one made
     │   └── WorkNotFound              a work item for agents that does not exist
     ├── Conflict                      valid, but not in the current state
@@ -25,6 +27,7 @@ class's docstring is its default message. Most raisers give their own: what was 
     │   ├── LeaseHeld                 carries the holders
     │   ├── LeaseLost                 the fencing token is stale
     │   ├── BlockExists
+    │   ├── ImportOverlap             two imports write the same session at once
     │   ├── PersonNeeded              only a person may decide this, and an agent asks
     │   ├── ProposalStale             its target has changed since
     │   ├── VersionConflict           carries the current version
@@ -93,6 +96,12 @@ class InvalidURL(InvalidInput):
     """The store's address is not valid."""
 
     code = "invalid_url"
+
+
+class NotOfFormat(InvalidInput):
+    """The file does not have the format that was named."""
+
+    code = "not_of_format"
 
 
 class SessionAmbiguous(InvalidInput):
@@ -187,6 +196,12 @@ class WorkNotFound(NotFound):
     code = "work_not_found"
 
 
+class NothingToImport(NotFound):
+    """There is nothing to import at this path."""
+
+    code = "nothing_to_import"
+
+
 class StoreNotFound(NotFound):
     """There is no store at this address."""
 
@@ -277,6 +292,12 @@ class VersionConflict(Conflict):
 
     def details(self) -> dict[str, object]:
         return {"name": self.name, "expected": self.expected, "current": self.current}
+
+
+class ImportOverlap(Conflict):
+    """Another import is writing the same session. Wait until it has ended, then import again."""
+
+    code = "import_overlap"
 
 
 class PersonNeeded(Conflict):

@@ -199,10 +199,11 @@ def test_the_files_of_an_outcome_go_with_the_leases_and_its_text_with_the_turn(
     assert eng.sessions.get(sid).outcome == f"The router is ported. Files: {files}"
     eng.forget(exchange=turn)
     assert eng.sessions.get(sid).outcome == ""
-    eng.exchanges.add(sid, "assistant", "The tests are ported, too.", created_at="2099-01-01T00:00:00Z")
+    clock.advance(60)
+    before = eng.sessions.heartbeat(sid).heartbeat_at
+    clock.advance(1)
+    eng.exchanges.add(sid, "assistant", "The tests are ported, too.")
     eng.sessions.quote(sid, "assistant")
     assert "Files: src/file0.py" in eng.sessions.get(sid).outcome
-    eng.sessions.heartbeat(sid)
-    clock.advance(60)
-    eng.forget(before=eng.sessions.get(sid).heartbeat_at)
+    eng.forget(before=before)
     assert eng.sessions.get(sid).outcome == "The tests are ported, too."

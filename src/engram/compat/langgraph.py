@@ -21,17 +21,16 @@ import hashlib
 import json
 import math
 import operator
-import os
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import checks, json_columns
 from .._version import install_command
-from ..client import Engram
 from ..clock import between, later
 from ..errors import InvalidInput, MemoryNotFound, MissingExtra
 from ..redact import clean
+from .given_store import GivenStore
 
 try:
     from langgraph.store.base import (
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     from langgraph.store.base import IndexConfig, MatchCondition, Op, Result, TTLConfig
 
     from ..records import Memory
+    from .given_store import Store
 
     Namespace = tuple[str, ...]
 
@@ -117,7 +117,7 @@ class EngramStore(BaseStore):
 
     def __init__(
         self,
-        store: Engram | str | os.PathLike[str] | None = None,
+        store: Store = None,
         *,
         workspace: str = WORKSPACE,
         index: IndexConfig | None = None,
@@ -128,19 +128,15 @@ class EngramStore(BaseStore):
         self._fields = list((index or {}).get("fields") or [_WHOLE])
         #: When expired items were last deleted.
         self._swept: str | None = None
-        self._is_ours = not isinstance(store, Engram)
-        if isinstance(store, Engram):
-            self._eng = store.workspace(workspace)
-        else:
-            self._eng = Engram(None if store is None else os.fspath(store), workspace=workspace)
+        self._given = GivenStore(store, workspace)
+        self._eng = self._given.eng
 
     def setup(self) -> None:
         """Does nothing: opening a store prepares it. Programs for LangGraph's PostgreSQL store call this."""
 
     def close(self) -> None:
         """Close the store. An Engram that the caller gave stays open."""
-        if self._is_ours:
-            self._eng.close()
+        self._given.close()
 
     def __enter__(self) -> EngramStore:
         return self

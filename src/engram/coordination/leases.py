@@ -18,7 +18,7 @@ from ..clock import age, between, duration, later
 from ..errors import InvalidInput, LeaseHeld, LeaseLost, LeaseNotFound, SessionEnded, StoreBusy, StoreError
 from ..records import Holder, Lease
 from ..safe_text import one_line, visible
-from . import resources, sessions
+from . import resources, session_leases, sessions
 from .lease_queue import Queue, Waiter
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class Leases:
             now = tx.now()
             sessions.require(tx, self._workspace, session_id)
             held = tx.all(_OF_SESSION, workspace=self._workspace, session=session_id, now=now)
-            ended = set(sessions.end_leases(tx, self._workspace, session_id, now, "released"))
+            ended = set(session_leases.end(tx, self._workspace, session_id, now, "released"))
         return [lease for lease in map(_lease, held) if lease.token in ended]
 
     def renew(self, token: int, ttl: float | None = None) -> Lease:

@@ -5,7 +5,10 @@ outcome. Both stay when the session is resumed; the outcome is replaced by that 
 
 `stale` is never stored: it is derived from the last heartbeat when a session is read. A session that has been silent
 for a day is abandoned by a sweep. The sweep costs one indexed look when there is nothing to do, and gives way to other
-writers. A session's end frees its leases in the same transaction, so the statements for that are here.
+writers. A session's end frees its leases in the same transaction.
+
+An import writes sessions of the past: it says when something happened. A past time is no heartbeat of now. It moves no
+heartbeat back, does not resume a session that ended later, and renews no lease.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from ..errors import InvalidInput, SessionNotFound, StoreBusy, StoreReadOnly
 from ..memory import exchanges
 from ..records import PERSON, LogEntry, Session, Stats
 from ..safe_text import name as shown_name
-from . import summaries
+from . import session_leases, summaries
 from .projects import default_project
 
 if TYPE_CHECKING:
@@ -39,12 +42,12 @@ _COLUMNS = (
     "id, type, name, summary, status, project, external_id, parent_id, metadata, created_at, heartbeat_at, ended_at, "
     "turns - turns_gone, outcome"
 )
-_INSERT = """
+_INSERT_IF_MISSING = """
 INSERT INTO sessions (workspace, id, type, name, summary, status, project, external_id, parent_id, metadata,
                       last_seq, created_at, heartbeat_at)
 VALUES (:workspace, :id, :type, :name, :summary, :status, :project, :external_id, :parent_id, :metadata, 0, :now, :now)
+ON CONFLICT (workspace, id) DO NOTHING
 """
-_INSERT_IF_MISSING = _INSERT + "ON CONFLICT (workspace, id) DO NOTHING"
 _GET = "SELECT " + _COLUMNS + " FROM sessions WHERE workspace = :workspace AND id = :id"
 _FIND = (
     "SELECT "
@@ -55,17 +58,28 @@ WHERE workspace = :workspace AND external_id = :external_id
 ORDER BY heartbeat_at DESC, id DESC LIMIT 1
 """
 )
-_RESUME = """
+# A session that ended after a past time stays as it is.
+_HEARD = """
+    status = CASE WHEN :past = 1 AND ended_at > :now THEN status ELSE 'active' END,
+    ended_at = CASE WHEN :past = 1 AND ended_at > :now THEN ended_at ELSE NULL END,
+    heartbeat_at = CASE WHEN :past = 1 AND heartbeat_at > :now THEN heartbeat_at ELSE :now END"""
+_RESUME = (
+    """
 UPDATE sessions
-SET status = 'active', heartbeat_at = :now, ended_at = NULL, summary = COALESCE(:summary, summary),
+SET """
+    + _HEARD
+    + """, summary = COALESCE(:summary, summary),
     summary_from = CASE WHEN CAST(:summary AS TEXT) IS NULL THEN summary_from ELSE NULL END,
     name = COALESCE(:name, name), project = :project, parent_id = COALESCE(:parent_id, parent_id), metadata = :metadata
 WHERE workspace = :workspace AND id = :id
 """
+)
 _BEAT = (
     """
 UPDATE sessions
-SET status = 'active', heartbeat_at = :now, ended_at = NULL, summary = COALESCE(:summary, summary),
+SET """
+    + _HEARD
+    + """, summary = COALESCE(:summary, summary),
     summary_from = CASE WHEN CAST(:summary AS TEXT) IS NULL THEN summary_from ELSE NULL END
 WHERE workspace = :workspace AND id = :id
 RETURNING """
@@ -74,7 +88,9 @@ RETURNING """
 _COMPLETE = (
     """
 UPDATE sessions
-SET status = 'completed', heartbeat_at = :now, ended_at = :now, outcome = COALESCE(:outcome, outcome),
+SET status = 'completed', outcome = COALESCE(:outcome, outcome),
+    heartbeat_at = CASE WHEN created_at > :now THEN created_at ELSE :now END,
+    ended_at = CASE WHEN created_at > :now THEN created_at ELSE :now END,
     outcome_from = CASE WHEN CAST(:outcome AS TEXT) IS NULL THEN outcome_from ELSE NULL END
 WHERE workspace = :workspace AND id = :id
 RETURNING """
@@ -142,28 +158,6 @@ UPDATE sessions SET status = 'abandoned', ended_at = :now
 WHERE workspace = :workspace AND status = 'active' AND (id = :id OR parent_id = :id)
 RETURNING id
 """
-# Every resource is >= ''. This makes SQLite use the index of live leases, not that of all leases of a session.
-_EXCLUSIVE_HELD = """
-SELECT token, ttl FROM leases
-WHERE workspace = :workspace AND session_id = :id AND resource >= '' AND ended_at IS NULL
-  AND exclusive = 1 AND expires_at > :now
-ORDER BY token
-"""
-_RENEW = """
-UPDATE leases SET expires_at = :expires
-WHERE workspace = :workspace AND token = :token AND ended_at IS NULL AND expires_at > :now
-"""
-# Locks the rows without changing them. Which leases may be renewed is decided after waiting for the locks.
-_TAKE = """
-UPDATE leases SET exclusive = 1
-WHERE workspace = :workspace AND session_id = :id AND resource >= '' AND ended_at IS NULL AND exclusive = 1
-"""
-_END_LEASES = """
-UPDATE leases SET ended_at = :now, ended_because = :because
-WHERE workspace = :workspace AND session_id = :id AND resource >= '' AND ended_at IS NULL
-  AND (expires_at IS NULL OR expires_at > :now)
-RETURNING token
-"""
 
 
 class SessionRow(NamedTuple):
@@ -198,18 +192,25 @@ class Sessions:
         self,
         session_type: str,
         summary: str | None,
-        metadata: Mapping[str, object] | None = None,
+        metadata: Mapping[str, object] | str | None = None,
         *,
         name: str | None = None,
         project: str | None = None,
         external_id: str | None = None,
         parent_id: str | None = None,
+        id: str | None = None,
+        at: str | None = None,
     ) -> str:
         """Begin a session, with a summary of what it sets out to do; its id.
 
         The project defaults to the configured one, else to that of the current folder. If the type and external id are
         known already, that session is resumed instead of a second one being made. It keeps its outcome, and without a
-        summary (None) also its summary. Metadata is merged into what it has: a given key replaces, the others stay.
+        summary (None) also its summary. Metadata is merged into what it has: a given key replaces, the others stay. A
+        text as metadata is a JSON object, or is kept as `{"text": …}`.
+
+        `id` chooses the id of a new session, or names the one to resume. InvalidInput if that one has another external
+        id. `at` is when the session began or was resumed, by default now. A session that ended later than that stays
+        ended.
         """
         values = {
             "type": checks.new_name(session_type, "session type"),
@@ -219,39 +220,51 @@ class Sessions:
             "external_id": checks.optional_new_name(external_id, "external id"),
             "parent_id": checks.optional_name(parent_id, "parent id"),
         }
+        checks.optional_new_name(id, "session id")
+        at = checks.optional_moment(at, "at")
         given = json_columns.dump_object(metadata, "metadata")
         with self._engine.write() as tx:
             if parent_id is not None:
                 # The parent may not be forgotten in between.
                 tx.lock(mutexes.leases(self._workspace))
                 require(tx, self._workspace, parent_id)
-            known = self._known(tx, values["type"], values["external_id"])
+            known = self._known(tx, values["type"], values["external_id"], id)
             now = tx.now()
-            if known:
+            when = checks.past(at, now)
+            if known is None:
+                id = id or new_id(when)
+                new = {**values, "summary": values["summary"] or "", "metadata": given}
+                if not tx.run(
+                    _INSERT_IF_MISSING, workspace=self._workspace, id=id, status="active", now=when, **new
+                ):  # another process chose the same id meanwhile
+                    known = self._known(tx, values["type"], values["external_id"], id)
+            if known is not None:
                 id = known.id
                 merged = json_columns.merge(known.metadata, given, "sessions.metadata")
                 del values["type"], values["external_id"]
-                tx.run(_RESUME, workspace=self._workspace, id=id, now=now, metadata=merged, **values)
-            else:
-                id = new_id(now)
-                values["summary"] = values["summary"] or ""
-                tx.run(_INSERT, workspace=self._workspace, id=id, status="active", now=now, metadata=given, **values)
+                past = int(at is not None)
+                tx.run(_RESUME, workspace=self._workspace, id=id, now=when, past=past, metadata=merged, **values)
+            assert id is not None
             tx.note(self._workspace, "session", id)
             _log_later(tx, "resumed" if known else "registered", id, session_type, values["project"])
-            silent = self._silent(tx, now)
+            # An import adds to a session of the past before it completes it.
+            silent = at is None and self._silent(tx, now)
         if silent:
             self.sweep()
         return id
 
-    def ensure(self, id: str, name: str | None = None) -> Session:
-        """The session with that id, created if it does not exist. A new one is idle: the situation report omits it."""
+    def ensure(self, id: str, name: str | None = None, *, at: str | None = None) -> Session:
+        """The session with that id, created if it does not exist. A new one is idle: the situation report omits it.
+
+        `at` is when a new one began, by default now.
+        """
         checks.new_name(id, "session id")
         checks.optional_new_name(name, "session name")
+        at = checks.optional_moment(at, "at")
         with self._engine.write() as tx:
             now = tx.now()
-            # An earlier release may have made one.
-            if id == PERSON and tx.one(_GET, workspace=self._workspace, id=id) is None:
-                raise InvalidInput(f"session id is {id!r}; messages to that name go to the person. Choose another id.")
+            if tx.one(_GET, workspace=self._workspace, id=id) is None:
+                _require_own_name(id)
             made = tx.run(
                 _INSERT_IF_MISSING,
                 workspace=self._workspace,
@@ -264,7 +277,7 @@ class Sessions:
                 external_id=None,
                 parent_id=None,
                 metadata="{}",
-                now=now,
+                now=checks.past(at, now),
             )
             if not made and name is not None:
                 tx.run(_NAME, workspace=self._workspace, id=id, name=name)
@@ -272,44 +285,63 @@ class Sessions:
                 tx.note(self._workspace, "session", id)
             return self._record(require(tx, self._workspace, id), now)
 
-    def heartbeat(self, id: str, summary: str | None = None) -> Session:
-        """Record that the session is at work, with a new summary if given. Resumes a completed or abandoned session."""
+    def heartbeat(self, id: str, summary: str | None = None, *, at: str | None = None) -> Session:
+        """Record that the session is at work, with a new summary if given. Resumes a completed or abandoned session.
+
+        `at` is when it was at work, by default now. A session that ended later than that stays ended.
+        """
         checks.name(id, "session id")
         summary = checks.optional_content(summary, "summary")
+        at = checks.optional_moment(at, "at")
         with self._engine.write() as tx:
             now = tx.now()
-            renew_exclusive(tx, self._workspace, id, now)
-            row = tx.one(_BEAT, workspace=self._workspace, id=id, now=now, summary=summary)
+            when = checks.past(at, now)
+            if at is None:
+                session_leases.renew(tx, self._workspace, id, now)
+            past = int(at is not None)
+            row = tx.one(_BEAT, workspace=self._workspace, id=id, now=when, past=past, summary=summary)
             if row is None:
                 raise unknown(self._workspace, id)
             tx.note(self._workspace, "session", id)
-        return record(SessionRow(*row), stale_before=now)  # just heard of, so not stale
+        return self._record(SessionRow(*row), now)
 
-    def log(self, id: str, entry: str) -> LogEntry:
-        """Note something done. Keeps an active session alive; does not resume one that has ended."""
+    def log(self, id: str, entry: str, *, at: str | None = None) -> LogEntry:
+        """Note something done. Keeps an active session alive; does not resume one that has ended.
+
+        `at` is when it was done, by default now.
+        """
         checks.name(id, "session id")
         entry = checks.content(entry, "log entry")
+        at = checks.optional_moment(at, "at")
         with self._engine.write() as tx:
             now = tx.now()
-            renew_exclusive(tx, self._workspace, id, now)
-            number, seq = exchanges.append(tx, self._workspace, id, "log", entry, now)
-        return LogEntry(id=number, session_id=id, seq=seq, content=entry, created_at=now)
+            when = checks.past(at, now)
+            if at is None:
+                session_leases.renew(tx, self._workspace, id, now)
+            given = when if at is not None else None
+            number, seq = exchanges.append(tx, self._workspace, id, "log", entry, now, at=given)
+        return LogEntry(id=number, session_id=id, seq=seq, content=entry, created_at=when)
 
-    def complete(self, id: str, outcome: str | None = None, *, summary: str | None = None) -> Session:
+    def complete(
+        self, id: str, outcome: str | None = None, *, summary: str | None = None, at: str | None = None
+    ) -> Session:
         """End a session with what came of it, and release its leases in the same transaction.
 
         The summary stays. Without an outcome (None), that of an earlier completion stays as well. `summary` is the
-        earlier name of `outcome`.
+        earlier name of `outcome`. `at` is when the session ended, by default now; never before it began. Its leases
+        end now in any case.
         """
         checks.name(id, "session id")
         if outcome is not None and summary is not None:
             raise InvalidInput("outcome and summary are both given; summary is the earlier name of outcome.")
         outcome = checks.optional_content(summary if outcome is None else outcome, "outcome")
+        at = checks.optional_moment(at, "at")
         with self._engine.write() as tx:
             tx.lock(mutexes.leases(self._workspace))
             now = tx.now()
-            end_leases(tx, self._workspace, id, now, "completed")
-            found = tx.one(_COMPLETE, workspace=self._workspace, id=id, now=now, outcome=outcome)
+            session_leases.end(tx, self._workspace, id, now, "completed")
+            ended = checks.past(at, now)
+            found = tx.one(_COMPLETE, workspace=self._workspace, id=id, now=ended, outcome=outcome)
             if found is None:
                 raise unknown(self._workspace, id)
             row = SessionRow(*found)
@@ -452,12 +484,28 @@ class Sessions:
         since = later(now, -self._config.abandon_after)
         return tx.one(_SILENT, workspace=self._workspace, since=since) is not None
 
-    def _known(self, tx: Transaction, type: str | None, external_id: str | None) -> SessionRow | None:
-        if external_id is None:
+    def _known(self, tx: Transaction, type: str | None, external_id: str | None, id: str | None) -> SessionRow | None:
+        """The session to resume: the one with the harness's id, or the one that has the chosen id."""
+        found = None
+        if external_id is not None:
+            tx.lock(f"external id/{self._workspace}/{external_id}")
+            row = tx.one(_FIND, workspace=self._workspace, external_id=external_id, type=type)
+            found = SessionRow(*row) if row else None
+        if id is None or (found is not None and found.id == id):
+            return found
+        if found is not None:
+            raise InvalidInput(
+                f"External id {external_id!r} belongs to session {found.id!r}, so {id!r} cannot have it."
+            )
+        row = tx.one(_GET, workspace=self._workspace, id=id)
+        if row is None:
+            _require_own_name(id)
             return None
-        tx.lock(f"external id/{self._workspace}/{external_id}")
-        row = tx.one(_FIND, workspace=self._workspace, external_id=external_id, type=type)
-        return SessionRow(*row) if row else None
+        named = SessionRow(*row)
+        if external_id not in (None, named.external_id):
+            has = "no external id" if named.external_id is None else f"the external id {named.external_id!r}"
+            raise InvalidInput(f"Session {id!r} exists already and has {has}, not {external_id!r}. Choose another id.")
+        return named
 
     def _record(self, row: SessionRow, now: str) -> Session:
         return record(row, stale_before=later(now, -self._config.stale_after))
@@ -496,6 +544,12 @@ def record(row: SessionRow, stale_before: str) -> Session:
     )
 
 
+def _require_own_name(id: str) -> None:
+    """Refuse a name that messages use for the person. An earlier release may have made such a session."""
+    if id == PERSON:
+        raise InvalidInput(f"session id is {id!r}; messages to that name go to the person. Choose another id.")
+
+
 def new_id(now: str) -> str:
     """`YYYYMMDD-HHMMSS-xxxxxxxx`: sorts by time, readable, and random enough for a workspace."""
     digits = now.replace("-", "").replace(":", "")
@@ -518,26 +572,6 @@ def unknown(workspace: str, id: str) -> SessionNotFound:
     )
 
 
-def renew_exclusive(tx: Transaction, workspace: str, id: str, now: str) -> None:
-    """Renew the session's exclusive leases, as every heartbeat does. An expired lease stays expired."""
-    held = tx.all(_EXCLUSIVE_HELD, workspace=workspace, id=id, now=now)
-    if held:
-        tx.lock(mutexes.leases(workspace))
-        tx.run(_TAKE, workspace=workspace, id=id)
-        now = tx.now()
-    for token, ttl in held:
-        if tx.run(_RENEW, workspace=workspace, token=token, now=now, expires=later(now, ttl)):
-            tx.note(workspace, "lease", token)
-
-
-def end_leases(tx: Transaction, workspace: str, id: str, now: str, because: str) -> list[int]:
-    """End all live leases of a session; their tokens."""
-    ended = tx.column(_END_LEASES, workspace=workspace, id=id, now=now, because=because)
-    for token in ended:
-        tx.note(workspace, "lease", token)
-    return ended
-
-
 def abandon(tx: Transaction, workspace: str, id: str, now: str) -> list[str]:
     """Abandon a session and its subagents and free their leases; the ids of those that were at work."""
     ids = tx.column(_ABANDON_FAMILY, workspace=workspace, id=id, now=now)
@@ -548,7 +582,7 @@ def abandon(tx: Transaction, workspace: str, id: str, now: str) -> list[str]:
 def _note_abandoned(tx: Transaction, workspace: str, ids: Sequence[str], now: str) -> None:
     for id in ids:
         tx.note(workspace, "session", id)
-        end_leases(tx, workspace, id, now, "abandoned")
+        session_leases.end(tx, workspace, id, now, "abandoned")
 
 
 def _log_later(tx: Transaction, event: str, id: str, type: str, project: str | None) -> None:

@@ -19,7 +19,7 @@ from ..tokens import CHARACTERS_PER_TOKEN
 from . import provenance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from ..storage.engine import Row, Transaction
     from ..store_view import StoreView, Watch
@@ -42,6 +42,7 @@ _UPDATE = """
 UPDATE blocks SET content = :content, version = :version, updated_by = :actor, updated_at = :now, data = :data
 WHERE workspace = :workspace AND id = :id
 """
+_RENAME = "UPDATE blocks SET name = :name WHERE workspace = :workspace AND id = :id"
 _DELETE = "DELETE FROM blocks WHERE workspace = :workspace AND id = :id"
 _INSERT_VERSION = """
 INSERT INTO block_versions (block_id, version, content, reason, actor, created_at, data)
@@ -93,16 +94,21 @@ class Blocks:
         *,
         actor: str | None = None,
         data: object = None,
+        at: str | None = None,
     ) -> Block:
-        """Create a block at version 1. BlockExists when the name is taken. `data` is any JSON value."""
+        """Create a block at version 1. BlockExists when the name is taken. `data` is any JSON value.
+
+        `at` is when it was written, by default now.
+        """
         content = _check_new(name, content, actor)
         stored = _dump(data)
+        at = checks.optional_moment(at, "at")
         checks.whole(max_tokens, "max_tokens", least=1, most=10_000_000)
         with self._engine.write() as tx:
             self._lock(tx, name)
             if self._find(tx, name):
                 raise BlockExists(f"Block {name!r} already exists; update it, or choose another name.")
-            return self._insert(tx, name, content, max_tokens, "", actor, stored)
+            return self._insert(tx, name, content, max_tokens, "", actor, stored, at=at)
 
     def get(self, name: str) -> Block | None:
         with self._engine.read() as tx:
@@ -118,17 +124,19 @@ class Blocks:
         actor: str | None = None,
         expected_version: int | None = None,
         data: object = None,
+        at: str | None = None,
     ) -> Block:
         """Replace the whole content, the data, or both; what is None stays. `data` is any JSON value.
 
-        VersionConflict when the block is no longer at `expected_version`.
+        VersionConflict when the block is no longer at `expected_version`. `at` is when it was edited, by default now.
+        InvalidInput when that is before its last edit.
         """
         if content is None and data is None:
             raise InvalidInput("Give the new content of the block, its new data, or both.")
         text = _check(name, content or "", actor)
         stored = _dump(data)
         return self._edit(
-            name, lambda old: old if content is None else text, reason, actor, expected_version, data=stored
+            name, lambda old: old if content is None else text, reason, actor, expected_version, data=stored, at=at
         )
 
     def append(
@@ -140,8 +148,12 @@ class Blocks:
         separator: str = "",
         actor: str | None = None,
         expected_version: int | None = None,
+        at: str | None = None,
     ) -> Block:
-        """Add text at the end, after `separator`, unless the content is empty or already ends with it."""
+        """Add text at the end, after `separator`, unless the content is empty or already ends with it.
+
+        `at` is when it was edited, as for `update`.
+        """
         text = _check(name, text, actor)
         checks.text(separator, "separator", empty=True)
 
@@ -149,7 +161,7 @@ class Blocks:
             between = separator if content and not content.endswith(separator) else ""
             return content + between + text
 
-        return self._edit(name, added, reason, actor, expected_version)
+        return self._edit(name, added, reason, actor, expected_version, at=at)
 
     def replace(
         self,
@@ -180,6 +192,30 @@ class Blocks:
             return content[:first] + new + content[first + len(old) :]
 
         return self._edit(name, replaced, reason, actor, expected_version)
+
+    def rename(self, names: Mapping[str, str], *, actor: str | None = None) -> list[Block]:
+        """Rename blocks, from each key to its value, all or none. BlockExists when a new name is taken.
+
+        Each block keeps its history, and a new version of it records the rename.
+        """
+        for name, new in names.items():
+            _check(name, "", actor)
+            checks.new_name(new, "block name")
+        with self._engine.write() as tx:
+            # In order of name, like every writer of several blocks.
+            for name in sorted({*names, *names.values()}):
+                self._lock(tx, name)
+            return [self._rename(tx, self._require(tx, name), new, actor) for name, new in names.items()]
+
+    def _rename(self, tx: Transaction, stored: _Stored, name: str, actor: str | None) -> Block:
+        id, block, _ = stored
+        if self._find(tx, name):
+            raise BlockExists(f"Block {name!r} already exists; choose another name for block {block.name!r}.")
+        self._changing(tx, id)
+        tx.run(_RENAME, workspace=self._workspace, id=id, name=name)
+        tx.note(self._workspace, "block", block.name)
+        renamed = stored._replace(block=block._replace(name=name))
+        return self._write(tx, renamed, block.content, f"renamed from {block.name}", actor)
 
     def delete(self, name: str) -> None:
         """Delete a block with its history."""
@@ -295,12 +331,18 @@ class Blocks:
         actor: str | None,
         expected_version: int | None,
         max_tokens: int,
+        *,
+        at: str | None = None,
     ) -> Block:
-        """Update or create the block. A block that does not exist has version 0 for `expected_version`."""
+        """Update or create the block. A block that does not exist has version 0 for `expected_version`.
+
+        `at` is when it was written, as for `update`.
+        """
         content = _check_new(name, content, actor)
         reason = _check_reason(reason)
+        at = checks.optional_moment(at, "at")
         with self._engine.write() as tx:
-            return self._put(tx, name, content, reason, actor, expected_version, max_tokens)
+            return self._put(tx, name, content, reason, actor, expected_version, max_tokens, at=at)
 
     def derive(
         self, name: str, content: str, reason: str, actor: str, max_tokens: int, sources: Iterable[Thing]
@@ -324,15 +366,17 @@ class Blocks:
         actor: str | None,
         expected_version: int | None,
         max_tokens: int,
+        *,
+        at: str | None = None,
     ) -> Block:
         self._lock(tx, name)
         stored = self._find(tx, name)
         if stored:
             _expect(stored.block, expected_version)
-            return self._write(tx, stored, content, reason, actor)
+            return self._write(tx, stored, content, reason, actor, at=at)
         if expected_version:
             raise _conflict(name, expected_version, 0)
-        return self._insert(tx, name, content, max_tokens, reason, actor)
+        return self._insert(tx, name, content, max_tokens, reason, actor, at=at)
 
     def _changing(self, tx: Transaction, id: int, since: int | None = None) -> None:
         """Tell the watcher before a block changes, and after the first of the two rows that create one."""
@@ -348,6 +392,7 @@ class Blocks:
         expected_version: int | None,
         *,
         data: str | None = None,
+        at: str | None = None,
     ) -> Block:
         """Write the result of `change` as the new content, and the data if it is given.
 
@@ -355,6 +400,7 @@ class Blocks:
         taken. If another writer changes the block meanwhile, the edit starts again.
         """
         reason = _check_reason(reason)
+        at = checks.optional_moment(at, "at")
         for _ in range(_TRIES):
             with self._engine.read() as tx:
                 seen = self._require(tx, name)
@@ -364,14 +410,14 @@ class Blocks:
                 self._lock(tx, name)
                 now = self._require(tx, name)
                 if (now.id, now.block.version, now.block.content) == (seen.id, seen.block.version, seen.block.content):
-                    return self._write(tx, _with_data(now, data), content, reason, actor)
+                    return self._write(tx, _with_data(now, data), content, reason, actor, at=at)
         # Other writers keep changing the block, so now the lock is held while the content is searched.
         with self._engine.write() as tx:
             self._lock(tx, name)
             stored = self._require(tx, name)
             _expect(stored.block, expected_version)
             content = checks.content(change(stored.block.content), "content", empty=True)
-            return self._write(tx, _with_data(stored, data), content, reason, actor)
+            return self._write(tx, _with_data(stored, data), content, reason, actor, at=at)
 
     def _insert(
         self,
@@ -382,8 +428,10 @@ class Blocks:
         reason: str,
         actor: str | None,
         data: str | None = None,
+        *,
+        at: str | None = None,
     ) -> Block:
-        now = tx.now()
+        now = checks.past(at, tx.now())
         values = {"content": content, "actor": actor, "now": now, "data": data}
         ((id,),) = tx.all(_INSERT, workspace=self._workspace, name=name, max_tokens=max_tokens, **values)
         self._changing(tx, id)
@@ -400,9 +448,22 @@ class Blocks:
             data=_load(data),
         )
 
-    def _write(self, tx: Transaction, stored: _Stored, content: str, reason: str, actor: str | None) -> Block:
-        now = tx.now()
+    def _write(
+        self,
+        tx: Transaction,
+        stored: _Stored,
+        content: str,
+        reason: str,
+        actor: str | None,
+        *,
+        at: str | None = None,
+    ) -> Block:
+        now = checks.past(at, tx.now())
         id, old, data = stored
+        if at is not None and now < old.updated_at:
+            raise InvalidInput(
+                f"Block {old.name!r} was last edited at {old.updated_at}; an edit at {at} cannot follow that."
+            )
         block = old._replace(
             content=content, version=old.version + 1, updated_by=actor, updated_at=now, data=_load(data)
         )
@@ -476,10 +537,16 @@ class World:
         return block.content if block else ""
 
     def set(
-        self, text: str, updated_by: str | None = None, expected_version: int | None = None, reason: str = ""
+        self,
+        text: str,
+        updated_by: str | None = None,
+        expected_version: int | None = None,
+        reason: str = "",
+        *,
+        at: str | None = None,
     ) -> Block:
-        """Replace the whole text. The first call creates the block."""
-        return self._blocks.put(WORLD, text, reason, updated_by, expected_version, WORLD_TOKENS)
+        """Replace the whole text. The first call creates the block. `at` is when it was written, by default now."""
+        return self._blocks.put(WORLD, text, reason, updated_by, expected_version, WORLD_TOKENS, at=at)
 
 
 def _check_new(name: object, content: object, actor: object) -> str:

@@ -11,13 +11,15 @@ otherwise through the embedding queue. Logs are many, so their words are indexed
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from .. import checks
 from ..clock import later
 from ..errors import ExchangeNotFound, InvalidInput, SessionNotFound
 from ..records import Exchange
 from . import embedding_queue, word_index
+from .given_vectors import GivenVectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,20 +27,25 @@ if TYPE_CHECKING:
     from ..storage.engine import Transaction
     from ..store_view import StoreView
 
+T = TypeVar("T")
+
 ROLES = ("user", "assistant", "system", "tool", "log")
 TRUSTS = ("user", "agent", "tool", "import")
 #: The trust of each role, unless the caller gives another one.
 _TRUST = {"user": "user", "assistant": "agent", "system": "agent", "tool": "tool", "log": "agent"}
 #: Exchanges that `add_many` writes in one transaction; few enough that other writers do not wait long.
 BATCH = 500
+_TIME = "time of the exchange"
 #: Seconds by which a turn's own time may be before the session's beginning, and ahead of the store's clock.
 _EARLY, _LATE = 86_400, 60
 
-# An exchange counts as a heartbeat, but only for an active session: a late hook must not revive one that ended.
+# An exchange counts as a heartbeat, but only for an active session: a late hook must not revive one that ended. If the
+# exchange has a time of its own, that is the time of the heartbeat.
 _NEXT_SEQ = """
 UPDATE sessions
 SET last_seq = last_seq + 1, turns = turns + :turn,
-    heartbeat_at = CASE WHEN status = 'active' AND :alive = 1 THEN :now ELSE heartbeat_at END
+    heartbeat_at = CASE WHEN status = 'active' AND :alive = 1 AND (:past = 0 OR heartbeat_at < :beat) THEN :beat
+      ELSE heartbeat_at END
 WHERE workspace = :workspace AND id = :session
 """
 _INSERT = """
@@ -50,7 +57,8 @@ RETURNING id, seq, turn
 _NEXT_SEQS = """
 UPDATE sessions
 SET last_seq = last_seq + :count, turns = turns + :turns,
-    heartbeat_at = CASE WHEN status = 'active' THEN :now ELSE heartbeat_at END
+    heartbeat_at = CASE WHEN status = 'active' AND (:past = 0 OR heartbeat_at < :beat) THEN :beat
+      ELSE heartbeat_at END
 WHERE workspace = :workspace AND id = :session
 RETURNING last_seq, turns, project
 """
@@ -123,10 +131,20 @@ class CheckedExchange(NamedTuple):
     #: None for a log, and for text stored without its words. Both wait in the embedding queue.
     pieces: list[word_index.Piece] | None
     external_id: str | None = None
+    #: The vectors of its pieces. None: left to the embedding queue.
+    vectors: embedding_queue.Vectors | None = None
+
+
+class Added(NamedTuple):
+    """The numbers of an exchange that was added."""
+
+    id: int
+    seq: int
 
 
 class Exchanges:
     def __init__(self, view: StoreView) -> None:
+        self._view = view
         self._engine = view.engine
         self._workspace = view.workspace
         self._embedding_queue = embedding_queue.EmbeddingQueue(view)
@@ -145,36 +163,64 @@ class Exchanges:
     ) -> int:
         """Add what was said or done; returns its id. `embed=False` leaves its vector to the embedding queue.
 
+        `created_at` is when it was said or done, by default now.
         `external_id` is the harness's own id of the message. `find` looks the exchange up by it.
         `words=False` leaves its words to the queue too, for a caller that may be killed while they are indexed.
         `EmbeddingQueue.index_words` catches up.
         """
         said = self._check(session_id, role, content, created_at, trust, external_id, words=words)
-        vectors = self._embedding_queue.vectors_of(said.pieces) if embed and said.pieces is not None else None
+        (said,) = self._embedded([said]) if embed else [said]
         with self._engine.write() as tx:
-            id, _ = self._write(tx, said, tx.now(), vectors)
+            id, _ = self._write(tx, said, tx.now())
         return id
 
     def add_many(
         self,
-        exchanges: Iterable[Mapping[str, str]],
+        exchanges: Iterable[Mapping[str, Any]],
         *,
         embed: bool = True,
         progress: Callable[[int], None] | None = None,
+        atomic: bool = False,
+        model: str | None = None,
+        added: list[Added] | None = None,
     ) -> int:
         """Add many exchanges, each a mapping of `add`'s arguments, in batches of one transaction each; returns how
         many.
 
-        `progress` is called after each batch with the number written so far.
+        `progress` is called after each batch with the number written so far. With `atomic` all of them are one
+        transaction, which begins when all are checked and embedded: an error or a crash leaves nothing.
+
+        A mapping may also have a `vector`, a sequence of numbers from the embedding model that `model` names.
+        InvalidInput unless that is the workspace's model. It is used if the text is not cut into pieces. `added` is a
+        list that takes the id and the `seq` of each exchange, in order.
         """
+        given = GivenVectors(self._view, model)
+        checked = (self.prepare(each, given) for each in exchanges)
         written = 0
-        batch: list[CheckedExchange] = []
-        for given in exchanges:
-            batch.append(self._check(words=True, **_arguments(given)))
-            if len(batch) == BATCH:
-                written = self._write_batch(batch, embed, written, progress)
-                batch = []
-        return self._write_batch(batch, embed, written, progress) if batch else written
+        if checks.flag(atomic, "atomic"):
+            ready = [said for batch in _batches(checked) for said in (self._embedded(batch) if embed else batch)]
+            batches = iter([ready] if ready else [])
+        else:
+            batches = (self._embedded(batch) if embed else batch for batch in _batches(checked))
+        for batch in batches:
+            with self._engine.write() as tx:
+                numbers = append_many(tx, self._workspace, batch, tx.now())
+            written += len(numbers)
+            if added is not None:
+                added += numbers
+            if progress:
+                progress(written)
+        return written
+
+    def prepare(self, given: Mapping[str, Any], vectors: GivenVectors | None = None) -> CheckedExchange:
+        """Check an exchange before a transaction begins; `append_many` writes it.
+
+        It is a mapping of `add`'s arguments, which may also have a `vector` if `vectors` is given.
+        """
+        arguments = _arguments(given, "vector")
+        vector = arguments.pop("vector", None)
+        said = self._check(words=True, **arguments)
+        return said if vector is None or vectors is None else said._replace(vectors=vectors.row(vector, said.pieces))
 
     def insert_before(self, id: int, exchanges: Sequence[Mapping[str, str]]) -> None:
         """Add exchanges of one session, each a mapping of `add`'s arguments, before its last turn, which has that id.
@@ -194,7 +240,7 @@ class Exchanges:
             last = tx.one(_LAST_TURN, workspace=self._workspace, session=session, id=id)
             if last is None:
                 for each in checked:
-                    self._write(tx, each, tx.now(), None)
+                    self._write(tx, each, tx.now())
                 return
             turn, latest = last
             count = len(checked)
@@ -213,7 +259,7 @@ class Exchanges:
                     role=each.role,
                     content=each.content,
                     trust=each.trust,
-                    at=each.at or latest,
+                    at=latest if each.at is None else checks.past(each.at, tx.now(), _TIME),
                     external_id=each.external_id,
                 )
                 tx.note(self._workspace, "exchange", number)
@@ -304,28 +350,23 @@ class Exchanges:
             raise InvalidInput(f"trust is {trust!r}; it must be one of {', '.join(TRUSTS)}.")
         checks.name(session_id, "session id")
         content = checks.content(content, "content")
-        at = None if created_at is None else checks.moment(created_at, "time of the exchange")
+        at = None if created_at is None else checks.moment(created_at, _TIME)
         pieces = word_index.cut(content) if words and role != "log" else None
         external_id = checks.optional_new_name(external_id, "external id")
         return CheckedExchange(session_id, role, content, trust or _TRUST[role], at, pieces, external_id)
 
-    def _write_batch(
-        self, batch: list[CheckedExchange], embed: bool, written: int, progress: Callable[[int], None] | None
-    ) -> int:
-        vectors = self._embedding_queue.vectors([said.pieces or [] for said in batch]) if embed else None
-        together = None
-        if vectors:
-            first, *_ = vectors
-            together = embedding_queue.Vectors(first.model, [row for each in vectors for row in each.rows])
-        with self._engine.write() as tx:
-            append_many(tx, self._workspace, batch, tx.now(), together)
-        if progress:
-            progress(written + len(batch))
-        return written + len(batch)
+    def _embedded(self, batch: list[CheckedExchange]) -> list[CheckedExchange]:
+        """The exchanges with the vectors of those that bring none, if this process has a model."""
+        texts = [said.pieces or [] if said.vectors is None else [] for said in batch]
+        made = self._embedding_queue.vectors(texts) if any(texts) else None
+        if made is None:
+            return batch
+        return [
+            said._replace(vectors=vectors) if pieces else said
+            for said, pieces, vectors in zip(batch, texts, made, strict=True)
+        ]
 
-    def _write(
-        self, tx: Transaction, said: CheckedExchange, now: str, vectors: embedding_queue.Vectors | None
-    ) -> tuple[int, int]:
+    def _write(self, tx: Transaction, said: CheckedExchange, now: str) -> tuple[int, int]:
         return append(
             tx,
             self._workspace,
@@ -336,7 +377,7 @@ class Exchanges:
             trust=said.trust,
             at=said.at,
             pieces=said.pieces,
-            vectors=vectors,
+            vectors=said.vectors,
             external_id=said.external_id,
         )
 
@@ -366,7 +407,9 @@ def append(
 ) -> tuple[int, int]:
     """Add one exchange; returns its id and `seq`. `alive=False` when another session wrote it about this one."""
     is_turn = int(role != "log")
-    if not tx.run(_NEXT_SEQ, workspace=workspace, session=session, now=now, alive=int(alive), turn=is_turn):
+    when = checks.past(at, now, _TIME)
+    beat = {"beat": when, "past": int(at is not None), "alive": int(alive)}
+    if not tx.run(_NEXT_SEQ, workspace=workspace, session=session, turn=is_turn, **beat):
         raise SessionNotFound(f"There is no session {session!r} in workspace {workspace!r}.")
     ((id, seq, turn),) = tx.all(
         _INSERT,
@@ -376,7 +419,7 @@ def append(
         role=role,
         content=content,
         trust=trust or _TRUST[role],
-        at=at or now,
+        at=when,
         external_id=external_id,
     )
     tx.note(workspace, "exchange", id)
@@ -384,43 +427,50 @@ def append(
         embedding_queue.enqueue(tx, workspace, "exchange", id, indexed=False, words_due=turn is not None)
     else:
         project = tx.value(_PROJECT, workspace=workspace, session=session)
-        entry = word_index.Entry("turns", "exchange", id, role, session, project, turn, at or now, pieces)
-        embedding_queue.store_vectors(tx, workspace, [entry], vectors)
+        entry = word_index.Entry("turns", "exchange", id, role, session, project, turn, when, pieces)
+        embedding_queue.store_vectors(tx, workspace, [entry], [vectors])
     return id, seq
 
 
-def append_many(
-    tx: Transaction,
-    workspace: str,
-    batch: Sequence[CheckedExchange],
-    now: str,
-    vectors: embedding_queue.Vectors | None,
-) -> None:
-    """Add many exchanges like `append`, in order, with as few statements as possible."""
-    entries: list[word_index.Entry] = []
-    for said, (seq, turn, project) in zip(batch, _number_batch(tx, workspace, batch, now), strict=True):
-        at = said.at or now
-        id: int = tx.value(
-            _INSERT_NUMBERED,
-            workspace=workspace,
-            session=said.session_id,
-            seq=seq,
-            turn=turn,
-            role=said.role,
-            content=said.content,
-            trust=said.trust,
-            at=at,
-            external_id=said.external_id,
-        )
-        tx.note(workspace, "exchange", id)
-        if said.pieces is None:
-            embedding_queue.enqueue(tx, workspace, "exchange", id, indexed=False)
-        else:
-            entries.append(
-                word_index.Entry("turns", "exchange", id, said.role, said.session_id, project, turn, at, said.pieces)
+def append_many(tx: Transaction, workspace: str, exchanges: Sequence[CheckedExchange], now: str) -> list[Added]:
+    """Add many exchanges like `append`, in order, with as few statements as possible; their numbers."""
+    added: list[Added] = []
+    numbered = zip(exchanges, _number_batch(tx, workspace, exchanges, now), strict=True)
+    for batch in _batches(numbered):
+        entries: list[word_index.Entry] = []
+        vectors: list[embedding_queue.Vectors | None] = []
+        for said, (seq, turn, project) in batch:
+            at = checks.past(said.at, now, _TIME)
+            id: int = tx.value(
+                _INSERT_NUMBERED,
+                workspace=workspace,
+                session=said.session_id,
+                seq=seq,
+                turn=turn,
+                role=said.role,
+                content=said.content,
+                trust=said.trust,
+                at=at,
+                external_id=said.external_id,
             )
-    if entries:
-        embedding_queue.store_vectors(tx, workspace, entries, vectors)
+            added.append(Added(id, seq))
+            tx.note(workspace, "exchange", id)
+            if said.pieces is None:
+                embedding_queue.enqueue(tx, workspace, "exchange", id, indexed=False)
+                continue
+            place = (said.role, said.session_id, project, turn, at, said.pieces)
+            entries.append(word_index.Entry("turns", "exchange", id, *place))
+            vectors.append(said.vectors)
+        if entries:
+            embedding_queue.store_vectors(tx, workspace, entries, vectors)
+    return added
+
+
+def _batches(items: Iterable[T]) -> Iterator[list[T]]:
+    """The items in lists of `BATCH`: one bounds what is in memory, or how long other writers wait."""
+    rest = iter(items)
+    while batch := list(islice(rest, BATCH)):
+        yield batch
 
 
 def _number_batch(
@@ -429,14 +479,19 @@ def _number_batch(
     """The `seq` of each exchange, its number among the turns, and the session's project."""
     counts = Counter(said.session_id for said in batch)
     turns = Counter(said.session_id for said in batch if said.role != "log")
+    heard: dict[str, set[str | None]] = {}
+    for said in batch:
+        heard.setdefault(said.session_id, set()).add(said.at)
     last: dict[str, tuple[int, int, str | None]] = {}
     # In order of id, so that two writers cannot wait for each other's sessions.
     for session, count in sorted(counts.items()):
+        past = None not in heard[session]
         row = tx.one(
             _NEXT_SEQS,
             workspace=workspace,
             session=session,
-            now=now,
+            beat=min(now, max(filter(None, heard[session]))) if past else now,
+            past=int(past),
             count=count,
             turns=turns[session],
         )
@@ -451,8 +506,8 @@ def _number_batch(
         yield seq + 1, turn + 1 if is_turn else None, project
 
 
-def _arguments(given: Mapping[str, str]) -> dict[str, str]:
-    unknown = given.keys() - {"session_id", "role", "content", "created_at", "trust", "external_id"}
+def _arguments(given: Mapping[str, Any], *more: str) -> dict[str, Any]:
+    unknown = given.keys() - {"session_id", "role", "content", "created_at", "trust", "external_id", *more}
     if unknown:
         raise InvalidInput(f"An exchange has no {', '.join(sorted(unknown))}.")
     missing = {"session_id", "role", "content"} - given.keys()

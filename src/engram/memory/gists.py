@@ -38,6 +38,10 @@ _UNSUMMARISED = """
 SELECT id, session_id, seq, role, content, trust, created_at FROM exchanges
 WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND seq > :after ORDER BY seq LIMIT :limit
 """
+_LAST_TURN = """
+SELECT id FROM exchanges
+WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND seq <= :seq ORDER BY seq DESC LIMIT 1
+"""
 # An expression, because for a plain column SQLite would walk the index on times through everything said before.
 _FIRST_TIME = """
 SELECT MIN(created_at || '') FROM exchanges WHERE workspace = :workspace AND session_id = :session AND role <> 'log'
@@ -107,6 +111,13 @@ class Gists:
             of_it = {"workspace": self._workspace, "session": session_id, "after": start}
             return [Exchange(*row) for row in tx.all(_UNSUMMARISED, limit=limit or checks.MAX_WHOLE, **of_it)]
 
+    def last_turn(self, session_id: str) -> int | None:
+        """The id of the last turn that the gist covers; None when it covers none."""
+        with self._engine.read() as tx:
+            seq = self.covered(tx, session_id).seq
+            id: int | None = tx.value(_LAST_TURN, workspace=self._workspace, session=session_id, seq=seq)
+        return id
+
     def store(
         self,
         session_id: str,
@@ -118,12 +129,14 @@ class Gists:
         words: Sequence[str] | None = None,
         read: bool = False,
         prepared: Prepared | None = None,
+        at: str | None = None,
     ) -> Memory:
         """Store a new gist that covers the session up to `seq`. `sources` are the exchanges that are new in it, and
         `memories` those that it repeats something of.
 
         `words` are index terms by which it is found besides those of its text; None keeps those of the gist before.
-        `read` says that the turns it covers were also read for statements. Otherwise the next pass reads them.
+        `read` says that the turns it covers were also read for statements. Otherwise the next pass reads them. `at` is
+        when it was written, by default now.
         """
         checks.whole(seq, "seq", least=0)
         if prepared is None:
@@ -140,7 +153,7 @@ class Gists:
             if first is None:
                 raise InvalidInput(f"Session {session_id!r} has no turns to make a gist of.")
             made_of = [*(("exchange", id) for id in sources), *(("memory", id) for id in memories)]
-            memory = self._write(tx, session_id, text, prepared, made_of, words)
+            memory = self._write(tx, session_id, text, prepared, made_of, words, at)
             turns = tx.value(_TURN_AT, workspace=self._workspace, session=session_id, seq=seq)
             tx.run(_COVER, workspace=self._workspace, session=session_id, seq=seq, turns=turns or 0)
             noted = {"workspace": self._workspace, "memory": memory.id, "session": session_id}
@@ -197,6 +210,7 @@ class Gists:
         prepared: Prepared,
         sources: Sequence[Thing],
         words: Sequence[str] | None,
+        at: str | None,
     ) -> Memory:
         """A new version of the session's gist, or its first."""
         id = tx.value(_CURRENT, workspace=self._workspace, session=session_id)
@@ -207,10 +221,10 @@ class Gists:
         prepared = prepared._replace(pieces=word_index.with_words(prepared.pieces, words))
         if id is not None:
             return self._memories.update(
-                id, text, reason="more was said", sources=sources, data=data, prepared=prepared
+                id, text, reason="more was said", sources=sources, data=data, prepared=prepared, at=at
             )
         return self._memories.remember(
-            text, kind=KIND, key=session_id, session_id=session_id, sources=sources, data=data, prepared=prepared
+            text, kind=KIND, key=session_id, session_id=session_id, sources=sources, data=data, prepared=prepared, at=at
         )
 
 

@@ -5,6 +5,8 @@ Different content under the same kind and key supersedes the old memory. The new
 others are given. The old one stays readable, and searchable in the archive. Every edit keeps the previous version.
 
 A person can approve a version. What a person writes or pins is approved; a new text by anybody else is not.
+
+An import says when something happened (`at`). Changes of one memory are written in the order of their times.
 """
 
 from __future__ import annotations
@@ -23,11 +25,13 @@ from . import (
     memory_rows,
     memory_states,
     memory_tags,
+    memory_writes,
     provenance,
     word_index,
 )
 from .exchanges import TRUSTS
 from .fingerprints import fingerprint
+from .given_vectors import GivenVectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -51,43 +55,6 @@ _SAME_AS = """
 SELECT o.id FROM memories m JOIN memories o
   ON o.workspace = m.workspace AND o.kind = m.kind AND o.hash = m.hash AND o.status = 'active' AND o.id <> m.id
 WHERE m.workspace = :workspace AND m.id = :id AND m.key IS NULL AND o.key IS NULL
-"""
-_INSERT = """
-INSERT INTO memories (workspace, kind, key, content, hash, version, importance, pinned, trust, status, session_id,
-                      project, data, reinforced, recalled, expires_at, created_at, updated_at, approved)
-VALUES (:workspace, :kind, :key, :content, :hash, 1, :importance, :pinned, :trust, 'active', :session_id,
-        :project, :data, 0, 0, :expires_at, :now, :now, :approved)
-RETURNING id
-"""
-_REINFORCE = """
-UPDATE memories
-SET reinforced = reinforced + 1, updated_at = :now, expires_at = :expires_at,
-    importance = CASE WHEN importance < :importance THEN :importance ELSE importance END,
-    pinned = COALESCE(CAST(:pinned AS INTEGER), pinned),
-    approved = CASE WHEN :by_person = 1 THEN version ELSE approved END
-WHERE workspace = :workspace AND id = :id
-"""
-_RETIRE = """
-UPDATE memories SET status = :status, superseded_by = :by, updated_at = :now WHERE workspace = :workspace AND id = :id
-"""
-_REVIVE = """
-UPDATE memories SET status = 'active', superseded_by = NULL, updated_at = :now WHERE workspace = :workspace AND id = :id
-"""
-_EDIT = """
-UPDATE memories
-SET content = :content, hash = :hash, version = :version, trust = :trust,
-    data = COALESCE(CAST(:data AS TEXT), data), importance = :importance,
-    pinned = :pinned, expires_at = :expires_at, updated_at = :now,
-    approved = CASE WHEN :decided = 1 THEN CAST(:approved AS INTEGER) ELSE approved END
-WHERE workspace = :workspace AND id = :id
-"""
-# Not `updated_at`: an approval changes nothing that was derived from the memory.
-_APPROVE = "UPDATE memories SET approved = :approved WHERE workspace = :workspace AND id = :id"
-# Nor here: when a memory ends is no part of what it says.
-_EXPIRE = "UPDATE memories SET expires_at = :expires_at WHERE workspace = :workspace AND id = :id"
-_ADD_VERSION = """
-INSERT INTO memory_versions (memory_id, version, content, reason, actor, created_at)
-VALUES (:id, :version, :content, :reason, :actor, :now)
 """
 _VERSIONS = """
 SELECT version, content, reason, actor, created_at, receipt FROM memory_versions
@@ -151,6 +118,9 @@ class Memories:
         by_person: bool = False,
         embed: bool = True,
         prepared: Prepared | None = None,
+        at: str | None = None,
+        vector: Sequence[float] | None = None,
+        model: str | None = None,
     ) -> Memory:
         """Store something worth knowing.
 
@@ -161,6 +131,10 @@ class Memories:
         current folder. `sources` are pairs such as `("exchange", 12)`; without `trust` the memory has the lowest trust
         of its sources. `by_person` says that a person wrote this, who thereby approves it. Without it, PersonNeeded
         when this would replace, unpin or expire a memory that a person has approved.
+
+        `at` is when it was stored, by default now. InvalidInput when it would supersede what was changed later.
+        `vector` is the text's vector, from the embedding model that `model` names. InvalidInput unless that is the
+        workspace's model. It is used if the text is not cut into pieces.
         """
         if trust is not None and trust not in TRUSTS:
             raise InvalidInput(f"trust is {trust!r}; it must be one of {', '.join(TRUSTS)}.")
@@ -175,13 +149,14 @@ class Memories:
         pin = None if pinned is None else checks.flag(pinned, "pinned")
         stored = None if data is None else json_columns.dump(data, "data")
         checks.flag(by_person, "by_person")
+        at = checks.optional_moment(at, "at")
         belongs_to = checks.optional_new_name(project, "project")
         if belongs_to is None and session_id is None:
             belongs_to = self._default_project()
-        _, pieces, vectors = prepared or self._prepared(content, embed)
+        _, pieces, vectors = prepared or self._prepared(content, embed, vector, model)
         with self._engine.write() as tx:
             self.lock(tx)
-            now = tx.now()
+            now = checks.past(at, tx.now())
             home = memory_rows.session_project(tx, self._workspace, session_id)
             lowest = provenance.trust(tx, self._workspace, sources)
             hash = fingerprint(content)
@@ -191,15 +166,8 @@ class Memories:
                 approvals.check_weaker(self._read(tx, id), by_person, pin, values["expires_at"])
                 again = {name: values[name] for name in ("importance", "expires_at")}
                 with self._change(tx, id, now, session_id):
-                    tx.run(
-                        _REINFORCE,
-                        workspace=self._workspace,
-                        id=id,
-                        now=now,
-                        pinned=None if pin is None else int(pin),
-                        by_person=int(by_person),
-                        **again,
-                    )
+                    again |= {"pinned": None if pin is None else int(pin), "by_person": int(by_person)}
+                    memory_writes.reinforce(tx, self._workspace, id, now, **again)
                     if labels == []:
                         memory_tags.drop(tx, self._workspace, id)
                     memory_tags.add(tx, self._workspace, id, labels or ())
@@ -208,12 +176,14 @@ class Memories:
                 replaced = None if old is None else memory_states.read(tx, self._workspace, old.id)
                 if old is not None:
                     approvals.check_replaced(old, by_person)
+                    memory_states.require_order(tx, old.id, at)
                     self._retire(tx, old.id, now, by=None)
                     labels = list(old.tags) if labels is None else labels
                     pin = old.pinned if pin is None else pin
-                ((id,),) = tx.all(
-                    _INSERT,
-                    workspace=self._workspace,
+                id = memory_writes.insert(
+                    tx,
+                    self._workspace,
+                    now,
                     content=content,
                     hash=hash,
                     pinned=int(bool(pin)),
@@ -222,14 +192,13 @@ class Memories:
                     project=belongs_to or home,
                     data=stored,
                     approved=1 if by_person else None,
-                    now=now,
                     **values,
                 )
                 self._changing(tx, id)
                 if old is not None:
-                    tx.run(_RETIRE, workspace=self._workspace, id=old.id, status="superseded", by=id, now=now)
+                    memory_writes.retire(tx, self._workspace, old.id, now, "superseded", by=id)
                     memory_states.record(tx, self._workspace, old.id, replaced, now, session_id)
-                tx.run(_ADD_VERSION, id=id, version=1, content=content, reason="", actor=session_id, now=now)
+                memory_writes.add_version(tx, id, 1, content, now, actor=session_id)
                 memory_tags.add(tx, self._workspace, id, labels or ())
             self._add_sources(tx, id, sources)
             if not known:
@@ -237,14 +206,21 @@ class Memories:
             tx.note(self._workspace, "memory", id)
             return self._read(tx, id)
 
-    def prepare(self, content: str, *, embed: bool = True) -> Prepared:
+    def prepare(
+        self, content: str, *, embed: bool = True, vector: Sequence[float] | None = None, model: str | None = None
+    ) -> Prepared:
         """Prepare a content for indexing before a transaction begins, for `remember` and `update`."""
-        return self._prepared(checks.content(content, "content"), embed)
+        return self._prepared(checks.content(content, "content"), embed, vector, model)
 
-    def _prepared(self, content: str, embed: bool) -> Prepared:
+    def _prepared(
+        self, content: str, embed: bool, vector: Sequence[float] | None = None, model: str | None = None
+    ) -> Prepared:
         """Like `prepare`, for a content that is already checked."""
         pieces = word_index.cut(content)
-        return Prepared(content, pieces, self._backlog.vectors_of(pieces) if embed else None)
+        vectors = None if vector is None else GivenVectors(self._view, model).row(vector, pieces)
+        if vectors is None and embed:
+            vectors = self._backlog.vectors_of(pieces)
+        return Prepared(content, pieces, vectors)
 
     def lock(self, tx: Transaction) -> None:
         """Serialise writers, so that concurrent duplicates cannot both insert."""
@@ -284,12 +260,15 @@ class Memories:
         sources: Sequence[Thing] = (),
         by_person: bool = False,
         prepared: Prepared | None = None,
+        at: str | None = None,
     ) -> Memory:
         """Change the given fields. A new content makes a new version.
 
         `sources` are added to the existing ones; less trusted sources lower the trust. `by_person` says that a person
         does this. A text or a pin from a person counts as approved. Any other new text is not approved, and has at
         most the trust of an agent. PersonNeeded when anybody else unpins or expires what a person has approved.
+
+        `at` is when it was changed, by default now. InvalidInput when that is before its last change.
         """
         checks.whole(id, "memory id", least=1)
         reason = checks.content(reason, "reason", longest=2_000, empty=True)
@@ -298,13 +277,15 @@ class Memories:
         approves = checks.flag(by_person, "by_person") and (content is not None or bool(pin))
         labels = None if tags is None else memory_tags.checked(tags)
         stored = None if data is None else json_columns.dump(data, "data")
+        at = checks.optional_moment(at, "at")
         if content is not None:
             prepared = prepared or self.prepare(content)
             content = prepared.content
         with self._engine.write() as tx:
             self.lock(tx)
-            now = tx.now()
+            now = checks.past(at, tx.now())
             before = self._read(tx, id)
+            memory_states.require_order(tx, id, at)
             ends = None if expires_at is None else checks.moment(expires_at, "expiry time")
             approvals.check_weaker(before, by_person, pin, ends)
             made_of = provenance.trust(tx, self._workspace, sources) if sources else before.trust
@@ -313,10 +294,11 @@ class Memories:
             text = before.content if content is None else content
             version = before.version + (content is not None)
             with self._change(tx, id, now, actor):
-                tx.run(
-                    _EDIT,
-                    workspace=self._workspace,
-                    id=id,
+                memory_writes.edit(
+                    tx,
+                    self._workspace,
+                    id,
+                    now,
                     content=text,
                     hash=fingerprint(text),
                     version=version,
@@ -327,13 +309,12 @@ class Memories:
                     expires_at=ends or before.expires_at,
                     decided=int(approves or content is not None),
                     approved=version if approves else None,
-                    now=now,
                 )
                 if labels is not None:
                     memory_tags.drop(tx, self._workspace, id)
                     memory_tags.add(tx, self._workspace, id, labels)
             if content is not None and prepared is not None:
-                tx.run(_ADD_VERSION, id=id, version=version, content=text, reason=reason, actor=actor, now=now)
+                memory_writes.add_version(tx, id, version, text, now, reason=reason, actor=actor)
                 memory_index.remove(tx, self._workspace, id)
                 memory_index.add(tx, self._workspace, self._read(tx, id), prepared.pieces, prepared.vectors)
             self._add_sources(tx, id, sources)
@@ -362,8 +343,7 @@ class Memories:
                 raise VersionConflict(message, f"memory {id}", expected, before.version)
             if before.approved != approve:
                 with self._change(tx, id, tx.now(), actor):
-                    approved = before.version if approve else None
-                    tx.run(_APPROVE, workspace=self._workspace, id=id, approved=approved)
+                    memory_writes.approve(tx, self._workspace, id, before.version if approve else None)
                 tx.note(self._workspace, "memory", id)
             return self._read(tx, id)
 
@@ -374,34 +354,43 @@ class Memories:
         """
         checks.whole(id, "memory id", least=1)
         checks.flag(by_person, "by_person")
-        ends = None if at is None else checks.moment(at, "expiry time")
+        ends = checks.optional_moment(at, "expiry time")
         with self._engine.write() as tx:
             self.lock(tx)
             before = self._read(tx, id)
             approvals.check_weaker(before, by_person, None, ends)
             if before.expires_at != ends:
                 self._changing(tx, id)
-                tx.run(_EXPIRE, workspace=self._workspace, id=id, expires_at=ends)
+                memory_writes.expire(tx, self._workspace, id, ends)
                 tx.note(self._workspace, "memory", id)
 
-    def archive(self, id: int, *, actor: str | None = None) -> Memory:
-        """Archive a memory. It stays readable, and recall finds it with `include_archived`."""
-        return self._move(id, "archived", actor)
+    def archive(self, id: int, *, actor: str | None = None, at: str | None = None) -> Memory:
+        """Archive a memory. It stays readable, and recall finds it with `include_archived`. `at`: as for `update`."""
+        return self._move(id, "archived", actor, at)
 
-    def unarchive(self, id: int, *, actor: str | None = None) -> Memory:
-        """Make an archived memory active again."""
-        return self._move(id, "active", actor)
+    def unarchive(self, id: int, *, actor: str | None = None, at: str | None = None) -> Memory:
+        """Make an archived memory active again. `at`: as for `update`."""
+        return self._move(id, "active", actor, at)
 
-    def supersede(self, id: int, by: int, relation: str = "superseded by", *, actor: str | None = None) -> Memory:
-        """Replace a memory by another one. It stays readable and linked; recall finds it with `include_archived`."""
+    def supersede(
+        self, id: int, by: int, relation: str = "superseded by", *, actor: str | None = None, at: str | None = None
+    ) -> Memory:
+        """Replace a memory by another one. It stays readable and linked; recall finds it with `include_archived`.
+
+        `at`: as for `update`; not before the other one was stored.
+        """
         checks.new_name(relation, "relation")
+        at = checks.optional_moment(at, "at")
         if id == by:
             raise InvalidInput(f"Memory {id} cannot supersede itself.")
         with self._engine.write() as tx:
             self.lock(tx)
-            for each in (id, by):
-                self._read(tx, checks.whole(each, "memory id", least=1))
-            now = tx.now()
+            self._read(tx, checks.whole(id, "memory id", least=1))
+            other = self._read(tx, checks.whole(by, "memory id", least=1))
+            now = checks.past(at, tx.now())
+            memory_states.require_order(tx, id, at)
+            if at is not None and now < other.created_at:
+                raise InvalidInput(f"Memory {by} was stored at {other.created_at}; it cannot replace one at {at}.")
             # A link belongs to both of its ends, so both change.
             self._changing(tx, by)
             with self._change(tx, id, now, actor):
@@ -487,14 +476,24 @@ class Memories:
         return self._gists().current(session_id)
 
     def store_gist(
-        self, session_id: str, text: str, seq: int, *, sources: Sequence[int] = (), embed: bool = True
+        self,
+        session_id: str,
+        text: str,
+        seq: int,
+        *,
+        sources: Sequence[int] = (),
+        embed: bool = True,
+        at: str | None = None,
+        vector: Sequence[float] | None = None,
+        model: str | None = None,
     ) -> Memory:
         """Store a gist that covers a session up to `seq`, made of these exchanges.
 
-        `embed=False` leaves its vector to the embedding queue.
+        `embed=False` leaves its vector to the embedding queue. `at` is when it was written, by default now. `vector`
+        and `model` are as for `remember`.
         """
-        prepared = self.prepare(text, embed=embed)
-        return self._gists().store(session_id, text, seq, sources=sources, prepared=prepared)
+        prepared = self.prepare(text, embed=embed, vector=vector, model=model)
+        return self._gists().store(session_id, text, seq, sources=sources, prepared=prepared, at=at)
 
     def unsummarised(self, session_id: str) -> list[Exchange]:
         """The turns of a session that its gist does not cover, oldest first."""
@@ -529,25 +528,28 @@ class Memories:
         yield
         memory_states.record(tx, self._workspace, id, before, now, actor)
 
-    def _move(self, id: int, status: str, actor: str | None = None) -> Memory:
+    def _move(self, id: int, status: str, actor: str | None = None, at: str | None = None) -> Memory:
         checks.whole(id, "memory id", least=1)
         checks.optional_new_name(actor, "actor")
+        at = checks.optional_moment(at, "at")
         with self._engine.write() as tx:
             self.lock(tx)
             before = self._read(tx, id)
+            now = checks.past(at, tx.now())
             if before.status != status:
-                now = tx.now()
+                memory_states.require_order(tx, id, at)
                 if status == "active":
                     holder = self._with_key(tx, before.kind, before.key)
                     same = tx.column(_SAME_AS, workspace=self._workspace, id=id)
                     for other in [*([] if holder is None else [holder.id]), *same]:
+                        memory_states.require_order(tx, other, at)
                         with self._change(tx, other, now, actor):
                             self._retire(tx, other, now, by=id)
                 with self._change(tx, id, now, actor):
                     if status == "active":
-                        tx.run(_REVIVE, workspace=self._workspace, id=id, now=now)
+                        memory_writes.revive(tx, self._workspace, id, now)
                     else:
-                        tx.run(_RETIRE, workspace=self._workspace, id=id, status=status, by=None, now=now)
+                        memory_writes.retire(tx, self._workspace, id, now, status)
                 self.reshelve(tx, id)
                 tx.note(self._workspace, "memory", id)
             return self._read(tx, id)
@@ -558,7 +560,7 @@ class Memories:
 
     def _retire(self, tx: Transaction, id: int, now: str, by: int | None) -> None:
         self._changing(tx, id)
-        tx.run(_RETIRE, workspace=self._workspace, id=id, status="superseded", by=by, now=now)
+        memory_writes.retire(tx, self._workspace, id, now, "superseded", by)
         self.reshelve(tx, id)
         tx.note(self._workspace, "memory", id)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import json_columns
+from ..errors import InvalidInput
 from ..records import MemoryState
 from . import memory_rows, memory_tags
 
@@ -36,6 +37,11 @@ _ADD = """
 INSERT INTO memory_states (memory_id, number, version, importance, pinned, approved, status, superseded_by, tags, actor,
                            at)
 VALUES (:id, :number, :version, :importance, :pinned, :approved, :status, :superseded_by, :tags, :actor, :at)
+"""
+_LAST_TIME = """
+SELECT MAX(at) FROM (
+  SELECT created_at AS at FROM memory_versions WHERE memory_id = :id
+  UNION ALL SELECT at FROM memory_states WHERE memory_id = :id) AS times
 """
 _SET_TAGS = "UPDATE memory_states SET tags = :tags WHERE memory_id = :id AND number = :number"
 _NOT_SUPERSEDED = """
@@ -96,6 +102,13 @@ def record(tx: Transaction, workspace: str, id: int, before: Found | None, now: 
     assert last is not None
     # A clock that was set back must not change the order.
     _append(tx, id, Recorded(last.number + 1, after.state, actor, max(now, last.at)))
+
+
+def require_order(tx: Transaction, id: int, at: str | None) -> None:
+    """InvalidInput when a memory is to change at a time before its last change. Storing it again is no change."""
+    last = None if at is None else tx.value(_LAST_TIME, id=id)
+    if at is not None and last is not None and at < last:
+        raise InvalidInput(f"Memory {id} last changed at {last}; a change at {at} cannot follow that.")
 
 
 def states(tx: Transaction, workspace: str, id: int) -> list[MemoryState]:

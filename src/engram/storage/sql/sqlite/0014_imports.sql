@@ -1,0 +1,20 @@
+-- works with: 7
+-- What was imported from other systems, so that the same file adds nothing a second time.
+
+-- A row outlives what it stands for: what a person has forgotten is not imported again.
+CREATE TABLE imports (
+  workspace TEXT NOT NULL,
+  -- The format, such as claude-code.
+  source TEXT NOT NULL,
+  -- A digest of the id that the thing has in its system.
+  ref TEXT NOT NULL,
+  -- session, memory or block.
+  what TEXT NOT NULL,
+  -- The id or name of the thing in this store.
+  id TEXT NOT NULL,
+  -- How many records of it were read, the latest of their times, and the session's last number after them.
+  seen INTEGER NOT NULL,
+  seen_at TEXT,
+  seen_seq INTEGER NOT NULL,
+  PRIMARY KEY (workspace, source, what, ref)
+) STRICT, WITHOUT ROWID;
