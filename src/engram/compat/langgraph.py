@@ -329,7 +329,7 @@ class EngramStore(BaseStore):
         value = clean(dict(op.value))
         text = "" if op.index is False else _text(value, self._fields if op.index is None else op.index)
         # A memory needs a text, also one that no query may find.
-        content = checks.content(text or _storable(" / ".join((*namespace, op.key))) or KIND, "value")
+        content = checks.content(text or _storable(" / ".join((*namespace, op.key))).strip() or KIND, "value")
         tags = [_tag(namespace[:length]) for length in range(len(namespace) + 1)]
         return _Draft(_hash(namespace, op.key), content, {**data, "indexed": bool(text)}, tags, ttl)
 
