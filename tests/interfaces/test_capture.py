@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from engram import Engram, Exchange
+from engram.harness_prompts import compaction_summary, said
 from engram.interfaces.hooks import respond
-from engram.interfaces.hooks.prompts import compaction_summary, said
 from engram.interfaces.hooks.transcript import MOST_BYTES, since_last_prompt
 from engram.interfaces.hooks.turns import MOST
 from tests.conftest import ShiftedClock
