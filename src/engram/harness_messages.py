@@ -29,6 +29,8 @@ CUT = " …"
 #: The harness's own words in place of a message of the model.
 FAILURE = "API Error: "
 
+#: Stands in Cursor's transcripts for what the model thought.
+_THOUGHTS = "[REDACTED]"
 #: Where entries keep their message, and the types of those entries: Claude Code's and Cursor's, Codex's.
 _INSIDE = {"message": (None, "user", "assistant"), "payload": (None, "response_item", "compacted")}
 
@@ -75,8 +77,9 @@ def texts_of(entry: Mapping[str, object]) -> list[str]:
     content = inside.get("content", inside.get("text", inside.get("parts")))
     parts = content if isinstance(content, list) else [content]
     texts = [text for text in map(_part_text, parts) if text.strip()]
-    # Cursor's entries have a role and no type. It writes what the person asked into an element.
-    return texts if "type" in entry else [text for text in map(asked, texts) if text]
+    # Cursor's entries have a role and no type. It writes what the person asked into an element, and a mark in place of
+    # what the model thought.
+    return texts if "type" in entry else [text for text in map(_without_thoughts, map(asked, texts)) if text]
 
 
 def prompt_of(texts: Sequence[str]) -> str:
@@ -107,12 +110,17 @@ def usable(message: Message, *, in_full: bool) -> Message:
         text = without_narration(text)
     if len(text) > longest:
         text = text[:longest].rsplit(None, 1)[0] + CUT
-    id, at = None, None
-    with suppress(InvalidInput):
-        id = message.id and new_name(message.id, "id of a message")
+    at = None
     with suppress(InvalidInput):
         at = message.at and moment(message.at, "time of a message")
-    return Message(text, id, at)
+    return Message(text, usable_id(message.id), at)
+
+
+def usable_id(id: str | None) -> str | None:
+    """The id of a message, if it can be stored."""
+    with suppress(InvalidInput):
+        return id and new_name(id, "id of a message")
+    return None
 
 
 def gist_text(summary: str) -> str:
@@ -140,6 +148,10 @@ def _id(entry: Mapping[str, object], inside: Mapping[str, object]) -> str | None
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) and 0 < len(value) <= 200 else None
+
+
+def _without_thoughts(text: str) -> str:
+    return text.rstrip().removesuffix(_THOUGHTS).rstrip()
 
 
 def _part_text(part: object) -> str:
