@@ -189,8 +189,8 @@ def test_subagents_of_older_versions_are_told_apart_by_the_entries_before_them(f
         script.add("assistant", said, isSidechain=True, parentUuid=f"{name}1", uuid=f"{name}2")
     found = read("claude-code", script.write(file))
     assert [each.id for each in sessions(found)] == ["s1", "s1/sidechain-a1", "s1/sidechain-b1"]
-    said = {item.session: item.id for item in found if isinstance(item, Turn)}
-    assert said == {"s1": "user-1", "s1/sidechain-a1": "a2", "s1/sidechain-b1": "b2"}
+    ids = {item.session: item.id for item in found if isinstance(item, Turn)}
+    assert ids == {"s1": "user-1", "s1/sidechain-a1": "a2", "s1/sidechain-b1": "b2"}
 
 
 def test_copies_of_an_earlier_session_are_left_out(tmp_path: Path) -> None:

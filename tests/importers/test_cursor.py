@@ -65,7 +65,8 @@ def test_a_transcript_is_read_with_the_times_that_the_model_was_told(folder: Pat
     script = [
         user(
             "<manually_attached_skills>\nx\n</manually_attached_skills>\n"
-            "<timestamp>Monday, Aug 31, 2026, 5:52 PM (UTC+5:30)</timestamp>\n<user_query>\nPort the router\n</user_query>"
+            "<timestamp>Monday, Aug 31, 2026, 5:52 PM (UTC+5:30)</timestamp>\n"
+            "<user_query>\nPort the router\n</user_query>"
         ),
         agent(f"{FINDING}\n\n[REDACTED]", call("Shell", command="make test"), call("StrReplace", path="src/router.py")),
         agent("[REDACTED]", call("Read", path="a.py")),
