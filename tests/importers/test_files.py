@@ -102,3 +102,36 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         files.Source(tmp_path)
     with pytest.raises(NotOfFormat, match="not a zip archive"):
         files.members(source(tmp_path, "text").path)
+
+
+def test_a_whole_file_is_read_unless_it_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = source(tmp_path, "0123456789")
+    assert files.whole(found) == b"0123456789"
+    assert found.position == found.size == 10
+    monkeypatch.setattr(files, "LONGEST", 9)
+    assert files.whole(found) is None
+
+
+def test_a_damaged_member_of_an_archive_is_named(tmp_path: Path) -> None:
+    archive = tmp_path / "export.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("a.json", "[1, 2, 3]")
+    archive.write_bytes(archive.read_bytes().replace(b"[1, 2, 3]", b"[1, 2, 4]"))
+    (member,) = files.members(archive)
+    with pytest.raises(NotOfFormat, match=r"export\.zip:a\.json is damaged"):
+        list(files.json_items(member))
+
+
+def test_a_member_with_an_unusual_compression_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "export.zip", "w", zipfile.ZIP_LZMA) as file:
+        file.writestr("a.json", "[1]")
+    (member,) = files.members(tmp_path / "export.zip")
+    with pytest.raises(NotOfFormat, match="unpack it first"):
+        member.head()
+
+
+def test_a_file_that_vanished_is_named(tmp_path: Path) -> None:
+    found = source(tmp_path, "text")
+    found.path.unlink()
+    with pytest.raises(NothingToImport, match="file cannot be read: No such file"):
+        found.head()

@@ -1,0 +1,85 @@
+"""Opens the store of an adapter. A program may still give the path of the database of its old system.
+
+That database is imported once, into a store beside it, and stays as it is. The program goes on with the store. The
+import is written into a draft first, which becomes the store when it is complete. So a store that exists is complete,
+an import that was interrupted begins again, and if two processes import at once, the first one to finish wins.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from .. import config
+from ..client import Engram
+from ..errors import NotAStore, NotOfFormat
+
+
+def open_store(place: Path | str | None, format_name: str, **settings: Any) -> Engram:
+    """The store at a place, by default the user's own one. `settings` take the place of the user's settings.
+
+    If the file there is a database of the old system that `format_name` names, it is imported, and the result is the
+    store beside it. Any other file that is not a store is NotAStore.
+    """
+    chosen = config.load(url=None if place is None else str(place), **settings)
+    try:
+        return Engram(settings=chosen)
+    except NotAStore:
+        if not _has_format(Path(chosen.url), format_name):
+            raise
+    beside = chosen._replace(url=store_beside(chosen.url))
+    if not os.path.exists(beside.url):
+        _import_into(beside, Path(chosen.url), format_name)
+    return Engram(settings=beside)
+
+
+def store_beside(old: Path | str) -> str:
+    """The path of the store into which an old database is imported."""
+    # The whole name: `chat.db` and `chat.sqlite` may be two databases in one folder.
+    return f"{old}.engram.db"
+
+
+def _import_into(beside: config.Config, old: Path, format_name: str) -> None:
+    """Import an old database into a store that does not exist yet."""
+    draft = beside._replace(url=f"{beside.url}.importing-{os.getpid()}-{threading.get_ident()}")
+    try:
+        with Engram(settings=draft) as eng:
+            _run_import(format_name, old, eng)
+        with suppress(FileExistsError):  # another process was faster
+            os.link(draft.url, beside.url)
+            _tell(old, beside.url, format_name)
+    finally:
+        for end in ("", "-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                os.unlink(draft.url + end)
+
+
+def _run_import(format_name: str, old: Path, eng: Engram) -> None:
+    run: Callable[[str, Sequence[Path], Engram], object] = import_module("engram.importers").run
+    run(format_name, [old], eng)
+
+
+def _has_format(file: Path, format_name: str) -> bool:
+    from ..importers import formats
+
+    try:
+        return any(True for _ in formats.get(format_name).find(file))
+    except NotOfFormat:
+        return False
+
+
+def _tell(old: Path, store: str, format_name: str) -> None:
+    """Name the store once. It is a warning, because programs that do not configure logging show nothing less."""
+    import logging
+
+    logging.getLogger("engram.compat").warning(
+        "imported the %s database %s into %s, which is used from now on; the database itself is unchanged",
+        format_name,
+        old,
+        store,
+    )
