@@ -11,7 +11,9 @@ import pytest
 
 from engram import Engram, NothingToImport, NotOfFormat
 from engram.importers import files
-from engram.importers.items import EndItem, GistItem, SessionItem, Skipped, Turn
+from engram.importers.claude_code import FORMAT
+from engram.importers.importing import run
+from engram.importers.items import EndItem, GistItem, Options, SessionItem, Skipped, Turn
 from engram.llm.clients.running import place
 from tests._repositories import make_repository
 from tests.importers._reading import (
@@ -281,9 +283,15 @@ def test_a_file_of_another_kind_is_refused_with_the_command_to_use(file: Path, c
     assert read("claude-code", file.parent) == [], "in a folder it is passed over"
 
 
-def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_an_error_and_one_that_goes_away_is_named(tmp_path: Path) -> None:
     with pytest.raises(NothingToImport):
         read("claude-code", tmp_path / "no.jsonl")
+    script = Script()
+    script.add("user", "Hello")
+    script.write(tmp_path / "s1.jsonl")
+    (source,) = FORMAT.find(tmp_path)
+    source.path.unlink()
+    assert list(FORMAT.read(source, Options())) == [Skipped("s1.jsonl", "cannot be read")]
 
 
 def test_hooks_record_the_same_turns(file: Path, eng: Engram, store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,6 +323,9 @@ def test_hooks_record_the_same_turns(file: Path, eng: Engram, store_url: str, mo
     assert [turn for turn in turns(found, logs=True) if turn[0] == "log"] == recorded(eng, "s1", logs=True)
     session = eng.sessions.find("s1")
     assert session is not None and session.project == sessions(found)[0].project
+    event("SessionEnd", reason="exit")
+    done = run("claude-code", [file], eng)
+    assert (done.sessions, done.continued, done.turns, done.logs) == (0, 0, 0, 0)
 
 
 def test_hooks_name_a_subagent_the_same(

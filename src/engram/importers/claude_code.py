@@ -13,11 +13,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ..errors import NothingToImport
 from ..harness_messages import message_of, prompt_of, texts_of
 from ..interfaces.external_ids import of_session
 from ..interfaces.hooks.claude_code import WRITING_TOOLS
 from . import kinds
-from .conversations import Calls, Conversation, is_own, latest, own, project_of, tail
+from .conversations import Calls, Conversation, careful, is_own, latest, own, project_of, tail
 from .files import Source, below, json_lines, lines, parsed
 from .formats import Format
 from .items import SessionItem, Skipped
@@ -60,12 +61,10 @@ def _find(path: Path) -> list[Transcript]:
         if file.name.startswith(tuple(f"agent-{name}" for name in _INTERNAL)):
             continue
         found = Transcript(file)
-        head = found.head(64 * 1024)
-        if kinds.kind(head) != kinds.CLAUDE_CODE:
+        if not kinds.is_kind(found, kinds.CLAUDE_CODE):
             continue
         transcripts.append(found)
-        first = next((str(entry["uuid"]) for entry in kinds.objects(head) if "uuid" in entry), None)
-        if first is not None and not file.name.startswith("agent-"):
+        if not file.name.startswith("agent-") and (first := _first_uuid(found)):
             firsts.setdefault((file.parent, first), []).append(found)
     for same in firsts.values():
         same.sort(key=lambda each: each.path.stat().st_mtime)
@@ -74,6 +73,16 @@ def _find(path: Path) -> list[Transcript]:
     return transcripts
 
 
+def _first_uuid(source: Source) -> str:
+    """The id of a file's first entry. Two files have the same one if the later begins with a copy of the earlier."""
+    try:
+        entries = kinds.objects(source.head(64 * 1024))
+    except NothingToImport:
+        return ""
+    return next((str(entry["uuid"]) for entry in entries if "uuid" in entry), "")
+
+
+@careful
 def _read(source: Source, options: Options) -> Iterator[Item]:
     reader = _Reader(source)
     for found in json_lines(source):
@@ -87,6 +96,8 @@ def _read(source: Source, options: Options) -> Iterator[Item]:
 class _Reader:
     def __init__(self, source: Source) -> None:
         self._source = source
+        #: The session of the last entry.
+        self._session = source.path.stem
         self._talks: dict[str, Conversation] = {}
         self._own: set[str] = set()
         self._calls = Calls(WRITING_TOOLS)
@@ -108,7 +119,7 @@ class _Reader:
         if type != "attachment" and not isinstance(entry.get("message"), dict):
             yield Skipped(f"line {number}", "no message")
             return
-        session = _text(entry.get("sessionId")) or next(iter(self._talks), self._source.path.stem)
+        session = self._session = _text(entry.get("sessionId")) or self._session
         if is_own(entry.get("cwd")):
             if session not in self._own:
                 self._own.add(session)
@@ -157,6 +168,8 @@ class _Reader:
         else:
             agent = self._ends.pop(above, "") or next(reversed(self._ends.values()), f"sidechain-{above}")
         self._ends[this] = agent
+        if len(self._ends) > _MOST_OPEN:
+            del self._ends[next(iter(self._ends))]
         return agent
 
     def _agent_type(self) -> str | None:

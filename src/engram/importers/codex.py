@@ -20,11 +20,11 @@ from typing import IO, TYPE_CHECKING, Any
 
 from ..errors import NotOfFormat
 from ..harness_messages import message_of, prompt_of, texts_of
-from ..harness_payloads import inner, text
+from ..harness_payloads import LONGEST, cut, inner, text
 from ..interfaces.external_ids import of_session
 from ..interfaces.hooks.codex import PATCH, WRITING_TOOLS
 from . import kinds
-from .conversations import Calls, Conversation, is_own, latest, own, project_of, tail
+from .conversations import Calls, Conversation, careful, is_own, latest, own, project_of, tail
 from .files import Source, below, json_items, json_lines
 from .formats import Format
 from .items import SessionItem, Skipped
@@ -105,7 +105,7 @@ def _find(path: Path) -> list[Source]:
         source
         for source in sources
         if source.path.with_suffix("") not in plain
-        and (isinstance(source, Compressed) or kinds.kind_of(source) == kinds.CODEX)
+        and (isinstance(source, Compressed) or kinds.is_kind(source, kinds.CODEX))
     ]
 
 
@@ -114,6 +114,7 @@ def _source(path: Path) -> Source:
     return Compressed(path) if found.head(4) == _COMPRESSED else found
 
 
+@careful
 def _read(source: Source, options: Options) -> Iterator[Item]:
     if isinstance(source, Compressed) and not source.can_be_read:
         yield Skipped(source.name, "compressed, and zstandard is not installed")
@@ -282,7 +283,8 @@ class _Reader:
             if talk.session.project is None:
                 folder = next(filter(None, map(_FOLDER.search, texts)), None)
                 talk.session = talk.session._replace(project=project_of(folder[1] if folder else None))
-            self._asked.append((texts, text(item, "id", longest=200) or None, at))
+            short = [cut(each, LONGEST) for each in texts]
+            self._asked.append((short, text(item, "id", longest=200) or None, at))
             del self._asked[:-20]
         elif type == "message" and role == "assistant":
             yield from self._unannounced(talk)

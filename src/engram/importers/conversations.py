@@ -10,22 +10,24 @@ from __future__ import annotations
 import os
 import re
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, wraps
 from typing import TYPE_CHECKING
 
+from ..errors import NothingToImport, NotOfFormat
 from ..harness_commands import CONTROLS
 from ..harness_messages import FAILURE, Message, gist_text, is_worth_keeping, usable, usable_id
-from ..harness_payloads import Payload, log_line, name, tool_target, written_paths
+from ..harness_payloads import LONGEST as LONGEST_TEXT
+from ..harness_payloads import Payload, cut, log_line, name, tool_target, written_paths
 from ..safe_text import one_line
 from .files import LONGEST, lines, parsed
 from .items import EndItem, GistItem, SessionItem, Skipped, Turn
 from .times import moment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from .files import Source
-    from .items import Item
+    from .items import Item, Options
 
 #: Entries of a run that are held; hooks look back as far.
 MOST_HELD = 400
@@ -68,7 +70,7 @@ class Conversation:
         """The agent says something."""
         if text.strip() and not text.startswith(FAILURE):
             self.is_open = True
-            yield from self._hold(Message(text, id, at))
+            yield from self._hold(Message(cut(text, LONGEST_TEXT), id, at))
 
     def call(self) -> None:
         """The agent calls a tool."""
@@ -155,6 +157,19 @@ def target(tool: str, given: object, writing: frozenset[str]) -> str:
 def is_control(text: str) -> bool:
     """Whether a prompt is a command to the harness itself, such as /clear. Hooks do not see these."""
     return text.startswith("/") and text[1:].partition("\n")[0].partition(" ")[0] in CONTROLS
+
+
+def careful(read: Callable[[Source, Options], Iterator[Item]]) -> Callable[[Source, Options], Iterator[Item]]:
+    """A reader that names a file which cannot be read, so that the others are imported."""
+
+    @wraps(read)
+    def reading(source: Source, options: Options) -> Iterator[Item]:
+        try:
+            yield from read(source, options)
+        except (NothingToImport, NotOfFormat, OSError):
+            yield Skipped(source.name, "cannot be read")
+
+    return reading
 
 
 def is_own(folder: object) -> bool:

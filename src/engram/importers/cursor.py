@@ -23,7 +23,7 @@ from ..harness_prompts import asked
 from ..interfaces.external_ids import of_session
 from ..interfaces.hooks.cursor import WRITING_TOOLS
 from . import cursor_database, kinds
-from .conversations import Conversation, modified, project_of, target, text_lines
+from .conversations import Conversation, careful, modified, project_of, target, text_lines
 from .files import Source, below, json_lines
 from .formats import Format
 from .items import SessionItem, Skipped
@@ -68,11 +68,12 @@ def _find(path: Path) -> list[Source]:
     for file in below(path, ".jsonl", ".txt", ".md", ".vscdb"):
         source = Source(file)
         is_editors = file.suffix == ".vscdb" and cursor_database.is_editors(file)
-        if is_editors or (file.suffix != ".vscdb" and kinds.kind_of(source) == kinds.CURSOR):
+        if is_editors or (file.suffix != ".vscdb" and kinds.is_kind(source, kinds.CURSOR)):
             sources.append(source)
     return sources
 
 
+@careful
 def _read(source: Source, options: Options) -> Iterator[Item]:
     kind = kinds.kind_of(source)
     if kind == kinds.DATABASE:

@@ -21,7 +21,7 @@ from ..harness_payloads import inner, log_line, text
 from ..interfaces.external_ids import of_session
 from ..interfaces.hooks.gemini import WRITING_TOOLS
 from . import kinds
-from .conversations import Conversation, is_own, latest, modified, own, project_of, tail, target
+from .conversations import Conversation, careful, is_own, latest, modified, own, project_of, tail, target
 from .files import Source, below, json_items, json_lines, parsed
 from .formats import Format
 from .items import SessionItem, Skipped
@@ -63,11 +63,12 @@ def _find(path: Path) -> list[Source]:
             continue
         if is_session or is_agent or is_checkpoint:
             source = Source(file)
-            if kinds.kind_of(source) == kinds.GEMINI:
+            if kinds.is_kind(source, kinds.GEMINI):
                 sources.append(source)
     return sources
 
 
+@careful
 def _read(source: Source, options: Options) -> Iterator[Item]:
     head = source.head(64 * 1024)
     entries = kinds.objects(head)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ..errors import NotOfFormat
+from ..errors import NothingToImport, NotOfFormat
 from .files import parsed
 
 if TYPE_CHECKING:
@@ -48,6 +48,14 @@ _SPECSTORY_TURN = re.compile(rb"^_\*\*(?:User|Agent|Assistant)[^\n]{0,200}\*\*_\
 def kind_of(source: Source) -> str | None:
     """The kind of a file; None for one that is not known."""
     return kind(source.head(_HEAD))
+
+
+def is_kind(source: Source, wanted: str) -> bool:
+    """Whether a file of a folder is of the wanted kind. One that cannot be read may be; its reader says so."""
+    try:
+        return kind_of(source) == wanted
+    except NothingToImport:
+        return True
 
 
 def kind(head: bytes) -> str | None:

@@ -20,7 +20,7 @@ from ..harness_messages import prompt_of
 from ..harness_payloads import log_line, name
 from ..interfaces.external_ids import of_session
 from . import kinds
-from .conversations import Conversation, modified, project_of, text_lines
+from .conversations import Conversation, careful, modified, project_of, text_lines
 from .files import Source, below
 from .formats import Format
 from .items import SessionItem, Skipped
@@ -73,9 +73,10 @@ def _find(path: Path) -> list[Source]:
         kinds.require(path, kinds.kind_of(found), kinds.SPECSTORY, _TITLE)
         return [found]
     sources = [Source(file) for file in below(path, ".md") if _folder(file) is not None or path.name == "history"]
-    return [source for source in sources if kinds.kind_of(source) == kinds.SPECSTORY]
+    return [source for source in sources if kinds.is_kind(source, kinds.SPECSTORY)]
 
 
+@careful
 def _read(source: Source, options: Options) -> Iterator[Item]:
     reader = _Reader(source, zone(options.timezone))
     for found in text_lines(source):
