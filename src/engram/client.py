@@ -119,6 +119,13 @@ class Engram:
         other._compose(self._view._replace(workspace=checks.workspace(name)), self._trial)
         return other
 
+    @staticmethod
+    def project_of(folder: str) -> str | None:
+        """The project that a session gets which starts in this folder. No store is needed."""
+        from .coordination.projects import project_of
+
+        return project_of(folder)
+
     def workspaces(self) -> list[WorkspaceInfo]:
         """Every workspace that was ever written to, sorted by name."""
         from .coordination.counts import workspaces
