@@ -42,6 +42,7 @@ class PastTurn(NamedTuple):
     external_id: str | None = None
     #: By default the role decides.
     trust: str | None = None
+    vector: Sequence[float] | None = None
 
 
 class PastSession(NamedTuple):

@@ -31,6 +31,7 @@ from . import (
 )
 from .exchanges import TRUSTS
 from .fingerprints import fingerprint
+from .given_vectors import GivenVectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -121,6 +122,8 @@ class Memories:
         embed: bool = True,
         prepared: Prepared | None = None,
         at: str | None = None,
+        vector: Sequence[float] | None = None,
+        model: str | None = None,
     ) -> Memory:
         """Store something worth knowing.
 
@@ -133,6 +136,8 @@ class Memories:
         when this would replace, unpin or expire a memory that a person has approved.
 
         `at` is when it was stored, by default now. InvalidInput when it would supersede what was changed later.
+        `vector` is the text's vector, from the embedding model that `model` names. InvalidInput unless that is the
+        workspace's model. It is used if the text is not cut into pieces.
         """
         if trust is not None and trust not in TRUSTS:
             raise InvalidInput(f"trust is {trust!r}; it must be one of {', '.join(TRUSTS)}.")
@@ -151,7 +156,7 @@ class Memories:
         belongs_to = checks.optional_new_name(project, "project")
         if belongs_to is None and session_id is None:
             belongs_to = self._default_project()
-        _, pieces, vectors = prepared or self._prepared(content, embed)
+        _, pieces, vectors = prepared or self._prepared(content, embed, vector, model)
         with self._engine.write() as tx:
             self.lock(tx)
             now = checks.past(at, tx.now())
@@ -204,14 +209,21 @@ class Memories:
             tx.note(self._workspace, "memory", id)
             return self._read(tx, id)
 
-    def prepare(self, content: str, *, embed: bool = True) -> Prepared:
+    def prepare(
+        self, content: str, *, embed: bool = True, vector: Sequence[float] | None = None, model: str | None = None
+    ) -> Prepared:
         """Prepare a content for indexing before a transaction begins, for `remember` and `update`."""
-        return self._prepared(checks.content(content, "content"), embed)
+        return self._prepared(checks.content(content, "content"), embed, vector, model)
 
-    def _prepared(self, content: str, embed: bool) -> Prepared:
+    def _prepared(
+        self, content: str, embed: bool, vector: Sequence[float] | None = None, model: str | None = None
+    ) -> Prepared:
         """Like `prepare`, for a content that is already checked."""
         pieces = word_index.cut(content)
-        return Prepared(content, pieces, self._backlog.vectors_of(pieces) if embed else None)
+        vectors = None if vector is None else GivenVectors(self._view, model).row(vector, pieces)
+        if vectors is None and embed:
+            vectors = self._backlog.vectors_of(pieces)
+        return Prepared(content, pieces, vectors)
 
     def lock(self, tx: Transaction) -> None:
         """Serialise writers, so that concurrent duplicates cannot both insert."""
@@ -446,12 +458,15 @@ class Memories:
         sources: Sequence[int] = (),
         embed: bool = True,
         at: str | None = None,
+        vector: Sequence[float] | None = None,
+        model: str | None = None,
     ) -> Memory:
         """Store a gist that covers a session up to `seq`, made of these exchanges.
 
-        `embed=False` leaves its vector to the embedding queue. `at` is when it was written, by default now.
+        `embed=False` leaves its vector to the embedding queue. `at` is when it was written, by default now. `vector`
+        and `model` are as for `remember`.
         """
-        prepared = self.prepare(text, embed=embed)
+        prepared = self.prepare(text, embed=embed, vector=vector, model=model)
         return self._gists().store(session_id, text, seq, sources=sources, prepared=prepared, at=at)
 
     def unsummarised(self, session_id: str) -> list[Exchange]:
