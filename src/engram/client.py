@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +49,8 @@ if TYPE_CHECKING:
 class Engram:
     """One workspace of a store.
 
-    `Engram()` opens the user's default store; `Engram("path.db")` or `Engram("postgresql://…")` opens another one.
+    `Engram()` opens the user's default store; `Engram("path.db")`, a `pathlib.Path` or `Engram("postgresql://…")` opens
+    another one. `Engram(":memory:")` opens a trial store: a temporary file that is removed by `close`, or at exit.
     Thread-safe, usable after a fork, and a context manager that closes its connections. `workspace(name)` returns
     another workspace on the same connections.
 
@@ -64,7 +66,7 @@ class Engram:
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | os.PathLike[str] | None = None,
         *,
         workspace: str | None = None,
         settings: Config | None = None,
@@ -75,9 +77,11 @@ class Engram:
         embedder: str | Embedder | None = None,
         companion: bool | None = None,
     ) -> None:
-        settings = settings or config.load(url=url, workspace=workspace)
         # Before the store is opened, so that a wrong object leaves nothing behind.
         thinks, embeds = _given_llm(llm), _given_embedder(embedder)
+        place = None if url is None else os.fspath(url)
+        trial = _trial_store() if place == ":memory:" and settings is None else None
+        settings = settings or config.load(url=trial or place, workspace=workspace)
         named: dict[str, Any] = {
             name: given for name, given in (("llm", llm), ("embedder", embedder)) if isinstance(given, str)
         }
@@ -85,10 +89,12 @@ class Engram:
             named["companion"] = checks.flag(companion, "companion")
         settings = settings._replace(**named, origins={**settings.origins, **dict.fromkeys(named, "argument")})
         engine = _open(settings, clock or Clock(), migrate, create=create)
-        self._compose(StoreView(engine, settings.workspace, settings, thinks, embeds))
+        self._compose(StoreView(engine, settings.workspace, settings, thinks, embeds), trial)
 
-    def _compose(self, view: StoreView) -> None:
+    def _compose(self, view: StoreView, trial: str | None) -> None:
         self._view = view
+        #: The path of a store that `close` removes.
+        self._trial = trial
         self.sessions = Sessions(view, lambda id: _forget(view, session=id))
         self.leases = Leases(view)
         self.messages = Messages(view)
@@ -106,7 +112,7 @@ class Engram:
     def workspace(self, name: str) -> Engram:
         """Another workspace of the same store."""
         other = object.__new__(Engram)
-        other._compose(self._view._replace(workspace=checks.workspace(name)))
+        other._compose(self._view._replace(workspace=checks.workspace(name)), self._trial)
         return other
 
     def with_settings(self, **settings: Any) -> Engram:
@@ -398,12 +404,22 @@ class Engram:
     def close(self) -> None:
         """Close the store's connections, which other workspaces of this store share."""
         self._view.engine.close()
+        if self._trial is not None:
+            from .storage import trial
+
+            trial.remove(self._trial)
 
     def __enter__(self) -> Engram:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _trial_store() -> str:
+    from .storage import trial
+
+    return trial.make()
 
 
 def _given_llm(given: object) -> Provider | None:
