@@ -124,7 +124,7 @@ class Engram:
         changed: dict[str, Any] = {name: getattr(checked, name) for name in settings}
         origins = {**self.settings.origins, **dict.fromkeys(changed, "argument")}
         other = object.__new__(Engram)
-        other._compose(self._view._replace(config=self.settings._replace(**changed, origins=origins)))
+        other._compose(self._view._replace(config=self.settings._replace(**changed, origins=origins)), self._trial)
         return other
 
     def workspaces(self) -> list[WorkspaceInfo]:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +19,15 @@ from ..errors import NotAStore, NotOfFormat
 
 
 def open_store(place: Path | str | None, format_name: str, **settings: Any) -> Engram:
-    """The store at a place, by default the user's own one. `settings` take the place of the user's settings.
+    """The store at a place, by default the user's own one; `:memory:` is one for a trial.
+
+    `settings` take the place of the user's settings.
 
     If the file there is a database of the old system that `format_name` names, it is imported, and the result is the
     store beside it. Any other file that is not a store is NotAStore.
     """
+    if str(place) == ":memory:":
+        return Engram(":memory:").with_settings(**settings)
     chosen = config.load(url=None if place is None else str(place), **settings)
     try:
         return Engram(settings=chosen)
@@ -46,10 +48,12 @@ def store_beside(old: Path | str) -> str:
 
 def _import_into(beside: config.Config, old: Path, format_name: str) -> None:
     """Import an old database into a store that does not exist yet."""
+    from .. import importers
+
     draft = beside._replace(url=f"{beside.url}.importing-{os.getpid()}-{threading.get_ident()}")
     try:
         with Engram(settings=draft) as eng:
-            _run_import(format_name, old, eng)
+            importers.run(format_name, [old], eng)
         with suppress(FileExistsError):  # another process was faster
             os.link(draft.url, beside.url)
             _tell(old, beside.url, format_name)
@@ -57,11 +61,6 @@ def _import_into(beside: config.Config, old: Path, format_name: str) -> None:
         for end in ("", "-wal", "-shm"):
             with suppress(FileNotFoundError):
                 os.unlink(draft.url + end)
-
-
-def _run_import(format_name: str, old: Path, eng: Engram) -> None:
-    run: Callable[[str, Sequence[Path], Engram], object] = import_module("engram.importers").run
-    run(format_name, [old], eng)
 
 
 def _has_format(file: Path, format_name: str) -> bool:
