@@ -236,8 +236,8 @@ class Imports:
         """Say what the session set out to do and what came of it in the words of its turns, if nobody says it."""
         roles = {turn.role for turn in session.turns}
         summary, outcome, _ = tx.all(_TEXTS, workspace=self._workspace, id=id)[0]
-        if "user" in roles and not summary:
-            summaries.quote(tx, self._workspace, id, "user")
+        if "user" in roles and not summary and not summaries.quote(tx, self._workspace, id, "user"):
+            summaries.quote_first(tx, self._workspace, id)
         # A later part has a later result.
         if "assistant" in roles and not session.outcome and (not outcome or session.before is not None):
             summaries.quote(tx, self._workspace, id, "assistant")
