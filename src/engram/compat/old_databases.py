@@ -32,11 +32,12 @@ def open_store(place: Path | str | None, format_name: str, **settings: Any) -> E
     try:
         return Engram(settings=chosen)
     except NotAStore:
-        if not _has_format(Path(chosen.url), format_name):
-            raise
-    beside = chosen._replace(url=store_beside(chosen.url))
-    if not os.path.exists(beside.url):
-        _import_into(beside, Path(chosen.url), format_name)
+        beside = chosen._replace(url=store_beside(chosen.url))
+        # A database is looked at once only: some have to be copied for that.
+        if not os.path.exists(beside.url):
+            if not _has_format(Path(chosen.url), format_name):
+                raise
+            _import_into(beside, Path(chosen.url), format_name)
     return Engram(settings=beside)
 
 
