@@ -17,6 +17,9 @@ from .. import config
 from ..client import Engram
 from ..errors import NotAStore, NotOfFormat
 
+#: What the name of a draft has after that of its store, before the id of its process.
+_DRAFT = ".importing-"
+
 
 def open_store(place: Path | str | None, format_name: str, **settings: Any) -> Engram:
     """The store at a place, by default the user's own one; `:memory:` is one for a trial.
@@ -51,7 +54,8 @@ def _import_into(beside: config.Config, old: Path, format_name: str) -> None:
     """Import an old database into a store that does not exist yet."""
     from .. import importers
 
-    draft = beside._replace(url=f"{beside.url}.importing-{os.getpid()}-{threading.get_ident()}")
+    _remove_drafts(beside.url)
+    draft = beside._replace(url=f"{beside.url}{_DRAFT}{os.getpid()}-{threading.get_ident()}")
     try:
         with Engram(settings=draft) as eng:
             importers.run(format_name, [old], eng)
@@ -62,6 +66,25 @@ def _import_into(beside: config.Config, old: Path, format_name: str) -> None:
         for end in ("", "-wal", "-shm"):
             with suppress(FileNotFoundError):
                 os.unlink(draft.url + end)
+
+
+def _remove_drafts(store: str) -> None:
+    """Remove the drafts of imports that were killed."""
+    folder, name = os.path.split(store)
+    for file in os.listdir(folder):
+        if file.startswith(f"{name}{_DRAFT}") and not _is_alive(file[len(name) + len(_DRAFT) :].partition("-")[0]):
+            with suppress(OSError):
+                os.unlink(os.path.join(folder, file))
+
+
+def _is_alive(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, ValueError):
+        return False
+    except OSError:
+        pass  # the process belongs to another user
+    return True
 
 
 def _has_format(file: Path, format_name: str) -> bool:
