@@ -20,7 +20,8 @@ from .memory.exchanges import Exchanges
 from .memory.injections import Injections
 from .memory.memories import Memories
 from .setup_records import Upgraded
-from .storage import changes
+from .storage.changes import Changes
+from .storage.changes import workspaces as workspace_names
 from .store_view import StoreView
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ if TYPE_CHECKING:
     from .embedding import Embedder
     from .llm import Provider
     from .memory.embedders import Embedders
-    from .records import Change, DreamReport, Hit, Receipt, Spent, WorkspaceInfo
+    from .memory.eras import Eras
+    from .memory.gists import Gists
+    from .memory.transcripts import Transcripts
+    from .records import DreamReport, Hit, Receipt, Spent, WorkspaceInfo
     from .setup_records import Restored
     from .storage.engine import Engine
 
@@ -137,7 +141,7 @@ class Engram:
         """Raises WorkspaceNotFound if this workspace was never written to. The default workspace always exists."""
         if self.workspace_name == config.DEFAULT_WORKSPACE:
             return
-        names = changes.workspaces(self._view.engine)
+        names = workspace_names(self._view.engine)
         if self.workspace_name not in names:
             known = f"Existing workspaces: {', '.join(names)}." if names else "The store is empty."
             raise WorkspaceNotFound(
@@ -222,17 +226,20 @@ class Engram:
         block: str | None = None,
         before: str | None = None,
         source: str | None = None,
+        exchanges: Sequence[int] | None = None,
         dry_run: bool = False,
     ) -> Receipt:
         """Delete something permanently, including everything derived only from it. The receipt lists what was deleted.
 
         Give exactly one: the id or name of an exchange, memory, session or block; `before`, to delete everything before
-        a time; or `source`, to delete everything from one type of session (`claude-code`, `import`, …).
+        a time; `source`, to delete everything from one type of session (`claude-code`, `import`, …); or `exchanges`,
+        the ids of several exchanges.
 
         With `dry_run` nothing is deleted, and the receipt has a `preview`: the first words of what would be deleted.
         """
         named = {"exchange": exchange, "memory": memory, "session": session, "block": block}
-        return _forget(self._view, **named, before=before, source=source, dry_run=checks.flag(dry_run, "dry_run"))
+        several = {"before": before, "source": source, "exchanges": exchanges}
+        return _forget(self._view, **named, **several, dry_run=checks.flag(dry_run, "dry_run"))
 
     def receipts(self, limit: int = 20) -> list[Receipt]:
         """The receipts of forgetting, newest first. Limit 0 returns all."""
@@ -251,6 +258,11 @@ class Engram:
         return reindex(self._view, model, progress)
 
     @property
+    def changes(self) -> Changes:
+        """The change feed: `changes(after)` returns the changes after a number, `changes.wait` waits for some."""
+        return Changes(self._view)
+
+    @property
     def harness_processes(self) -> HarnessProcesses:
         """Which process of a harness runs which session."""
         from .coordination.harness_processes import HarnessProcesses
@@ -265,11 +277,32 @@ class Engram:
         return LeaseNotices(self._view)
 
     @property
+    def transcripts(self) -> Transcripts:
+        """The messages of a conversation exactly as a framework gave them; for adapters."""
+        from .memory.transcripts import Transcripts
+
+        return Transcripts(self._view)
+
+    @property
     def embedders(self) -> Embedders:
         """The embedders that there are, and changing the one of this workspace."""
         from .memory.embedders import Embedders
 
         return Embedders(self._view)
+
+    @property
+    def gists(self) -> Gists:
+        """What each session was about, up to a known turn."""
+        from .memory.gists import Gists
+
+        return Gists(self._view, self.memories)
+
+    @property
+    def eras(self) -> Eras:
+        """What each month was about."""
+        from .memory.eras import Eras
+
+        return Eras(self._view, self.memories)
 
     @property
     def imports(self) -> Imports:
@@ -396,10 +429,6 @@ class Engram:
             if fence is not None:
                 self.leases.fence(tx, fence)
             yield self
-
-    def changes(self, after: int = 0, limit: int = 1_000) -> list[Change]:
-        """Changes of this workspace after the change number `after`, in commit order."""
-        return changes.since(self._view, after, limit)
 
     def close(self) -> None:
         """Close the store's connections, which other workspaces of this store share."""

@@ -9,8 +9,8 @@ import pytest
 
 from engram import Engram
 from engram.import_records import LeftOut
-from engram.importers.items import BlockItem, BlockVersion, Item, MemoryItem
-from tests.importers._feeding import feed
+from engram.importers.items import BlockItem, BlockVersion, EndItem, GistItem, Item, MemoryItem
+from tests.importers._feeding import feed, talk
 
 JANUARY, FEBRUARY = "2026-01-05T08:00:00Z", "2026-02-05T08:00:00Z"
 
@@ -138,3 +138,16 @@ def test_a_dry_run_writes_no_memory_and_no_block(eng: Engram) -> None:
     dry = feed(eng, items, dry_run=True)
     assert eng.changes(0, 10) == []
     assert (dry.memories, dry.blocks) == (1, 1)
+
+
+def test_an_era_tells_the_gists_that_came_with_it_so_no_pass_writes_it_again(eng: Engram) -> None:
+    items: list[Item] = [
+        MemoryItem("2026-01", "In January we moved house.", "era", key="2026-01", at=FEBRUARY, data={"sessions": 1}),
+        *talk("a", "Where are the boxes?", "They are in the new flat.")[:-1],
+        GistItem("a", "About the boxes.", is_final=True),
+        EndItem("a"),
+    ]
+    assert feed(eng, items).memories == 1
+    eng.dream(force=True)
+    assert [era.content for era in eng.eras.list()] == ["In January we moved house."]
+    assert feed(eng, items).known_memories == 1

@@ -55,6 +55,7 @@ class _Open:
         #: What is to be written next.
         self.turns: list[PastTurn] = []
         self.gist: str | None = None
+        self.is_final_gist = False
         #: Turns without a time that may lie between turns which were recorded before.
         self.held: list[PastTurn] = []
         self.is_new = id is None
@@ -132,7 +133,7 @@ class SessionWriter:
         session = self._open.get(item.session)
         text = texts.storable(item.text)
         if session is not None and session.has_news and text:
-            session.gist, session.has_news = text, False
+            session.gist, session.is_final_gist, session.has_news = text, item.is_final, False
             self._tally.add("gists")
             self.flush()
 
@@ -260,6 +261,7 @@ class SessionWriter:
             outcome=None if item.outcome is None else texts.storable(item.outcome),
             turns=session.turns,
             gist=session.gist,
+            is_final_gist=session.is_final_gist,
             before=seen,
             records=max(session.number, seen.records if seen is not None else 0),
             seen_at=max(filter(None, (session.latest, seen.at if seen is not None else None)), default=None),
