@@ -221,7 +221,9 @@ def test_subagents_belong_to_their_parents(eng: Engram) -> None:
     assert child.parent_id == parent.id
 
 
-def test_a_lock_of_a_session_at_work_is_claimed_and_noted(eng: Engram, clock: ShiftedClock) -> None:
+def test_a_lock_of_a_session_at_work_is_claimed_and_that_of_another_one_is_noted(
+    eng: Engram, clock: ShiftedClock
+) -> None:
     now = eng.sessions.ensure("clock").created_at
     feed(
         eng,
@@ -233,8 +235,9 @@ def test_a_lock_of_a_session_at_work_is_claimed_and_noted(eng: Engram, clock: Sh
         ],
     )
     assert [(lease.session_id, lease.resource, lease.note) for lease in eng.leases.list()] == [
-        ("s1", "staging", "deploying")
+        ("s1", "symbiont://staging", "deploying")
     ]
+    assert eng.sessions.logs("s1") == []
     assert [entry.content for entry in eng.sessions.logs("s2")] == ["Locked production"]
     assert eng.sessions.get("s1").status == "active"
 
