@@ -165,6 +165,11 @@ class Engram:
     def settings(self) -> Config:
         return self._view.config
 
+    def now(self) -> str:
+        """The store's present time. It decides what has expired; the clocks of machines may differ."""
+        with self._view.engine.read() as tx:
+            return tx.now()
+
     def sitrep(
         self,
         budget: int | None = report.DEFAULT_BUDGET,

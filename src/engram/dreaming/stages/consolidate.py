@@ -2,7 +2,7 @@
 
 By default only memories with identical text are merged without asking; every other change is proposed. A memory must
 have reached a minimum age. Each pass compares the memories that reached it since the last completed comparison, and
-older ones that have changed since.
+older ones that have changed since. Items of stores (kind `store-item`) are left alone.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ WHERE workspace = :workspace AND status = 'active' AND created_at > :before AND 
 """
 _IDLE = """
 SELECT m.id FROM memories m
-WHERE m.workspace = :workspace AND m.status = 'active' AND m.kind NOT IN ('gist', 'era', 'digest')
+WHERE m.workspace = :workspace AND m.status = 'active' AND m.kind NOT IN ('gist', 'era', 'digest', 'store-item')
   AND m.pinned = 0 AND m.importance < :importance AND m.recalled <= :recalls
   AND m.updated_at < :before AND (m.recalled_at IS NULL OR m.recalled_at < :before)
   AND (m.expires_at IS NULL OR m.expires_at > :now)
