@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from .embedding import Embedder
     from .llm import Provider
     from .memory.embedders import Embedders
+    from .memory.eras import Eras
+    from .memory.gists import Gists
+    from .memory.transcripts import Transcripts
     from .records import DreamReport, Hit, Receipt, Spent, WorkspaceInfo
     from .setup_records import Restored
     from .storage.engine import Engine
@@ -116,6 +119,25 @@ class Engram:
         other._compose(self._view._replace(workspace=checks.workspace(name)), self._trial)
         return other
 
+    @staticmethod
+    def project_of(folder: str) -> str | None:
+        """The project that a session gets which starts in this folder. No store is needed."""
+        from .coordination.projects import project_of
+
+        return project_of(folder)
+
+    def with_settings(self, **settings: Any) -> Engram:
+        """The same workspace on the same connections, with other settings. The store itself stays as it was opened."""
+        fixed = settings.keys() & {"url", "workspace"}
+        if fixed:
+            raise InvalidInput(f"{fixed.pop()} is chosen when a store is opened. Open it again with another one.")
+        checked = config.load(url=self.settings.url, workspace=self.workspace_name, **settings)
+        changed: dict[str, Any] = {name: getattr(checked, name) for name in settings}
+        origins = {**self.settings.origins, **dict.fromkeys(changed, "argument")}
+        other = object.__new__(Engram)
+        other._compose(self._view._replace(config=self.settings._replace(**changed, origins=origins)), self._trial)
+        return other
+
     def workspaces(self) -> list[WorkspaceInfo]:
         """Every workspace that was ever written to, sorted by name."""
         from .coordination.counts import workspaces
@@ -142,6 +164,11 @@ class Engram:
     @property
     def settings(self) -> Config:
         return self._view.config
+
+    def now(self) -> str:
+        """The store's present time. It decides what has expired; the clocks of machines may differ."""
+        with self._view.engine.read() as tx:
+            return tx.now()
 
     def sitrep(
         self,
@@ -211,17 +238,20 @@ class Engram:
         block: str | None = None,
         before: str | None = None,
         source: str | None = None,
+        exchanges: Sequence[int] | None = None,
         dry_run: bool = False,
     ) -> Receipt:
         """Delete something permanently, including everything derived only from it. The receipt lists what was deleted.
 
         Give exactly one: the id or name of an exchange, memory, session or block; `before`, to delete everything before
-        a time; or `source`, to delete everything from one type of session (`claude-code`, `import`, …).
+        a time; `source`, to delete everything from one type of session (`claude-code`, `import`, …); or `exchanges`,
+        the ids of several exchanges.
 
         With `dry_run` nothing is deleted, and the receipt has a `preview`: the first words of what would be deleted.
         """
         named = {"exchange": exchange, "memory": memory, "session": session, "block": block}
-        return _forget(self._view, **named, before=before, source=source, dry_run=checks.flag(dry_run, "dry_run"))
+        several = {"before": before, "source": source, "exchanges": exchanges}
+        return _forget(self._view, **named, **several, dry_run=checks.flag(dry_run, "dry_run"))
 
     def receipts(self, limit: int = 20) -> list[Receipt]:
         """The receipts of forgetting, newest first. Limit 0 returns all."""
@@ -259,11 +289,32 @@ class Engram:
         return LeaseNotices(self._view)
 
     @property
+    def transcripts(self) -> Transcripts:
+        """The messages of a conversation exactly as a framework gave them; for adapters."""
+        from .memory.transcripts import Transcripts
+
+        return Transcripts(self._view)
+
+    @property
     def embedders(self) -> Embedders:
         """The embedders that there are, and changing the one of this workspace."""
         from .memory.embedders import Embedders
 
         return Embedders(self._view)
+
+    @property
+    def gists(self) -> Gists:
+        """What each session was about, up to a known turn."""
+        from .memory.gists import Gists
+
+        return Gists(self._view, self.memories)
+
+    @property
+    def eras(self) -> Eras:
+        """What each month was about."""
+        from .memory.eras import Eras
+
+        return Eras(self._view, self.memories)
 
     @property
     def imports(self) -> Imports:
@@ -307,18 +358,21 @@ class Engram:
         dry_run: bool = False,
         stages: Sequence[str] | None = None,
         all_workspaces: bool = False,
+        propose_only: bool = False,
         stop: threading.Event | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> list[DreamReport]:
         """Run one pass: make gists of sessions, eras of months, and the portrait. Returns a report for each workspace.
 
         A stage runs when it is due; with `force` every stage runs. `dry_run` only reports what a pass would do and why.
+        With `propose_only`, consolidation proposes every change, also that of memories with the same text.
         `stop` ends the pass after its current step. `progress` is called with the stage, the number done and the total.
         """
         options: dict[str, Any] = {
             "force": force,
             "dry_run": dry_run,
             "stages": stages,
+            "propose_only": checks.flag(propose_only, "propose_only"),
             "stop": stop,
             "progress": progress,
         }

@@ -9,8 +9,8 @@ import pytest
 
 from engram import Engram
 from engram.import_records import LeftOut
-from engram.importers.items import BlockItem, BlockVersion, Item, MemoryItem
-from tests.importers._feeding import feed
+from engram.importers.items import BlockItem, BlockVersion, EndItem, GistItem, Item, MemoryItem
+from tests.importers._feeding import feed, talk
 
 JANUARY, FEBRUARY = "2026-01-05T08:00:00Z", "2026-02-05T08:00:00Z"
 
@@ -28,6 +28,7 @@ def active(eng: Engram) -> dict[str, str]:
     return {memory.content: memory.kind for memory in eng.memories.list()}
 
 
+@pytest.mark.requirement("IMPORT-7")
 def test_a_memory_keeps_its_kind_tags_date_and_data_and_is_not_the_users_word(eng: Engram) -> None:
     report = feed(eng, [fact("1", "The office is in Porto.", tags=["office"], importance=0.9, data={"by": "app"})])
     assert (report.memories, report.left_out) == (1, ())
@@ -108,6 +109,7 @@ def block(*texts: str, name: str = "notes", **more: Any) -> list[Item]:
     return [BlockItem(name, [BlockVersion(text, times[n], f"edit {n}") for n, text in enumerate(texts)], **more)]
 
 
+@pytest.mark.requirement("IMPORT-7")
 def test_a_block_comes_with_its_versions_and_a_longer_history_adds_to_them(eng: Engram) -> None:
     assert feed(eng, block("one", "two", max_tokens=500, data={"mood": "calm"})).blocks == 1
     assert [(edit.new, edit.created_at[:10]) for edit in eng.blocks.history("notes")][-1] == ("two", "2026-02-05")
@@ -122,6 +124,7 @@ def test_a_block_comes_with_its_versions_and_a_longer_history_adds_to_them(eng: 
     eng.blocks.verify("notes")
 
 
+@pytest.mark.requirement("IMPORT-7")
 def test_a_block_here_is_not_overwritten(eng: Engram) -> None:
     eng.blocks.create("notes", "ours")
     report = feed(eng, block("theirs"))
@@ -138,3 +141,16 @@ def test_a_dry_run_writes_no_memory_and_no_block(eng: Engram) -> None:
     dry = feed(eng, items, dry_run=True)
     assert eng.changes(0, 10) == []
     assert (dry.memories, dry.blocks) == (1, 1)
+
+
+def test_an_era_tells_the_gists_that_came_with_it_so_no_pass_writes_it_again(eng: Engram) -> None:
+    items: list[Item] = [
+        MemoryItem("2026-01", "In January we moved house.", "era", key="2026-01", at=FEBRUARY, data={"sessions": 1}),
+        *talk("a", "Where are the boxes?", "They are in the new flat.")[:-1],
+        GistItem("a", "About the boxes.", is_final=True),
+        EndItem("a"),
+    ]
+    assert feed(eng, items).memories == 1
+    eng.dream(force=True)
+    assert [era.content for era in eng.eras.list()] == ["In January we moved house."]
+    assert feed(eng, items).known_memories == 1

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 #: What a session's log says where the summary of a compaction became its gist. Hooks say the same.
 COMPACTED = "The context was compacted; its summary is the gist so far"
+IMPORTED = "The gist so far was imported"
 _PAGE = 500
 
 _SEEN = """
@@ -147,7 +148,7 @@ class Imports:
                 self._quote(tx, each.given, id)
             for each, id in together:
                 if each.gist is not None:
-                    self._gist(tx, each.gist, id)
+                    self._gist(tx, each, id)
             return [self._noted(tx, each.given, id) for each, id in together]
 
     def _checked(self, session: PastSession, vectors: GivenVectors | None) -> _Checked:
@@ -242,16 +243,19 @@ class Imports:
         if "assistant" in roles and not session.outcome and (not outcome or session.before is not None):
             summaries.quote(tx, self._workspace, id, "assistant")
 
-    def _gist(self, tx: Transaction, gist: Prepared, id: str) -> None:
+    def _gist(self, tx: Transaction, checked: _Checked, id: str) -> None:
         """Make the text the session's gist up to here. It is the words of an agent, whatever the turns are."""
         turns = tx.column(_UNCOVERED, workspace=self._workspace, session=id)
-        if not turns:
+        gist, is_final = checked.gist, checked.given.is_final_gist
+        if not turns or gist is None:
             return
         # This text has no secret to search for.
-        log = self._exchanges.prepare({"session_id": id, "role": "log", "content": COMPACTED})
+        text = IMPORTED if is_final else COMPACTED
+        log = self._exchanges.prepare({"session_id": id, "role": "log", "content": text})
         (noted,) = append_many(tx, self._workspace, [log], tx.now())
         memories = Memories(self._view)
-        Gists(self._view, memories).store(id, gist.content, noted.seq, sources=[*turns, noted.id], prepared=gist)
+        made_of = [*turns, noted.id]
+        Gists(self._view, memories).store(id, gist.content, noted.seq, sources=made_of, prepared=gist, read=is_final)
 
     def _last_seq(self, tx: Transaction, id: str) -> int:
         _, _, last = tx.all(_TEXTS, workspace=self._workspace, id=id)[0]

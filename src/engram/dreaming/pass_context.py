@@ -92,6 +92,7 @@ class PassContext:
         force: bool,
         stop: threading.Event,
         progress: Progress | None,
+        propose_only: bool = False,
     ) -> None:
         self.view = view
         self.workspace = view.workspace
@@ -106,6 +107,7 @@ class PassContext:
         self.dream = journal.dream
         self.thinker = thinker
         self.force = force
+        self.propose_only = propose_only
         self._leases = leases
         self._token = token
         self._stop = stop

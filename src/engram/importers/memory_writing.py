@@ -9,6 +9,7 @@ A block with a name that is taken here gets another name: nothing is overwritten
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,6 +37,8 @@ _MOST_TAGS = 40
 #: Kinds that dreaming makes of other things; one of another system is only a note.
 _DERIVED = ("gist", "digest")
 _DEFAULT_IMPORTANCE = 0.5
+ERA = "era"
+_MONTH = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])")
 
 
 class _Ready(NamedTuple):
@@ -55,6 +58,8 @@ class MemoryWriter:
         self._times = texts.Times()
         self._home: str | None = None
         self._waiting: list[_Ready] = []
+        #: Eras of months. They are written at the end, when the gists that they tell are there.
+        self._eras: list[_Ready] = []
         #: Links between memories, by their ids in the other system. They are made at the end, when both are there.
         self._links: list[tuple[str, str, str]] = []
 
@@ -65,6 +70,9 @@ class MemoryWriter:
         elif self._asked.since is not None and at is not None and at < self._asked.since:
             self._tally.leave_out(TOO_OLD, f"memory {item.id}")
         elif not self._is_known(item, text, at):
+            if item.kind == ERA and item.key is not None and _MONTH.fullmatch(item.key):
+                self._eras.append(_Ready(item, text, at))
+                return
             self._links += [(item.id, other, relation) for other, relation in item.links]
             self._waiting.append(_Ready(item, text, at))
             if len(self._waiting) >= BATCH:
@@ -83,8 +91,11 @@ class MemoryWriter:
                 self._try(f"memory {each.item.id}", lambda each=each: self._write([each]))  # type: ignore[misc]
 
     def finish(self) -> None:
-        """Write what waits, and the links."""
+        """Write what waits, the eras, and the links."""
         self.flush()
+        eras, self._eras = self._eras, []
+        for era in eras:
+            self._try(f"memory {era.item.id}", lambda era=era: self._era(era))  # type: ignore[misc]
         links, self._links = self._links, []
         for begin, end, relation in links:
             ids = [self._eng.imports.seen(self._source, MEMORY, ref) for ref in (begin, end)]
@@ -131,6 +142,17 @@ class MemoryWriter:
         for each in batch:
             if each.at is not None:
                 self._tally.imported_at(each.at)
+
+    def _era(self, ready: _Ready) -> None:
+        item, text, at = ready
+        self._tally.add("memories")
+        if self._asked.dry_run or item.key is None:
+            return
+        sessions = item.data.get("sessions")
+        number = max(0, sessions) if isinstance(sessions, int) else 0
+        with self._eng.write():
+            era = self._eng.eras.store(item.key, text, number, at=at, embed=False)
+            self._eng.imports.note(self._source, MEMORY, item.id, Seen(str(era.id), era.version, at))
 
     def _is_known(self, item: MemoryItem, text: str, at: str | None) -> bool:
         """Whether the memory was imported before. If its text has changed since, it gets a new version."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..compat.symbiont_resources import stored as exact
 from ..errors import ImportOverlap, SessionNotFound
 from ..import_records import SESSION, PastSession, PastTurn, Seen
 from ..records import PERSON
@@ -54,6 +55,7 @@ class _Open:
         #: What is to be written next.
         self.turns: list[PastTurn] = []
         self.gist: str | None = None
+        self.is_final_gist = False
         #: Turns without a time that may lie between turns which were recorded before.
         self.held: list[PastTurn] = []
         self.is_new = id is None
@@ -131,21 +133,24 @@ class SessionWriter:
         session = self._open.get(item.session)
         text = texts.storable(item.text)
         if session is not None and session.has_news and text:
-            session.gist, session.has_news = text, False
+            session.gist, session.is_final_gist, session.has_news = text, item.is_final, False
             self._tally.add("gists")
             self.flush()
 
     def lock(self, item: LockItem) -> None:
-        """A session holds a resource: it is noted, and claimed again if the session is at work."""
+        """A session holds a resource: it is claimed again if the session is at work, and noted otherwise."""
         session = self._open.get(item.session)
         if session is None:
             return
-        note = f": {item.note}" if item.note else ""
-        self.add(Turn(item.session, "log", f"Locked {item.resource}{note}", item.at))
-        if session.item.status == "active" and session.is_new and not self._asked.dry_run:
+        if session.item.status != "active":
+            note = f": {item.note}" if item.note else ""
+            self.add(Turn(item.session, "log", f"Locked {item.resource}{note}", item.at))
+            return
+        session.number += 1
+        if session.is_new and not self._asked.dry_run:
             self.flush()
             if session.id is not None:
-                self._eng.leases.claim(session.id, item.resource, item.note)
+                self._eng.leases.claim(session.id, exact(item.resource), item.note)
 
     def end(self, id: str) -> None:
         """Nothing more of this session comes."""
@@ -256,6 +261,7 @@ class SessionWriter:
             outcome=None if item.outcome is None else texts.storable(item.outcome),
             turns=session.turns,
             gist=session.gist,
+            is_final_gist=session.is_final_gist,
             before=seen,
             records=max(session.number, seen.records if seen is not None else 0),
             seen_at=max(filter(None, (session.latest, seen.at if seen is not None else None)), default=None),

@@ -20,5 +20,11 @@ def hashed(id: str) -> str:
     return f"id-{blake2b(id.encode('utf-8', 'replace'), digest_size=12).hexdigest()}"
 
 
+def of_session(session: str, agent: str | None = None) -> str:
+    """The external id of a session, or of a subagent in it."""
+    id = storable(session)
+    return id if agent is None else storable(f"{id[:90]}/{agent[:90]}")
+
+
 def looks_secret(text: str) -> bool:
     return any(True for _ in find(text))

@@ -144,7 +144,14 @@ def _next(eng: Engram, report: ImportReport, left: int) -> str:
     if left:
         lines.append(f"{counted(left, 'item')} have no embedding yet: `{typed('embed')}` computes them.")
     if report.turns or report.memories:
-        lines.append(f"Try it: {typed('recall', 'what did we decide about …')}")
+        lines.append(f"Try it: {typed('recall', _question(eng))}")
     if report.turns >= _LARGE:
         lines.append(cost(eng.dreams.estimate()))
     return "\n".join(lines)
+
+
+def _question(eng: Engram) -> str:
+    """A question that the latest session can answer, or an example."""
+    latest = next((each for each in eng.sessions.list(20) if each.turns and (each.name or each.summary)), None)
+    asked = "" if latest is None else one_line(latest.name or latest.summary, 60)
+    return asked.rstrip("…").strip() or "what did we decide?"
