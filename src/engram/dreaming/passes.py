@@ -33,6 +33,7 @@ from .undo import reversal
 from .undo.journal import Journal
 
 if TYPE_CHECKING:
+    from ..dream_records import DreamEstimate
     from ..records import Lease
     from ..storage.engine import Row, Transaction
     from ..store_view import StoreView
@@ -218,6 +219,15 @@ class Dreams:
             starts_now=decision.run,
             stuck=tuple(stuck),
         )
+
+    def estimate(self) -> DreamEstimate:
+        """What dreaming about everything that waits would take with a model: sessions, tokens, passes, days.
+
+        One read, which loads no text.
+        """
+        from .estimates import estimate
+
+        return estimate(self._view)
 
     def undo(self, run: int | None = None) -> UndoReport:
         """Undo everything that a pass changed. Without `run`, that is the newest pass that is not undone yet.

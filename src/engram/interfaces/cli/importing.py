@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...dream_records import cost
 from ...importers.formats import MODULES
 from .common import as_json, command, moment_type, open_store, progress, result, typed, utc_option
 from .counting import counted
@@ -144,6 +145,8 @@ def _next(eng: Engram, report: ImportReport, left: int) -> str:
         lines.append(f"{counted(left, 'item')} have no embedding yet: `{typed('embed')}` computes them.")
     if report.turns or report.memories:
         lines.append(f"Try it: {typed('recall', _question(eng))}")
+    if report.turns >= _LARGE:
+        lines.append(cost(eng.dreams.estimate()))
     return "\n".join(lines)
 
 
