@@ -143,10 +143,10 @@ def _next(eng: Engram, report: ImportReport, left: int) -> str:
     lines = []
     if left:
         lines.append(f"{counted(left, 'item')} have no embedding yet: `{typed('embed')}` computes them.")
-    if report.turns or report.memories:
-        lines.append(f"Try it: {typed('recall', _question(eng))}")
     if report.turns >= _LARGE:
         lines.append(cost(eng.dreams.estimate()))
+    if report.turns or report.memories:
+        lines.append(f"Try it: {typed('recall', _question(eng))}")
     return "\n".join(lines)
 
 
