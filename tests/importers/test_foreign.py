@@ -95,6 +95,26 @@ def test_a_file_with_a_write_ahead_log_leaves_nothing_beside_it_either(tmp_path:
     assert sorted(file.name for file in tmp_path.iterdir()) == ["log.db"]
 
 
+def test_a_look_at_the_tables_copies_a_file_only_if_it_needs_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = database(tmp_path / "log.db", f"PRAGMA journal_mode = WAL; {NOTES}")
+    late = left_by_a_crash(tmp_path / "killed", "PRAGMA journal_mode = WAL", NOTES)
+    before = sorted(file.name for file in tmp_path.iterdir())
+    copied: list[str] = []
+    copy = foreign._copied
+
+    def noted(path: Path, folder: Path) -> Path:
+        copied.append(path.name)
+        return copy(path, folder)
+
+    monkeypatch.setattr(foreign, "_copied", noted)
+    for path in (plain, late):
+        with opened(path, to_look=True) as db:
+            assert db.has("notes", "text")
+    assert copied == ["live.db"] and sorted(file.name for file in tmp_path.iterdir()) == before
+
+
 def test_what_is_only_in_the_log_of_a_killed_program_is_read(tmp_path: Path) -> None:
     path = left_by_a_crash(
         tmp_path / "killed",

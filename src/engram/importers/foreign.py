@@ -357,8 +357,11 @@ def is_database(path: Path) -> bool:
 
 
 @contextmanager
-def opened(path: Path, source: Source | None = None) -> Iterator[ForeignDatabase]:
-    """The SQLite file at a path. NotOfFormat if it is none, or is damaged. The source gets the progress."""
+def opened(path: Path, source: Source | None = None, *, to_look: bool = False) -> Iterator[ForeignDatabase]:
+    """The SQLite file at a path. NotOfFormat if it is none, or is damaged. The source gets the progress.
+
+    With `to_look`, only the tables are looked at. A large file is then not copied if that can be avoided.
+    """
     import apsw
 
     head = _head(path)
@@ -366,7 +369,7 @@ def opened(path: Path, source: Source | None = None) -> Iterator[ForeignDatabase
         raise NotOfFormat(f"{path} is not an SQLite database.")
     with ExitStack() as stack:
         try:
-            connection = _connected(path.resolve(), head, stack)
+            connection = _connected(path.resolve(), head, stack, to_look=to_look)
             stack.enter_context(closing(connection))
             if connection.pragma("application_id") == _OURS:
                 raise NotOfFormat(f"{path} is an Engram store already.", typed=f"Use it with: engram --store {path}")
@@ -400,22 +403,26 @@ def _head(path: Path) -> bytes:
         file.xClose()
 
 
-def _connected(path: Path, head: bytes, stack: ExitStack) -> apsw.Connection:
+def _connected(path: Path, head: bytes, stack: ExitStack, *, to_look: bool) -> apsw.Connection:
     """A connection to the file, or to a copy of it if SQLite would have to write beside the file."""
     import apsw
 
     is_logged = any(head[place : place + 1] == b"\x02" for place in _WAL)
-    if not is_logged or all(Path(f"{path}{ending}").exists() for ending in ("-wal", "-shm")):
+    log, index = _state(Path(f"{path}-wal")), _state(Path(f"{path}-shm"))
+    if not is_logged or (log is not None and index is not None):
         with suppress(apsw.CantOpenError, apsw.ReadOnlyError):
             return _connection(path, apsw.SQLITE_OPEN_READONLY)
+    elif to_look and (log is None or log[0] == 0):
+        # Nobody uses the file, and it is complete without a log. While all of it is read, that could change.
+        return _connection(path, apsw.SQLITE_OPEN_READONLY, "?immutable=1")
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="engram-import-")))
     return _connection(_copied(path, folder), apsw.SQLITE_OPEN_READWRITE)
 
 
-def _connection(path: Path, flags: int) -> apsw.Connection:
+def _connection(path: Path, flags: int, parameters: str = "") -> apsw.Connection:
     import apsw
 
-    connection = apsw.Connection(f"file:{quote(str(path))}", flags=flags | apsw.SQLITE_OPEN_URI)
+    connection = apsw.Connection(f"file:{quote(str(path))}{parameters}", flags=flags | apsw.SQLITE_OPEN_URI)
     try:
         connection.set_busy_timeout(_PATIENCE)
         connection.limit(apsw.SQLITE_LIMIT_LENGTH, LONGEST)

@@ -140,7 +140,7 @@ def is_of(path: Path, format: str) -> bool:
 def require(path: Path, format: str) -> None:
     """NotOfFormat if a file is not a database of a format. It names the right one, if that is clear."""
     title = next(system.title for system in SYSTEMS if system.format == format)
-    with opened(path) as db:
+    with opened(path, to_look=True) as db:
         found = system_of(db)
     if found is None:
         raise NotOfFormat(f"{path} is an SQLite database, but has none of the tables of {title}.")
