@@ -36,6 +36,8 @@ from engram.compat.engram_core import (
     update_block,
 )
 
+pytestmark = pytest.mark.requirement("COMPAT-3")
+
 APPLY = DreamConfig(auto_consolidate=ConsolidationPolicy(dry_run=False))
 
 

@@ -33,6 +33,8 @@ from engram.compat.langgraph import KIND, EngramStore
 from tests._tables import holds
 from tests.conftest import ShiftedClock
 
+pytestmark = pytest.mark.requirement("COMPAT-6")
+
 Open = Callable[..., Engram]
 
 USER = ("users", "ada")

@@ -21,6 +21,8 @@ from engram.compat import engram_core, symbiont
 from engram.compat.old_databases import open_store, store_beside
 from engram.importers import importing
 
+pytestmark = pytest.mark.requirement("COMPAT-4")
+
 for _reader in ("symbiont", "engram_core"):
     pytest.importorskip(f"engram.importers.{_reader}")
 
