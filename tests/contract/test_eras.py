@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engram import Engram
 from tests._tables import holds
 from tests._talks import talk
