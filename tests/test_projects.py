@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from engram import Engram
 from engram.coordination.projects import Project, absolute, project_above, project_name, real_path
 from engram.coordination.resources import normalise
 from tests._repositories import ORIGIN, make_repository, project, remote
@@ -30,6 +31,17 @@ def run_git(*arguments: str, cwd: Path) -> None:
 
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+def test_the_project_of_a_folder_is_what_its_settings_say_and_not_what_this_shell_says(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGRAM_PROJECT", "another")
+    (plain := tmp_path / "plain").mkdir()
+    assert [Engram.project_of(str(folder)) for folder in (project, plain)] == ["acme/engram", "plain"]
+    (plain / ".engram.toml").write_text('project = "chosen"\n')
+    assert Engram.project_of(str(plain)) == "chosen"
+    assert Engram.project_of("a\0b") is None
 
 
 @paths

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,8 @@ from .memory.exchanges import Exchanges
 from .memory.injections import Injections
 from .memory.memories import Memories
 from .setup_records import Upgraded
-from .storage import changes
+from .storage.changes import Changes
+from .storage.changes import workspaces as workspace_names
 from .store_view import StoreView
 
 if TYPE_CHECKING:
@@ -40,7 +42,10 @@ if TYPE_CHECKING:
     from .embedding import Embedder
     from .llm import Provider
     from .memory.embedders import Embedders
-    from .records import Change, DreamReport, Hit, Receipt, Spent, WorkspaceInfo
+    from .memory.eras import Eras
+    from .memory.gists import Gists
+    from .memory.transcripts import Transcripts
+    from .records import DreamReport, Hit, Receipt, Spent, WorkspaceInfo
     from .setup_records import Restored
     from .storage.engine import Engine
 
@@ -48,7 +53,8 @@ if TYPE_CHECKING:
 class Engram:
     """One workspace of a store.
 
-    `Engram()` opens the user's default store; `Engram("path.db")` or `Engram("postgresql://…")` opens another one.
+    `Engram()` opens the user's default store; `Engram("path.db")`, a `pathlib.Path` or `Engram("postgresql://…")` opens
+    another one. `Engram(":memory:")` opens a trial store: a temporary file that is removed by `close`, or at exit.
     Thread-safe, usable after a fork, and a context manager that closes its connections. `workspace(name)` returns
     another workspace on the same connections.
 
@@ -64,7 +70,7 @@ class Engram:
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | os.PathLike[str] | None = None,
         *,
         workspace: str | None = None,
         settings: Config | None = None,
@@ -75,9 +81,11 @@ class Engram:
         embedder: str | Embedder | None = None,
         companion: bool | None = None,
     ) -> None:
-        settings = settings or config.load(url=url, workspace=workspace)
         # Before the store is opened, so that a wrong object leaves nothing behind.
         thinks, embeds = _given_llm(llm), _given_embedder(embedder)
+        place = None if url is None else os.fspath(url)
+        trial = _trial_store() if place == ":memory:" and settings is None else None
+        settings = settings or config.load(url=trial or place, workspace=workspace)
         named: dict[str, Any] = {
             name: given for name, given in (("llm", llm), ("embedder", embedder)) if isinstance(given, str)
         }
@@ -85,10 +93,12 @@ class Engram:
             named["companion"] = checks.flag(companion, "companion")
         settings = settings._replace(**named, origins={**settings.origins, **dict.fromkeys(named, "argument")})
         engine = _open(settings, clock or Clock(), migrate, create=create)
-        self._compose(StoreView(engine, settings.workspace, settings, thinks, embeds))
+        self._compose(StoreView(engine, settings.workspace, settings, thinks, embeds), trial)
 
-    def _compose(self, view: StoreView) -> None:
+    def _compose(self, view: StoreView, trial: str | None) -> None:
         self._view = view
+        #: The path of a store that `close` removes.
+        self._trial = trial
         self.sessions = Sessions(view, lambda id: _forget(view, session=id))
         self.leases = Leases(view)
         self.messages = Messages(view)
@@ -106,7 +116,26 @@ class Engram:
     def workspace(self, name: str) -> Engram:
         """Another workspace of the same store."""
         other = object.__new__(Engram)
-        other._compose(self._view._replace(workspace=checks.workspace(name)))
+        other._compose(self._view._replace(workspace=checks.workspace(name)), self._trial)
+        return other
+
+    @staticmethod
+    def project_of(folder: str) -> str | None:
+        """The project that a session gets which starts in this folder. No store is needed."""
+        from .coordination.projects import project_of
+
+        return project_of(folder)
+
+    def with_settings(self, **settings: Any) -> Engram:
+        """The same workspace on the same connections, with other settings. The store itself stays as it was opened."""
+        fixed = settings.keys() & {"url", "workspace"}
+        if fixed:
+            raise InvalidInput(f"{fixed.pop()} is chosen when a store is opened. Open it again with another one.")
+        checked = config.load(url=self.settings.url, workspace=self.workspace_name, **settings)
+        changed: dict[str, Any] = {name: getattr(checked, name) for name in settings}
+        origins = {**self.settings.origins, **dict.fromkeys(changed, "argument")}
+        other = object.__new__(Engram)
+        other._compose(self._view._replace(config=self.settings._replace(**changed, origins=origins)), self._trial)
         return other
 
     def workspaces(self) -> list[WorkspaceInfo]:
@@ -119,7 +148,7 @@ class Engram:
         """Raises WorkspaceNotFound if this workspace was never written to. The default workspace always exists."""
         if self.workspace_name == config.DEFAULT_WORKSPACE:
             return
-        names = changes.workspaces(self._view.engine)
+        names = workspace_names(self._view.engine)
         if self.workspace_name not in names:
             known = f"Existing workspaces: {', '.join(names)}." if names else "The store is empty."
             raise WorkspaceNotFound(
@@ -135,6 +164,11 @@ class Engram:
     @property
     def settings(self) -> Config:
         return self._view.config
+
+    def now(self) -> str:
+        """The store's present time. It decides what has expired; the clocks of machines may differ."""
+        with self._view.engine.read() as tx:
+            return tx.now()
 
     def sitrep(
         self,
@@ -204,17 +238,20 @@ class Engram:
         block: str | None = None,
         before: str | None = None,
         source: str | None = None,
+        exchanges: Sequence[int] | None = None,
         dry_run: bool = False,
     ) -> Receipt:
         """Delete something permanently, including everything derived only from it. The receipt lists what was deleted.
 
         Give exactly one: the id or name of an exchange, memory, session or block; `before`, to delete everything before
-        a time; or `source`, to delete everything from one type of session (`claude-code`, `import`, …).
+        a time; `source`, to delete everything from one type of session (`claude-code`, `import`, …); or `exchanges`,
+        the ids of several exchanges.
 
         With `dry_run` nothing is deleted, and the receipt has a `preview`: the first words of what would be deleted.
         """
         named = {"exchange": exchange, "memory": memory, "session": session, "block": block}
-        return _forget(self._view, **named, before=before, source=source, dry_run=checks.flag(dry_run, "dry_run"))
+        several = {"before": before, "source": source, "exchanges": exchanges}
+        return _forget(self._view, **named, **several, dry_run=checks.flag(dry_run, "dry_run"))
 
     def receipts(self, limit: int = 20) -> list[Receipt]:
         """The receipts of forgetting, newest first. Limit 0 returns all."""
@@ -233,6 +270,11 @@ class Engram:
         return reindex(self._view, model, progress)
 
     @property
+    def changes(self) -> Changes:
+        """The change feed: `changes(after)` returns the changes after a number, `changes.wait` waits for some."""
+        return Changes(self._view)
+
+    @property
     def harness_processes(self) -> HarnessProcesses:
         """Which process of a harness runs which session."""
         from .coordination.harness_processes import HarnessProcesses
@@ -247,11 +289,32 @@ class Engram:
         return LeaseNotices(self._view)
 
     @property
+    def transcripts(self) -> Transcripts:
+        """The messages of a conversation exactly as a framework gave them; for adapters."""
+        from .memory.transcripts import Transcripts
+
+        return Transcripts(self._view)
+
+    @property
     def embedders(self) -> Embedders:
         """The embedders that there are, and changing the one of this workspace."""
         from .memory.embedders import Embedders
 
         return Embedders(self._view)
+
+    @property
+    def gists(self) -> Gists:
+        """What each session was about, up to a known turn."""
+        from .memory.gists import Gists
+
+        return Gists(self._view, self.memories)
+
+    @property
+    def eras(self) -> Eras:
+        """What each month was about."""
+        from .memory.eras import Eras
+
+        return Eras(self._view, self.memories)
 
     @property
     def imports(self) -> Imports:
@@ -295,18 +358,21 @@ class Engram:
         dry_run: bool = False,
         stages: Sequence[str] | None = None,
         all_workspaces: bool = False,
+        propose_only: bool = False,
         stop: threading.Event | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> list[DreamReport]:
         """Run one pass: make gists of sessions, eras of months, and the portrait. Returns a report for each workspace.
 
         A stage runs when it is due; with `force` every stage runs. `dry_run` only reports what a pass would do and why.
+        With `propose_only`, consolidation proposes every change, also that of memories with the same text.
         `stop` ends the pass after its current step. `progress` is called with the stage, the number done and the total.
         """
         options: dict[str, Any] = {
             "force": force,
             "dry_run": dry_run,
             "stages": stages,
+            "propose_only": checks.flag(propose_only, "propose_only"),
             "stop": stop,
             "progress": progress,
         }
@@ -376,19 +442,25 @@ class Engram:
                 self.leases.fence(tx, fence)
             yield self
 
-    def changes(self, after: int = 0, limit: int = 1_000) -> list[Change]:
-        """Changes of this workspace after the change number `after`, in commit order."""
-        return changes.since(self._view, after, limit)
-
     def close(self) -> None:
         """Close the store's connections, which other workspaces of this store share."""
         self._view.engine.close()
+        if self._trial is not None:
+            from .storage import trial
+
+            trial.remove(self._trial)
 
     def __enter__(self) -> Engram:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _trial_store() -> str:
+    from .storage import trial
+
+    return trial.make()
 
 
 def _given_llm(given: object) -> Provider | None:

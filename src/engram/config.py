@@ -354,7 +354,10 @@ def normal_url(url: str, data_dir: str) -> str:
     elif colon:
         raise InvalidURL(f"{masked(url)!r} is not a store. A store is a path, sqlite:///… or postgresql://…")
     if url == ":memory:" or url.startswith("file:"):
-        raise InvalidURL(f"{url!r} is not a store. Several processes share a store, so give the path of a file.")
+        raise InvalidURL(
+            f"{url!r} is not a store. Several processes share a store, so give the path of a file. In Python, "
+            "Engram(':memory:') opens one for a trial."
+        )
     return os.path.abspath(os.path.expanduser(checks.text(url, "store path", longest=4096)))
 
 

@@ -7,7 +7,7 @@ one bad row does not hide the others.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from . import checks
 from .errors import InvalidInput
@@ -50,14 +50,35 @@ def _nested(values: Iterable[object]) -> list[dict[object, object] | list[object
     return list({id(each): each for each in values if isinstance(each, dict | list | tuple)}.values())
 
 
-def dump_object(value: Mapping[str, object] | None, what: str) -> str:
-    """The mapping as JSON, as `dump` does it, with sorted keys."""
+def dump_object(value: Mapping[str, object] | str | None, what: str) -> str:
+    """The mapping as JSON, as `dump` does it, with sorted keys.
+
+    A text that is a JSON object stands for that object. Any other text becomes `{"text": …}`.
+    """
+    if isinstance(value, str):
+        value = _object_in(checks.text(value, what, empty=True))
     if not value:
         return "{}"
     try:
         return dump(dict(value), what, sort=True)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{what} cannot be stored as JSON: {error}.") from error
+
+
+def _object_in(text: str) -> Mapping[str, object]:
+    import json
+
+    try:
+        found = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict):
+        return found
+    return {"text": text} if text.strip() else {}
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(name)  # NaN and Infinity are not JSON
 
 
 def merge(kept: str, added: str, what: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -46,6 +48,41 @@ def test_a_failure_inside_a_callers_transaction_undoes_all_of_it(eng: Engram, er
     assert everything(eng) == before
     eng.sessions.log(sid, "after")
     assert contents(eng, sid) == ["after"]
+
+
+def test_waiting_returns_what_has_changed_already(eng: Engram, clock: ShiftedClock) -> None:
+    assert eng.changes.latest == 0
+    eng.blocks.create("plan")
+    eng.world.set("all is well")
+    last = eng.changes.latest
+    assert [change.id for change in eng.changes.wait(0, 10)] == ["plan", "world"] == [x.id for x in eng.changes()]
+    assert [change.number for change in eng.changes.wait(0, 10, limit=1)] == [last - 1]
+    assert clock.shift == 0
+
+
+def test_waiting_ends_when_the_time_is_over(eng: Engram, clock: ShiftedClock) -> None:
+    eng.blocks.create("plan")
+    eng.workspace("other").blocks.create("plan")
+    assert eng.changes.wait(eng.changes.latest, 30) == []
+    assert clock.shift == pytest.approx(30, abs=0.5)
+    assert eng.changes.wait(eng.changes.latest, 0) == []
+    for after, timeout in ((-1, 1.0), (0, -1.0), (0, "soon")):
+        with pytest.raises(InvalidInput):
+            eng.changes.wait(after, timeout)  # type: ignore[arg-type]
+    with eng.write(), pytest.raises(InvalidInput, match="outside of write"):
+        eng.changes.wait(0, 1)
+
+
+def test_waiting_ends_with_a_change_of_another_process(store_url: str) -> None:
+    """On the real clock: the other process writes while this one waits."""
+    code = "import sys; from engram import Engram; Engram(sys.argv[1], embedder='none').blocks.create('theirs')"
+    with Engram(store_url, embedder="none") as eng:
+        eng.blocks.create("mine")
+        after = eng.changes.latest
+        other = subprocess.Popen([sys.executable, "-c", code, store_url])
+        found = eng.changes.wait(after, 60)
+        assert other.wait() == 0
+    assert [(change.what, change.id) for change in found] == [("block", "theirs")]
 
 
 @pytest.mark.requirement("STORE-14")

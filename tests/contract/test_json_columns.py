@@ -31,6 +31,29 @@ def test_metadata_with_a_key_in_a_shell_line_stays_readable(eng: Engram) -> None
     assert eng.sessions.get(sid).metadata == {"env": 'KEY="[redacted: private key]" OTHER=1', "after": "kept"}
 
 
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ('{"branch": "main", "tries": 2}', {"branch": "main", "tries": 2}),
+        ("on the laptop", {"text": "on the laptop"}),
+        ('["a", "b"]', {"text": '["a", "b"]'}),
+        ("7", {"text": "7"}),
+        ('{"broken": ', {"text": '{"broken": '}),
+        ('{"share": NaN}', {"text": '{"share": NaN}'}),
+        ("", {}),
+        ("  ", {}),
+        ("{}", {}),
+        ('{"password": "tr0ub4dor&3"}', {"password": "[redacted: password]"}),
+        ("password=tr0ub4dor#3", {"text": "password=[redacted: password]"}),
+    ],
+)
+def test_metadata_may_be_text(eng: Engram, text: str, kept: dict[str, object]) -> None:
+    sid = eng.sessions.register("test", "a deploy", text, external_id="x")
+    assert eng.sessions.get(sid).metadata == kept
+    eng.sessions.register("test", None, {"more": 1}, external_id="x")
+    assert eng.sessions.get(sid).metadata == {**kept, "more": 1}
+
+
 @pytest.mark.requirement("REDACT-5")
 def test_values_and_keys_lose_their_secrets_and_keep_their_form(eng: Engram) -> None:
     token, other = ("ghp_" + noise * 2 for noise in ("a1B2c3D4e5F6g7H8i9", "z9Y8x7W6v5U4t3S2r1"))

@@ -102,7 +102,6 @@ def test_a_url_may_name_a_schema_and_pass_options_to_the_server(postgres_url: st
         "postgresq://host/db",
         "sqlite://e.db",
         "sqlite:///",
-        ":memory:",
         "file:e.db",
         "a\x00b.db",
         "a\ud800.db",
@@ -122,6 +121,58 @@ def test_a_wrong_url_is_refused_with_words_about_what_a_store_is(
         Engram(url)
     assert any(word in str(refused.value) for word in ("path", "sqlite:///", "postgresql://", "schema"))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.requirement("STORE-1")
+def test_a_store_may_be_named_by_a_path_object(tmp_path: Path) -> None:
+    with Engram(tmp_path / "engram.db") as eng:
+        eng.world.set("mine")
+    with Engram(str(tmp_path / "engram.db")) as eng:
+        assert eng.world.get() == "mine"
+
+
+@pytest.mark.requirement("STORE-1")
+def test_a_trial_store_goes_when_it_is_closed() -> None:
+    with Engram(":memory:") as eng, Engram(":memory:") as other:
+        eng.world.set("mine")
+        assert (eng.workspace("side").world.get(), other.world.get()) == ("", "")
+        found: list[str] = []
+        thread = threading.Thread(target=lambda: found.append(eng.world.get()))
+        thread.start()
+        thread.join()
+        assert found == ["mine"]
+        folder = Path(eng.settings.url).parent
+        assert (folder / "engram.db").is_file() and folder.stat().st_mode & 0o777 == 0o700
+    assert not folder.exists()
+    eng.workspace("side").close()
+    with pytest.raises(StoreUnavailable):
+        eng.world.get()
+
+
+@pytest.mark.requirement("STORE-1")
+def test_a_trial_store_that_is_not_closed_goes_at_exit_and_not_with_a_forked_child() -> None:
+    code = """
+import os, sys
+from engram import Engram
+eng = Engram(":memory:")
+eng.world.set("mine")
+child = os.fork()
+if child == 0:
+    eng.close()
+    sys.exit(0)
+os.waitpid(child, 0)
+assert eng.world.get() == "mine"
+print(eng.settings.url)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().endswith("engram.db") and not Path(done.stdout.strip()).parent.exists()
+
+
+@pytest.mark.requirement("STORE-2")
+def test_the_setting_of_the_store_is_never_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGRAM_URL", ":memory:")
+    with pytest.raises(InvalidURL, match="path of a file"):
+        Engram()
 
 
 @pytest.mark.requirement("STORE-3")
@@ -416,6 +467,27 @@ def test_fifty_open_and_close_cycles_leak_neither_descriptor_nor_thread(store_ur
     for _ in range(50):
         cycle()
     assert (sorted(os.listdir("/proc/self/fd")), threading.active_count()) == before
+
+
+@pytest.mark.requirement("STORE-1")
+def test_a_store_can_be_used_with_other_settings_on_the_same_connections(eng: Engram) -> None:
+    eng.world.set("here")
+    other = eng.with_settings(stale_after="5m", dream_consolidate="off")
+    assert (other.settings.stale_after, other.settings.dream_consolidate) == (300.0, "off")
+    assert other.settings.origins["stale_after"] == "argument"
+    assert other.settings._replace(stale_after=1_800.0, dream_consolidate="propose", origins={}) == (
+        eng.settings._replace(origins={})
+    )
+    assert other.workspace_name == eng.workspace_name
+    assert other.world.get() == "here"
+    with eng.write():  # the same connection: a write of another one would wait for this one
+        other.world.set("there")
+    assert eng.world.get() == "there"
+    for wrong in ({"url": "elsewhere.db"}, {"workspace": "other"}, {"stale_after": "soon"}):
+        with pytest.raises(InvalidInput):
+            eng.with_settings(**wrong)
+    with pytest.raises(TypeError, match="nonsense"):
+        eng.with_settings(nonsense=1)
 
 
 @pytest.mark.requirement("STORE-12")

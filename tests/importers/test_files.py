@@ -55,6 +55,7 @@ def test_a_cut_off_array_gives_its_whole_items_and_names_the_last(tmp_path: Path
     assert items(source(tmp_path, '[{"a": 1}, {"a": ')) == [{"a": 1}, Skipped("item 2", "not valid JSON")]
 
 
+@pytest.mark.requirement("IMPORT-8")
 def test_a_line_or_item_that_is_too_long_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "LONGEST", 50)
     monkeypatch.setattr(files, "_BLOCK", 16)
@@ -64,6 +65,7 @@ def test_a_line_or_item_that_is_too_long_is_passed_over(tmp_path: Path, monkeypa
     assert items(source(tmp_path, f'[1, {long}, "z"]')) == [1, Skipped("item 2", "longer than 0 MiB"), "z"]
 
 
+@pytest.mark.requirement("IMPORT-8")
 def test_bad_lines_are_named_with_their_reason(tmp_path: Path) -> None:
     text = b'{"a": 1}\n{"a": \n\xff\xfe\n42\n' + b"[" * 100_000 + b"\n" + b'{"b":' * 100_000 + b"\n"
     assert list(files.json_lines(source(tmp_path, text))) == [
@@ -87,6 +89,7 @@ def test_a_member_of_an_archive_is_read_where_it_is_whatever_its_name(tmp_path: 
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["export.zip", "in"]
 
 
+@pytest.mark.requirement("IMPORT-8")
 def test_an_archive_that_unpacks_to_far_more_than_text_does_is_refused(tmp_path: Path) -> None:
     archive = tmp_path / "bomb.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
@@ -102,3 +105,36 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         files.Source(tmp_path)
     with pytest.raises(NotOfFormat, match="not a zip archive"):
         files.members(source(tmp_path, "text").path)
+
+
+def test_a_whole_file_is_read_unless_it_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = source(tmp_path, "0123456789")
+    assert files.whole(found) == b"0123456789"
+    assert found.position == found.size == 10
+    monkeypatch.setattr(files, "LONGEST", 9)
+    assert files.whole(found) is None
+
+
+def test_a_damaged_member_of_an_archive_is_named(tmp_path: Path) -> None:
+    archive = tmp_path / "export.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("a.json", "[1, 2, 3]")
+    archive.write_bytes(archive.read_bytes().replace(b"[1, 2, 3]", b"[1, 2, 4]"))
+    (member,) = files.members(archive)
+    with pytest.raises(NotOfFormat, match=r"export\.zip:a\.json is damaged"):
+        list(files.json_items(member))
+
+
+def test_a_member_with_an_unusual_compression_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "export.zip", "w", zipfile.ZIP_LZMA) as file:
+        file.writestr("a.json", "[1]")
+    (member,) = files.members(tmp_path / "export.zip")
+    with pytest.raises(NotOfFormat, match="unpack it first"):
+        member.head()
+
+
+def test_a_file_that_vanished_is_named(tmp_path: Path) -> None:
+    found = source(tmp_path, "text")
+    found.path.unlink()
+    with pytest.raises(NothingToImport, match="file cannot be read: No such file"):
+        found.head()

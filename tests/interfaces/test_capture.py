@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from engram import Engram, Exchange
+from engram.harness_prompts import compaction_summary, said
 from engram.interfaces.hooks import respond
-from engram.interfaces.hooks.prompts import compaction_summary, said
 from engram.interfaces.hooks.transcript import MOST_BYTES, since_last_prompt
 from engram.interfaces.hooks.turns import MOST
 from tests.conftest import ShiftedClock
@@ -116,6 +116,9 @@ FENCE = "Why is this in my prompt?\n```\n<system-reminder>\nBe nice.\n</system-r
         (f"{CONTINUED}\nWhy is that in my log?", f"{CONTINUED}\nWhy is that in my log?"),
         (f"{CONTINUED[:64]}: why?", f"{CONTINUED[:64]}: why?"),
         ("# AGENTS.md instructions for /x\n\n<INSTRUCTIONS>\nBe nice.\n</INSTRUCTIONS>\nGo", "Go"),
+        ("# Context from my IDE setup:\n\n## Active file: a.py\n\n## My request for Codex:\nGo on", "Go on"),
+        ("# Context from my IDE setup: none", "# Context from my IDE setup: none"),
+        ("<session_context>\nToday is Monday.\n</session_context>", ""),
         ("# AGENTS.md instructions for new people\nWrite it", "# AGENTS.md instructions for new people\nWrite it"),
         ("<INSTRUCTIONS>\nMy own\n</INSTRUCTIONS>", "<INSTRUCTIONS>\nMy own\n</INSTRUCTIONS>"),
         ("<bash-notification>\n<status>done</status>\n</bash-notification>", ""),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engram import Engram
-from engram.interfaces.hooks import events
+from engram import harness_payloads as payloads
 from engram.interfaces.hooks import transcript as transcripts
 from engram.narration import is_narration, without_narration
 from tests.interfaces.test_capture import DECISION, FINDING, Hook, Transcript, hook, transcript, turns, written
@@ -208,9 +208,9 @@ def test_an_implausible_time_in_a_transcript_counts_as_now(hook: Hook, eng: Engr
 
 @pytest.mark.requirement("HOOK-7", "REDACT-1")
 def test_a_text_that_is_too_long_is_not_cut_within_a_secret(hook: Hook, eng: Engram) -> None:
-    hook("UserPromptSubmit", prompt="x " * (events.LONGEST // 2 - 10) + f"use {TOKEN}")
+    hook("UserPromptSubmit", prompt="x " * (payloads.LONGEST // 2 - 10) + f"use {TOKEN}")
     hook("subagentStart", "cursor", session="c1", conversation_id="c1", task="Go on. " * 26 + f"key {TOKEN} and go")
     everything = [*contents(eng), *(session.summary for session in eng.sessions.list())]
     assert not any("ghp_" in text for text in everything)
-    assert len(contents(eng)[0]) > events.LONGEST - 1_000
-    assert events.cut("x" * (events.LONGEST + 1), events.LONGEST) == "x" * (events.LONGEST - 900)
+    assert len(contents(eng)[0]) > payloads.LONGEST - 1_000
+    assert payloads.cut("x" * (payloads.LONGEST + 1), payloads.LONGEST) == "x" * (payloads.LONGEST - 900)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from engram import Engram
+from engram.framing import clean, frame
 from engram.interfaces.hooks import respond
-from engram.interfaces.hooks.framing import clean, frame
 from engram.safe_text import TAG
 from engram.tokens import estimate
 from tests.security._secrets import secrets

@@ -17,8 +17,8 @@ import pytest
 
 from engram import Engram
 from engram.coordination.messages import PATIENCE
+from engram.harness_payloads import LONGEST
 from engram.interfaces.hooks import MAX_INPUT
-from engram.interfaces.hooks.events import LONGEST
 from tests.conftest import ShiftedClock
 
 PROGRAM = os.path.join(sysconfig.get_path("scripts"), "engram-hook")

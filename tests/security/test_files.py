@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -31,7 +32,7 @@ def mode(path: Path) -> int:
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
 def foreign(path: Path, *statements: str) -> None:
@@ -72,6 +73,26 @@ def test_a_file_of_another_program_is_refused_and_unchanged(tmp_path: Path, stra
             Engram(str(path))
         assert str(path) in str(refused.value)
     assert snapshot(tmp_path) == before
+
+
+@pytest.mark.requirement("STORE-5")
+def test_a_refused_database_keeps_the_log_that_its_program_left(tmp_path: Path) -> None:
+    path, copy = tmp_path / "program" / "data.db", tmp_path / "data.db"
+    path.parent.mkdir()
+    program = apsw.Connection(str(path))
+    program.execute("PRAGMA journal_mode=WAL")
+    program.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY)")
+    # As the program leaves them when it is killed.
+    for end in ("", "-wal"):
+        shutil.copyfile(f"{path}{end}", f"{copy}{end}")
+    program.close()
+    before = snapshot(tmp_path)
+    with pytest.raises(NotAStore, match="was not changed"):
+        Engram(str(copy))
+    after = snapshot(tmp_path)
+    # The index of the log holds nothing that the log does not hold.
+    after.pop("data.db-shm", None)
+    assert after == before
 
 
 @pytest.mark.requirement("STORE-5")

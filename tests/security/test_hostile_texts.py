@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from engram import sentences
+from engram import framing, sentences
 from engram.dreaming.duplicates import statements
 from engram.forgetting import cleaning
-from engram.interfaces.hooks import framing
 from engram.llm.extractive import markers, terms
 from engram.memory import analyser, citations, query_dates, word_index
 from engram.redact import clean, redact

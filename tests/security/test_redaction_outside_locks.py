@@ -31,6 +31,7 @@ WRITES: dict[str, Call] = {
     "memories.store_gist": lambda eng, sid: eng.memories.store_gist(
         sid, LONG, 1, sources=[eng.exchanges.add(sid, "user", "x")]
     ),
+    "eras.store": lambda eng, sid: eng.eras.store("2026-03", LONG, 1),
     "messages.send": lambda eng, sid: eng.messages.send(None, sid, LONG),
     "leases.claim": lambda eng, sid: eng.leases.claim(sid, "src/router.py", LONG),
     "leases.break_lease": lambda eng, sid: (

@@ -17,13 +17,14 @@ from ..errors import ImportOverlap, InvalidInput, SessionNotFound
 from ..import_records import SESSION, Known, Seen
 from ..memory.exchanges import Exchanges, append_many
 from ..memory.gists import Gists
+from ..memory.given_vectors import GivenVectors
 from ..memory.memories import Memories
-from . import sessions, summaries
+from . import session_leases, sessions, summaries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..import_records import PastSession
+    from ..import_records import PastSession, PastTurn
     from ..memory.exchanges import CheckedExchange
     from ..memory.memories import Prepared
     from ..storage.engine import Transaction
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 #: What a session's log says where the summary of a compaction became its gist. Hooks say the same.
 COMPACTED = "The context was compacted; its summary is the gist so far"
+IMPORTED = "The gist so far was imported"
 _PAGE = 500
 
 _SEEN = """
@@ -97,6 +99,10 @@ class Imports:
         self._workspace = view.workspace
         self._exchanges = Exchanges(view)
 
+    def check_model(self, model: str) -> None:
+        """InvalidInput unless the workspace uses that embedding model."""
+        GivenVectors(self._view, model).check()
+
     def seen(self, source: str, what: str, ref: str) -> Seen | None:
         """How much of a thing was imported before; None if nothing was."""
         with self._engine.read() as tx:
@@ -122,12 +128,14 @@ class Imports:
                 return
             after = rows[-1][0]
 
-    def write(self, batch: Sequence[PastSession]) -> list[Seen]:
+    def write(self, batch: Sequence[PastSession], *, model: str | None = None) -> list[Seen]:
         """Write sessions with their turns, all or nothing; what is recorded about each.
 
+        `model` is the embedding model that the vectors of the turns are from; without it they are not used.
         ImportOverlap when another import has written one of them meanwhile.
         """
-        checked = [self._checked(session) for session in batch]
+        vectors = None if model is None else GivenVectors(self._view, model)
+        checked = [self._checked(session, vectors) for session in batch]
         with self._engine.write() as tx:
             # First, in the order of all writers: sessions are ended, and they may have parents.
             tx.lock(mutexes.leases(self._workspace))
@@ -135,15 +143,15 @@ class Imports:
             together = list(zip(checked, ids, strict=True))
             turns = [turn._replace(session_id=id) for each, id in together for turn in each.turns]
             if turns:
-                append_many(tx, self._workspace, turns, tx.now(), None)
+                append_many(tx, self._workspace, turns, tx.now())
             for each, id in together:
                 self._quote(tx, each.given, id)
             for each, id in together:
                 if each.gist is not None:
-                    self._gist(tx, each.gist, id)
+                    self._gist(tx, each, id)
             return [self._noted(tx, each.given, id) for each, id in together]
 
-    def _checked(self, session: PastSession) -> _Checked:
+    def _checked(self, session: PastSession, vectors: GivenVectors | None) -> _Checked:
         if session.status not in ("completed", "abandoned", "active"):
             raise InvalidInput(f"status is {session.status!r}; it must be completed, abandoned or active.")
         started = checks.moment(session.started_at, "start of the session")
@@ -160,9 +168,19 @@ class Imports:
             "heartbeat_at": heard,
             "id": checks.optional_new_name(session.id, "session id"),
         }
-        turns = [self._exchanges.prepare({"session_id": "-", **turn._asdict()}) for turn in session.turns]
+        turns = [self._prepared(turn, vectors) for turn in session.turns]
         gist = None if session.gist is None else Memories(self._view).prepare(session.gist, embed=False)
         return _Checked(session, row, turns, gist)
+
+    def _prepared(self, turn: PastTurn, vectors: GivenVectors | None) -> CheckedExchange:
+        given = {"session_id": "-", **turn._asdict()}
+        try:
+            return self._exchanges.prepare(given, vectors)
+        except InvalidInput:
+            if turn.vector is None:
+                raise
+            # Another length, or no numbers: the embedding queue makes a vector.
+            return self._exchanges.prepare({**given, "vector": None})
 
     def _session(self, tx: Transaction, checked: _Checked) -> str:
         """Make the session, or extend it; its id. Raises ImportOverlap if it is not as the importer knows it."""
@@ -186,7 +204,7 @@ class Imports:
         latest = max(values["heartbeat_at"], heard)
         is_over = session.status != "active"
         if is_over and status == "active":
-            sessions.end_leases(tx, self._workspace, id, tx.now(), session.status)
+            session_leases.end(tx, self._workspace, id, tx.now(), session.status)
         tx.run(
             _EXTEND,
             workspace=self._workspace,
@@ -219,26 +237,25 @@ class Imports:
         """Say what the session set out to do and what came of it in the words of its turns, if nobody says it."""
         roles = {turn.role for turn in session.turns}
         summary, outcome, _ = tx.all(_TEXTS, workspace=self._workspace, id=id)[0]
-        if "user" in roles and not summary:
-            summaries.quote(tx, self._workspace, id, "user")
+        if "user" in roles and not summary and not summaries.quote(tx, self._workspace, id, "user"):
+            summaries.quote_first(tx, self._workspace, id)
         # A later part has a later result.
         if "assistant" in roles and not session.outcome and (not outcome or session.before is not None):
             summaries.quote(tx, self._workspace, id, "assistant")
 
-    def _gist(self, tx: Transaction, gist: Prepared, id: str) -> None:
+    def _gist(self, tx: Transaction, checked: _Checked, id: str) -> None:
         """Make the text the session's gist up to here. It is the words of an agent, whatever the turns are."""
         turns = tx.column(_UNCOVERED, workspace=self._workspace, session=id)
-        if not turns:
+        gist, is_final = checked.gist, checked.given.is_final_gist
+        if not turns or gist is None:
             return
         # This text has no secret to search for.
-        log = self._exchanges.prepare({"session_id": id, "role": "log", "content": COMPACTED})
-        now = tx.now()
-        append_many(tx, self._workspace, [log], now, None)
-        ((seq, _, _, _, _, noted),) = tx.all(
-            _OUTLINE, workspace=self._workspace, session=id, after=self._last_seq(tx, id) - 1, limit=1
-        )
+        text = IMPORTED if is_final else COMPACTED
+        log = self._exchanges.prepare({"session_id": id, "role": "log", "content": text})
+        (noted,) = append_many(tx, self._workspace, [log], tx.now())
         memories = Memories(self._view)
-        Gists(self._view, memories).store(id, gist.content, seq, sources=[*turns, noted], prepared=gist)
+        made_of = [*turns, noted.id]
+        Gists(self._view, memories).store(id, gist.content, noted.seq, sources=made_of, prepared=gist, read=is_final)
 
     def _last_seq(self, tx: Transaction, id: str) -> int:
         _, _, last = tx.all(_TEXTS, workspace=self._workspace, id=id)[0]

@@ -49,6 +49,20 @@ def default_project(config: Config) -> str | None:
         return None
 
 
+def project_of(folder: str) -> str | None:
+    """The project that a session gets which starts in this folder; None for a folder without one.
+
+    `ENGRAM_PROJECT` does not count, because it is about the session that runs now.
+    """
+    from ..config import load
+
+    environ = {name: value for name, value in os.environ.items() if name != "ENGRAM_PROJECT"}
+    try:
+        return load(folder=folder, environ=environ).project or redact(project_name(folder))[:MAX_NAME] or None
+    except InvalidInput:
+        return None
+
+
 def absolute(folder: str | None) -> str:
     """`folder`, by default the current one, as a valid absolute path."""
     try:

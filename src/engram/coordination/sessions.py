@@ -192,7 +192,7 @@ class Sessions:
         self,
         session_type: str,
         summary: str | None,
-        metadata: Mapping[str, object] | None = None,
+        metadata: Mapping[str, object] | str | None = None,
         *,
         name: str | None = None,
         project: str | None = None,
@@ -205,7 +205,8 @@ class Sessions:
 
         The project defaults to the configured one, else to that of the current folder. If the type and external id are
         known already, that session is resumed instead of a second one being made. It keeps its outcome, and without a
-        summary (None) also its summary. Metadata is merged into what it has: a given key replaces, the others stay.
+        summary (None) also its summary. Metadata is merged into what it has: a given key replaces, the others stay. A
+        text as metadata is a JSON object, or is kept as `{"text": …}`.
 
         `id` chooses the id of a new session, or names the one to resume. InvalidInput if that one has another external
         id. `at` is when the session began or was resumed, by default now. A session that ended later than that stays

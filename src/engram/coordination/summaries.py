@@ -82,6 +82,16 @@ def quote(tx: Transaction, workspace: str, id: str, role: str) -> bool:
     return result is not None
 
 
+def quote_first(tx: Transaction, workspace: str, id: str) -> None:
+    """Copy the first prompt into the summary, whatever it says. For a session that is over: no better one will come."""
+    from .session_texts import shortened_ask
+
+    prompts = tx.all(_FIRST_OF_USER, workspace=workspace, id=id)
+    if prompts:
+        source, prompt = prompts[0]
+        _set_summary(tx, workspace, id, visible(shortened_ask(prompt)), source)
+
+
 def _files(tx: Transaction, workspace: str, id: str) -> str:
     """`Files: a.py, b.py and 3 more`: those that the session edited; empty if there are none."""
     project = tx.value(_PROJECT, workspace=workspace, id=id)

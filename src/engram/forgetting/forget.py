@@ -25,7 +25,7 @@ from . import break_log, coordination, dreaming, preview, summaries
 from .cleaning import REWRITE_BLOCK_VERSION, Cleaning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from ..memory.provenance import Thing
     from ..storage.engine import Row, Transaction
@@ -65,6 +65,9 @@ COPIES = {
 
 _LOCK_SESSION = "UPDATE sessions SET last_seq = last_seq WHERE workspace = :workspace AND id = :session"
 _EXCHANGE = "SELECT session_id FROM exchanges WHERE workspace = :workspace AND id = :id"
+_EXCHANGES = """
+SELECT id, session_id FROM exchanges WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids))
+"""
 _MEMORY = "SELECT 1 FROM memories WHERE workspace = :workspace AND id = :id"
 _BLOCK = "SELECT id FROM blocks WHERE workspace = :workspace AND name = :name"
 _BLOCK_BY_ID = "SELECT name FROM blocks WHERE workspace = :workspace AND id = :id"
@@ -156,9 +159,12 @@ class Request(NamedTuple):
     """What to forget: how it is named, and the value."""
 
     by: str
-    value: str | int
+    value: str | int | tuple[int, ...]
 
     def __str__(self) -> str:
+        if isinstance(self.value, tuple):
+            # The receipt lists them anyway.
+            return f"{len(self.value)} exchanges"
         # An earlier release allowed secrets in names. They must not stay in the receipt.
         return redact(f"{self.by} {self.value}")
 
@@ -253,6 +259,9 @@ class Forgetting:
             locked.update(tx.column(_CHILDREN, workspace=self._workspace, session=session))
         if request.by == "exchange":
             locked.update(tx.column(_EXCHANGE, workspace=self._workspace, id=request.value))
+        elif isinstance(request.value, tuple):
+            rows = tx.all(_EXCHANGES, workspace=self._workspace, ids=tx.array(request.value))
+            locked.update(session for _, session in rows)
         elif request.by == "before":
             locked.update(tx.column(_SESSIONS_BEFORE, workspace=self._workspace, before=request.value))
         # In order of id, like every writer.
@@ -274,7 +283,12 @@ class Forgetting:
         """What the request names. Read under locks, so that no writer can add to it."""
         gone = _Removal()
         by, value = request
-        if by == "exchange":
+        if isinstance(value, tuple):
+            found = {id for id, _ in tx.all(_EXCHANGES, workspace=self._workspace, ids=tx.array(value))}
+            for id in value:
+                self._require((id,) if id in found else None, Request("exchange", id), ExchangeNotFound)
+            gone.things.update(("exchange", id) for id in value)
+        elif by == "exchange":
             self._require(tx.one(_EXCHANGE, workspace=self._workspace, id=value), request, ExchangeNotFound)
             gone.things.add((by, int(value)))
         elif by == "memory":
@@ -429,6 +443,7 @@ def forget_request(
     block: str | None = None,
     before: str | None = None,
     source: str | None = None,
+    exchanges: Sequence[int] | None = None,
 ) -> Request:
     """A checked request. Exactly one of the arguments must be given."""
     given = {
@@ -438,12 +453,20 @@ def forget_request(
         "block": checks.optional_name(block, "block name"),
         "before": None if before is None else checks.moment(before, "before"),
         "source": checks.optional_name(source, "source"),
+        "exchanges": None if exchanges is None else _exchange_ids(exchanges),
     }
     chosen = [Request(by, value) for by, value in given.items() if value is not None]
     if len(chosen) != 1:
         raise InvalidInput(f"Name exactly one thing to forget: {', '.join(given)}; {len(chosen)} were given.")
     (request,) = chosen
     return request
+
+
+def _exchange_ids(given: Sequence[int]) -> tuple[int, ...]:
+    ids = tuple(sorted({checks.whole(id, "exchange id", least=1) for id in given}))
+    if not ids:
+        raise InvalidInput("exchanges is empty; give the ids of the exchanges to forget.")
+    return ids
 
 
 def _group_by_kind(things: Iterable[Thing]) -> dict[str, list[int]]:

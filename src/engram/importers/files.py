@@ -12,6 +12,7 @@ import os
 import re
 import stat
 import zipfile
+import zlib
 from codecs import getincrementaldecoder
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +31,15 @@ _BOMB_SIZE, _BOMB_RATIO = 64 * 1024 * 1024, 100
 _BLOCK = 1024 * 1024
 #: How much is read to see whether a file has a format.
 _LOOK = 256 * 1024
+#: What the standard library raises for a damaged member: a wrong checksum, bad data, a cut end, a wrong name.
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, KeyError, UnicodeDecodeError)
 _IN_STRING, _OUTSIDE = re.compile(r'["\\]'), re.compile(r'["\[\]{},]')
+#: From here on within the array to what matters next, past whole strings; deeper, commas do not matter. A string that
+#: goes on in the next block is group 1, which may hold the beginning of an escape. Both match any text, so that no text
+#: is searched twice.
+_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|(\\?)\Z)'
+_BETWEEN = re.compile(r'(?:[^"\[\]{},]++|' + _STRING + r")*+([\[\]{},]|\Z)", re.DOTALL)
+_WITHIN = re.compile(r'(?:[^"\[\]{}]++|' + _STRING + r")*+([\[\]{}]|\Z)", re.DOTALL)
 
 
 class Source:
@@ -49,14 +58,25 @@ class Source:
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """The file for reading. Only `read` counts the position."""
+        """The file for reading. Only `read` counts the position.
+
+        Raises NothingToImport if it cannot be read, and NotOfFormat if it is a damaged member of an archive.
+        """
         self.position = 0
-        if self.member is None:
-            with self.path.open("rb") as file:
-                yield file
-            return
-        with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as file:
-            yield file
+        try:
+            if self.member is None:
+                with self.path.open("rb") as file:
+                    yield file
+                return
+            with zipfile.ZipFile(self.path) as archive:
+                if archive.getinfo(self.member).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                    raise NotOfFormat(f"{self.name} is compressed in a way that exports are not; unpack it first.")
+                with archive.open(self.member) as file:
+                    yield file
+        except OSError as error:
+            raise NothingToImport(f"{self.name} cannot be read: {error.strerror or error}.") from error
+        except _DAMAGE as error:
+            raise NotOfFormat(f"{self.name} is damaged: {error}.") from error
 
     def head(self, length: int = _LOOK) -> bytes:
         """How the file begins."""
@@ -100,6 +120,16 @@ def members(path: Path) -> list[Source]:
                 "No text does that, so the archive was not read."
             )
     return [Source(path, info.filename, info.file_size) for info in infos]
+
+
+def whole(source: Source) -> bytes | None:
+    """All of a file; None if it is longer than `LONGEST`."""
+    data = bytearray()
+    for block in _blocks(source):
+        data += block
+        if len(data) > LONGEST:
+            return None
+    return bytes(data)
 
 
 def lines(source: Source) -> Iterator[Line]:
@@ -202,9 +232,11 @@ class _Splitter:
     def feed(self, text: str) -> Iterator[str | None]:
         at, begin = self._skip, 0
         self._skip = 0
-        while found := (_IN_STRING if self._in_string else _OUTSIDE).search(text, at):
-            mark, place = found[0], found.start()
-            at = place + 1
+        while at < len(text):
+            mark, at = self._next(text, at)
+            place = at - 1
+            if not mark:
+                break
             if mark == "\\":
                 at += 1
             elif mark == '"':
@@ -233,6 +265,18 @@ class _Splitter:
                 self._depth -= 1
         self._skip = max(0, at - len(text))
         self._hold(text[begin:])
+
+    def _next(self, text: str, at: int) -> tuple[str, int]:
+        """The next mark that matters, and the place after it. Without one, where the next piece goes on."""
+        if self._in_string or not self._level:
+            found = (_IN_STRING if self._in_string else _OUTSIDE).search(text, at)
+            return (found[0], found.end()) if found else ("", len(text))
+        passed = (_WITHIN if self._depth > self._level else _BETWEEN).match(text, at)
+        assert passed is not None  # they match any text
+        if passed[1] is not None:
+            self._in_string = True
+            return "", len(text) + len(passed[1])
+        return passed[2], passed.end()
 
     def rest(self) -> Iterator[str | None]:
         """The item that is held, if there is one; also one that was cut off."""

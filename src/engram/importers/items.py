@@ -68,6 +68,8 @@ class GistItem(NamedTuple):
     at: str | None = None
     #: The system's own id of the message.
     id: str | None = None
+    #: Whether it was made to be kept. Then no pass of dreaming reads the same turns again.
+    is_final: bool = False
 
 
 class EndItem(NamedTuple):

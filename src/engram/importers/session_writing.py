@@ -12,17 +12,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..compat.symbiont_resources import stored as exact
 from ..errors import ImportOverlap, SessionNotFound
 from ..import_records import SESSION, PastSession, PastTurn, Seen
-from ..interfaces.external_ids import storable as storable_id
 from ..records import PERSON
 from . import texts
+from .items import Turn
 from .recorded import Recorded
 
 if TYPE_CHECKING:
     from ..client import Engram
     from ..records import Session
-    from .items import GistItem, LockItem, SessionItem, Turn
+    from .asked import Asked
+    from .items import GistItem, LockItem, SessionItem
     from .tally import Tally
 
 #: Turns that are written in one transaction; few enough that other writers do not wait long.
@@ -53,32 +55,21 @@ class _Open:
         #: What is to be written next.
         self.turns: list[PastTurn] = []
         self.gist: str | None = None
+        self.is_final_gist = False
         #: Turns without a time that may lie between turns which were recorded before.
         self.held: list[PastTurn] = []
         self.is_new = id is None
+        self.is_ended = False
         #: Whether turns were added, and whether that was since its last gist.
         self.has_grown = self.has_news = False
 
 
 class SessionWriter:
-    def __init__(
-        self,
-        eng: Engram,
-        source: str,
-        tally: Tally,
-        *,
-        project: str | None = None,
-        since: str | None = None,
-        again: bool = False,
-        dry_run: bool = False,
-    ) -> None:
+    def __init__(self, eng: Engram, asked: Asked, tally: Tally) -> None:
         self._eng = eng
-        self._source = source
+        self._asked = asked
+        self._source = asked.source
         self._tally = tally
-        self._project = project
-        self._since = since
-        self._again = again
-        self._dry_run = dry_run
         self._times = texts.Times()
         self._open: dict[str, _Open] = {}
         #: Sessions that are left out, by their ids.
@@ -87,14 +78,16 @@ class SessionWriter:
 
     def begin(self, item: SessionItem) -> None:
         """A session begins, or goes on."""
-        if item.id in self._open or item.id in self._left_out:
+        known = self._open.get(item.id)
+        if item.id in self._left_out or (known is not None and not known.is_ended):
             return
-        if item.parent is not None and item.parent in self._open and self._open[item.parent].id is None:
+        parent = self._open.get(item.parent or "")
+        if known is not None or (parent is not None and parent.id is None):
             self.flush()
         seen = self._eng.imports.seen(self._source, SESSION, _ref(item))
         stored = self._stored(item, seen)
-        if seen is not None and stored is None and self._again:
-            if not self._dry_run:
+        if seen is not None and stored is None and self._asked.again:
+            if not self._asked.dry_run:
                 self._eng.imports.release(self._source, SESSION, _ref(item))
             seen = None
         if why := self._why_not(item, seen, stored):
@@ -122,7 +115,8 @@ class SessionWriter:
             why = "no text" if not content else f"unknown role {turn.role!r}"
             self._tally.leave_out(why, f"turn {session.number} of session {turn.session}")
             return
-        past = PastTurn(turn.role, content, self._moment(session), _message_id(turn.id), turn.trust)
+        vector = turn.vector if self._asked.vectors_of is not None else None
+        past = PastTurn(turn.role, content, self._moment(session), _message_id(turn.id), turn.trust, vector)
         place = session.recorded.find(past)
         if place is not None:
             self._name(session, place, past)
@@ -139,74 +133,79 @@ class SessionWriter:
         session = self._open.get(item.session)
         text = texts.storable(item.text)
         if session is not None and session.has_news and text:
-            session.gist, session.has_news = text, False
+            session.gist, session.is_final_gist, session.has_news = text, item.is_final, False
             self._tally.add("gists")
             self.flush()
 
     def lock(self, item: LockItem) -> None:
-        """A session holds a resource: it is noted, and claimed again if the session is at work."""
+        """A session holds a resource: it is claimed again if the session is at work, and noted otherwise."""
         session = self._open.get(item.session)
         if session is None:
             return
-        is_first = session.recorded.seen is None
-        from .items import Turn
-
-        note = f": {item.note}" if item.note else ""
-        self.add(Turn(item.session, "log", f"Locked {item.resource}{note}", item.at))
-        if session.item.status == "active" and is_first and not self._dry_run:
+        if session.item.status != "active":
+            note = f": {item.note}" if item.note else ""
+            self.add(Turn(item.session, "log", f"Locked {item.resource}{note}", item.at))
+            return
+        session.number += 1
+        if session.is_new and not self._asked.dry_run:
             self.flush()
             if session.id is not None:
-                self._eng.leases.claim(session.id, item.resource, item.note)
+                self._eng.leases.claim(session.id, exact(item.resource), item.note)
 
     def end(self, id: str) -> None:
         """Nothing more of this session comes."""
         session = self._open.get(id)
-        if session is None:
-            return
-        if session.is_new and not session.turns and not session.has_grown and not _stands_alone(session.item):
-            del self._open[id]  # nothing was said in it
+        if session is None or session.is_ended:
             return
         for past in session.held:
             self._put(session, past)
         session.held.clear()
-        self._tally.add("sessions" if session.is_new else "continued" if session.has_grown else "unchanged")
-        if session.is_new or session.has_grown:
-            self.flush_if_full()
-        else:
+        session.is_ended = True
+        if not self._is_due(session) and not session.has_grown:
             del self._open[id]
+            if not session.is_new:  # in a new one, nothing was said
+                self._tally.add("unchanged")
+            return
+        self._tally.add("sessions" if session.is_new else "continued")
+        self._waiting += 1
+        self._flush_if_full()
 
     def end_all(self) -> None:
         """Nothing more of any session comes from this source."""
         for id in list(self._open):
             self.end(id)
         self.flush()
-        self._open.clear()
-
-    def flush_if_full(self) -> None:
-        if self._waiting >= BATCH:
-            self.flush()
 
     def flush(self) -> None:
         """Write what waits."""
         self._waiting = 0
         for _ in range(_TRIES):
             batch = [session for session in self._open.values() if self._is_due(session)]
-            if not batch:
-                return
             try:
-                self._written(batch, [] if self._dry_run else self._eng.imports.write(list(map(self._past, batch))))
-                return
+                self._written(batch, self._write(batch))
+                break
             except (ImportOverlap, SessionNotFound):
                 for session in batch:
                     self._look_again(session)
-        raise ImportOverlap
+        else:
+            raise ImportOverlap
+        for id in [id for id, session in self._open.items() if session.is_ended]:
+            del self._open[id]
+
+    def _write(self, batch: list[_Open]) -> list[Seen]:
+        if not batch or self._asked.dry_run:
+            return [Seen("", session.number, session.latest) for session in batch]
+        return self._eng.imports.write(list(map(self._past, batch)), model=self._asked.vectors_of)
+
+    def _flush_if_full(self) -> None:
+        if self._waiting >= BATCH:
+            self.flush()
 
     def _is_due(self, session: _Open) -> bool:
         return bool(session.turns) or session.gist is not None or (session.id is None and _stands_alone(session.item))
 
     def _written(self, batch: list[_Open], seen: list[Seen]) -> None:
-        for number, session in enumerate(batch):
-            now = seen[number] if seen else Seen("", session.number, session.latest)
+        for session, now in zip(batch, seen, strict=True):
             session.recorded.seen = now
             session.id = now.id
             session.turns, session.gist = [], None
@@ -234,7 +233,7 @@ class SessionWriter:
         self._tally.add("logs" if past.role == "log" else "turns")
         self._tally.imported_at(past.created_at)
         self._waiting += 1
-        self.flush_if_full()
+        self._flush_if_full()
 
     def _past(self, session: _Open) -> PastSession:
         item, seen = session.item, session.recorded.seen
@@ -249,12 +248,12 @@ class SessionWriter:
             source=self._source,
             ref=_ref(item),
             type=texts.name(item.type) or self._source,
-            external_id=None if item.keep_id else storable_id(texts.name(item.id) or _ref(item)),
+            external_id=None if item.keep_id else texts.external_id(item.id),
             id=_own_id(item),
             status=item.status,
             started_at=started or heard or moment,
             heartbeat_at=heard or started or moment,
-            project=texts.name(item.project or self._project),
+            project=texts.name(item.project or self._asked.project),
             name=texts.name(item.name),
             parent_id=self._parent(item),
             metadata=item.metadata,
@@ -262,6 +261,7 @@ class SessionWriter:
             outcome=None if item.outcome is None else texts.storable(item.outcome),
             turns=session.turns,
             gist=session.gist,
+            is_final_gist=session.is_final_gist,
             before=seen,
             records=max(session.number, seen.records if seen is not None else 0),
             seen_at=max(filter(None, (session.latest, seen.at if seen is not None else None)), default=None),
@@ -273,7 +273,7 @@ class SessionWriter:
             return None
         if item.parent in self._open:
             return self._open[item.parent].id
-        found = self._eng.sessions.find(storable_id(item.parent), item.type)
+        found = self._eng.sessions.find(texts.external_id(item.parent), item.type)
         return None if found is None else found.id
 
     def _stored(self, item: SessionItem, seen: Seen | None) -> Session | None:
@@ -287,7 +287,7 @@ class SessionWriter:
                     continue
         if own is not None or seen is not None:
             return None
-        return self._eng.sessions.find(storable_id(texts.name(item.id) or _ref(item)), texts.name(item.type))
+        return self._eng.sessions.find(texts.external_id(item.id), texts.name(item.type))
 
     def _why_not(self, item: SessionItem, seen: Seen | None, stored: Session | None) -> str | None:
         """Why nothing of a session is imported; None if it is."""
@@ -297,17 +297,17 @@ class SessionWriter:
             return "its parent is left out"
         if stored is not None and stored.status == "active" and not stored.stale and item.status != "active":
             return AT_WORK
-        if self._since is not None:
+        if self._asked.since is not None:
             times = [self._times.known(each) for each in (item.last_at, item.heartbeat_at, item.started_at)]
             latest = max(filter(None, times), default=None)
-            if latest is not None and latest < self._since:
+            if latest is not None and latest < self._asked.since:
                 return TOO_OLD
         return None
 
     def _name(self, session: _Open, place: int, past: PastTurn) -> None:
         """Give a turn that was recorded without it the harness's id of the message."""
         id = session.recorded.nameless(place)
-        if id is not None and past.external_id is not None and not self._dry_run:
+        if id is not None and past.external_id is not None and not self._asked.dry_run:
             self._eng.exchanges.set_external_id(id, past.external_id)
 
     def _moment(self, session: _Open) -> str:
@@ -333,4 +333,4 @@ def _stands_alone(item: SessionItem) -> bool:
 
 
 def _message_id(id: str | None) -> str | None:
-    return None if id is None else storable_id(texts.name(id) or "") or None
+    return texts.external_id(id) if id else None

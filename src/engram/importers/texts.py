@@ -7,6 +7,7 @@ from contextlib import suppress
 from .. import checks
 from ..clock import Clock, later
 from ..errors import InvalidInput
+from ..interfaces.external_ids import hashed
 from ..redact import redact
 from ..safe_text import one_line
 
@@ -33,6 +34,14 @@ def name(text: str | None, what: str = "name") -> str | None:
     with suppress(InvalidInput):
         return checks.new_name(short, what)
     return None
+
+
+def external_id(id: str) -> str:
+    """The id that a thing has in its system, or its hash if it cannot be stored: it is too long, or looks like a
+    secret. Hooks do the same (`external_ids`)."""
+    with suppress(InvalidInput):
+        return checks.new_name(id, "external id")
+    return hashed(id)
 
 
 class Times:

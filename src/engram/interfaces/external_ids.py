@@ -11,11 +11,19 @@ from ..redact import find
 
 def storable(id: str) -> str:
     """The id, or its hash if it looks like a secret."""
-    if not looks_secret(id):
-        return id
+    return hashed(id) if looks_secret(id) else id
+
+
+def hashed(id: str) -> str:
     from hashlib import blake2b
 
-    return f"id-{blake2b(id.encode(), digest_size=12).hexdigest()}"
+    return f"id-{blake2b(id.encode('utf-8', 'replace'), digest_size=12).hexdigest()}"
+
+
+def of_session(session: str, agent: str | None = None) -> str:
+    """The external id of a session, or of a subagent in it."""
+    id = storable(session)
+    return id if agent is None else storable(f"{id[:90]}/{agent[:90]}")
 
 
 def looks_secret(text: str) -> bool:

@@ -19,7 +19,7 @@ from ..tokens import CHARACTERS_PER_TOKEN
 from . import provenance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from ..storage.engine import Row, Transaction
     from ..store_view import StoreView, Watch
@@ -42,6 +42,7 @@ _UPDATE = """
 UPDATE blocks SET content = :content, version = :version, updated_by = :actor, updated_at = :now, data = :data
 WHERE workspace = :workspace AND id = :id
 """
+_RENAME = "UPDATE blocks SET name = :name WHERE workspace = :workspace AND id = :id"
 _DELETE = "DELETE FROM blocks WHERE workspace = :workspace AND id = :id"
 _INSERT_VERSION = """
 INSERT INTO block_versions (block_id, version, content, reason, actor, created_at, data)
@@ -191,6 +192,30 @@ class Blocks:
             return content[:first] + new + content[first + len(old) :]
 
         return self._edit(name, replaced, reason, actor, expected_version)
+
+    def rename(self, names: Mapping[str, str], *, actor: str | None = None) -> list[Block]:
+        """Rename blocks, from each key to its value, all or none. BlockExists when a new name is taken.
+
+        Each block keeps its history, and a new version of it records the rename.
+        """
+        for name, new in names.items():
+            _check(name, "", actor)
+            checks.new_name(new, "block name")
+        with self._engine.write() as tx:
+            # In order of name, like every writer of several blocks.
+            for name in sorted({*names, *names.values()}):
+                self._lock(tx, name)
+            return [self._rename(tx, self._require(tx, name), new, actor) for name, new in names.items()]
+
+    def _rename(self, tx: Transaction, stored: _Stored, name: str, actor: str | None) -> Block:
+        id, block, _ = stored
+        if self._find(tx, name):
+            raise BlockExists(f"Block {name!r} already exists; choose another name for block {block.name!r}.")
+        self._changing(tx, id)
+        tx.run(_RENAME, workspace=self._workspace, id=id, name=name)
+        tx.note(self._workspace, "block", block.name)
+        renamed = stored._replace(block=block._replace(name=name))
+        return self._write(tx, renamed, block.content, f"renamed from {block.name}", actor)
 
     def delete(self, name: str) -> None:
         """Delete a block with its history."""

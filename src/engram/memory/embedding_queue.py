@@ -13,6 +13,7 @@ with `index_words`, in short transactions. What it does not finish is left to th
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks, mutexes
@@ -366,18 +367,25 @@ def withdraw(tx: Transaction, workspace: str, kind: str, ref: int) -> None:
 
 
 def store_vectors(
-    tx: Transaction, workspace: str, entries: Sequence[word_index.Entry], vectors: Vectors | None
+    tx: Transaction, workspace: str, entries: Sequence[word_index.Entry], vectors: Sequence[Vectors | None]
 ) -> None:
-    """Index things with their vectors, if those are of the model that the workspace uses. Otherwise queue them.
-
-    All belong on the same shelf. `vectors` has the vectors of all their pieces, in order.
+    """Index things, each with the vectors of its pieces if they are of the model that the workspace uses. Otherwise
+    queue it. All belong on the same shelf.
     """
-    items = [item for item, _ in word_index.add(tx, workspace, entries)]
-    if vectors is not None and choose(tx, workspace, vectors.model) == vectors.model:
-        insert_vectors(tx, items, vectors)
-    else:
-        for entry in entries:
+    items = iter([item for item, _ in word_index.add(tx, workspace, entries)])
+    used = {each.model for each in vectors if each is not None}
+    fitting = {model for model in used if choose(tx, workspace, model) == model}
+    placed: list[int] = []
+    rows: list[bytes] = []
+    for entry, made in zip(entries, vectors, strict=True):
+        own = list(islice(items, len(entry.pieces)))
+        if made is not None and made.model in fitting:
+            placed += own
+            rows += made.rows
+        else:
             enqueue(tx, workspace, entry.kind, entry.ref, indexed=True)
+    for model in fitting:
+        insert_vectors(tx, placed, Vectors(model, rows))
 
 
 def insert_vectors(tx: Transaction, items: Sequence[int], vectors: Vectors) -> None:

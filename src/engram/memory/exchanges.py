@@ -11,19 +11,23 @@ otherwise through the embedding queue. Logs are many, so their words are indexed
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from .. import checks
 from ..clock import later
 from ..errors import ExchangeNotFound, InvalidInput, SessionNotFound
 from ..records import Exchange
 from . import embedding_queue, word_index
+from .given_vectors import GivenVectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ..storage.engine import Transaction
     from ..store_view import StoreView
+
+T = TypeVar("T")
 
 ROLES = ("user", "assistant", "system", "tool", "log")
 TRUSTS = ("user", "agent", "tool", "import")
@@ -127,10 +131,20 @@ class CheckedExchange(NamedTuple):
     #: None for a log, and for text stored without its words. Both wait in the embedding queue.
     pieces: list[word_index.Piece] | None
     external_id: str | None = None
+    #: The vectors of its pieces. None: left to the embedding queue.
+    vectors: embedding_queue.Vectors | None = None
+
+
+class Added(NamedTuple):
+    """The numbers of an exchange that was added."""
+
+    id: int
+    seq: int
 
 
 class Exchanges:
     def __init__(self, view: StoreView) -> None:
+        self._view = view
         self._engine = view.engine
         self._workspace = view.workspace
         self._embedding_queue = embedding_queue.EmbeddingQueue(view)
@@ -155,35 +169,58 @@ class Exchanges:
         `EmbeddingQueue.index_words` catches up.
         """
         said = self._check(session_id, role, content, created_at, trust, external_id, words=words)
-        vectors = self._embedding_queue.vectors_of(said.pieces) if embed and said.pieces is not None else None
+        (said,) = self._embedded([said]) if embed else [said]
         with self._engine.write() as tx:
-            id, _ = self._write(tx, said, tx.now(), vectors)
+            id, _ = self._write(tx, said, tx.now())
         return id
 
     def add_many(
         self,
-        exchanges: Iterable[Mapping[str, str]],
+        exchanges: Iterable[Mapping[str, Any]],
         *,
         embed: bool = True,
         progress: Callable[[int], None] | None = None,
+        atomic: bool = False,
+        model: str | None = None,
+        added: list[Added] | None = None,
     ) -> int:
         """Add many exchanges, each a mapping of `add`'s arguments, in batches of one transaction each; returns how
         many.
 
-        `progress` is called after each batch with the number written so far.
-        """
-        written = 0
-        batch: list[CheckedExchange] = []
-        for given in exchanges:
-            batch.append(self._check(words=True, **_arguments(given)))
-            if len(batch) == BATCH:
-                written = self._write_batch(batch, embed, written, progress)
-                batch = []
-        return self._write_batch(batch, embed, written, progress) if batch else written
+        `progress` is called after each batch with the number written so far. With `atomic` all of them are one
+        transaction, which begins when all are checked and embedded: an error or a crash leaves nothing.
 
-    def prepare(self, given: Mapping[str, Any]) -> CheckedExchange:
-        """Check an exchange, a mapping of `add`'s arguments, before a transaction begins. `append_many` writes it."""
-        return self._check(words=True, **_arguments(given))
+        A mapping may also have a `vector`, a sequence of numbers from the embedding model that `model` names.
+        InvalidInput unless that is the workspace's model. It is used if the text is not cut into pieces. `added` is a
+        list that takes the id and the `seq` of each exchange, in order.
+        """
+        given = GivenVectors(self._view, model)
+        checked = (self.prepare(each, given) for each in exchanges)
+        written = 0
+        if checks.flag(atomic, "atomic"):
+            ready = [said for batch in _batches(checked) for said in (self._embedded(batch) if embed else batch)]
+            batches = iter([ready] if ready else [])
+        else:
+            batches = (self._embedded(batch) if embed else batch for batch in _batches(checked))
+        for batch in batches:
+            with self._engine.write() as tx:
+                numbers = append_many(tx, self._workspace, batch, tx.now())
+            written += len(numbers)
+            if added is not None:
+                added += numbers
+            if progress:
+                progress(written)
+        return written
+
+    def prepare(self, given: Mapping[str, Any], vectors: GivenVectors | None = None) -> CheckedExchange:
+        """Check an exchange before a transaction begins; `append_many` writes it.
+
+        It is a mapping of `add`'s arguments, which may also have a `vector` if `vectors` is given.
+        """
+        arguments = _arguments(given, "vector")
+        vector = arguments.pop("vector", None)
+        said = self._check(words=True, **arguments)
+        return said if vector is None or vectors is None else said._replace(vectors=vectors.row(vector, said.pieces))
 
     def insert_before(self, id: int, exchanges: Sequence[Mapping[str, str]]) -> None:
         """Add exchanges of one session, each a mapping of `add`'s arguments, before its last turn, which has that id.
@@ -203,7 +240,7 @@ class Exchanges:
             last = tx.one(_LAST_TURN, workspace=self._workspace, session=session, id=id)
             if last is None:
                 for each in checked:
-                    self._write(tx, each, tx.now(), None)
+                    self._write(tx, each, tx.now())
                 return
             turn, latest = last
             count = len(checked)
@@ -318,23 +355,18 @@ class Exchanges:
         external_id = checks.optional_new_name(external_id, "external id")
         return CheckedExchange(session_id, role, content, trust or _TRUST[role], at, pieces, external_id)
 
-    def _write_batch(
-        self, batch: list[CheckedExchange], embed: bool, written: int, progress: Callable[[int], None] | None
-    ) -> int:
-        vectors = self._embedding_queue.vectors([said.pieces or [] for said in batch]) if embed else None
-        together = None
-        if vectors:
-            first, *_ = vectors
-            together = embedding_queue.Vectors(first.model, [row for each in vectors for row in each.rows])
-        with self._engine.write() as tx:
-            append_many(tx, self._workspace, batch, tx.now(), together)
-        if progress:
-            progress(written + len(batch))
-        return written + len(batch)
+    def _embedded(self, batch: list[CheckedExchange]) -> list[CheckedExchange]:
+        """The exchanges with the vectors of those that bring none, if this process has a model."""
+        texts = [said.pieces or [] if said.vectors is None else [] for said in batch]
+        made = self._embedding_queue.vectors(texts) if any(texts) else None
+        if made is None:
+            return batch
+        return [
+            said._replace(vectors=vectors) if pieces else said
+            for said, pieces, vectors in zip(batch, texts, made, strict=True)
+        ]
 
-    def _write(
-        self, tx: Transaction, said: CheckedExchange, now: str, vectors: embedding_queue.Vectors | None
-    ) -> tuple[int, int]:
+    def _write(self, tx: Transaction, said: CheckedExchange, now: str) -> tuple[int, int]:
         return append(
             tx,
             self._workspace,
@@ -345,7 +377,7 @@ class Exchanges:
             trust=said.trust,
             at=said.at,
             pieces=said.pieces,
-            vectors=vectors,
+            vectors=said.vectors,
             external_id=said.external_id,
         )
 
@@ -396,42 +428,49 @@ def append(
     else:
         project = tx.value(_PROJECT, workspace=workspace, session=session)
         entry = word_index.Entry("turns", "exchange", id, role, session, project, turn, when, pieces)
-        embedding_queue.store_vectors(tx, workspace, [entry], vectors)
+        embedding_queue.store_vectors(tx, workspace, [entry], [vectors])
     return id, seq
 
 
-def append_many(
-    tx: Transaction,
-    workspace: str,
-    batch: Sequence[CheckedExchange],
-    now: str,
-    vectors: embedding_queue.Vectors | None,
-) -> None:
-    """Add many exchanges like `append`, in order, with as few statements as possible."""
-    entries: list[word_index.Entry] = []
-    for said, (seq, turn, project) in zip(batch, _number_batch(tx, workspace, batch, now), strict=True):
-        at = checks.past(said.at, now, _TIME)
-        id: int = tx.value(
-            _INSERT_NUMBERED,
-            workspace=workspace,
-            session=said.session_id,
-            seq=seq,
-            turn=turn,
-            role=said.role,
-            content=said.content,
-            trust=said.trust,
-            at=at,
-            external_id=said.external_id,
-        )
-        tx.note(workspace, "exchange", id)
-        if said.pieces is None:
-            embedding_queue.enqueue(tx, workspace, "exchange", id, indexed=False)
-        else:
-            entries.append(
-                word_index.Entry("turns", "exchange", id, said.role, said.session_id, project, turn, at, said.pieces)
+def append_many(tx: Transaction, workspace: str, exchanges: Sequence[CheckedExchange], now: str) -> list[Added]:
+    """Add many exchanges like `append`, in order, with as few statements as possible; their numbers."""
+    added: list[Added] = []
+    numbered = zip(exchanges, _number_batch(tx, workspace, exchanges, now), strict=True)
+    for batch in _batches(numbered):
+        entries: list[word_index.Entry] = []
+        vectors: list[embedding_queue.Vectors | None] = []
+        for said, (seq, turn, project) in batch:
+            at = checks.past(said.at, now, _TIME)
+            id: int = tx.value(
+                _INSERT_NUMBERED,
+                workspace=workspace,
+                session=said.session_id,
+                seq=seq,
+                turn=turn,
+                role=said.role,
+                content=said.content,
+                trust=said.trust,
+                at=at,
+                external_id=said.external_id,
             )
-    if entries:
-        embedding_queue.store_vectors(tx, workspace, entries, vectors)
+            added.append(Added(id, seq))
+            tx.note(workspace, "exchange", id)
+            if said.pieces is None:
+                embedding_queue.enqueue(tx, workspace, "exchange", id, indexed=False)
+                continue
+            place = (said.role, said.session_id, project, turn, at, said.pieces)
+            entries.append(word_index.Entry("turns", "exchange", id, *place))
+            vectors.append(said.vectors)
+        if entries:
+            embedding_queue.store_vectors(tx, workspace, entries, vectors)
+    return added
+
+
+def _batches(items: Iterable[T]) -> Iterator[list[T]]:
+    """The items in lists of `BATCH`: one bounds what is in memory, or how long other writers wait."""
+    rest = iter(items)
+    while batch := list(islice(rest, BATCH)):
+        yield batch
 
 
 def _number_batch(
@@ -467,8 +506,8 @@ def _number_batch(
         yield seq + 1, turn + 1 if is_turn else None, project
 
 
-def _arguments(given: Mapping[str, str]) -> dict[str, str]:
-    unknown = given.keys() - {"session_id", "role", "content", "created_at", "trust", "external_id"}
+def _arguments(given: Mapping[str, Any], *more: str) -> dict[str, Any]:
+    unknown = given.keys() - {"session_id", "role", "content", "created_at", "trust", "external_id", *more}
     if unknown:
         raise InvalidInput(f"An exchange has no {', '.join(sorted(unknown))}.")
     missing = {"session_id", "role", "content"} - given.keys()

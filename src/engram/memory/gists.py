@@ -38,6 +38,10 @@ _UNSUMMARISED = """
 SELECT id, session_id, seq, role, content, trust, created_at FROM exchanges
 WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND seq > :after ORDER BY seq LIMIT :limit
 """
+_LAST_TURN = """
+SELECT id FROM exchanges
+WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND seq <= :seq ORDER BY seq DESC LIMIT 1
+"""
 # An expression, because for a plain column SQLite would walk the index on times through everything said before.
 _FIRST_TIME = """
 SELECT MIN(created_at || '') FROM exchanges WHERE workspace = :workspace AND session_id = :session AND role <> 'log'
@@ -106,6 +110,13 @@ class Gists:
             start = self.covered(tx, session_id).seq if after is None else checks.whole(after, "after", least=0)
             of_it = {"workspace": self._workspace, "session": session_id, "after": start}
             return [Exchange(*row) for row in tx.all(_UNSUMMARISED, limit=limit or checks.MAX_WHOLE, **of_it)]
+
+    def last_turn(self, session_id: str) -> int | None:
+        """The id of the last turn that the gist covers; None when it covers none."""
+        with self._engine.read() as tx:
+            seq = self.covered(tx, session_id).seq
+            id: int | None = tx.value(_LAST_TURN, workspace=self._workspace, session=session_id, seq=seq)
+        return id
 
     def store(
         self,

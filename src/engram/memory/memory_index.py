@@ -26,7 +26,7 @@ def add(
     entry = word_index.Entry(
         shelf, "memory", memory.id, memory.kind, memory.session_id, memory.project, None, memory.created_at, pieces
     )
-    embedding_queue.store_vectors(tx, workspace, [entry], vectors)
+    embedding_queue.store_vectors(tx, workspace, [entry], [vectors])
 
 
 def pieces(kind: str, content: str, data: object) -> list[word_index.Piece]:

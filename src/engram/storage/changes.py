@@ -1,6 +1,9 @@
 """Reads the change feed, which caches, live views and other processes follow.
 
 On both engines the numbers increase in commit order. A reader that remembers the last number it saw misses nothing.
+
+Waiting for a change asks again and again, at growing intervals. One look in an index costs less than a connection that
+the server would have to notify, and works the same on both engines, across processes and behind a pooler.
 """
 
 from __future__ import annotations
@@ -8,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import checks
+from ..errors import InvalidInput
 from ..records import Change
 
 if TYPE_CHECKING:
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
 _SINCE = """
 SELECT number, what, id FROM changes WHERE workspace = :workspace AND number > :after ORDER BY number LIMIT :limit
 """
+_LATEST = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
 # The only query across workspaces. Each execution is one index lookup.
 _NEXT_WORKSPACE = "SELECT MIN(workspace) FROM changes WHERE workspace > :workspace"
 
@@ -30,9 +35,46 @@ def workspaces(engine: Engine) -> list[str]:
     return found
 
 
-def since(view: StoreView, after: int, limit: int) -> list[Change]:
-    """Changes after a number, oldest first."""
-    checks.whole(after, "after", least=0)
-    checks.whole(limit, "limit", least=1)
-    with view.engine.read() as tx:
-        return [Change(*row) for row in tx.all(_SINCE, workspace=view.workspace, after=after, limit=limit)]
+#: Seconds between two looks at the feed while nothing changes: the first pause, and the longest one.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
+
+
+class Changes:
+    """The change feed of a workspace. Calling it returns the changes after a number."""
+
+    def __init__(self, view: StoreView) -> None:
+        self._engine = view.engine
+        self._workspace = view.workspace
+
+    def __call__(self, after: int = 0, limit: int = 1_000) -> list[Change]:
+        """Changes of this workspace after the change number `after`, in commit order."""
+        checks.whole(after, "after", least=0)
+        checks.whole(limit, "limit", least=1)
+        with self._engine.read() as tx:
+            return [Change(*row) for row in tx.all(_SINCE, workspace=self._workspace, after=after, limit=limit)]
+
+    @property
+    def latest(self) -> int:
+        """The number of the newest change; 0 before the first one."""
+        with self._engine.read() as tx:
+            number: int = tx.value(_LATEST, workspace=self._workspace)
+        return number
+
+    def wait(self, after: int, timeout: float, limit: int = 1_000) -> list[Change]:
+        """Wait until something has changed after the number `after`, by any process, for `timeout` seconds at most.
+
+        Returns the changes; an empty list when the time is over.
+        """
+        patience = checks.seconds(timeout, "timeout")
+        if self._engine.joined:
+            raise InvalidInput("A transaction does not see what others write; wait for changes outside of write().")
+        clock = self._engine.clock
+        deadline = clock.monotonic() + patience
+        pause = _FIRST_PAUSE
+        while not (found := self(after, limit)):
+            left = deadline - clock.monotonic()
+            if left <= 0:
+                break
+            clock.sleep(min(pause, left))
+            pause = min(pause * 1.5, _LONGEST_PAUSE)
+        return found

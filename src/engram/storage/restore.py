@@ -27,8 +27,9 @@ import apsw
 from ..errors import InvalidInput, NotAStore, NotFound, StoreDamaged, StoreReadOnly
 from ..private_files import make_file, make_folder, sync
 from ..setup_records import Restored
-from . import backup, migrate
-from .sqlite import APPLICATION_ID, check_ours, refuse_network, to_wal, translate, translate_os
+from . import backup, foreign, migrate
+from .foreign import APPLICATION_ID, check_ours
+from .sqlite import refuse_network, to_wal, translate, translate_os
 
 if TYPE_CHECKING:
     from ..clock import Clock
@@ -153,6 +154,7 @@ def _require_ours(connection: apsw.Connection, file: str) -> None:
 def _replace_store(path: str, draft: str, spared: str, clock: Clock, busy_timeout: float) -> str | None:
     """Replace the store with the draft. Returns the path of the copy of the present store."""
     if os.path.exists(path):
+        foreign.refuse(path)
         new = apsw.Connection(draft, flags=apsw.SQLITE_OPEN_READWRITE)
         try:
             return _write_into(path, new, spared, clock, busy_timeout)

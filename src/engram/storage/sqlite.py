@@ -39,11 +39,8 @@ from ..errors import (
     StoreUnavailable,
 )
 from ..private_files import make_file, make_folder
-from . import backup, migrate
+from . import backup, foreign, migrate
 from .engine import Engine, Row, Transaction
-
-#: Written into the file's header ("Engr"), so that a database of another program is never taken for a store.
-APPLICATION_ID = 0x456E6772
 
 _SCHEMA_VERSION = "PRAGMA schema_version"
 _INSERT_CHANGE = "INSERT INTO changes (workspace, what, id) VALUES (?, ?, ?)"
@@ -161,6 +158,7 @@ class SqliteEngine(Engine):
         #: The store's file (None before it is opened and checked) and its `schema_version`.
         self._file: _File | None = None
         self._schema = 0
+        foreign.refuse(path)
         _create(path) if create else _require_file(path)
         _ENGINES.add(self)
         with _translating(path):
@@ -363,6 +361,8 @@ class SqliteEngine(Engine):
                 "transactions, or start a new process instead."
             )
         file = _file_at(self.path)
+        if check and not first:
+            foreign.refuse(self.path)
         connection = apsw.Connection(
             self.path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX, statementcachesize=256
         )
@@ -372,7 +372,10 @@ class SqliteEngine(Engine):
             connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             connection.set_busy_timeout(int(self._busy_timeout * 1000))
             if check:
-                check_ours(connection, self.path)
+                # Until it is known to be ours, closing it must not write its log into the file.
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+                foreign.check_ours(connection, self.path)
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
                 if not first:
                     _require_contents(connection, self.path)
                 elif not self._may_create and not migrate.sqlite_applied(connection):
@@ -465,18 +468,6 @@ def _make_helpers_writable(path: str) -> None:
     for helper in (f"{path}-wal", f"{path}-shm"):
         if os.access(path, os.W_OK) and os.path.exists(helper) and not os.access(helper, os.W_OK):
             os.chmod(helper, os.stat(path).st_mode & 0o777)
-
-
-def check_ours(connection: apsw.Connection, path: str) -> None:
-    """Refuse a database of another program before anything in it is changed."""
-    # In this order, because another process may be creating the store now. It writes both in one transaction.
-    empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall() == [(0,)]
-    found = connection.pragma("application_id")
-    if found != APPLICATION_ID and not (empty and found == 0):
-        raise NotAStore(
-            f"{path} is an SQLite database, but not an Engram store; it was not changed. "
-            "Give another path with --store or ENGRAM_URL."
-        )
 
 
 def to_wal(connection: apsw.Connection, patience: float) -> None:

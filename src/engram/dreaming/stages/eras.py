@@ -61,7 +61,8 @@ def outdated_months(tx: Transaction, workspace: str) -> list[str]:
 
 def wrong_months(tx: Transaction, workspace: str) -> list[str]:
     """The months whose era does not tell the gists of the month, apart from those that wait to be folded in: it is
-    gone, or a session has come or left. An era that a user archived stays archived until the month has news."""
+    gone, or a session has come or left. An era that a user archived stays archived until the month has news. An era
+    that tells no gist was written by a companion or imported, and a month without gists takes nothing from it."""
     waiting = set(tx.column(_WAITING, workspace=workspace))
     gists: dict[str, set[int]] = {}
     for month, gist, has_text in tx.all(_GISTS, workspace=workspace):
@@ -69,11 +70,13 @@ def wrong_months(tx: Transaction, workspace: str) -> list[str]:
     wrong = {month for month, ids in gists.items() if ids - waiting}
     for month, status, has_text, data in tx.all(_ERAS, workspace=workspace):
         ids = gists.get(month)
+        known = json_columns.load(data, "memories.data")
         if status != "active":
             wrong.discard(month)
         elif ids is None:
-            wrong.add(month)
-        elif not has_text or _is_right(json_columns.load(data, "memories.data"), ids, waiting):
+            if _told(known) != set():
+                wrong.add(month)
+        elif not has_text or _is_right(known, ids, waiting):
             wrong.discard(month)
         else:
             wrong.add(month)
@@ -101,7 +104,7 @@ def run(context: PassContext) -> None:
         return
     with context.engine.read() as tx:
         months = outdated_months(tx, context.workspace)
-    context.for_each(STAGE, months, _write_era)
+    context.for_each(STAGE, months, _write_era, len(months))
 
 
 class _Month(NamedTuple):

@@ -66,7 +66,7 @@ _BLOCK_NAME = "SELECT name FROM blocks WHERE workspace = :workspace AND id = :id
 _INSERT_BLOCK = """
 INSERT INTO blocks (id, workspace, name, content, version, max_tokens, updated_by, created_at, updated_at)
 VALUES (:id, :workspace, :name, :content, :version, :max_tokens, :updated_by, :created_at, :updated_at)
-ON CONFLICT (id) DO UPDATE SET content = :content, version = :version, max_tokens = :max_tokens,
+ON CONFLICT (id) DO UPDATE SET name = :name, content = :content, version = :version, max_tokens = :max_tokens,
   updated_by = :updated_by, updated_at = :updated_at
 """
 _ADD_BLOCK_VERSION = """

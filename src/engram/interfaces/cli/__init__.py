@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from keyword import iskeyword
 
 import click
 
@@ -32,6 +33,7 @@ _MODULES = {
     "forget": "forget",
     "help": "help",
     "history": "memory",
+    "import": "importing",
     "init": "setup",
     "install": "install",
     "lock": "locks",
@@ -64,7 +66,9 @@ class LazyGroup(Group):
         module = _MODULES.get(cmd_name)
         if module is None:
             return None
-        command: click.Command = getattr(import_module(f".{module}", __package__), cmd_name)
+        # A word of the language cannot be the name of a function.
+        name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        command: click.Command = getattr(import_module(f".{module}", __package__), name)
         return command
 
 

@@ -26,7 +26,7 @@ READING = frozenset(
     }
 )
 #: Commands that only read when this option is given.
-READING_WITH = {"dream run": "dry_run", "forget": "dry_run", "message inbox": "peek"}
+READING_WITH = {"dream run": "dry_run", "forget": "dry_run", "import": "dry_run", "message inbox": "peek"}
 #: Commands that only read when this argument is not given.
 READING_WITHOUT = {"dream thinker": "name"}
 

@@ -212,9 +212,9 @@ def _change_folder(folder: str | None) -> None:
 def _failure_answer(event: Event, error: Exception) -> Answer:
     """The answer after a failure: empty, unless failures are permanent or repeated."""
     from ...errors import SchemaTooNew, UpgradeNeeded
+    from ...framing import frame
     from .events import START, Answer
     from .failures import LOG, count_failure
-    from .framing import frame
 
     too_new, too_old = isinstance(error, SchemaTooNew), isinstance(error, UpgradeNeeded)
     tell = count_failure(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from ... import harness_payloads as fields
+from ...harness_payloads import Payload
 from . import events
-from .events import Answer, Event, Payload
+from .events import Answer, Event
 
 EVENTS = {
     "SessionStart": events.START,
@@ -34,27 +36,27 @@ def read(payload: Payload) -> Event | None:
 
 def read_as(payload: Payload, kinds: dict[str, str], writing: frozenset[str], context: frozenset[str]) -> Event | None:
     """Read an event in Claude Code's format, which other harnesses also use."""
-    name = events.name(payload, "hook_event_name") or ""
-    kind, session = kinds.get(name), events.name(payload, "session_id")
+    name = fields.name(payload, "hook_event_name") or ""
+    kind, session = kinds.get(name), fields.name(payload, "session_id")
     if kind is None or session is None:
         return None
-    given = events.inner(payload, "tool_input")
-    tool = events.name(payload, "tool_name") or ""
-    paths = events.written_paths(given) if tool in writing else ()
+    given = fields.inner(payload, "tool_input")
+    tool = fields.name(payload, "tool_name") or ""
+    paths = fields.written_paths(given) if tool in writing else ()
     return Event(
         kind=kind,
         name=name,
         session=session,
-        agent=events.name(payload, "agent_id"),
-        agent_type=events.name(payload, "agent_type"),
-        folder=events.text(payload, "cwd", longest=4_096) or None,
-        text=events.text(payload, _TEXT.get(kind, "last_assistant_message")),
-        transcript=events.text(payload, "agent_transcript_path", "transcript_path", longest=4_096) or None,
+        agent=fields.name(payload, "agent_id"),
+        agent_type=fields.name(payload, "agent_type"),
+        folder=fields.text(payload, "cwd", longest=4_096) or None,
+        text=fields.text(payload, _TEXT.get(kind, "last_assistant_message")),
+        transcript=fields.text(payload, "agent_transcript_path", "transcript_path", longest=4_096) or None,
         tool=tool,
         paths=paths,
-        target=events.tool_target(given, paths),
-        failed=name.endswith("Failure") or bool(events.inner(payload, "tool_response").get("is_error")),
-        reason=events.name(payload, "source", "trigger", "reason") or "",
+        target=fields.tool_target(given, paths),
+        failed=name.endswith("Failure") or bool(fields.inner(payload, "tool_response").get("is_error")),
+        reason=fields.name(payload, "source", "trigger", "reason") or "",
         takes_context=name in context,
     )
 

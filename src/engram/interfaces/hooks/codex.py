@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ...harness_payloads import Payload
 from . import claude_code, events
-from .events import Answer, Event, Payload
+from .events import Answer, Event
 
 EVENTS = {
     "SessionStart": events.START,

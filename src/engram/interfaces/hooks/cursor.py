@@ -6,8 +6,10 @@ for it, and a warning about a file comes after the tool instead of before it.
 
 from __future__ import annotations
 
+from ... import harness_payloads as fields
+from ...harness_payloads import Payload
 from . import events
-from .events import Answer, Event, Payload
+from .events import Answer, Event
 
 EVENTS = {
     "sessionStart": events.START,
@@ -27,32 +29,32 @@ TAKES_CONTEXT = frozenset({"sessionStart", "postToolUse"})
 
 
 def read(payload: Payload) -> Event | None:
-    name = events.name(payload, "hook_event_name") or ""
+    name = fields.name(payload, "hook_event_name") or ""
     kind = EVENTS.get(name)
-    session = events.name(payload, "parent_conversation_id", "conversation_id", "session_id")
+    session = fields.name(payload, "parent_conversation_id", "conversation_id", "session_id")
     if kind is None or session is None:
         return None
-    given = events.inner(payload, "tool_input")
-    tool = events.name(payload, "tool_name") or ""
-    paths = events.written_paths(given) if tool in WRITING_TOOLS else ()
+    given = fields.inner(payload, "tool_input")
+    tool = fields.name(payload, "tool_name") or ""
+    paths = fields.written_paths(given) if tool in WRITING_TOOLS else ()
     # The command-line client sends an empty folder; it works in the first root.
-    roots = events.texts(payload, "workspace_roots", most=1)
+    roots = fields.texts(payload, "workspace_roots", most=1)
     said = {events.PROMPT: "prompt", events.STOP: "text", events.SUBAGENT_STOP: "summary"}
     return Event(
         kind=kind,
         name=name,
         session=session,
         agent=_subagent_id(payload, kind),
-        agent_type=events.name(payload, "subagent_type"),
-        folder=events.text(payload, "cwd", longest=4_096) or (roots[0] if roots else None),
-        text=events.text(payload, said[kind]) if kind in said else "",
-        transcript=events.text(payload, "agent_transcript_path", "transcript_path", longest=4_096) or None,
+        agent_type=fields.name(payload, "subagent_type"),
+        folder=fields.text(payload, "cwd", longest=4_096) or (roots[0] if roots else None),
+        text=fields.text(payload, said[kind]) if kind in said else "",
+        transcript=fields.text(payload, "agent_transcript_path", "transcript_path", longest=4_096) or None,
         tool=tool,
         paths=paths,
-        target=events.tool_target(given, paths),
+        target=fields.tool_target(given, paths),
         failed=name == "postToolUseFailure",
         # A task is redacted before it is cut to the length of a summary.
-        reason=events.text(payload, "task", "trigger", "reason", "status", longest=2_000),
+        reason=fields.text(payload, "task", "trigger", "reason", "status", longest=2_000),
         takes_context=name in TAKES_CONTEXT,
         warn_late=True,
     )
@@ -65,9 +67,9 @@ def _subagent_id(payload: Payload, kind: str) -> str | None:
     """
     if kind not in (events.SUBAGENT_START, events.SUBAGENT_STOP):
         return None
-    task = events.name(payload, "task")
+    task = fields.name(payload, "task")
     if task is None:
-        return events.name(payload, "subagent_id", "subagent_type")
+        return fields.name(payload, "subagent_id", "subagent_type")
     from hashlib import blake2b
 
     return f"task-{blake2b(task.encode(), digest_size=8).hexdigest()}"

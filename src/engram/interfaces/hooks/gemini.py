@@ -6,8 +6,10 @@ It can ask the person before a tool, but without a person it waits for ever, and
 
 from __future__ import annotations
 
+from ... import harness_payloads as fields
+from ...harness_payloads import Payload
 from . import events
-from .events import Answer, Event, Payload
+from .events import Answer, Event
 
 EVENTS = {
     "SessionStart": events.START,
@@ -23,25 +25,25 @@ TAKES_CONTEXT = frozenset({"SessionStart", "BeforeAgent", "AfterTool"})
 
 
 def read(payload: Payload) -> Event | None:
-    name = events.name(payload, "hook_event_name") or ""
-    kind, session = EVENTS.get(name), events.name(payload, "session_id")
+    name = fields.name(payload, "hook_event_name") or ""
+    kind, session = EVENTS.get(name), fields.name(payload, "session_id")
     if kind is None or session is None:
         return None
-    given = events.inner(payload, "tool_input")
-    tool = events.name(payload, "tool_name") or ""
-    paths = events.written_paths(given) if tool in WRITING_TOOLS else ()
+    given = fields.inner(payload, "tool_input")
+    tool = fields.name(payload, "tool_name") or ""
+    paths = fields.written_paths(given) if tool in WRITING_TOOLS else ()
     return Event(
         kind=kind,
         name=name,
         session=session,
-        folder=events.text(payload, "cwd", longest=4_096) or None,
-        text=events.text(payload, "prompt" if kind == events.PROMPT else "prompt_response"),
-        transcript=events.text(payload, "transcript_path", longest=4_096) or None,
+        folder=fields.text(payload, "cwd", longest=4_096) or None,
+        text=fields.text(payload, "prompt" if kind == events.PROMPT else "prompt_response"),
+        transcript=fields.text(payload, "transcript_path", longest=4_096) or None,
         tool=tool,
         paths=paths,
-        target=events.tool_target(given, paths),
-        failed=bool(events.inner(payload, "tool_response").get("error")),
-        reason=events.name(payload, "source", "trigger", "reason") or "",
+        target=fields.tool_target(given, paths),
+        failed=bool(fields.inner(payload, "tool_response").get("error")),
+        reason=fields.name(payload, "source", "trigger", "reason") or "",
         takes_context=name in TAKES_CONTEXT,
         warn_late=True,
     )

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...framing import clean, frame, own_words
+from ...harness_payloads import log_line
 from ...redact import redact
 from ...safe_text import one_line
 from .. import external_ids, harness_process
 from . import events, locks, starts
 from .events import Answer, Event
-from .framing import clean, frame, own_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from ...client import Engram
     from ...records import Message, Session
 
-SUMMARY_LENGTH, LOG_LENGTH = 200, 200
+SUMMARY_LENGTH = 200
 #: Characters of all messages in one answer. A single message may be longer; no message is cut.
 MESSAGES_LENGTH = 16_000
 #: Set in a session's metadata after a compaction: the model no longer has the brief and needs it again.
@@ -135,7 +136,7 @@ class _Happened:
         with self.eng.write():
             if session.status == "abandoned":
                 self.eng.sessions.heartbeat(session.id)
-            self.eng.sessions.log(session.id, _log_line(self.event))
+            self.eng.sessions.log(session.id, log_line(self.event.tool, self.event.target, failed=self.event.failed))
             messages = self._take_messages(session) if self.event.takes_context else ""
             edited = locks.after_edit(self.eng, self.event, session)
         return Answer("\n".join(filter(None, [messages, edited.context])))
@@ -314,21 +315,12 @@ _ACTIONS = {
 
 
 def _external_id(event: Event) -> str:
-    session = external_ids.storable(event.session)
-    if event.agent is None:
-        return session
-    return external_ids.storable(f"{session[:90]}/{event.agent[:90]}")
+    return external_ids.of_session(event.session, event.agent)
 
 
 def _agent_name(event: Event) -> str | None:
     name = event.agent_type if event.agent is not None else None
     return None if name is None or external_ids.looks_secret(name) else name
-
-
-def _log_line(event: Event) -> str:
-    target = one_line(redact(clean(event.target)), LOG_LENGTH)
-    outcome = "failed" if event.failed else "done"
-    return f"{one_line(event.tool, 60) or 'tool'} {target}".rstrip() + f": {outcome}"
 
 
 def _messages_frame(shown: Sequence[Message], waiting: int) -> str:

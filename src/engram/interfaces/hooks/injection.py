@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ...framing import frame
 from ...safe_text import name, one_line, visible
 from ...tokens import estimate
-from .framing import frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...framing import denial, frame
 from ...safe_text import name, one_line, quoted
 from .events import Answer
-from .framing import denial, frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

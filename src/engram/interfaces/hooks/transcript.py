@@ -1,9 +1,7 @@
 """Reads a harness's transcript from its end: what was said since the person's last prompt.
 
 A transcript is a file of JSON lines and can grow to many megabytes, so only its end is read, in blocks, back to the
-last prompt. Gemini CLI keeps some sessions in one JSON document; that is read if it is small. The formats differ and
-change. This module relies only on what they share: an entry of the user or the assistant whose content is a text or a
-list of texts.
+last prompt. Gemini CLI keeps some sessions in one JSON document; that is read if it is small.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ import os
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
-from .prompts import is_continued, said
+from ...harness_messages import Message, message_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,23 +22,8 @@ _NEAR = 30
 _BLOCK = 256 * 1024
 #: Seconds after which no more of a transcript is read. A hook has other things to do.
 LONGEST_READ = 0.4
-#: The harness's own words in place of a message of the model.
-FAILURE = "API Error: "
 #: Only entries with one of these in them are parsed. Most of a transcript is output of tools.
 _SPEAKERS = (b'"assistant"', b'"user"', b'"gemini"', b'"model"', b'"compacted"')
-
-#: Where entries keep their message, and the types of those entries: Claude Code's and Cursor's, Codex's.
-_INSIDE = {"message": (None, "user", "assistant"), "payload": (None, "response_item", "compacted")}
-
-
-class Message(NamedTuple):
-    """One message of a transcript."""
-
-    text: str
-    #: The harness's own id of the message.
-    id: str | None
-    #: When it was written, as the harness says.
-    at: str | None
 
 
 class Spoken(NamedTuple):
@@ -84,7 +67,7 @@ def _entries(path: str, agent: str | None) -> Iterator[tuple[str, Message]]:
     """The messages from the last to the first: of the `assistant`, of the `user`, and any `summary`."""
     seen = 0
     for entry in _objects(path):
-        found = _message(entry) if _is_in(entry, agent) else None
+        found = message_of(entry) if _is_in(entry, agent) else None
         if found is None:
             continue
         yield found
@@ -154,53 +137,3 @@ def _is_in(entry: Mapping[str, object], agent: str | None) -> bool:
     if agent is None:
         return entry.get("isSidechain") is not True
     return entry.get("isSidechain") is not False and entry.get("agentId") in (None, agent)
-
-
-def _message(entry: Mapping[str, object]) -> tuple[str, Message] | None:
-    """Who says what in an entry; None for an entry that is no message."""
-    if entry.get("isMeta") is True or entry.get("isApiErrorMessage") is True:
-        return None  # what the harness says, such as the text of a slash command for the model
-    inside = entry
-    for name, types in _INSIDE.items():
-        inner = entry.get(name)
-        if isinstance(inner, dict):
-            if entry.get("type") not in types:
-                return None  # a copy of what was sent to the model, or an event
-            inside = inner
-            break
-    if entry.get("type") == "compacted":
-        summary = inside.get("message")
-        return ("summary", Message(summary, None, None)) if isinstance(summary, str) and summary.strip() else None
-    role = inside.get("role") or entry.get("role") or inside.get("type") or entry.get("type")
-    role = "assistant" if role in ("gemini", "model") else role
-    texts = _texts(inside.get("content", inside.get("text", inside.get("parts"))))
-    if role == "assistant":
-        text = "\n".join(texts)
-    elif role == "user" and entry.get("toolUseResult") is None:
-        if entry.get("isCompactSummary") is True or any(map(is_continued, texts)):
-            return "summary", Message("\n".join(texts), _id(entry, inside), _text(entry.get("timestamp")))
-        text = "\n".join(filter(None, map(said, texts)))
-    else:
-        return None
-    if not text.strip() or (role == "assistant" and text.startswith(FAILURE)):
-        return None
-    return str(role), Message(text, _id(entry, inside), _text(entry.get("timestamp")))
-
-
-def _id(entry: Mapping[str, object], inside: Mapping[str, object]) -> str | None:
-    return _text(entry.get("uuid")) or _text(entry.get("id")) or _text(inside.get("id"))
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and 0 < len(value) <= 200 else None
-
-
-def _texts(content: object) -> list[str]:
-    parts = content if isinstance(content, list) else [content]
-    return [text for text in map(_part_text, parts) if text.strip()]
-
-
-def _part_text(part: object) -> str:
-    if isinstance(part, dict) and part.get("type") in ("text", "output_text", "input_text", None):
-        part = part.get("text")
-    return part if isinstance(part, str) else ""

@@ -8,16 +8,10 @@ turn since the prompt contains it.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ...checks import moment, new_name
-from ...errors import InvalidInput
-from ...redact import redact
-from . import events
-from .framing import clean
-from .prompts import compaction_summary
-from .transcript import FAILURE, Message, Spoken, last_summary, last_turns
+from ...harness_messages import CUT, FAILURE, Message, gist_text, is_worth_keeping, usable
+from .transcript import Spoken, last_summary, last_turns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,19 +22,13 @@ if TYPE_CHECKING:
 
 #: The most messages that one stop records. The latest are kept: they are closest to what came of it.
 MOST = 12
-#: Characters of a message before the last one. A longer one is usually a pasted file.
-LONGEST = 8_000
-#: Characters of a compaction's summary that become the gist.
-LONGEST_GIST = 16_000
 #: Turns of the session in which a message without an id is looked for.
 _RECENT = 60
-#: Ends a message that was cut.
-_CUT = " …"
 
 
 def closing_message(text: str) -> str:
     """The closing message of an event as it is stored; empty if there is none."""
-    return "" if text.startswith(FAILURE) else _usable(Message(text, None, None), events.LONGEST, in_full=True).text
+    return "" if text.startswith(FAILURE) else usable(Message(text, None, None), in_full=True).text
 
 
 def record_closing(eng: Engram, session_id: str, text: str) -> int | None:
@@ -107,10 +95,7 @@ def keep_summary(eng: Engram, session_id: str, event: Event) -> bool:
     the summary is the words of an agent, even if only the person's turns were recorded.
     """
     text = event.text or (last_summary(event.transcript, event.agent) if event.transcript is not None else "")
-    # Private parts go first: one may have a summary in it.
-    text = redact(clean(compaction_summary(clean(events.storable(events.cut(text, events.LONGEST))))))
-    if len(text) > LONGEST_GIST:
-        text = text[:LONGEST_GIST].rpartition("\n")[0] or text[:LONGEST_GIST]
+    text = gist_text(text)
     if not text or not eng.exchanges.recent(session_id, 1):
         return False
     noted = eng.sessions.log(session_id, "The context was compacted; its summary is the gist so far")
@@ -128,9 +113,9 @@ def _chosen(spoken: Spoken, closing: str, *, with_last: bool = False) -> Spoken:
     last = messages[-1:] if with_last or (messages and _is_end(messages[-1].text, closing)) else []
     rest = messages[:-1] if last else messages
     closing = last[0].text if with_last and last else closing
-    chosen = [_usable(message, LONGEST, in_full=False) for message in _worth_keeping(rest, closing)]
-    chosen += [_usable(message, events.LONGEST, in_full=True) for message in last]
-    prompt = spoken.prompt and _usable(spoken.prompt, events.LONGEST, in_full=True)
+    chosen = [usable(message, in_full=False) for message in _worth_keeping(rest, closing)]
+    chosen += [usable(message, in_full=True) for message in last]
+    prompt = spoken.prompt and usable(spoken.prompt, in_full=True)
     return Spoken(prompt, [message for message in chosen if message.text])
 
 
@@ -141,34 +126,13 @@ def _is_end(message: str, closing: str) -> bool:
 
 def _worth_keeping(messages: list[Message], closing: str) -> list[Message]:
     """The messages that say something which the closing one does not repeat; the latest, in order."""
-    from ...narration import is_substantial
-
     kept: list[Message] = []
     for message in reversed(messages):
         if len(kept) == MOST - 1:
             break
-        if message.text.strip() not in closing and is_substantial(message.text):
+        if is_worth_keeping(message.text, closing):
             kept.append(message)
     return kept[::-1]
-
-
-def _usable(message: Message, longest: int, *, in_full: bool) -> Message:
-    """The message as it can be stored: without secrets and private parts; without narration unless `in_full`."""
-    # Of a text that is cut later, a little more is enough to find its secrets.
-    read = events.LONGEST if in_full else 2 * longest
-    text = redact(clean(events.storable(events.cut(message.text, read))))
-    if not in_full:
-        from ...narration import without_narration
-
-        text = without_narration(text)
-    if len(text) > longest:
-        text = text[:longest].rsplit(None, 1)[0] + _CUT
-    id, at = None, None
-    with suppress(InvalidInput):
-        id = message.id and new_name(message.id, "id of a message")
-    with suppress(InvalidInput):
-        at = message.at and moment(message.at, "time of a message")
-    return Message(text, id, at)
 
 
 def _since(turns: Sequence[Exchange], prompts: int) -> list[Exchange]:
@@ -216,7 +180,7 @@ def _new_part(text: str, recorded: Sequence[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    return " ".join(text.removesuffix(_CUT).split())
+    return " ".join(text.removesuffix(CUT).split())
 
 
 def _identify(eng: Engram, turns: Sequence[Exchange], message: Message) -> None:
@@ -226,7 +190,7 @@ def _identify(eng: Engram, turns: Sequence[Exchange], message: Message) -> None:
     text = _plain(message.text)
     for turn in reversed(turns):
         known = _plain(turn.content)
-        if turn.external_id is None and (known == text or (message.text.endswith(_CUT) and known.startswith(text))):
+        if turn.external_id is None and (known == text or (message.text.endswith(CUT) and known.startswith(text))):
             eng.exchanges.set_external_id(turn.id, message.id)
             return
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from ...safe_text import TAG, lines, one_line
-from .prompts import said
+from .harness_prompts import said
+from .safe_text import TAG, lines, one_line
 
 #: The longest reason for a denial, in characters. It has room for every quotation, even if all of it is escaped.
 LONGEST_DENIAL = 3_000

@@ -1,0 +1,233 @@
+"""One session of a transcript on its way to items: what is kept of it is what hooks keep.
+
+An agent works in runs. A run begins with a prompt and ends with the closing message, after which the harness waits for
+the person. The closing message is kept in full. The others are kept if they say something that it does not repeat. So
+the messages of a run are held until it ends, with the lines of the log between them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import UTC, datetime
+from functools import lru_cache, wraps
+from typing import TYPE_CHECKING
+
+from ..errors import NothingToImport, NotOfFormat
+from ..harness_commands import CONTROLS
+from ..harness_messages import FAILURE, Message, gist_text, is_worth_keeping, usable, usable_id
+from ..harness_payloads import LONGEST as LONGEST_TEXT
+from ..harness_payloads import Payload, cut, log_line, name, tool_target, written_paths
+from ..safe_text import one_line
+from .files import LONGEST, lines, parsed
+from .items import EndItem, GistItem, SessionItem, Skipped, Turn
+from .times import moment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from .files import Source
+    from .items import Item, Options
+
+#: Entries of a run that are held; hooks look back as far.
+MOST_HELD = 400
+#: Characters of a subagent's task that become its session's summary.
+LONGEST_SUMMARY = 200
+#: How much of a file's end is read for the time of its last entry, and for its title.
+TAIL = 128 * 1024
+#: The folder in which Engram runs a client that thinks for it; `llm/clients/running.py` makes it.
+_THINKS = re.compile(r"[\\/]thinkers[\\/]run-[^\\/]{1,100}[\\/]empty[\\/]?\Z")
+OWN = "one of Engram's own"
+#: Folders below a repository in which harnesses check out its worktrees.
+_WORKTREES = re.compile(r"(.*)[\\/]\.(?:claude|cursor|codex|gemini)[\\/]worktrees[\\/]")
+
+
+class Conversation:
+    """A session and the run that is being read. Each method gives the items that are complete with it."""
+
+    def __init__(self, session: SessionItem, *, of_agent: bool = False) -> None:
+        #: It may be replaced until the first item was given.
+        self.session = session
+        #: In a subagent's session the prompts are words of another agent, and hooks do not see them.
+        self._of_agent = of_agent
+        self._has_begun = False
+        self._held: list[Message | Turn] = []
+        #: Whether the last thing was a message, after which no tool was called.
+        self.is_open = False
+
+    def prompt(self, text: str, at: str | None, id: str | None, *, closes: bool | None = None) -> Iterator[Item]:
+        """The person, or the agent above, says something. It ends the run."""
+        yield from self.stop(closes=closes)
+        if self._of_agent:
+            if not self._has_begun and not self.session.summary:
+                self.session = self.session._replace(summary=one_line(text, LONGEST_SUMMARY))
+        elif text.startswith("! "):
+            yield from self._begin(Turn(self.session.id, "log", one_line(text, LONGEST_SUMMARY), at))
+        elif text and not is_control(text):
+            yield from self._begin(Turn(self.session.id, "user", text, at, usable_id(id)))
+
+    def say(self, text: str, at: str | None, id: str | None) -> Iterator[Item]:
+        """The agent says something."""
+        if text.strip() and not text.startswith(FAILURE):
+            self.is_open = True
+            yield from self._hold(Message(cut(text, LONGEST_TEXT), id, at))
+
+    def call(self) -> None:
+        """The agent calls a tool."""
+        self.is_open = False
+
+    def log(self, line: str, at: str | None) -> Iterator[Item]:
+        """A tool has ended."""
+        yield from self._hold(Turn(self.session.id, "log", line, at))
+
+    def stop(self, *, closes: bool | None = None) -> Iterator[Item]:
+        """The run ends. With `closes=False` the person interrupted it, so its last message is like the others."""
+        closing = self._closing() if self.is_open and closes is not False else None
+        self.is_open = False
+        held, self._held = self._held, []
+        for each in held:
+            yield from self._give(each, closing)
+
+    def gist(self, summary: str, at: str | None, id: str | None) -> Iterator[Item]:
+        """The context is compacted, and a summary takes the place of what was said."""
+        yield from self.stop()
+        text = gist_text(summary)
+        if text and self._has_begun:
+            yield GistItem(self.session.id, text, at, usable_id(id))
+
+    def end(self) -> Iterator[Item]:
+        """Nothing more comes."""
+        yield from self.stop()
+        if self._has_begun:
+            yield EndItem(self.session.id)
+
+    def _closing(self) -> Message | None:
+        return next((each for each in reversed(self._held) if isinstance(each, Message)), None)
+
+    def _hold(self, what: Message | Turn) -> Iterator[Item]:
+        self._held.append(what)
+        if len(self._held) > MOST_HELD:
+            yield from self._give(self._held.pop(0), None)
+
+    def _give(self, what: Message | Turn, closing: Message | None) -> Iterator[Item]:
+        if isinstance(what, Turn):
+            yield from self._begin(what)
+            return
+        is_last = what is closing
+        if is_last or is_worth_keeping(what.text, closing.text if closing is not None else ""):
+            kept = usable(what, in_full=is_last)
+            if kept.text:
+                yield from self._begin(Turn(self.session.id, "assistant", kept.text, what.at, kept.id))
+
+    def _begin(self, turn: Turn) -> Iterator[Item]:
+        if not self._has_begun:
+            self._has_begun = True
+            yield self.session
+        yield turn
+
+
+class Calls:
+    """Calls of tools that wait for their results."""
+
+    _MOST = 2_000
+
+    def __init__(self, writing: frozenset[str]) -> None:
+        self._writing = writing
+        self._waiting: dict[str, tuple[str, str]] = {}
+
+    def add(self, id: object, tool: object, given: object) -> None:
+        """A tool is called."""
+        if isinstance(id, str):
+            self._waiting[id] = (str(tool or ""), target(str(tool or ""), given, self._writing))
+            if len(self._waiting) > self._MOST:
+                del self._waiting[next(iter(self._waiting))]
+
+    def line(self, id: object, *, failed: bool) -> str | None:
+        """The line of the log about a call that has ended; None if the call is not known."""
+        tool, worked_on = self._waiting.pop(str(id), (None, ""))
+        return None if tool is None else log_line(name({"tool": tool}, "tool") or "", worked_on, failed=failed)
+
+
+def target(tool: str, given: object, writing: frozenset[str]) -> str:
+    """What a tool works on, in one line, as hooks say it."""
+    fields: Payload = given if isinstance(given, dict) else {}
+    return tool_target(fields, written_paths(fields) if tool in writing else ())
+
+
+def is_control(text: str) -> bool:
+    """Whether a prompt is a command to the harness itself, such as /clear. Hooks do not see these."""
+    return text.startswith("/") and text[1:].partition("\n")[0].partition(" ")[0] in CONTROLS
+
+
+def careful(read: Callable[[Source, Options], Iterator[Item]]) -> Callable[[Source, Options], Iterator[Item]]:
+    """A reader that names a file which cannot be read, so that the others are imported."""
+
+    @wraps(read)
+    def reading(source: Source, options: Options) -> Iterator[Item]:
+        try:
+            yield from read(source, options)
+        except (NothingToImport, NotOfFormat, OSError):
+            yield Skipped(source.name, "cannot be read")
+
+    return reading
+
+
+def is_own(folder: object) -> bool:
+    """Whether a session in this folder is a client that thought for Engram."""
+    return isinstance(folder, str) and _THINKS.search(folder) is not None
+
+
+def own(id: str) -> Skipped:
+    return Skipped(f"session {id}", OWN)
+
+
+@lru_cache(maxsize=512)
+def project_of(folder: str | None) -> str | None:
+    """The project of a session in a folder: what hooks would say, if the folder is still there; else its name."""
+    if not folder or len(folder) > 4_096:
+        return None
+    worktree = _WORKTREES.match(folder)
+    for place in (folder, worktree[1] if worktree else ""):
+        if place and os.path.isabs(place) and os.path.isdir(place):
+            from ..client import Engram
+
+            return Engram.project_of(place)
+    last = re.split(r"[\\/]", (worktree[1] if worktree else folder).rstrip("\\/"))[-1]
+    return one_line(last, 100).replace(":", "-") or None
+
+
+def modified(source: Source) -> str | None:
+    """When a file was last written; for formats that have no times."""
+    try:
+        return datetime.fromtimestamp(source.path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    except (OSError, ValueError, OverflowError):
+        return None
+
+
+def tail(source: Source) -> list[dict[str, object]]:
+    """The JSON objects on the last lines of a file."""
+    if source.member is not None:
+        return []
+    with source.path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - TAIL))
+        lines = file.read(TAIL).split(b"\n")
+    entries = (parsed(line, "") for line in (lines[1:] if size > TAIL else lines) if line.strip())
+    return [entry for entry in entries if isinstance(entry, dict)]
+
+
+def text_lines(source: Source) -> Iterator[tuple[int, str] | Skipped]:
+    """The lines of a text with their numbers, empty ones too."""
+    number = 0
+    for line in lines(source):
+        yield from ((blank, "") for blank in range(number + 1, line.number))
+        number = line.number
+        if line.data is None:
+            yield Skipped(f"line {number}", f"longer than {LONGEST // 1024 // 1024} MiB")
+        else:
+            yield number, line.data.decode(errors="replace").rstrip("\r")
+
+
+def latest(times: Iterable[object]) -> str | None:
+    """The latest of these times."""
+    return max(filter(None, map(moment, times)), default=None)

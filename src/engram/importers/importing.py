@@ -1,0 +1,135 @@
+"""Runs an import: finds the sources, reads them one after the other, and writes what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .. import checks
+from ..errors import NothingToImport
+from . import formats, times
+from .asked import Asked
+from .items import BlockItem, EndItem, GistItem, LockItem, MemoryItem, Options, SessionItem, Skipped, Turn
+from .memory_writing import MemoryWriter
+from .session_writing import SessionWriter
+from .tally import Tally
+
+if TYPE_CHECKING:
+    from ..client import Engram
+    from ..import_records import ImportReport
+    from .files import Source
+    from .items import Item
+
+#: Items between two calls that report progress.
+_STEP = 50
+
+
+def run(
+    format: str,
+    paths: Sequence[Path | str],
+    eng: Engram,
+    *,
+    project: str | None = None,
+    since: str | None = None,
+    timezone: str | None = None,
+    dry_run: bool = False,
+    again: bool = False,
+    vectors_of: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> ImportReport:
+    """Import files of a format, or folders of them, into the workspace. Without paths, from where the system has them.
+
+    Everything is looked at before anything is written: a file of another format raises NotOfFormat. What cannot be read
+    is left out, and the report says how much and why. `since` leaves out sessions whose last turn is earlier. With
+    `dry_run` nothing is written. With `again` also what was forgotten here is imported. `vectors_of` names the model of
+    the vectors in the source; they are used if it is the workspace's. `progress` is called with the bytes that were
+    read and all bytes.
+    """
+    checks.optional_new_name(project, "project")
+    earliest = None if since is None else checks.moment(since, "since")
+    times.zone(timezone)
+    found = formats.get(format)
+    sources = _sources(found, paths)
+    if vectors_of is not None:
+        eng.imports.check_model(vectors_of)
+    tally = Tally(format)
+    asked = Asked(format, project, earliest, again, dry_run, vectors_of)
+    sessions, memories = SessionWriter(eng, asked, tally), MemoryWriter(eng, asked, tally)
+    total, done = sum(source.size for source in sources), 0
+    for source in sources:
+        tally.where = source.name
+        items = found.read(source, Options(project, timezone))
+        for number in write_items(items, sessions, memories, tally):
+            if progress is not None and number % _STEP == 0:
+                progress(done + min(source.position, source.size), total)
+        done += source.size
+        if progress is not None:
+            progress(done, total)
+    return tally.report()
+
+
+def write_items(items: Iterable[Item], sessions: SessionWriter, memories: MemoryWriter, tally: Tally) -> Iterator[int]:
+    """Write the items of one source; how many were written, after each."""
+    tally.add("files")
+    for number, item in enumerate(_guarded(items, tally), 1):
+        _write(item, sessions, memories, tally)
+        yield number
+    sessions.end_all()
+    memories.finish()
+
+
+def _sources(found: formats.Format, paths: Sequence[Path | str]) -> list[Source]:
+    """The sources at the paths, each once; NothingToImport if there are none."""
+    given = [Path(path).expanduser() for path in paths]
+    if not given:
+        given = [path for place in found.places for path in _expanded(place)]
+        if not given:
+            where = f" in {' or '.join(found.places)}" if found.places else ""
+            raise NothingToImport(f"{found.title} were not found{where}; name a file or a folder.")
+    sources: dict[tuple[Path, str | None], Source] = {}
+    for path in given:
+        if not path.exists():
+            raise NothingToImport(f"There is no file or folder {path}.")
+        for source in found.find(path):
+            sources.setdefault((source.path.resolve(), source.member), source)
+    if not sources:
+        raise NothingToImport(f"{found.title} were not found in {', '.join(map(str, given))}.")
+    return list(sources.values())
+
+
+def _expanded(place: str) -> list[Path]:
+    """The paths that a place such as `~/.x/*/y` names, if they exist."""
+    path = Path(place).expanduser()
+    if "*" not in place:
+        return [path] if path.exists() else []
+    root = Path(path.anchor)
+    return sorted(root.glob(str(path.relative_to(root))))
+
+
+def _guarded(items: Iterable[Item], tally: Tally) -> Iterator[Item]:
+    """The items of a source, up to a failure to read it. The other sources are imported all the same."""
+    try:
+        yield from items
+    except OSError as error:
+        tally.leave_out(f"cannot be read: {error.strerror or error}", "the rest of the file")
+
+
+def _write(item: Item, sessions: SessionWriter, memories: MemoryWriter, tally: Tally) -> None:
+    match item:
+        case Turn():
+            sessions.add(item)
+        case SessionItem():
+            sessions.begin(item)
+        case EndItem():
+            sessions.end(item.session)
+        case GistItem():
+            sessions.gist(item)
+        case LockItem():
+            sessions.lock(item)
+        case MemoryItem():
+            memories.add(item)
+        case BlockItem():
+            memories.add_block(item)
+        case Skipped():
+            tally.leave_out(item.why, item.where)

@@ -1,0 +1,157 @@
+"""`engram import`: move in with what other systems kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ...dream_records import cost
+from ...importers.formats import MODULES
+from .common import as_json, command, moment_type, open_store, progress, result, typed, utc_option
+from .counting import counted
+from .screen import day, one_line, say, style
+
+if TYPE_CHECKING:
+    from ...client import Engram
+    from ...import_records import ImportReport
+
+#: From this many new turns on, the summary says what dreaming about them takes.
+_LARGE = 200
+
+
+@command("import")
+@click.argument("format", type=click.Choice(sorted(MODULES)))
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="[PATH]...")
+@click.option("--project", metavar="NAME", help="Project of everything that names none.")
+@click.option(
+    "--since",
+    callback=moment_type,
+    metavar="TIME",
+    help="Only sessions with turns since then: a time, a date, or how long ago, such as 90d.",
+)
+@click.option("--timezone", metavar="ZONE", help="Zone of times without one, such as Europe/Berlin.  [default: local]")
+@click.option("--dry-run", is_flag=True, help="Only show what would be imported.")
+@click.option("--again", is_flag=True, help="Also import what was forgotten here.")
+@click.option("--vectors-of", metavar="MODEL", help="Use the vectors in the file: they are from this embedder.")
+@click.option("--no-embed", is_flag=True, help="Do not compute embeddings now; `engram embed` does it later.")
+@utc_option
+@click.pass_context
+def import_(
+    ctx: click.Context,
+    format: str,
+    paths: tuple[Path, ...],
+    project: str | None,
+    since: str | None,
+    timezone: str | None,
+    dry_run: bool,
+    again: bool,
+    vectors_of: str | None,
+    no_embed: bool,
+) -> None:
+    """Import what another system kept: files of a format, or folders of them.
+
+    Without PATH, it looks where the system keeps its files. What is there already is not added again: the same file
+    adds nothing, a longer one adds what is new. If the command is stopped, run it again. Nothing is changed in what is
+    imported.
+    """
+    from ...importers import run
+
+    eng = open_store(ctx)
+    with progress("Importing") as show:
+        report = run(
+            format,
+            paths,
+            eng,
+            project=project,
+            since=since,
+            timezone=timezone,
+            dry_run=dry_run,
+            again=again,
+            vectors_of=vectors_of,
+            progress=show,
+        )
+    if not as_json(ctx):
+        say(_summary(report, dry_run))
+    embedded = 0 if dry_run or no_embed else _embed(ctx, eng)
+    left = 0 if dry_run else eng.embedding_queue.size()
+    value = {**report._asdict(), "dry_run": dry_run, "embedded": embedded, "to_embed": left}
+    result(ctx, value, lambda: "" if dry_run else _next(eng, report, left))
+
+
+def _summary(report: ImportReport, dry_run: bool) -> str:
+    """What was imported and what was left out, in words."""
+    made = ", ".join(
+        counted(number, one)
+        for number, one in (
+            (report.sessions, "session"),
+            (report.turns, "turn"),
+            (report.logs, "log entry"),
+            (report.gists, "gist"),
+            (report.memories, "memory"),
+            (report.blocks, "block"),
+        )
+        if number
+    )
+    verb = "Would import" if dry_run else "Imported"
+    dates = f", {_period(report)}" if report.first_at and report.last_at else ""
+    files = counted(report.files, "file")
+    first = f"{verb} {made} from {files}{dates}." if made else f"Nothing new in {files}."
+    lines = [style(first, bold=True)]
+    if report.continued:
+        lines.append(f"{counted(report.continued, 'session')} here already got the further turns.")
+    if report.updated:
+        lines.append(f"{counted(report.updated, 'memory')} got a new version.")
+    known = [
+        counted(number, one)
+        for number, one in ((report.unchanged, "session"), (report.known_memories, "memory"))
+        if number
+    ]
+    if known:
+        lines.append(f"Already here: {' and '.join(known)}.")
+    lines += [one_line(note, 1_000) for note in report.notes]
+    if report.left_out:
+        lines.append("Left out:")
+        for each in report.left_out:
+            more = ", …" if each.number > len(each.examples) else ""
+            where = one_line("; ".join(each.examples), 300)
+            lines.append(f"  {each.number:,} {one_line(each.why, 300)} ({where}{more})")
+    return "\n".join(lines)
+
+
+def _period(report: ImportReport) -> str:
+    """`2026-01-12 to 2026-02-16`, or a single day."""
+    first, last = day(report.first_at or ""), day(report.last_at or "")
+    return first if first == last else f"{first} to {last}"
+
+
+def _embed(ctx: click.Context, eng: Engram) -> int:
+    """Compute the embeddings of what was imported; how many."""
+    queue = eng.embedding_queue
+    waiting = queue.size()
+    if not waiting:
+        return 0
+    if waiting >= _LARGE and not as_json(ctx):
+        say("Recall finds all of it by words now. Computing embeddings, for recall by meaning …")
+    with progress("Embedding") as show:
+        return queue.work(progress=lambda count: show(count, waiting))
+
+
+def _next(eng: Engram, report: ImportReport, left: int) -> str:
+    """What there is to do now."""
+    lines = []
+    if left:
+        lines.append(f"{counted(left, 'item')} have no embedding yet: `{typed('embed')}` computes them.")
+    if report.turns >= _LARGE:
+        lines.append(cost(eng.dreams.estimate()))
+    if report.turns or report.memories:
+        lines.append(f"Try it: {typed('recall', _question(eng))}")
+    return "\n".join(lines)
+
+
+def _question(eng: Engram) -> str:
+    """A question that the latest session can answer, or an example."""
+    latest = next((each for each in eng.sessions.list(20) if each.turns and (each.name or each.summary)), None)
+    asked = "" if latest is None else one_line(latest.name or latest.summary, 60)
+    return asked.rstrip("…").strip() or "what did we decide?"

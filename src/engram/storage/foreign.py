@@ -1,0 +1,107 @@
+"""Refuses databases of other programs, and leaves them exactly as they are.
+
+Opening a database for writing can change it, even if nothing is written: SQLite rolls back a journal that was left, and
+copies a write-ahead log into the file when the last connection closes. So the file itself is looked at first,
+read-only, without its journal, its log and any lock (`immutable`). That look may see an old state. It therefore refuses
+only what has tables and another `application_id` than ours; a store has both on its first page.
+
+Of systems whose data Engram can import, the refusal names the command for that.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import apsw
+
+from ..errors import NotAStore
+
+#: Written into the file's header ("Engr"), so that a database of another program is never taken for a store.
+APPLICATION_ID = 0x456E6772
+
+_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+_COLUMNS = "SELECT name FROM pragma_table_info(?)"
+
+
+class _System(NamedTuple):
+    """A system whose data can be imported, and columns that only its tables have: all of one group."""
+
+    format: str
+    name: str
+    columns: tuple[tuple[str, ...], ...]
+
+
+_SYSTEMS = (
+    _System(
+        "symbiont",
+        "Symbiont",
+        (("sessions.session_type",), ("session_logs.session_id", "session_logs.entry"), ("resource_locks.locked_at",)),
+    ),
+    _System(
+        "lyra",
+        "Lyra",
+        (("exchanges.session_id", "exchanges.role", "exchanges.content"), ("summaries.last_exchange_id",)),
+    ),
+    _System("claude-mem", "claude-mem", (("sdk_sessions.id",),)),
+    # Before engram-core, which has a table of that name, too.
+    _System("mcp-memory-service", "mcp-memory-service", (("memories.content_hash",),)),
+    _System("engram-core", "engram-core", (("memory_blocks.content",), ("memories.memory_type",))),
+    _System("mem0", "mem0", (("history.memory_id", "history.event"), ("memory_history.memory_id",))),
+)
+
+
+def refuse(path: str) -> None:
+    """Raise NotAStore if the file is a database of another program. A file that cannot be read now is left to the
+    usual opening, which says what is wrong with it."""
+    try:
+        connection = apsw.Connection(_immutable(path), flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    except apsw.Error:
+        return
+    try:
+        # The header is enough for a store. Every hook opens one, and reading all tables takes longer.
+        if connection.pragma("application_id") != APPLICATION_ID:
+            check_ours(connection, path)
+    except (apsw.Error, UnicodeDecodeError):
+        return
+    finally:
+        connection.close()
+
+
+def check_ours(connection: apsw.Connection, path: str) -> None:
+    """Raise NotAStore if an open database is of another program, before anything in it is changed."""
+    # In this order, because another process may be creating the store now. It writes both in one transaction.
+    empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall() == [(0,)]
+    found = connection.pragma("application_id")
+    if found != APPLICATION_ID and not (empty and found == 0):
+        raise _refusal(connection, path)
+
+
+def _refusal(connection: apsw.Connection, path: str) -> NotAStore:
+    system = _recognised(connection)
+    if system is None:
+        return NotAStore(
+            f"{path} is an SQLite database, but not an Engram store; it was not changed. "
+            "Give another path with --store or ENGRAM_URL."
+        )
+    import shlex
+
+    return NotAStore(
+        f"{path} is a database of {system.name}, not an Engram store; it was not changed. Give the store another path "
+        f"with --store or ENGRAM_URL, and import what is in this file: engram import {system.format} "
+        f"{shlex.quote(path)}"
+    )
+
+
+def _recognised(connection: apsw.Connection) -> _System | None:
+    known = {column.partition(".")[0] for system in _SYSTEMS for group in system.columns for column in group}
+    there = set()
+    for (table,) in connection.execute(_TABLES).fetchall():
+        if table in known:
+            there |= {f"{table}.{name}" for (name,) in connection.execute(_COLUMNS, (table,)).fetchall()}
+    return next((each for each in _SYSTEMS if any(there.issuperset(group) for group in each.columns)), None)
+
+
+def _immutable(path: str) -> str:
+    """The file as a URI that only reads it. These three characters mean something in a URI."""
+    quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    return f"file://{quoted}?immutable=1"
