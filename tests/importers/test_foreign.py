@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -21,7 +19,7 @@ from engram.importers.files import Source
 from engram.importers.foreign import DAMAGED, GARBLED, TOO_LONG, Record, opened
 from engram.importers.items import Skipped
 
-from ._databases import Text, database
+from ._databases import Text, database, other_program
 
 NOTES = "CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT)"
 
@@ -36,29 +34,6 @@ def values(path: Path, *columns: str, table: str = "notes") -> list[object]:
 def folder_state(folder: Path) -> dict[str, bytes]:
     """Everything in a folder, except the memory that programs share: the log's index is no data."""
     return {file.name: file.read_bytes() for file in folder.iterdir() if not file.name.endswith("-shm")}
-
-
-@contextmanager
-def other_program(path: Path, *statements: str) -> Iterator[tuple[IO[str], IO[str]]]:
-    """Another process that has run statements on a file and keeps it open. It runs each line that it is sent."""
-    code = (
-        "import itertools, sqlite3, sys\n"
-        "connection = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=0)\n"
-        "for line in itertools.chain(sys.argv[2:], sys.stdin):\n"
-        "    try:\n"
-        "        connection.execute(line)\n"
-        "        answer = 'done'\n"
-        "    except sqlite3.Error as error:\n"
-        "        answer = str(error)\n"
-        "    print(answer, flush=True)\n"
-    )
-    command = [sys.executable, "-c", code, str(path), *statements]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None and process.stdout is not None
-        for statement in statements:
-            assert process.stdout.readline() == "done\n", statement
-        yield process.stdin, process.stdout
-        process.stdin.close()
 
 
 def ask(program: tuple[IO[str], IO[str]], statement: str) -> str:
@@ -356,7 +331,32 @@ def test_what_is_left_of_a_file_that_was_cut_off_is_read(tmp_path: Path) -> None
     with opened(path) as db:
         found = list(db.records("notes", "text"))
     assert 300 < sum(isinstance(each, Record) for each in found) < 700
-    assert [each.why for each in found if isinstance(each, Skipped)] == [DAMAGED]
+    assert {each.why for each in found if isinstance(each, Skipped)} == {DAMAGED}
+
+
+def test_a_table_whose_description_is_damaged_is_named(tmp_path: Path) -> None:
+    path = database(tmp_path / "damaged.db", f"{NOTES}; CREATE TABLE others (id)", {"notes": [{"text": "kept"}]})
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE others (id)", b"CREATE TABLE others (\xff,)"))
+    with opened(path) as db:
+        assert list(db.records("others", "id")) == [Skipped("table others", DAMAGED)]
+        assert list(db.rows("notes", "text")) == [{"text": "kept"}]
+
+
+def test_pages_that_refer_to_each_other_in_a_circle_end(tmp_path: Path) -> None:
+    path = database(tmp_path / "circle.db", NOTES, {"notes": [{"text": "x" * 900} for _ in range(40)]})
+    data = bytearray(path.read_bytes())
+    root = bytes(data[4096:8192])
+    leaves = [
+        int.from_bytes(root[place : place + 4]) for place in range(len(root) - 4) if root[place : place + 3] == bytes(3)
+    ]
+    pages = [page for page in leaves if 2 < page <= len(data) // 4096]
+    for page in pages[1:4]:  # every one of them becomes a copy of the first
+        data[(page - 1) * 4096 : page * 4096] = data[(pages[0] - 1) * 4096 : pages[0] * 4096]
+    path.write_bytes(data)
+    with opened(path) as db:
+        found = list(db.records("notes", "text"))
+    numbers = [each.number for each in found if isinstance(each, Record)]
+    assert numbers == sorted(set(numbers)) and DAMAGED in [each.why for each in found if isinstance(each, Skipped)]
 
 
 def test_a_file_whose_schema_is_damaged_is_refused(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engram import NotOfFormat
+from engram import NotOfFormat, StoreBusy
+from engram.importers import foreign
 from engram.importers.formats import get
 from engram.importers.items import (
     BlockItem,
@@ -17,8 +18,9 @@ from engram.importers.items import (
     SessionItem,
     Turn,
 )
+from engram.importers.recognise import format_of
 
-from ._databases import Rows, Text, database, read, skipped
+from ._databases import Rows, Text, database, other_program, read, skipped
 
 SCHEMA = """
 CREATE TABLE world_state (id INTEGER PRIMARY KEY CHECK (id = 1), updated_at TEXT, updated_by TEXT, content TEXT);
@@ -254,3 +256,18 @@ def test_hostile_names_and_texts_are_data(tmp_path: Path) -> None:
     assert isinstance(session, SessionItem) and session.id == session.type == session.summary == evil
     assert session.metadata == {"metadata": "[" * 100_000}
     assert log == Turn(evil, "log", evil, None, "1") and end == EndItem(evil)
+
+
+def test_a_file_in_a_folder_that_is_locked_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign, "_PATIENCE", 10)
+    path = made(tmp_path, {})
+    with other_program(path, "BEGIN EXCLUSIVE"), pytest.raises(StoreBusy):
+        FORMAT.find(tmp_path)
+
+
+def test_a_file_tells_which_format_reads_it(tmp_path: Path) -> None:
+    other = database(tmp_path / "other.db", "CREATE TABLE something (id)")
+    qdrant = database(tmp_path / "storage.sqlite", "CREATE TABLE points (id, point)")
+    (tmp_path / "text").write_text("hello")
+    found = [format_of(path) for path in (made(tmp_path, {}), other, qdrant, tmp_path / "text", tmp_path / "nowhere")]
+    assert found == ["symbiont", None, None, None, None]

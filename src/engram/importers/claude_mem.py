@@ -91,7 +91,7 @@ class _Reader:
         self._summaries = db.grouped("session_summaries", _column(db, "session_summaries", _OWN_ID))
 
     def read(self) -> Iterator[Item]:
-        self._db.expect("sdk_sessions", "user_prompts", "session_summaries", "observations", "directives")
+        self._db.expect("user_prompts", "session_summaries", "observations", "directives")
         for grouping in (self._sessions, self._prompts, self._summaries):
             yield from grouping.build()
         # Before it observes something, a session has no id of claude-mem's own.

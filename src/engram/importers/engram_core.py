@@ -76,7 +76,7 @@ class _Reader:
         self._vectors = db.grouped("embeddings", "memory_id")
 
     def read(self) -> Iterator[Item]:
-        self._db.expect("memory_blocks", "block_edit_log", "memories")
+        self._db.expect("block_edit_log", "memories")
         for grouping in (self._blocks, self._edits, self._labels, self._names, self._links, self._vectors):
             yield from grouping.build()
         for name in self._blocks:

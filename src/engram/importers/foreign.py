@@ -44,7 +44,7 @@ _TRIES = 3
 #: Numbers of rows are smaller than this, unless a file is damaged.
 _LAST = 2**62
 #: The tables. Virtual ones have no root page; neither they nor views are read.
-_SCHEMA = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
+_SCHEMA = "SELECT CAST(name AS BLOB) FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
 _ROW_NAMES = ("rowid", "_rowid_", "oid")
 
 DAMAGED = "the file is damaged there"
@@ -82,12 +82,18 @@ class ForeignDatabase:
         self._source = source
         self._read = self._expected = 0
         self._tables: tuple[str, ...] = ()
+        self._row_names: dict[str, str | None] = {}
         self._encoding = str(connection.pragma("encoding"))
-        #: The columns of each table, in lower case.
+        #: The tables whose description is damaged.
+        self._broken: set[str] = set()
+        #: The columns of each other table, in lower case.
         self.tables: dict[str, set[str]] = {}
         for (name,) in self._all(_SCHEMA):
-            columns = self._all("SELECT name FROM pragma_table_info(?)", str(name))
-            self.tables[str(name).lower()] = {str(column).lower() for (column,) in columns}
+            columns = self._all("SELECT CAST(name AS BLOB) FROM pragma_table_info(CAST(? AS TEXT))", name)  # type: ignore[arg-type]
+            if columns:
+                self.tables[self._name(name)] = {self._name(column) for (column,) in columns}
+            else:
+                self._broken.add(self._name(name))
 
     def has(self, table: str, *columns: str) -> bool:
         """Whether there is a table with these columns."""
@@ -109,6 +115,8 @@ class ForeignDatabase:
 
     def scan(self, table: str, *columns: str) -> Iterator[Record | Skipped]:
         """The same, without progress: for a look at a table whose rows are read later."""
+        if table in self._broken:
+            yield Skipped(f"table {table}", DAMAGED)
         if table not in self.tables:
             return
         number = self._row_name(table)
@@ -168,6 +176,8 @@ class ForeignDatabase:
         after, step = self._before(table), 1
         while after < _LAST:
             batch, problem = self._batch(table, columns, sql, after)
+            if batch and batch[0].number <= after:
+                batch, problem = [], DAMAGED
             yield from batch
             if batch:
                 after, step = batch[-1].number, 1
@@ -176,7 +186,7 @@ class ForeignDatabase:
             if problem is None:
                 continue
             bad = self._following(following, after)
-            if bad is not None:  # only this row cannot be read
+            if bad is not None and bad > after:  # only this row cannot be read
                 yield Skipped(f"{table} row {bad}", problem)
                 after = bad
                 continue
@@ -224,7 +234,10 @@ class ForeignDatabase:
         cursor = self._connection.cursor()
         try:
             for row in cursor.execute(sql, (number,)):
-                found.append(self._record(table, columns, row))
+                record = self._record(table, columns, row)
+                if found and record.number <= found[-1].number:
+                    return found, DAMAGED  # pages that refer to each other in a circle
+                found.append(record)
                 size += sum(len(value) for value in row if isinstance(value, bytes))
                 if size > _BYTES:
                     break
@@ -259,6 +272,9 @@ class ForeignDatabase:
         }
         return Record(f"{table} row {number}", number, values)
 
+    def _name(self, value: object) -> str:
+        return str(self._decoded(value)).lower()
+
     def _decoded(self, value: object) -> object:
         try:
             return value.decode(self._encoding) if isinstance(value, bytes) else value
@@ -269,14 +285,16 @@ class ForeignDatabase:
         """The name of the number that SQLite gives each row; None if the rows of the table have none."""
         import apsw
 
-        free = (name for name in _ROW_NAMES if name not in self.tables[table])
-        with suppress(apsw.SQLError, StopIteration):
-            name = next(free)
-            self._all(f'SELECT {name} FROM "{table}" LIMIT 0')
-            return name
-        return None
+        if table not in self._row_names:
+            name = next((name for name in _ROW_NAMES if name not in self.tables[table]), None)
+            try:
+                self._all(f'SELECT {name or "1"} FROM "{table}" LIMIT 0')
+            except apsw.SQLError:
+                name = None
+            self._row_names[table] = name
+        return self._row_names[table]
 
-    def _all(self, sql: str, *values: str | int) -> list[tuple[object, ...]]:
+    def _all(self, sql: str, *values: str | int | bytes) -> list[tuple[object, ...]]:
         return list(self._connection.execute(sql, values))
 
 

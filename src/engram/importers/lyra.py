@@ -83,7 +83,7 @@ class _Reader:
         self._sessions = db.grouped("sessions", "id")
 
     def read(self) -> Iterator[Item]:
-        self._db.expect("sessions", "exchanges", "summaries", "eras")
+        self._db.expect("exchanges", "summaries", "eras")
         for grouping in (self._sessions, self._exchanges, self._summaries):
             yield from grouping.build()
         for id in self._exchanges:

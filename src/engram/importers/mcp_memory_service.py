@@ -9,13 +9,12 @@ from __future__ import annotations
 from datetime import UTC
 from typing import TYPE_CHECKING
 
-from ..errors import EngramError
 from . import chroma, times
-from .files import Source, below, json_items
+from .files import json_items
 from .foreign import Record, is_database, opened
 from .formats import Format
 from .items import MemoryItem, Skipped
-from .recognise import DUMPS, ENDINGS, require, require_dump
+from .recognise import DUMPS, ENDINGS, require, require_dump, sources
 from .values import (
     Unusable,
     identifier,
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from pathlib import Path
 
+    from .files import Source
     from .foreign import ForeignDatabase, Grouping
     from .items import Item, Options
 
@@ -62,24 +62,14 @@ _FOUND = "related"
 
 
 def find(path: Path) -> list[Source]:
-    if not path.is_dir():
-        return [_checked(path)]
-    found = []
-    for file in below(path, *ENDINGS, ".json"):
-        try:
-            found.append(_checked(file))
-        except EngramError:
-            continue
-    return found
+    return sources(path, (*ENDINGS, ".json"), _check)
 
 
-def _checked(path: Path) -> Source:
-    source = Source(path)
-    if is_database(path):
-        require(path, NAME)
+def _check(source: Source) -> None:
+    if is_database(source.path):
+        require(source.path, NAME)
     else:
         require_dump(source, NAME)
-    return source
 
 
 def read(source: Source, options: Options) -> Iterator[Item]:

@@ -12,13 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ..errors import EngramError, NotOfFormat
+from ..errors import NotOfFormat
 from . import chroma, times
-from .files import Source, below, json_items
+from .files import json_items
 from .foreign import Record, is_database, opened
 from .formats import Format
 from .items import MemoryItem, Skipped
-from .recognise import DUMPS, ENDINGS, require, require_dump
+from .recognise import DUMPS, ENDINGS, require, require_dump, sources
 from .values import (
     Unusable,
     identifier,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from pathlib import Path
 
+    from .files import Source
     from .foreign import ForeignDatabase, Grouping
     from .items import Item, Options
 
@@ -64,30 +65,21 @@ _PICKLED = (
 
 
 def find(path: Path) -> list[Source]:
-    if not path.is_dir():
-        return [_checked(path)]
-    found = []
-    for file in below(path, *ENDINGS, ".json"):
-        try:
-            found.append(_checked(file))
-        except EngramError:
-            continue
     # The history knows the least about a memory, so it comes last.
-    return sorted(found, key=lambda source: source.name == "history.db")
+    return sorted(sources(path, (*ENDINGS, ".json"), _check), key=lambda source: source.name == "history.db")
 
 
-def _checked(path: Path) -> Source:
-    source = Source(path)
+def _check(source: Source) -> None:
+    path = source.path
     if is_database(path):
         with opened(path, to_look=True) as db:
             if db.has("points", "id", "point"):
                 raise NotOfFormat(f"{path} is a local store of Qdrant. It {_PICKLED}")
         require(path, NAME)
-        return source
-    if source.head(1) == b"\x80":
+    elif source.head(1) == b"\x80":
         raise NotOfFormat(f"{path} {_PICKLED}")
-    require_dump(source, NAME)
-    return source
+    else:
+        require_dump(source, NAME)
 
 
 def read(source: Source, options: Options) -> Iterator[Item]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import EngramError, NotOfFormat
+from ..errors import NothingToImport, NotOfFormat
 from .files import Source, below, json_items
 from .foreign import opened
 from .items import Skipped
@@ -117,24 +118,34 @@ def system_of(db: ForeignDatabase) -> System | None:
     return next((system for system in SYSTEMS if system.owns(db)), None)
 
 
-def databases(path: Path, format: str) -> list[Source]:
-    """The files of a format at a path: the file itself, or all in a folder.
-
-    A file of another system raises NotOfFormat; in a folder it is passed over.
-    """
-    if not path.is_dir():
-        require(path, format)
-        return [Source(path)]
-    return [Source(file) for file in below(path, *ENDINGS) if is_of(file, format)]
-
-
-def is_of(path: Path, format: str) -> bool:
-    """Whether a file is a database of a format."""
+def format_of(path: Path) -> str | None:
+    """The format that reads an SQLite file; None if none does."""
     try:
-        require(path, format)
-    except EngramError:
-        return False
-    return True
+        with opened(path, to_look=True) as db:
+            found = system_of(db)
+    except (NotOfFormat, NothingToImport):
+        return None
+    return None if found is None else found.format
+
+
+def databases(path: Path, format: str) -> list[Source]:
+    """The files of a format at a path that is a database, or a folder with some."""
+    return sources(path, ENDINGS, lambda source: require(source.path, format))
+
+
+def sources(path: Path, endings: tuple[str, ...], check: Callable[[Source], None]) -> list[Source]:
+    """The file at a path, or those in a folder, that `check` accepts. In a folder, others are passed over."""
+    if not path.is_dir():
+        source = Source(path)
+        check(source)
+        return [source]
+    found = []
+    for file in below(path, *endings):
+        with suppress(NotOfFormat, NothingToImport):
+            source = Source(file)
+            check(source)
+            found.append(source)
+    return found
 
 
 def require(path: Path, format: str) -> None:

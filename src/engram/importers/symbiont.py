@@ -68,15 +68,17 @@ class _Reader:
 
     def _session(self, id: str) -> Iterator[Item]:
         """A session that has a row, and what belongs to it."""
-        first, *others = self._known.of(id, *_SESSION)
-        if isinstance(first, Skipped):
-            yield first
-            yield from self._orphan(id)
-        else:
-            yield self._described(id, first.values)
-            yield from self._belongings(id)
-        for other in others:
-            yield Skipped(other.where, "another row of the same session")
+        is_first = True
+        for record in self._known.of(id, *_SESSION):
+            if not is_first:
+                yield Skipped(record.where, "another row of the same session")
+            elif isinstance(record, Skipped):
+                yield record
+                yield from self._orphan(id)
+            else:
+                yield self._described(id, record.values)
+                yield from self._belongings(id)
+            is_first = False
 
     def _described(self, id: str, row: dict[str, object]) -> SessionItem:
         started, heard, completed = (
