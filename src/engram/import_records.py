@@ -70,6 +70,8 @@ class PastSession(NamedTuple):
     turns: Sequence[PastTurn] = ()
     #: What its turns so far come to. It becomes the session's gist.
     gist: str | None = None
+    #: When the gist was written.
+    gist_at: str | None = None
     #: Whether the gist was made to be kept. Then no pass reads the same turns again.
     is_final_gist: bool = False
     #: What the importer knows to be imported before, and what it has read with this part.

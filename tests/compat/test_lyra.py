@@ -447,7 +447,6 @@ INSERT INTO self_state VALUES ('lyra', '{"mood": "calm"}', '2025-04-01T00:00:00+
 def test_a_database_of_lyra_is_imported_once_and_the_program_goes_on_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pytest.importorskip("engram.importers.lyra")
     old = tmp_path / "lyra.db"
     with contextlib.closing(sqlite3.connect(old)) as file:
         file.executescript(OLD)

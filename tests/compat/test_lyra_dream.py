@@ -54,7 +54,6 @@ def test_another_pass_is_a_conflict(place: str, capsys: pytest.CaptureFixture[st
 def test_a_store_that_cannot_be_opened_is_an_error_in_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("engram.importers.lyra")
     file = tmp_path / "notes.txt"
     file.write_text("This is not a database.")
     monkeypatch.setenv("LYRA_DB_PATH", str(file))

@@ -23,9 +23,6 @@ from engram.importers import importing
 
 pytestmark = pytest.mark.requirement("COMPAT-4")
 
-for _reader in ("symbiont", "engram_core"):
-    pytest.importorskip(f"engram.importers.{_reader}")
-
 NOW = datetime.now().replace(microsecond=0)
 AT_WORK, DONE = "20260320-140000-0a1b2c3d", "20260319101500-4e5f6a7b"
 

@@ -70,7 +70,7 @@ def test_a_talk_comes_session_by_session_with_the_summary_after_the_turn_it_cove
         SessionItem("tea", "lyra", started_at="2026-05-01T11:00:00+00:00", last_at=DAY.format(3), name="Tea"),
         Turn("tea", "user", "I like tea", DAY.format(1), "1", vector=vector),
         Turn("tea", "assistant", "Noted", DAY.format(1), "3"),
-        GistItem("tea", "They like tea.", "2026-05-01T13:00:00+00:00"),
+        GistItem("tea", "They like tea.", "2026-05-01T13:00:00+00:00", is_final=True),
         Turn("tea", "user", "And coffee", DAY.format(3), "4"),
         EndItem("tea"),
         SessionItem("late", "lyra", started_at=DAY.format(2), last_at=DAY.format(2)),
@@ -225,7 +225,7 @@ def test_bad_rows_are_named_and_the_others_read(tmp_path: Path) -> None:
     ]
     assert [item for item in found if isinstance(item, Turn | GistItem)] == [
         Turn("a", "user", "good", DAY.format(2), "7"),
-        GistItem("a", "fine"),
+        GistItem("a", "fine", is_final=True),
         Turn("a", "user", "odd", DAY.format(2), "8"),
     ]
     # What cannot be stored as JSON is kept as the text it is.

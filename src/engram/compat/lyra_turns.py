@@ -42,12 +42,18 @@ def stored(role: object, content: object) -> StoredTurn:
     """The turn as Engram stores it."""
     if not isinstance(role, str) or not isinstance(content, str):
         raise InvalidInput(f"role is {role!r} and content is a {type(content).__name__}; both must be text.")
-    plain = role.strip().lower()
-    known = plain if plain in _ROLES else _MEANT.get(plain, "system")
     marks = role_mark(role) + ("" if content.strip() else _EMPTY)
     return StoredTurn(
-        role=known, content=content if content.strip() else _NO_TEXT, external_id=f"lyra{marks}" if marks else None
+        role=stored_role(role),
+        content=content if content.strip() else _NO_TEXT,
+        external_id=f"lyra{marks}" if marks else None,
     )
+
+
+def stored_role(role: str) -> str:
+    """The role of a turn that has this role in Lyra."""
+    plain = role.strip().lower()
+    return plain if plain in _ROLES else _MEANT.get(plain, "system")
 
 
 def role_mark(role: str) -> str:

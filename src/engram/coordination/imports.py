@@ -254,8 +254,10 @@ class Imports:
         log = self._exchanges.prepare({"session_id": id, "role": "log", "content": text})
         (noted,) = append_many(tx, self._workspace, [log], tx.now())
         memories = Memories(self._view)
-        made_of = [*turns, noted.id]
-        Gists(self._view, memories).store(id, gist.content, noted.seq, sources=made_of, prepared=gist, read=is_final)
+        made_of, at = [*turns, noted.id], checks.optional_moment(checked.given.gist_at, "time of the gist")
+        Gists(self._view, memories).store(
+            id, gist.content, noted.seq, sources=made_of, prepared=gist, read=is_final, at=at
+        )
 
     def _last_seq(self, tx: Transaction, id: str) -> int:
         _, _, last = tx.all(_TEXTS, workspace=self._workspace, id=id)[0]

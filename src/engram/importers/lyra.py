@@ -10,6 +10,7 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..compat.lyra_turns import role_mark, stored_role
 from . import times
 from .foreign import opened
 from .formats import Format
@@ -39,14 +40,6 @@ if TYPE_CHECKING:
     from .items import Item, Options
 
 NAME = "lyra"
-_ROLES = {
-    **dict.fromkeys(("user", "human", "person"), "user"),
-    **dict.fromkeys(("assistant", "lyra", "ai", "bot", "model", "companion", "agent"), "assistant"),
-    **dict.fromkeys(("tool", "function", "tool_call", "tool_result"), "tool"),
-    "log": "log",
-}
-#: Roles with another name say something about the talk.
-_OTHER_ROLE = "system"
 #: The block of each table, and the id of the row that it holds. A row with another id has a block of its own.
 _BLOCKS = {"profile": ("profile", "self"), "narrative": ("narrative", "current"), "self_state": ("self", "lyra")}
 
@@ -112,6 +105,7 @@ class _Reader:
             last_at=self._time(last) or created,
             project=self._project,
             name=None if row is None else words(row.values["name"]),
+            keep_id=True,
         )
         yield from self._said(id)
         yield EndItem(id)
@@ -150,15 +144,17 @@ class _Reader:
 
     def _turn(self, session: str, record: Record) -> Turn:
         row = record.values
-        name = text(row["role"], "role").strip().lower()
-        role = _ROLES.get(name, _OTHER_ROLE)
+        given = text(row["role"], "role")
+        role = stored_role(given)
+        id = identifier(record.number if row["id"] is None else row["id"], "id")
         return Turn(
             session,
             role,
             text(row["content"], "content"),
             moment(row["created_at"], self._zone),
-            identifier(record.number if row["id"] is None else row["id"], "id"),
-            trust=None if role != _OTHER_ROLE or name == _OTHER_ROLE else "import",
+            # With the mark, the adapter gives the role back as it was.
+            f"{id}{role_mark(given)}",
+            trust="import" if role == "system" and given != role else None,
             vector=vector(row["embedding"]),
         )
 
@@ -201,7 +197,7 @@ class _Reader:
 def _told(session: str, summary: _Summary, is_begun: bool) -> GistItem | MemoryItem:
     """A summary as the gist of the turns before it. One whose turns are not there any more is a note."""
     if is_begun:
-        return GistItem(session, summary.text, summary.at)
+        return GistItem(session, summary.text, summary.at, is_final=True)
     return MemoryItem(f"summary-{session}", summary.text, at=summary.at, data={"session": session})
 
 

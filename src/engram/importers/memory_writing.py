@@ -167,7 +167,11 @@ class MemoryWriter:
             self._tally.leave_out(FORGOTTEN, f"memory {item.id}")
             return True
         told = redact(text)
-        if any(version.content == told for version in self._eng.memories.history(memory.id)):
+        if item.is_archived and memory.status == "active" and memory.version == seen.records:
+            self._tally.add("updated")
+            if not self._asked.dry_run:
+                self._eng.memories.archive(memory.id, actor=ACTOR)
+        elif any(version.content == told for version in self._eng.memories.history(memory.id)):
             self._tally.add("known_memories")
         elif memory.version != seen.records or memory.status != "active":
             self._tally.leave_out(CHANGED_HERE, f"memory {item.id}")
@@ -237,12 +241,14 @@ class MemoryWriter:
         with self._eng.write():
             options = {} if item.max_tokens is None else {"max_tokens": min(max(1, item.max_tokens), 10_000_000)}
             self._eng.blocks.create(
-                name, texts.storable(first.content), actor=_actor(first), at=self._times.known(first.at), **options
+                name,
+                texts.storable(first.content),
+                actor=_actor(first),
+                at=self._times.known(first.at),
+                data=None if others else item.data,
+                **options,
             )
-            self._edit(name, others)
-            if item.data is not None:
-                latest = self._times.known(versions[-1].at)
-                self._eng.blocks.update(name, data=item.data, reason="", actor=_actor(versions[-1]), at=latest)
+            self._edit(name, others, item.data)
             made = self._eng.blocks.get(name)
             self._note_block(item, name, len(versions), 0 if made is None else made.version)
 
@@ -258,16 +264,17 @@ class MemoryWriter:
         if self._asked.dry_run:
             return
         with self._eng.write():
-            self._edit(seen.id, new)
-            if item.data is not None:
-                self._eng.blocks.update(seen.id, data=item.data, actor=_actor(new[-1]))
+            self._edit(seen.id, new, item.data)
             made = self._eng.blocks.get(seen.id)
             self._note_block(item, seen.id, len(versions), 0 if made is None else made.version)
 
-    def _edit(self, name: str, versions: list[BlockVersion]) -> None:
-        """Write versions one after the other. A time before that of the last edit is not possible here."""
+    def _edit(self, name: str, versions: list[BlockVersion], data: object) -> None:
+        """Write versions one after the other, the last one with the data.
+
+        A time before that of the last edit is not possible here.
+        """
         latest = ""
-        for version in versions:
+        for number, version in enumerate(versions, 1):
             latest = max(latest, self._times.known(version.at) or "")
             before = self._eng.blocks.get(name)
             if before is not None and latest:
@@ -278,6 +285,7 @@ class MemoryWriter:
                 texts.storable(version.reason)[:500],
                 actor=_actor(version),
                 at=latest or None,
+                data=data if number == len(versions) else None,
             )
 
     def _note_block(self, item: BlockItem, name: str, records: int, version: int) -> None:

@@ -55,6 +55,7 @@ class _Open:
         #: What is to be written next.
         self.turns: list[PastTurn] = []
         self.gist: str | None = None
+        self.gist_at: str | None = None
         self.is_final_gist = False
         #: Turns without a time that may lie between turns which were recorded before.
         self.held: list[PastTurn] = []
@@ -134,6 +135,7 @@ class SessionWriter:
         text = texts.storable(item.text)
         if session is not None and session.has_news and text:
             session.gist, session.is_final_gist, session.has_news = text, item.is_final, False
+            session.gist_at = self._times.known(item.at) or session.latest
             self._tally.add("gists")
             self.flush()
 
@@ -149,6 +151,7 @@ class SessionWriter:
         session.number += 1
         if session.is_new and not self._asked.dry_run:
             self.flush()
+            session.has_grown = True
             if session.id is not None:
                 self._eng.leases.claim(session.id, exact(item.resource), item.note)
 
@@ -261,6 +264,7 @@ class SessionWriter:
             outcome=None if item.outcome is None else texts.storable(item.outcome),
             turns=session.turns,
             gist=session.gist,
+            gist_at=session.gist_at,
             is_final_gist=session.is_final_gist,
             before=seen,
             records=max(session.number, seen.records if seen is not None else 0),
