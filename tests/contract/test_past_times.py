@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -127,6 +129,19 @@ def test_a_caller_chooses_the_id_of_a_session(eng: Engram) -> None:
     assert eng.sessions.register("codex", "Else", id="mine", external_id="x") == "mine"
     assert eng.sessions.register("codex", None, id="mine", external_id="x") == "mine"
     assert eng.sessions.register("codex", None, external_id="x") == "mine"
+
+
+def test_two_that_choose_the_same_id_at_once_get_one_session(eng: Engram) -> None:
+    begin = Barrier(4)
+
+    def register(number: int) -> str:
+        begin.wait()
+        return eng.sessions.register("code", None, {str(number): number}, id="mine", at=BEGAN)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(register, range(4))) == {"mine"}
+    (made,) = eng.sessions.list()
+    assert made.created_at == BEGAN and made.metadata
 
 
 def test_an_id_that_belongs_to_another_session_is_refused(eng: Engram) -> None:

@@ -182,9 +182,14 @@ class PassContext:
         self.proposed += made
         return made
 
-    def for_each(self, stage: str, things: Iterable[T], act: Callable[[PassContext, T], None], total: int) -> None:
-        """Attempt every item of a stage, with a checkpoint between items. The next item is asked for when the one
-        before it is done."""
+    def for_each(
+        self, stage: str, things: Iterable[T], act: Callable[[PassContext, T], None], total: int | None = None
+    ) -> None:
+        """Attempt every item of a stage, with a checkpoint between items. Of an iterator whose `total` is given, the
+        next item is asked for when the one before it is done."""
+        if total is None:
+            things = list(things)
+            total = len(things)
         for number, thing in enumerate(things):
             self.checkpoint(stage, number, total)
             self.attempt(stage, act, thing)

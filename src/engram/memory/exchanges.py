@@ -36,8 +36,8 @@ _TRUST = {"user": "user", "assistant": "agent", "system": "agent", "tool": "tool
 #: Exchanges that `add_many` writes in one transaction; few enough that other writers do not wait long.
 BATCH = 500
 _TIME = "time of the exchange"
-#: Seconds by which a turn's own time may be before the session's beginning, and ahead of the store's clock.
-_EARLY, _LATE = 86_400, 60
+#: Seconds by which the time that a harness gives for a turn may be before the session's beginning.
+_EARLY = 86_400
 
 # An exchange counts as a heartbeat, but only for an active session: a late hook must not revive one that ended. If the
 # exchange has a time of its own, that is the time of the heartbeat.
@@ -271,7 +271,7 @@ class Exchanges:
             began = tx.value(_BEGAN, workspace=self._workspace, session=session_id)
             now = tx.now()
         earliest = later(began, -_EARLY) if began is not None else at
-        return at if earliest <= at <= later(now, _LATE) else None
+        return at if earliest <= at <= later(now, checks.AHEAD) else None
 
     def get(self, id: int) -> Exchange:
         with self._engine.read() as tx:
