@@ -24,7 +24,7 @@ from ..harness_payloads import LONGEST, cut, inner, text
 from ..interfaces.external_ids import of_session
 from ..interfaces.hooks.codex import PATCH, WRITING_TOOLS
 from . import kinds
-from .conversations import Calls, Conversation, careful, is_own, latest, own, project_of, tail
+from .conversations import Calls, Conversation, careful, is_own, latest, own, project_of, tail, text_fields
 from .files import Source, below, json_items, json_lines
 from .formats import Format
 from .items import SessionItem, Skipped
@@ -133,9 +133,8 @@ def _read(source: Source, options: Options) -> Iterator[Item]:
 
 def _document(source: Source, reader: _Reader) -> Iterator[Item]:
     """The form of the first versions: one document with a `session` and its `items`."""
-    head = source.head(64 * 1024).decode(errors="replace")
-    id, at = (re.search(rf'"{name}"\s{{0,20}}:\s{{0,20}}"([^"]{{1,100}})"', head) for name in ("id", "timestamp"))
-    yield from reader.take(0, {"id": id[1] if id else None, "timestamp": at[1] if at else None, "instructions": None})
+    known = text_fields(source.head(64 * 1024).partition(b'"items"')[0].decode(errors="replace"))
+    yield from reader.take(0, {"id": known.get("id"), "timestamp": known.get("timestamp"), "instructions": None})
     for found in json_items(source, "items"):
         if isinstance(found, Skipped):
             yield found
