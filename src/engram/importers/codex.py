@@ -120,7 +120,8 @@ def _read(source: Source, options: Options) -> Iterator[Item]:
         yield Skipped(source.name, "compressed, and zstandard is not installed")
         return
     reader = _Reader(source)
-    if kinds.objects(source.head(64 * 1024)) or isinstance(source, Compressed):
+    # The first line may be very long: it has the instructions of the model.
+    if not b"".join(source.head(4_096).split()).startswith(b'{"session":{'):
         for found in json_lines(source):
             if isinstance(found, Skipped):
                 yield found

@@ -72,7 +72,8 @@ def _find(path: Path) -> list[Source]:
 def _read(source: Source, options: Options) -> Iterator[Item]:
     head = source.head(64 * 1024)
     entries = kinds.objects(head)
-    if any(kinds.kind_of_entry(entry) == kinds.GEMINI and "messages" not in entry for entry in entries):
+    is_log = any(kinds.kind_of_entry(entry) == kinds.GEMINI and "messages" not in entry for entry in entries)
+    if is_log or source.path.suffix == ".jsonl":
         yield from _session(source)
     elif b'"projectHash"' in head or b'"sessionId"' in head:
         yield from _document(source, head)
