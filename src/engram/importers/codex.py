@@ -188,7 +188,7 @@ class _Reader:
 
     def _meta(self, meta: Mapping[str, object], at: object) -> Iterator[Item]:
         """The first says what the session is. Another one begins a copy."""
-        id = text(meta, "id", longest=200) or self._name_id()
+        id = text(meta, "id", "session_id", longest=200) or self._name_id()
         if self._talk is not None or self._left_out is not None:
             self._is_copy = self._is_copy or id != self._id
             return
