@@ -126,6 +126,18 @@ class Engram:
 
         return project_of(folder)
 
+    def with_settings(self, **settings: Any) -> Engram:
+        """The same workspace on the same connections, with other settings. The store itself stays as it was opened."""
+        fixed = settings.keys() & {"url", "workspace"}
+        if fixed:
+            raise InvalidInput(f"{fixed.pop()} is chosen when a store is opened. Open it again with another one.")
+        checked = config.load(url=self.settings.url, workspace=self.workspace_name, **settings)
+        changed: dict[str, Any] = {name: getattr(checked, name) for name in settings}
+        origins = {**self.settings.origins, **dict.fromkeys(changed, "argument")}
+        other = object.__new__(Engram)
+        other._compose(self._view._replace(config=self.settings._replace(**changed, origins=origins)), self._trial)
+        return other
+
     def workspaces(self) -> list[WorkspaceInfo]:
         """Every workspace that was ever written to, sorted by name."""
         from .coordination.counts import workspaces
@@ -152,6 +164,11 @@ class Engram:
     @property
     def settings(self) -> Config:
         return self._view.config
+
+    def now(self) -> str:
+        """The store's present time. It decides what has expired; the clocks of machines may differ."""
+        with self._view.engine.read() as tx:
+            return tx.now()
 
     def sitrep(
         self,
@@ -341,18 +358,21 @@ class Engram:
         dry_run: bool = False,
         stages: Sequence[str] | None = None,
         all_workspaces: bool = False,
+        propose_only: bool = False,
         stop: threading.Event | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> list[DreamReport]:
         """Run one pass: make gists of sessions, eras of months, and the portrait. Returns a report for each workspace.
 
         A stage runs when it is due; with `force` every stage runs. `dry_run` only reports what a pass would do and why.
+        With `propose_only`, consolidation proposes every change, also that of memories with the same text.
         `stop` ends the pass after its current step. `progress` is called with the stage, the number done and the total.
         """
         options: dict[str, Any] = {
             "force": force,
             "dry_run": dry_run,
             "stages": stages,
+            "propose_only": checks.flag(propose_only, "propose_only"),
             "stop": stop,
             "progress": progress,
         }

@@ -50,6 +50,50 @@ class NotDue(NamedTuple):
     next_at: str | None = None
 
 
+class DreamEstimate(NamedTuple):
+    """What dreaming about everything that waits would take, if a model thinks."""
+
+    #: Sessions with something new, and their new turns.
+    sessions: int
+    turns: int
+    calls: int
+    #: Tokens that the model would read and write.
+    input_tokens: int
+    output_tokens: int
+    #: How many passes, and how many days, the caps on calls and tokens make of it. None if a cap allows nothing.
+    passes: int | None
+    days: int | None
+    #: What thinks now. `extractive` costs nothing and has no caps.
+    thinker: str
+
+
+def cost(estimate: DreamEstimate) -> str:
+    """What dreaming about what waits would take, in a sentence or two."""
+    sessions = f"{estimate.sessions:,} {'session' if estimate.sessions == 1 else 'sessions'}"
+    if not estimate.sessions:
+        return "No session waits to be read."
+    read, written = (_rounded(tokens) for tokens in (estimate.input_tokens, estimate.output_tokens))
+    if estimate.thinker == "extractive":
+        return (
+            f"Dreaming about {sessions} costs nothing without a model. A model would read about {read} tokens and "
+            f"write about {written}."
+        )
+    told = f"Dreaming about {sessions} takes about {read} tokens to read and {written} to write"
+    if estimate.thinker == "agent":
+        return f"{told}, by the agents that answer."
+    if estimate.passes is None:
+        return f"{told}. The caps on calls and tokens allow none."
+    passes = f"{estimate.passes:,} {'pass' if estimate.passes == 1 else 'passes'}"
+    days = f" on {estimate.days:,} days" if estimate.days is not None and estimate.days > 1 else ""
+    return f"{told}. Within the caps that is {passes}{days}, the newest sessions first."
+
+
+def _rounded(tokens: int) -> str:
+    """Two digits say enough: `1,300,000`, `43,000`."""
+    unit = 10 ** max(0, len(str(tokens)) - 2)
+    return f"{round(tokens / unit) * unit:,}"
+
+
 class DreamTotals(NamedTuple):
     """The sums over the reports of several workspaces."""
 

@@ -21,6 +21,8 @@ from engram.compat.anthropic_memory import AsyncEngramMemoryTool, EngramMemoryTo
 from tests._tables import holds
 from tests.llm._server import Response, Server
 
+pytestmark = pytest.mark.requirement("COMPAT-8")
+
 HEADER = "Here're the files and directories up to 2 levels deep in /memories, excluding hidden items and node_modules:"
 TOKEN = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 

@@ -20,6 +20,8 @@ from engram.compat import lyra, lyra_store
 from engram.embedding import load
 from tests._tables import holds
 
+pytestmark = pytest.mark.requirement("COMPAT-5")
+
 
 @pytest.fixture
 def place(store_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:

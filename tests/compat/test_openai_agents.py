@@ -28,6 +28,8 @@ from engram import Engram, InvalidInput, MissingExtra
 from engram.compat.openai_agents import EngramSession
 from tests._tables import holds
 
+pytestmark = pytest.mark.requirement("COMPAT-7")
+
 #: Nothing leaves the machine.
 QUIET = RunConfig(tracing_disabled=True)
 USER = {"role": "user", "content": "Where does the heron nest?"}

@@ -19,6 +19,8 @@ from engram.compat.symbiont import Engram, SessionRegistry, sitrep, update_world
 from engram.config import load
 from tests.conftest import ShiftedClock
 
+pytestmark = pytest.mark.requirement("COMPAT-1", "COMPAT-2")
+
 SESSION = {
     *("id", "session_type", "summary", "status", "started_at", "last_heartbeat", "completed_at"),
     *("completion_summary", "metadata"),

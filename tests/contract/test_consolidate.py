@@ -59,6 +59,27 @@ def test_apply_merges_what_says_the_same_and_off_does_nothing(open_store: Open) 
     assert (report.tokens_before - report.tokens_after) == report.tokens_saved > 0
 
 
+@pytest.mark.requirement("MERGE-1")
+@pytest.mark.parametrize("policy", ["propose", "apply"])
+def test_a_pass_that_only_proposes_changes_no_memory_and_leaves_them_to_the_next_pass(
+    open_store: Open, policy: str
+) -> None:
+    eng = open_store(**AT_ONCE, dream_consolidate=policy)
+    for kind in ("note", "fact"):
+        eng.remember("The deploy runs on Friday.", kind=kind)
+    before = eng.memories.list()
+    for proposed in (1, 0):
+        (report,) = eng.dream(force=True, stages=["consolidate"], propose_only=True)
+        assert (report.groups, report.merged, report.proposals) == (1, 0, proposed)
+    (proposal,) = eng.proposals.list()
+    eng.proposals.accept(proposal.id)
+    eng.dream(force=True, stages=["consolidate"], propose_only=True)
+    assert eng.memories.list() == before
+    assert consolidate(eng).merged == 2
+    assert len(active(eng)) == 1
+    assert eng.proposals.list() == []
+
+
 @pytest.mark.requirement("MERGE-2", "MERGE-3")
 def test_a_merge_keeps_all_statements_tags_weights_and_sources(open_store: Open) -> None:
     eng = open_store(**AT_ONCE, dream_consolidate="apply")

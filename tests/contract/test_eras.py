@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engram import Engram
 from tests._tables import holds
 from tests._talks import talk
+
+pytestmark = pytest.mark.requirement("ERA-1")
 
 TOLD = "A slow month of porting, and the first snow."
 

@@ -469,6 +469,27 @@ def test_fifty_open_and_close_cycles_leak_neither_descriptor_nor_thread(store_ur
     assert (sorted(os.listdir("/proc/self/fd")), threading.active_count()) == before
 
 
+@pytest.mark.requirement("STORE-1")
+def test_a_store_can_be_used_with_other_settings_on_the_same_connections(eng: Engram) -> None:
+    eng.world.set("here")
+    other = eng.with_settings(stale_after="5m", dream_consolidate="off")
+    assert (other.settings.stale_after, other.settings.dream_consolidate) == (300.0, "off")
+    assert other.settings.origins["stale_after"] == "argument"
+    assert other.settings._replace(stale_after=1_800.0, dream_consolidate="propose", origins={}) == (
+        eng.settings._replace(origins={})
+    )
+    assert other.workspace_name == eng.workspace_name
+    assert other.world.get() == "here"
+    with eng.write():  # the same connection: a write of another one would wait for this one
+        other.world.set("there")
+    assert eng.world.get() == "there"
+    for wrong in ({"url": "elsewhere.db"}, {"workspace": "other"}, {"stale_after": "soon"}):
+        with pytest.raises(InvalidInput):
+            eng.with_settings(**wrong)
+    with pytest.raises(TypeError, match="nonsense"):
+        eng.with_settings(nonsense=1)
+
+
 @pytest.mark.requirement("STORE-12")
 def test_a_closed_store_says_so_and_can_be_closed_again(eng: Engram) -> None:
     view = eng.workspace("other")

@@ -55,6 +55,7 @@ def test_a_cut_off_array_gives_its_whole_items_and_names_the_last(tmp_path: Path
     assert items(source(tmp_path, '[{"a": 1}, {"a": ')) == [{"a": 1}, Skipped("item 2", "not valid JSON")]
 
 
+@pytest.mark.requirement("IMPORT-8")
 def test_a_line_or_item_that_is_too_long_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "LONGEST", 50)
     monkeypatch.setattr(files, "_BLOCK", 16)
@@ -64,6 +65,7 @@ def test_a_line_or_item_that_is_too_long_is_passed_over(tmp_path: Path, monkeypa
     assert items(source(tmp_path, f'[1, {long}, "z"]')) == [1, Skipped("item 2", "longer than 0 MiB"), "z"]
 
 
+@pytest.mark.requirement("IMPORT-8")
 def test_bad_lines_are_named_with_their_reason(tmp_path: Path) -> None:
     text = b'{"a": 1}\n{"a": \n\xff\xfe\n42\n' + b"[" * 100_000 + b"\n" + b'{"b":' * 100_000 + b"\n"
     assert list(files.json_lines(source(tmp_path, text))) == [
@@ -87,6 +89,7 @@ def test_a_member_of_an_archive_is_read_where_it_is_whatever_its_name(tmp_path: 
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["export.zip", "in"]
 
 
+@pytest.mark.requirement("IMPORT-8")
 def test_an_archive_that_unpacks_to_far_more_than_text_does_is_refused(tmp_path: Path) -> None:
     archive = tmp_path / "bomb.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:

@@ -29,6 +29,7 @@ def texts(eng: Engram, external_id: str = "a", type: str = "test") -> list[str]:
     return [turn.content for turn in eng.exchanges.history(session.id)]
 
 
+@pytest.mark.requirement("IMPORT-6")
 def test_a_session_is_imported_with_its_dates_roles_ask_and_result(eng: Engram) -> None:
     report = feed(eng, talk("a", *FIRST, *MORE, project="shop", name="Backups"))
     assert (report.sessions, report.turns, report.left_out) == (1, 4, ())
@@ -45,6 +46,7 @@ def test_a_session_is_imported_with_its_dates_roles_ask_and_result(eng: Engram) 
     assert eng.recall("which bucket has the backups?")[0].text.startswith("They are in the bucket")
 
 
+@pytest.mark.requirement("IMPORT-2")
 def test_the_same_file_adds_nothing_and_a_longer_one_adds_what_is_new(eng: Engram) -> None:
     feed(eng, talk("a", *FIRST))
     changes = eng.changes(0, 1000)
@@ -82,6 +84,7 @@ def test_a_session_that_goes_on_in_another_file_is_one_session(eng: Engram) -> N
     assert (report.turns, report.unchanged) == (0, 2)
 
 
+@pytest.mark.requirement("IMPORT-3")
 def test_what_was_forgotten_stays_forgotten_unless_it_is_asked_for(eng: Engram) -> None:
     feed(eng, talk("a", *FIRST), talk("b", "Who is on call?", "Team blue is on call."))
     session = eng.sessions.find("b", "test")
@@ -99,6 +102,7 @@ def test_what_was_forgotten_stays_forgotten_unless_it_is_asked_for(eng: Engram) 
     assert texts(eng) == list(FIRST)
 
 
+@pytest.mark.requirement("IMPORT-3")
 def test_what_a_hook_recorded_is_not_added_again(eng: Engram) -> None:
     id = eng.sessions.register("test", None, external_id="a")
     eng.exchanges.add(id, "user", FIRST[0])
@@ -124,6 +128,7 @@ def test_a_turn_between_those_of_the_hooks_is_left_out_and_named(eng: Engram) ->
     assert texts(eng) == [FIRST[0], FIRST[2]]
 
 
+@pytest.mark.requirement("IMPORT-3")
 def test_a_session_at_work_is_left_alone_until_it_is_silent(eng: Engram, clock: ShiftedClock) -> None:
     id = eng.sessions.register("test", "working", external_id="a")
     report = feed(eng, talk("a", *FIRST))
@@ -134,6 +139,7 @@ def test_a_session_at_work_is_left_alone_until_it_is_silent(eng: Engram, clock: 
     assert eng.sessions.get(id).status == "completed"
 
 
+@pytest.mark.requirement("IMPORT-5")
 def test_a_dry_run_counts_the_same_and_writes_nothing(eng: Engram) -> None:
     items = [*talk("a", *FIRST), *talk("b", *["text"] * 600), Skipped("line 9", "not valid JSON")]
     dry = feed(eng, items, dry_run=True)
@@ -142,6 +148,7 @@ def test_a_dry_run_counts_the_same_and_writes_nothing(eng: Engram) -> None:
     assert feed(eng, items, dry_run=True).unchanged == 2
 
 
+@pytest.mark.requirement("IMPORT-2")
 def test_an_import_that_is_killed_goes_on_where_it_was(eng: Engram) -> None:
     said = [f"Please look at line {number} of the file." for number in range(59)]
     items = talk("a", *said)
@@ -164,6 +171,7 @@ def test_an_import_that_is_killed_goes_on_where_it_was(eng: Engram) -> None:
     assert texts(eng) == said
 
 
+@pytest.mark.requirement("IMPORT-2")
 def test_two_imports_of_the_same_file_at_once_add_each_turn_once(
     open_store: Callable[..., Engram], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,7 +221,9 @@ def test_subagents_belong_to_their_parents(eng: Engram) -> None:
     assert child.parent_id == parent.id
 
 
-def test_a_lock_of_a_session_at_work_is_claimed_and_noted(eng: Engram, clock: ShiftedClock) -> None:
+def test_a_lock_of_a_session_at_work_is_claimed_and_that_of_another_one_is_noted(
+    eng: Engram, clock: ShiftedClock
+) -> None:
     now = eng.sessions.ensure("clock").created_at
     feed(
         eng,
@@ -225,8 +235,9 @@ def test_a_lock_of_a_session_at_work_is_claimed_and_noted(eng: Engram, clock: Sh
         ],
     )
     assert [(lease.session_id, lease.resource, lease.note) for lease in eng.leases.list()] == [
-        ("s1", "staging", "deploying")
+        ("s1", "symbiont://staging", "deploying")
     ]
+    assert eng.sessions.logs("s1") == []
     assert [entry.content for entry in eng.sessions.logs("s2")] == ["Locked production"]
     assert eng.sessions.get("s1").status == "active"
 
@@ -238,6 +249,7 @@ def test_sessions_before_a_date_are_left_out_whole(eng: Engram) -> None:
     assert (report.sessions, report.left_out[0].why) == (1, "before --since")
 
 
+@pytest.mark.requirement("IMPORT-4")
 def test_what_cannot_be_stored_is_mended_or_named(eng: Engram) -> None:
     items: list[Item] = [
         SessionItem("x" * 500, "test", "2026-01-02T10:00:00Z", name="a\nb " * 100, project="p\x00q"),

@@ -28,6 +28,7 @@ def active(eng: Engram) -> dict[str, str]:
     return {memory.content: memory.kind for memory in eng.memories.list()}
 
 
+@pytest.mark.requirement("IMPORT-7")
 def test_a_memory_keeps_its_kind_tags_date_and_data_and_is_not_the_users_word(eng: Engram) -> None:
     report = feed(eng, [fact("1", "The office is in Porto.", tags=["office"], importance=0.9, data={"by": "app"})])
     assert (report.memories, report.left_out) == (1, ())
@@ -108,6 +109,7 @@ def block(*texts: str, name: str = "notes", **more: Any) -> list[Item]:
     return [BlockItem(name, [BlockVersion(text, times[n], f"edit {n}") for n, text in enumerate(texts)], **more)]
 
 
+@pytest.mark.requirement("IMPORT-7")
 def test_a_block_comes_with_its_versions_and_a_longer_history_adds_to_them(eng: Engram) -> None:
     assert feed(eng, block("one", "two", max_tokens=500, data={"mood": "calm"})).blocks == 1
     assert [(edit.new, edit.created_at[:10]) for edit in eng.blocks.history("notes")][-1] == ("two", "2026-02-05")
@@ -122,6 +124,7 @@ def test_a_block_comes_with_its_versions_and_a_longer_history_adds_to_them(eng: 
     eng.blocks.verify("notes")
 
 
+@pytest.mark.requirement("IMPORT-7")
 def test_a_block_here_is_not_overwritten(eng: Engram) -> None:
     eng.blocks.create("notes", "ours")
     report = feed(eng, block("theirs"))

@@ -53,7 +53,9 @@ def test_a_dry_run_only_says_what_would_be_done(eng: library.Engram, engram: Eng
     for stage in ("consolidate", "eras", "profile", "narrative"):
         assert f"{stage}: " in shown
     eng.sessions.complete(talk(eng, "the parser"))
-    assert "sessions: would read 1 session. 1 session with something new: 1 ended." in engram("dream", "--dry-run").out
+    shown = engram("dream", "--dry-run").out
+    assert "sessions: would read 1 session. 1 session with something new: 1 ended." in shown
+    assert "Dreaming about 1 session costs nothing without a model." in " ".join(shown.split())
     assert eng.dreams.list() == []
 
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +17,30 @@ from .. import config
 from ..client import Engram
 from ..errors import NotAStore, NotOfFormat
 
+#: What the name of a draft has after that of its store, before the id of its process.
+_DRAFT = ".importing-"
+
 
 def open_store(place: Path | str | None, format_name: str, **settings: Any) -> Engram:
-    """The store at a place, by default the user's own one. `settings` take the place of the user's settings.
+    """The store at a place, by default the user's own one; `:memory:` is one for a trial.
+
+    `settings` take the place of the user's settings.
 
     If the file there is a database of the old system that `format_name` names, it is imported, and the result is the
     store beside it. Any other file that is not a store is NotAStore.
     """
+    if str(place) == ":memory:":
+        return Engram(":memory:").with_settings(**settings)
     chosen = config.load(url=None if place is None else str(place), **settings)
     try:
         return Engram(settings=chosen)
     except NotAStore:
-        if not _has_format(Path(chosen.url), format_name):
-            raise
-    beside = chosen._replace(url=store_beside(chosen.url))
-    if not os.path.exists(beside.url):
-        _import_into(beside, Path(chosen.url), format_name)
+        beside = chosen._replace(url=store_beside(chosen.url))
+        # A database is looked at once only: some have to be copied for that.
+        if not os.path.exists(beside.url):
+            if not _has_format(Path(chosen.url), format_name):
+                raise
+            _import_into(beside, Path(chosen.url), format_name)
     return Engram(settings=beside)
 
 
@@ -46,10 +52,13 @@ def store_beside(old: Path | str) -> str:
 
 def _import_into(beside: config.Config, old: Path, format_name: str) -> None:
     """Import an old database into a store that does not exist yet."""
-    draft = beside._replace(url=f"{beside.url}.importing-{os.getpid()}-{threading.get_ident()}")
+    from .. import importers
+
+    _remove_drafts(beside.url)
+    draft = beside._replace(url=f"{beside.url}{_DRAFT}{os.getpid()}-{threading.get_ident()}")
     try:
         with Engram(settings=draft) as eng:
-            _run_import(format_name, old, eng)
+            importers.run(format_name, [old], eng)
         with suppress(FileExistsError):  # another process was faster
             os.link(draft.url, beside.url)
             _tell(old, beside.url, format_name)
@@ -59,9 +68,23 @@ def _import_into(beside: config.Config, old: Path, format_name: str) -> None:
                 os.unlink(draft.url + end)
 
 
-def _run_import(format_name: str, old: Path, eng: Engram) -> None:
-    run: Callable[[str, Sequence[Path], Engram], object] = import_module("engram.importers").run
-    run(format_name, [old], eng)
+def _remove_drafts(store: str) -> None:
+    """Remove the drafts of imports that were killed."""
+    folder, name = os.path.split(store)
+    for file in os.listdir(folder):
+        if file.startswith(f"{name}{_DRAFT}") and not _is_alive(file[len(name) + len(_DRAFT) :].partition("-")[0]):
+            with suppress(OSError):
+                os.unlink(os.path.join(folder, file))
+
+
+def _is_alive(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, ValueError):
+        return False
+    except OSError:
+        pass  # the process belongs to another user
+    return True
 
 
 def _has_format(file: Path, format_name: str) -> bool:

@@ -42,8 +42,8 @@ __all__ = ["DB_PATH", "Engram", "SessionRegistry", "sitrep", "update_world_state
 #: As in Symbiont, where callers know what a column holds.
 Row = dict[str, Any]
 
-#: Where a session's metadata keeps the text that a program gave.
-_METADATA = "text"
+#: Where a session's metadata keeps the text that a program gave, and one that was imported.
+_METADATA, _IMPORTED_METADATA = "text", "metadata"
 #: The type of the sessions of dreaming.
 _DREAM = "dream"
 _TEN_YEARS = 315_360_000.0
@@ -257,9 +257,10 @@ def _session(session: Session) -> Row:
 
 def _given_metadata(metadata: Mapping[str, object]) -> str | None:
     """The text that a program gave, or what Engram's own agents stored, as JSON."""
-    text = metadata.get(_METADATA)
-    if len(metadata) == 1 and isinstance(text, str):
-        return text
+    if len(metadata) == 1:
+        text = metadata.get(_METADATA, metadata.get(_IMPORTED_METADATA))
+        if isinstance(text, str):
+            return text
     return json.dumps(metadata, ensure_ascii=False) if metadata else None
 
 

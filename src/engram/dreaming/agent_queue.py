@@ -40,9 +40,13 @@ _LEFT = "SELECT 1 FROM work WHERE workspace = :workspace AND stage = :stage LIMI
 _DROP_STAGE = "DELETE FROM work WHERE workspace = :workspace AND stage = :stage"
 _ANSWERED = "SELECT 1 FROM work WHERE workspace = :workspace AND id = :id AND answer IS NOT NULL"
 _DONE = "DELETE FROM work WHERE workspace = :workspace AND id = :id"
+# Those about sessions come last, and of them the newest session first. What is told about sessions waits for them.
 _FREE = """
 SELECT id FROM work
-WHERE workspace = :workspace AND answer IS NULL AND (deadline IS NULL OR deadline <= :now) ORDER BY id LIMIT 1
+WHERE workspace = :workspace AND answer IS NULL AND (deadline IS NULL OR deadline <= :now)
+ORDER BY (SELECT s.heartbeat_at FROM sessions s WHERE s.workspace = work.workspace AND s.id = work.subject) DESC
+  NULLS FIRST, id
+LIMIT 1
 """
 _TAKE = """
 UPDATE work SET taken_by = :by, deadline = :deadline WHERE workspace = :workspace AND id = :id

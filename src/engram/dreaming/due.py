@@ -107,11 +107,12 @@ WHERE workspace = :workspace AND compared IS NOT NULL ORDER BY id DESC LIMIT 1
 _OF_AGE = """
 SELECT COUNT(*) FROM memories
 WHERE workspace = :workspace AND status = 'active' AND created_at > :before AND created_at <= :matured
-  AND kind NOT IN ('gist', 'era', 'digest')
+  AND kind NOT IN ('gist', 'era', 'digest', 'store-item')
 """
 _NEXT_OF_AGE = """
 SELECT MIN(created_at) FROM memories
-WHERE workspace = :workspace AND status = 'active' AND created_at > :matured AND kind NOT IN ('gist', 'era', 'digest')
+WHERE workspace = :workspace AND status = 'active' AND created_at > :matured
+  AND kind NOT IN ('gist', 'era', 'digest', 'store-item')
 """
 _AGREED = "SELECT COUNT(*) FROM proposals WHERE workspace = :workspace AND state IN ('accepted', 'edited')"
 _WORK = """

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Characters of one turn that a prompt quotes. Output of tools and pasted text may be very long.
 _HEAD, _TAIL = 6_000, 1_500
+#: The longest turn that is quoted as a whole.
+LONGEST = _HEAD + _TAIL
 #: Handles of passages that quote other thoughts of the same step: a part of a gist, a draft, its critique.
 _THOUGHTS = re.compile(r"p\d+|draft|critique")
 _TURN, _MEMORY, _HISTORY = re.compile(r"e(\d+)"), re.compile(r"m(\d+)"), re.compile(r"h(\d+)")
@@ -149,7 +151,7 @@ def are_unchanged(tx: Transaction, workspace: str, shown: Iterable[Ground]) -> b
 
 def shortened(text: str) -> str:
     """The part of a long turn that a prompt quotes."""
-    if len(text) <= _HEAD + _TAIL:
+    if len(text) <= LONGEST:
         return text
     return f"{text[:_HEAD]} […] {text[-_TAIL:]}"
 

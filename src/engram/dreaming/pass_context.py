@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -92,6 +92,7 @@ class PassContext:
         force: bool,
         stop: threading.Event,
         progress: Progress | None,
+        propose_only: bool = False,
     ) -> None:
         self.view = view
         self.workspace = view.workspace
@@ -106,6 +107,7 @@ class PassContext:
         self.dream = journal.dream
         self.thinker = thinker
         self.force = force
+        self.propose_only = propose_only
         self._leases = leases
         self._token = token
         self._stop = stop
@@ -180,12 +182,13 @@ class PassContext:
         self.proposed += made
         return made
 
-    def for_each(self, stage: str, things: Sequence[T], act: Callable[[PassContext, T], None]) -> None:
-        """Attempt every item of a stage, with a checkpoint between items."""
+    def for_each(self, stage: str, things: Iterable[T], act: Callable[[PassContext, T], None], total: int) -> None:
+        """Attempt every item of a stage, with a checkpoint between items. The next item is asked for when the one
+        before it is done."""
         for number, thing in enumerate(things):
-            self.checkpoint(stage, number, len(things))
+            self.checkpoint(stage, number, total)
             self.attempt(stage, act, thing)
-        self.checkpoint(stage, len(things), len(things))
+        self.checkpoint(stage, total, total)
 
     def attempt(self, stage: str, act: Callable[[PassContext, T], None], thing: T) -> bool:
         """Do one item of a stage. False when a later pass has to do it: an agent has not answered yet, the text it was

@@ -33,6 +33,7 @@ from .undo import reversal
 from .undo.journal import Journal
 
 if TYPE_CHECKING:
+    from ..dream_records import DreamEstimate
     from ..records import Lease
     from ..storage.engine import Row, Transaction
     from ..store_view import StoreView
@@ -94,6 +95,8 @@ class _Asked(NamedTuple):
     force: bool
     stop: threading.Event
     progress: Progress | None
+    #: Whether consolidation only proposes.
+    propose_only: bool = False
     #: For an automatic pass: the least number of seconds since the last one.
     every: float | None = None
 
@@ -115,15 +118,16 @@ class Dreams:
         force: bool = False,
         dry_run: bool = False,
         stages: Sequence[str] | None = None,
+        propose_only: bool = False,
         stop: threading.Event | None = None,
         progress: Progress | None = None,
     ) -> DreamReport:
         """Run one pass. Setting `stop` ends it after the current step. `progress` is called with a stage, how much of
-        it is done, and how much there is."""
+        it is done, and how much there is. With `propose_only`, consolidation changes nothing by itself."""
         chosen = self._select_stages(stages)
         if dry_run:
             return self._preview(chosen, force)
-        asked = _Asked(due.BY_HAND, chosen, force, stop or threading.Event(), progress)
+        asked = _Asked(due.BY_HAND, chosen, force, stop or threading.Event(), progress, propose_only)
         report = self._run(self._view, asked)
         assert isinstance(report, DreamReport), "only an automatic pass can be found not to be due"
         return report
@@ -133,6 +137,7 @@ class Dreams:
         reason: str = due.IF_DUE,
         *,
         every: float | None = None,
+        propose_only: bool = False,
         stop: threading.Event | None = None,
         progress: Progress | None = None,
     ) -> DreamReport | NotDue:
@@ -154,7 +159,7 @@ class Dreams:
             # An object that was given as thinker may cost money, too.
             given = view.llm if config.auto_dream_llm == "same" else None
             view = view._replace(config=config._replace(llm=chosen), llm=given)
-        asked = _Asked(reason, list(STAGES), False, stop or threading.Event(), progress, every)
+        asked = _Asked(reason, list(STAGES), False, stop or threading.Event(), progress, propose_only, every)
         return self._run(view, asked)
 
     def decide(self, every: float | None = None) -> due.Decision:
@@ -214,6 +219,15 @@ class Dreams:
             starts_now=decision.run,
             stuck=tuple(stuck),
         )
+
+    def estimate(self) -> DreamEstimate:
+        """What dreaming about everything that waits would take with a model: sessions, tokens, passes, days.
+
+        One read, which loads no text.
+        """
+        from .estimates import estimate
+
+        return estimate(self._view)
 
     def undo(self, run: int | None = None) -> UndoReport:
         """Undo everything that a pass changed. Without `run`, that is the newest pass that is not undone yet.
@@ -345,6 +359,7 @@ class Dreams:
             force=asked.force,
             stop=asked.stop,
             progress=asked.progress,
+            propose_only=asked.propose_only,
         )
         report = empty_report(self._workspace, session, now, thinker.name, backlog, levels)
         report = report._replace(id=id, reason=asked.reason, due=tuple(each for each in found.values() if each.due))

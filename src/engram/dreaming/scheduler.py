@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import checks
 from ..dream_records import summary
@@ -39,6 +39,7 @@ def dream_all(
     force: bool = False,
     dry_run: bool = False,
     stages: Sequence[str] | None = None,
+    propose_only: bool = False,
     stop: threading.Event | None = None,
     progress: Progress | None = None,
 ) -> list[DreamReport]:
@@ -52,7 +53,8 @@ def dream_all(
             if stages and not chosen:
                 continue
         try:
-            report = dreams.dream(force=force, dry_run=dry_run, stages=chosen, stop=stop, progress=progress)
+            options = {"force": force, "dry_run": dry_run, "propose_only": propose_only}
+            report = dreams.dream(**options, stages=chosen, stop=stop, progress=progress)
         except InvalidInput:  # the caller's mistake, the same everywhere
             raise
         except Exception as error:
@@ -67,6 +69,7 @@ def dream_all_if_due(
     reason: str = due.IF_DUE,
     *,
     every: float | None = None,
+    propose_only: bool = False,
     stop: threading.Event | None = None,
     progress: Progress | None = None,
 ) -> list[DreamReport | NotDue]:
@@ -74,7 +77,8 @@ def dream_all_if_due(
     found: list[DreamReport | NotDue] = []
     for dreams in _each_workspace(view, stop):
         try:
-            found.append(dreams.dream_if_due(reason, every=every, stop=stop, progress=progress))
+            options: dict[str, Any] = {"every": every, "propose_only": propose_only, "stop": stop}
+            found.append(dreams.dream_if_due(reason, **options, progress=progress))
         except InvalidInput:
             raise
         except Exception as error:
@@ -107,7 +111,7 @@ class Scheduler:
     """Runs passes at an interval, in a thread of its own or in the caller's, over every workspace or only over one.
 
     At each interval, a pass runs where something is due. `told` is called with the reports of the passes that ran, and
-    `failed` with the error of a round that failed.
+    `failed` with the error of a round that failed. With `propose_only`, consolidation changes nothing by itself.
     """
 
     def __init__(
@@ -116,6 +120,7 @@ class Scheduler:
         every: float = DEFAULT_EVERY,
         *,
         all_workspaces: bool = True,
+        propose_only: bool = False,
         now: bool = False,
         told: Callable[[list[DreamReport]], None] | None = None,
         failed: Callable[[Exception], None] | None = None,
@@ -123,6 +128,7 @@ class Scheduler:
         self._view = view
         self._every = checks.seconds(every, "every")
         self._all = all_workspaces
+        self._propose_only = propose_only
         self._now = now
         self._told = told
         self._failed = failed
@@ -153,10 +159,11 @@ class Scheduler:
     def _round(self) -> None:
         """Run the passes that are due. No failure ends the schedule: the store may be back at the next interval."""
         try:
+            options: dict[str, Any] = {"every": 0.0, "propose_only": self._propose_only, "stop": self._stop}
             if self._all:
-                found = dream_all_if_due(self._view, due.LOOP, every=0.0, stop=self._stop)
+                found = dream_all_if_due(self._view, due.LOOP, **options)
             else:
-                found = [Dreams(self._view).dream_if_due(due.LOOP, every=0.0, stop=self._stop)]
+                found = [Dreams(self._view).dream_if_due(due.LOOP, **options)]
             reports = [each for each in found if isinstance(each, DreamReport)]
             for report in reports:
                 _log().info("%s", summary(report))

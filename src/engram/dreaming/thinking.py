@@ -98,6 +98,11 @@ class Thinker:
     def extractive(self) -> bool:
         return self.name == "extractive"
 
+    @property
+    def capped(self) -> bool:
+        """Whether the caps on calls and tokens hold for it."""
+        return not self.extractive and self._provider is not None
+
     def think(
         self,
         stage: str,

@@ -98,6 +98,21 @@ class Meter:
             tx.run(_ADD, workspace=self._workspace, day=day, stage=self._counted_as, calls=1, input=0, output=0)
         self.calls += 1
 
+    def left(self) -> tuple[int, int]:
+        """How many more calls and tokens the caps allow now."""
+        caps = self._caps
+        with self._engine.read() as tx:
+            of_day = {"workspace": self._workspace, "day": tx.now()[:10]}
+            ((calls, used),) = tx.all(_OF_DAY, **of_day)
+            room = [
+                (caps.pass_calls - self.calls, caps.pass_tokens - self.input_tokens - self.output_tokens),
+                (caps.day_calls - int(calls), caps.day_tokens - int(used)),
+            ]
+            if self.automatic:
+                ((calls, used),) = tx.all(_AUTOMATIC_OF_DAY, **of_day)
+                room.append((caps.auto_calls - int(calls), caps.auto_tokens - int(used)))
+        return max(0, min(calls for calls, _ in room)), max(0, min(tokens for _, tokens in room))
+
     @property
     def _counted_as(self) -> str:
         return f"auto/{self.stage}" if self.automatic else self.stage

@@ -34,10 +34,12 @@ _LOOK = 256 * 1024
 #: What the standard library raises for a damaged member: a wrong checksum, bad data, a cut end, a wrong name.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, KeyError, UnicodeDecodeError)
 _IN_STRING, _OUTSIDE = re.compile(r'["\\]'), re.compile(r'["\[\]{},]')
-#: The same from here on within the array, where whole strings are passed over; and deeper, where commas say nothing.
-_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_BETWEEN = re.compile(r'(?:[^"\[\]{},]++|' + _STRING + r')*+["\[\]{},]', re.DOTALL)
-_WITHIN = re.compile(r'(?:[^"\[\]{}]++|' + _STRING + r')*+["\[\]{}]', re.DOTALL)
+#: From here on within the array to what matters next, past whole strings; deeper, commas do not matter. A string that
+#: goes on in the next block is group 1, which may hold the beginning of an escape. Both match any text, so that no text
+#: is searched twice.
+_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|(\\?)\Z)'
+_BETWEEN = re.compile(r'(?:[^"\[\]{},]++|' + _STRING + r")*+([\[\]{},]|\Z)", re.DOTALL)
+_WITHIN = re.compile(r'(?:[^"\[\]{}]++|' + _STRING + r")*+([\[\]{}]|\Z)", re.DOTALL)
 
 
 class Source:
@@ -230,10 +232,11 @@ class _Splitter:
     def feed(self, text: str) -> Iterator[str | None]:
         at, begin = self._skip, 0
         self._skip = 0
-        while found := self._next(text, at):
-            place = found.end() - 1
-            at = place + 1
-            mark = text[place]
+        while at < len(text):
+            mark, at = self._next(text, at)
+            place = at - 1
+            if not mark:
+                break
             if mark == "\\":
                 at += 1
             elif mark == '"':
@@ -263,13 +266,17 @@ class _Splitter:
         self._skip = max(0, at - len(text))
         self._hold(text[begin:])
 
-    def _next(self, text: str, at: int) -> re.Match[str] | None:
-        """Finds what comes next. It ends with the mark that matters."""
-        if self._in_string:
-            return _IN_STRING.search(text, at)
-        if not self._level:
-            return _OUTSIDE.search(text, at)
-        return (_BETWEEN if self._depth == self._level else _WITHIN).match(text, at)
+    def _next(self, text: str, at: int) -> tuple[str, int]:
+        """The next mark that matters, and the place after it. Without one, where the next piece goes on."""
+        if self._in_string or not self._level:
+            found = (_IN_STRING if self._in_string else _OUTSIDE).search(text, at)
+            return (found[0], found.end()) if found else ("", len(text))
+        passed = (_WITHIN if self._depth > self._level else _BETWEEN).match(text, at)
+        assert passed is not None  # they match any text
+        if passed[1] is not None:
+            self._in_string = True
+            return "", len(text) + len(passed[1])
+        return passed[2], passed.end()
 
     def rest(self) -> Iterator[str | None]:
         """The item that is held, if there is one; also one that was cut off."""

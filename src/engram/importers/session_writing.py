@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..compat.symbiont_resources import stored as exact
 from ..errors import ImportOverlap, SessionNotFound
 from ..import_records import SESSION, PastSession, PastTurn, Seen
 from ..records import PERSON
@@ -137,16 +138,19 @@ class SessionWriter:
             self.flush()
 
     def lock(self, item: LockItem) -> None:
-        """A session holds a resource: it is noted, and claimed again if the session is at work."""
+        """A session holds a resource: it is claimed again if the session is at work, and noted otherwise."""
         session = self._open.get(item.session)
         if session is None:
             return
-        note = f": {item.note}" if item.note else ""
-        self.add(Turn(item.session, "log", f"Locked {item.resource}{note}", item.at))
-        if session.item.status == "active" and session.is_new and not self._asked.dry_run:
+        if session.item.status != "active":
+            note = f": {item.note}" if item.note else ""
+            self.add(Turn(item.session, "log", f"Locked {item.resource}{note}", item.at))
+            return
+        session.number += 1
+        if session.is_new and not self._asked.dry_run:
             self.flush()
             if session.id is not None:
-                self._eng.leases.claim(session.id, item.resource, item.note)
+                self._eng.leases.claim(session.id, exact(item.resource), item.note)
 
     def end(self, id: str) -> None:
         """Nothing more of this session comes."""

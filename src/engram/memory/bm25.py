@@ -15,7 +15,7 @@ from .sql_values import PAIRS_SIZE, RANGES, ranges
 from .word_index import find
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ..storage.engine import Transaction
     from .recall_request import Filters
@@ -26,6 +26,9 @@ _ITEM_COLUMNS = "id, shelf, kind, ref, piece, label, session_id, project, turn, 
 _ITEMS = (
     "SELECT " + _ITEM_COLUMNS + " FROM items WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids))"
 )
+_OF_MEMORIES = """
+SELECT id FROM items WHERE kind = 'memory' AND ref IN (SELECT value FROM json_each(:refs)) AND workspace = :workspace
+"""
 _AROUND = (
     "WITH q (session, first, last) AS (VALUES "
     + RANGES
@@ -71,6 +74,11 @@ def fetch(tx: Transaction, workspace: str, ids: list[int], known: dict[int, Item
         rows = tx.all(_ITEMS, workspace=workspace, ids=tx.array(unknown))
         known.update({item.id: item for item in (Item(*row) for row in rows)})
     return [known[id] for id in ids if id in known]
+
+
+def of_memories(tx: Transaction, workspace: str, refs: Iterable[int]) -> list[int]:
+    """The items that belong to some memories."""
+    return sorted(tx.column(_OF_MEMORIES, workspace=workspace, refs=tx.array(refs)))
 
 
 def with_neighbours(tx: Transaction, workspace: str, items: list[Item], by_words: set[int]) -> dict[int, Item]:

@@ -56,7 +56,6 @@ SELECT derived_id, source_id FROM sources
 WHERE workspace = :workspace AND derived_kind = 'memory' AND CAST(source_kind AS TEXT) = 'exchange'
   AND derived_id IN (SELECT value FROM json_each(:ids))
 """
-_TAGGED = "SELECT 1 FROM memory_tags WHERE workspace = :workspace AND tag = :tag AND memory_id = :id"
 _NEIGHBOURS = """
 SELECT id, session_id, seq, role, content, trust, created_at FROM exchanges
 WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND turn BETWEEN :first AND :last ORDER BY seq
@@ -121,7 +120,7 @@ def make(
         rows = texts(tx, workspace, some)
         for scored in some:
             row = rows.get((scored.item.kind, scored.item.ref))
-            if row is not None and _is_current(tx, workspace, scored.item, row, wanted.filters.tags, now):
+            if row is not None and not _has_expired(row, now):
                 read.append(_read(scored, row))
         if len(read) >= wanted.k or not things:
             read.sort(key=lambda each: (-round(each.strength, 9), -round(each.scored.meaning, 6), each.scored.item.id))
@@ -154,16 +153,9 @@ def piece(content: str, number: int) -> tuple[int, str]:
     return next(islice(parts(content), number, None), (0, content))
 
 
-def has_tags(tx: Transaction, workspace: str, id: int, tags: tuple[str, ...]) -> bool:
-    return all(tx.one(_TAGGED, workspace=workspace, tag=tag, id=id) for tag in tags)
-
-
-def _is_current(tx: Transaction, workspace: str, item: Item, row: Row, tags: tuple[str, ...], now: str) -> bool:
-    """Whether a thing has the tags and has not expired."""
+def _has_expired(row: Row, now: str) -> bool:
     *_, expires_at, _ = row
-    if item.kind == "exchange":
-        return not tags
-    return (expires_at is None or expires_at > now) and has_tags(tx, workspace, item.ref, tags)
+    return expires_at is not None and expires_at <= now
 
 
 def _read(scored: Scored, row: Row) -> _Read:

@@ -56,9 +56,6 @@ SELECT o.id FROM memories m JOIN memories o
   ON o.workspace = m.workspace AND o.kind = m.kind AND o.hash = m.hash AND o.status = 'active' AND o.id <> m.id
 WHERE m.workspace = :workspace AND m.id = :id AND m.key IS NULL AND o.key IS NULL
 """
-_SAME_KEY = """
-SELECT id FROM memories WHERE workspace = :workspace AND kind = :kind AND key = :key AND status = 'active'
-"""
 _VERSIONS = """
 SELECT version, content, reason, actor, created_at, receipt FROM memory_versions
 WHERE memory_id = :id ORDER BY version DESC
@@ -236,6 +233,18 @@ class Memories:
         with self._engine.read() as tx:
             return self._read(tx, id) if then is None else memory_rows.read_at(tx, self._workspace, id, then)
 
+    def by_key(self, kind: str, key: str, *, lock: bool = False) -> Memory | None:
+        """The active memory of a kind under a key, also if it has expired.
+
+        With `lock`, inside `eng.write()`, no other process writes memories until the transaction ends.
+        """
+        checks.name(kind, "kind")
+        checks.name(key, "key")
+        with self._engine.write() if lock else self._engine.read() as tx:
+            if lock:
+                self.lock(tx)
+            return self._with_key(tx, kind, key)
+
     def update(
         self,
         id: int,
@@ -337,6 +346,23 @@ class Memories:
                     memory_writes.approve(tx, self._workspace, id, before.version if approve else None)
                 tx.note(self._workspace, "memory", id)
             return self._read(tx, id)
+
+    def expire(self, id: int, at: str | None, *, by_person: bool = False) -> None:
+        """Change when a memory expires; None means never. This is not an edit: `updated_at` stays.
+
+        PersonNeeded when anybody but a person lets a memory expire earlier that a person has approved.
+        """
+        checks.whole(id, "memory id", least=1)
+        checks.flag(by_person, "by_person")
+        ends = checks.optional_moment(at, "expiry time")
+        with self._engine.write() as tx:
+            self.lock(tx)
+            before = self._read(tx, id)
+            approvals.check_weaker(before, by_person, None, ends)
+            if before.expires_at != ends:
+                self._changing(tx, id)
+                memory_writes.expire(tx, self._workspace, id, ends)
+                tx.note(self._workspace, "memory", id)
 
     def archive(self, id: int, *, actor: str | None = None, at: str | None = None) -> Memory:
         """Archive a memory. It stays readable, and recall finds it with `include_archived`. `at`: as for `update`."""
@@ -530,8 +556,7 @@ class Memories:
 
     def _with_key(self, tx: Transaction, kind: str, key: str | None) -> Memory | None:
         """The active memory of that kind and key."""
-        id = tx.value(_SAME_KEY, workspace=self._workspace, kind=kind, key=key) if key is not None else None
-        return None if id is None else self._read(tx, id)
+        return None if key is None else memory_rows.by_key(tx, self._workspace, kind, key)
 
     def _retire(self, tx: Transaction, id: int, now: str, by: int | None) -> None:
         self._changing(tx, id)
@@ -567,14 +592,17 @@ class Memories:
         importance: float = 0.0,
         pinned: bool = False,
         waiting: bool = False,
+        expired: bool = False,
         at: str | None = None,
+        latest: bool = False,
         limit: int = 0,
     ) -> list[Memory]:
         """Memories that match all given filters, newest first. Limit 0 means all.
 
         `waiting`: only those that need a person's approval before they enter the brief: pinned without approval, or
-        made of what a tool or an import said. `at`: as they stood at that time, and filtered by that; a time in the
-        future counts as the present.
+        made of what a tool or an import said. `expired`: only those that have expired, which are left out otherwise.
+        `at`: as they stood at that time, and filtered by that; a time in the future counts as the present. `latest`:
+        the most recently changed first; not together with `at`.
         """
         if status not in ("active", "superseded", "archived"):
             raise InvalidInput(f"status is {status!r}; it must be active, superseded or archived.")
@@ -589,10 +617,13 @@ class Memories:
             importance=checks.share(importance, "importance"),
             pinned=int(checks.flag(pinned, "pinned")),
             waiting=int(checks.flag(waiting, "waiting")),
+            expired=int(checks.flag(expired, "expired")),
         )
         most = limit or checks.MAX_WHOLE
         then = None if at is None else checks.moment(at, "at")
+        if checks.flag(latest, "latest") and then is not None:
+            raise InvalidInput("latest and at cannot be combined; leave one of them out.")
         with self._engine.read() as tx:
             if then is None:
-                return memory_rows.find(tx, self._workspace, filters, most)
+                return memory_rows.find(tx, self._workspace, filters, most, latest=latest)
             return memory_rows.find_at(tx, self._workspace, filters, most, then)

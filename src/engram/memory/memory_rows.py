@@ -23,6 +23,11 @@ _COLUMNS = (
     "reinforced, recalled, recalled_at, expires_at, created_at, updated_at, approved"
 )
 _GET = "SELECT " + _COLUMNS + " FROM memories WHERE workspace = :workspace AND id = :id"
+_BY_KEY = (
+    "SELECT "
+    + _COLUMNS
+    + " FROM memories WHERE workspace = :workspace AND kind = :kind AND key = :key AND status = 'active'"
+)
 # Dreaming writes gists, eras and digests again and again. Nobody is asked about those, unless they are pinned.
 _FILTERS = """
 WHERE workspace = :workspace AND status = :status
@@ -33,16 +38,19 @@ WHERE workspace = :workspace AND status = :status
   AND importance >= :importance AND (:pinned = 0 OR pinned = 1)
   AND (:waiting = 0 OR ((approved IS NULL OR approved <> version)
        AND (pinned = 1 OR (trust IN ('tool', 'import') AND kind NOT IN ('gist', 'era', 'digest')))))
-  AND (expires_at IS NULL OR expires_at > :at)
+  AND CASE WHEN expires_at <= :at THEN 1 ELSE 0 END = :expired
 """
-_NOW = (
+_NOW = "SELECT " + _COLUMNS + " FROM memories" + _FILTERS + "ORDER BY id DESC LIMIT :limit"
+_LATEST = "SELECT " + _COLUMNS + " FROM memories" + _FILTERS + "ORDER BY updated_at DESC, id DESC LIMIT :limit"
+# The order of the join keeps SQLite from reading the whole workspace to find the few that have the tag.
+_TAGGED = (
     "SELECT "
     + _COLUMNS
-    + " FROM memories m"
+    + " FROM (SELECT memory_id FROM memory_tags WHERE workspace = :workspace AND tag = :tag) AS t"
+    + " CROSS JOIN memories m"
     + _FILTERS
-    + """  AND (CAST(:tag AS TEXT) IS NULL
-       OR EXISTS (SELECT 1 FROM memory_tags t WHERE t.workspace = :workspace AND t.tag = :tag AND t.memory_id = m.id))
-ORDER BY id DESC LIMIT :limit"""
+    + """  AND m.id = t.memory_id
+ORDER BY CASE WHEN :latest = 1 THEN updated_at ELSE '' END DESC, id DESC LIMIT :limit"""
 )
 # The state `s` is the latest one up to the time. There is none where the memory's row applies: after the last change.
 _STOOD = """
@@ -83,6 +91,8 @@ class Filters(NamedTuple):
     importance: float
     pinned: int
     waiting: int
+    #: Only those that have expired, which are left out otherwise.
+    expired: int = 0
 
 
 def read(tx: Transaction, workspace: str, id: int) -> Memory:
@@ -102,10 +112,25 @@ def read_at(tx: Transaction, workspace: str, id: int, at: str) -> Memory:
     return _record_then(tx, workspace, row)
 
 
-def find(tx: Transaction, workspace: str, filters: Filters, limit: int) -> list[Memory]:
-    """The memories that match now, newest first."""
-    rows = tx.all(_NOW, workspace=workspace, at=tx.now(), limit=limit, **filters._asdict())
-    return [_record(row, memory_tags.of(tx, workspace, row[0])) for row in rows]
+def by_key(tx: Transaction, workspace: str, kind: str, key: str) -> Memory | None:
+    """The active memory of a kind under a key, also if it has expired."""
+    row = tx.one(_BY_KEY, workspace=workspace, kind=kind, key=key)
+    return None if row is None else _record(row, memory_tags.of(tx, workspace, row[0]))
+
+
+def find(tx: Transaction, workspace: str, filters: Filters, limit: int, *, latest: bool = False) -> list[Memory]:
+    """The memories that match now, newest first, or with `latest` the most recently changed first."""
+    values = filters._asdict()
+    tag = values.pop("tag")
+    values.update(workspace=workspace, at=tx.now(), limit=limit)
+    if tag is not None:
+        rows = tx.all(_TAGGED, tag=tag, latest=int(latest), **values)
+    elif latest:
+        rows = tx.all(_LATEST, **values)
+    else:
+        rows = tx.all(_NOW, **values)
+    tags = memory_tags.of_each(tx, workspace, [id for id, *_ in rows])
+    return [_record(row, tags.get(row[0], ())) for row in rows]
 
 
 def find_at(tx: Transaction, workspace: str, filters: Filters, limit: int, at: str) -> list[Memory]:

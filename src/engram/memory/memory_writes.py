@@ -51,6 +51,8 @@ SET content = :content, hash = :hash, version = :version, trust = :trust,
 )
 # Not `updated_at`: an approval changes nothing that was derived from the memory.
 _APPROVE = "UPDATE memories SET approved = :approved WHERE workspace = :workspace AND id = :id"
+# Nor here: when a memory ends is no part of what it says.
+_EXPIRE = "UPDATE memories SET expires_at = :expires_at WHERE workspace = :workspace AND id = :id"
 _ADD_VERSION = """
 INSERT INTO memory_versions (memory_id, version, content, reason, actor, created_at)
 VALUES (:id, :version, :content, :reason, :actor, :now)
@@ -86,6 +88,11 @@ def edit(tx: Transaction, workspace: str, id: int, now: str, **values: object) -
 def approve(tx: Transaction, workspace: str, id: int, version: int | None) -> None:
     """Set the version that a person has approved."""
     tx.run(_APPROVE, workspace=workspace, id=id, approved=version)
+
+
+def expire(tx: Transaction, workspace: str, id: int, at: str | None) -> None:
+    """Set when a memory expires; None for never."""
+    tx.run(_EXPIRE, workspace=workspace, id=id, expires_at=at)
 
 
 def add_version(

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .. import checks
 from ..errors import EmbedderFailed, MissingExtra, SessionNotFound
 from ..tokens import estimate
-from . import analyser, bm25, hits, query_dates, query_vector, recall_request, text_forms
+from . import analyser, bm25, hits, memory_tags, query_dates, query_vector, recall_request, text_forms
 from .embedding_models import AUTO, model_of, other_model, warn_once
 from .embedding_queue import EmbeddingQueue
 from .scoring import Item, Preferences, Query, Scored, Weights, combine, matches, weights_of
@@ -57,6 +57,8 @@ CANDIDATES = 50
 _BEHIND_QUESTIONS = 400
 #: How many of the closest in meaning are compared; more with filters, which may exclude all of the closest.
 _COMPARED, _COMPARED_FILTERED = 200, 1_000
+#: If no more memories than this have the wanted tag, all of them are scored, and nothing else is compared.
+_FEW_TAGGED = 500
 #: How often reranking starts again when the candidates' texts change meanwhile. After that, tokens do not count.
 _ATTEMPTS = 3
 _BY_WORDS = "Recall goes by words alone."
@@ -270,9 +272,19 @@ class Recall:
         asked = question.asked
         known: dict[int, Item] = {}
         skipped = request.mode == "vectors" and question.model
-        by_words = [] if skipped else self._best_by_words(tx, request, asked, known)
-        meaning, best = self._closest(tx, request, question, known)
+        few = memory_tags.few(tx, self._workspace, request.filters.tags, _FEW_TAGGED)
+        if few is not None:
+            best = bm25.of_memories(tx, self._workspace, few)
+            by_words = [] if skipped else best
+            meaning = self._compare(tx, question, request.filters, len(best), best)
+        else:
+            by_words = [] if skipped else self._best_by_words(tx, request, asked, known)
+            meaning, best = self._closest(tx, request, question, known)
         chosen = bm25.fetch(tx, self._workspace, [*by_words, *best], known)
+        if request.filters.tags:
+            refs = [item.ref for item in chosen if item.kind == "memory"]
+            tagged = memory_tags.having_all(tx, self._workspace, refs, request.filters.tags)
+            chosen = [item for item in chosen if item.kind == "memory" and item.ref in tagged]
         items = bm25.with_neighbours(tx, self._workspace, chosen, set(by_words))
         occurrences = bm25.occurrences(tx, asked, items) if by_words else {}
         return _Candidates(items, matches(items, occurrences), meaning)
@@ -302,30 +314,37 @@ class Recall:
 
         Compares more of them while filters leave fewer than requested.
         """
-        if question.model is None or question.meant is None:
-            return {}, []
-        from .vectors import closest
-
         filters, k, taken = request.filters, request.k, request.candidates
         narrowed = filters.filtered or filters.exclude_session or filters.kinds or filters.roles or filters.tags
         most = max(_COMPARED_FILTERED if narrowed else _COMPARED, 2 * k, taken)
         while True:
-            meaning = closest(
-                tx,
-                self._workspace,
-                question.model.name,
-                question.meant.vector,
-                question.usual,
-                filters.shelves,
-                question.asked.items,
-                most,
-            )
+            meaning = self._compare(tx, question, filters, most)
             ordered = sorted(meaning, key=lambda item: (-meaning[item], item))
             while taken < len(ordered) and self._returnable(tx, ordered[:taken], filters, k, known) < k:
                 taken *= 4
             if len(ordered) < most or self._returnable(tx, ordered[:taken], filters, k, known) >= k:
                 return meaning, ordered[:taken]
             most *= 8
+
+    def _compare(
+        self, tx: Transaction, question: _Question, filters: Filters, most: int, among: list[int] | None = None
+    ) -> dict[int, float]:
+        """The meaning of the closest items, or of those `among` which to choose. Empty without a model."""
+        if question.model is None or question.meant is None:
+            return {}
+        from .vectors import closest
+
+        return closest(
+            tx,
+            self._workspace,
+            question.model.name,
+            question.meant.vector,
+            question.usual,
+            filters.shelves,
+            question.asked.items,
+            most,
+            among,
+        )
 
     def _returnable(self, tx: Transaction, ids: list[int], filters: Filters, k: int, known: dict[int, Item]) -> int:
         """How many things may be returned, each once however many of its pieces were found."""
@@ -335,15 +354,8 @@ class Recall:
         current: set[int] = set()
         if memories:
             current = set(tx.column(_CURRENT, workspace=self._workspace, now=tx.now(), ids=tx.array(memories)))
-        found = {
-            (kind, ref)
-            for kind, ref in fitting
-            if (
-                not filters.tags
-                if kind == "exchange"
-                else ref in current and hits.has_tags(tx, self._workspace, ref, filters.tags)
-            )
-        }
+            current = memory_tags.having_all(tx, self._workspace, current, filters.tags)
+        found = {(kind, ref) for kind, ref in fitting if (not filters.tags if kind == "exchange" else ref in current)}
         if len(found) >= k + hits.ARRANGED:
             return len(found)
         # A turn may be left out because a memory says all of it.

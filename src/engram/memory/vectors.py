@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..embedding.quantise import from_int8
 from ..storage.engine import Closest
 from .embedding_models import EXACT_BELOW
 
@@ -54,6 +55,7 @@ _SOME = """
 SELECT i.id, i.kind, i.ref, i.shelf, v.vector FROM items i JOIN vectors v ON v.item = i.id AND v.model = :model
 WHERE i.workspace = :workspace AND i.kind = :kind AND i.ref IN (SELECT value FROM json_each(:ids)) ORDER BY i.id
 """
+_OF_ITEMS = "SELECT item, vector FROM vectors WHERE item IN (SELECT value FROM json_each(:items)) AND model = :model"
 
 
 class Resident:
@@ -175,23 +177,42 @@ def closest(
     shelves: Sequence[str],
     size: int,
     most: int,
+    among: Sequence[int] | None = None,
 ) -> dict[int, float]:
     """The `most` items closest in meaning, in standard deviations above the mean of those shelves.
+
+    With `among`, all of these items instead, however far away they are.
 
     The shelves have `size` items. A few items say little about mean and deviation, so the model's own (`usual`) count
     too, as if they had been seen in `_PRIOR` items. The more items there are, the closer is the closest unrelated one,
     so meaning is given as it would be among `_REFERENCE` items. The engine compares if it can. Otherwise this process
     does, with the vectors it keeps.
     """
+    most = most if among is None else 1
     found = tx.closest(workspace, model, query.tolist(), shelves, most, size if size >= EXACT_BELOW else None)
     if found is None:
         found = resident(tx, workspace, model, len(query)).closest(query, shelves, most)
+    if among is not None:
+        found = found._replace(items=_cosines_of(tx, model, query, among))
     usual_mean, usual_spread = usual
     share = size / (size + _PRIOR)
     mean = share * found.mean + (1 - share) * usual_mean
     spread = share * found.spread + (1 - share) * usual_spread
     shift = _SHIFT * (_highest(_REFERENCE) - _highest(size))
     return {item: (cosine - mean) / spread + shift for item, cosine in found.items}
+
+
+def _cosines_of(
+    tx: Transaction, model: str, query: npt.NDArray[np.float32], items: Sequence[int]
+) -> list[tuple[int, float]]:
+    """Some items with their cosines. Those without a vector are left out."""
+    rows = tx.all(_OF_ITEMS, items=tx.array(items), model=model)
+    if not rows:
+        return []
+    vectors = np.frombuffer(b"".join(bytes(vector) for _, vector in rows), np.int8).reshape(len(rows), -1)
+    cosines = (from_int8(vectors) @ query).tolist()
+    # A vector of zeros has no direction: the model knew none of the words.
+    return [(item, cosine) for (item, vector), cosine in zip(rows, cosines, strict=True) if any(bytes(vector))]
 
 
 def _highest(size: int) -> float:

@@ -52,7 +52,7 @@ FROM memories m
 JOIN items i ON i.kind = 'memory' AND i.ref = m.id AND i.shelf = 'memories'
 LEFT JOIN vectors v ON v.item = i.id AND v.model = :model
 WHERE m.workspace = :workspace AND m.id > :after AND m.id <= :until AND m.status = 'active'
-  AND (m.expires_at IS NULL OR m.expires_at > :now)
+  AND m.kind <> 'store-item' AND (m.expires_at IS NULL OR m.expires_at > :now)
 ORDER BY m.id, i.piece
 """
 
@@ -70,8 +70,9 @@ class Pair(NamedTuple):
 def candidates(view: StoreView, fresh: Collection[int], *, least: float = 0.4, most: int = 10) -> Iterator[Pair]:
     """Pairs of a `fresh` memory and one of its closest others: at most `most` by vectors, and as many by words.
 
-    Only active memories count, without gists, eras and digests. Vectors are close if their cosine is at least `least`.
-    Pairs come in the order of their ids, each once. No transaction is open meanwhile.
+    Only active memories count, without gists, eras and digests, and without items of stores, which other programs look
+    up by their keys. Vectors are close if their cosine is at least `least`. Pairs come in the order of their ids, each
+    once. No transaction is open meanwhile.
     """
     if not fresh:
         return iter(())

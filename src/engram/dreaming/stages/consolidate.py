@@ -2,7 +2,7 @@
 
 By default only memories with identical text are merged without asking; every other change is proposed. A memory must
 have reached a minimum age. Each pass compares the memories that reached it since the last completed comparison, and
-older ones that have changed since.
+older ones that have changed since. Items of stores (kind `store-item`) are left alone.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ WHERE workspace = :workspace AND status = 'active' AND created_at > :before AND 
 """
 _IDLE = """
 SELECT m.id FROM memories m
-WHERE m.workspace = :workspace AND m.status = 'active' AND m.kind NOT IN ('gist', 'era', 'digest')
+WHERE m.workspace = :workspace AND m.status = 'active' AND m.kind NOT IN ('gist', 'era', 'digest', 'store-item')
   AND m.pinned = 0 AND m.importance < :importance AND m.recalled <= :recalls
   AND m.updated_at < :before AND (m.recalled_at IS NULL OR m.recalled_at < :before)
   AND (m.expires_at IS NULL OR m.expires_at > :now)
@@ -99,7 +99,8 @@ def run(context: PassContext) -> None:
     counts = ConsolidationCounts()
     worker = _Consolidation(context, counts)
     try:
-        worker.apply_agreed()
+        if not context.propose_only:
+            worker.apply_agreed()
         worker.compare_fresh()
         worker.archive_idle()
         worker.store_overflows()
@@ -116,7 +117,7 @@ class _Consolidation:
         self._context = context
         self._counts = counts
         self._config = context.view.config
-        self._apply = self._config.dream_consolidate == "apply"
+        self._apply = self._config.dream_consolidate == "apply" and not context.propose_only
 
     def apply_agreed(self) -> None:
         """Carry out the proposals that a person has agreed to since the last pass."""
@@ -150,6 +151,8 @@ class _Consolidation:
                     policy = _BY_POLICY if applying.may_replace(self._config, older, newer) else _NEVER
                     new = self._apply_or_propose(plans.supersede(older, newer, sure), policy)
                     decided |= both if new else set()
+            if context.propose_only:
+                break  # a pass that may change memories looks at these again
             with context.write() as tx:
                 tx.run(_SET_COMPARED, workspace=workspace, dream=context.dream, upto=upto, matured=matured)
             if self._counts.actions == before:
@@ -207,7 +210,7 @@ class _Consolidation:
         is compared again.
         """
         taken: set[int] = set()
-        for same in (False,) if self._apply else (True, False):
+        for same in (False,) if self._apply or self._context.propose_only else (True, False):
             left = [each for each in found if each.same >= same and not {each.first.id, each.second.id} & taken]
             for score, group in _groups(left):
                 self._counts.groups += 1

@@ -104,7 +104,7 @@ def run(context: PassContext) -> None:
         return
     with context.engine.read() as tx:
         months = outdated_months(tx, context.workspace)
-    context.for_each(STAGE, months, _write_era)
+    context.for_each(STAGE, months, _write_era, len(months))
 
 
 class _Month(NamedTuple):

@@ -4,6 +4,9 @@ A statement that is already known strengthens its memory. One that replaces a kn
 replacement becomes a proposal or is carried out, by the policy of the settings; so does the closing of a memory that is
 done. What the answer names must have been shown in its prompt. A statement that contains a secret, or the mark of a
 removed one, is left out, and so is one without a usable source or kind.
+
+A pass may read an older session after a newer one. Then a known memory may be newer than a statement that claims to
+replace it: it is the statement that is replaced, and what was said later is not closed.
 """
 
 from __future__ import annotations
@@ -53,6 +56,11 @@ SELECT id FROM memories
 WHERE workspace = :workspace AND hash = :hash AND status = 'active' AND kind NOT IN ('gist', 'era', 'digest')
 ORDER BY id LIMIT 1
 """
+_LAST_SAID = """
+SELECT MAX(e.created_at) FROM sources s JOIN exchanges e ON e.id = s.source_id
+WHERE s.workspace = :workspace AND s.derived_kind = 'memory' AND s.derived_id = :id AND s.source_kind = 'exchange'
+"""
+_LAST_HEARD = "SELECT heartbeat_at FROM sessions WHERE workspace = :workspace AND id = :session"
 
 
 class Statement(NamedTuple):
@@ -143,13 +151,19 @@ def store(context: PassContext, tx: Transaction, ready: Iterable[Ready], closed:
         kept = _store_statement(context, tx, statement, known, prepared)
         old = _active(context, statement.replaces)
         if kept is not None and old is not None and old.id != kept.id:
-            plan = plans.supersede(old, kept, _REPLACED, "replaces")
-            changes.append(Change(plan, applying.may_replace(context.view.config, old, kept)))
+            loser, winner = old, kept
+            if _is_later(tx, context.workspace, old, statement.turn):
+                if known is not None:  # both were known, and this turn is not what tells them apart
+                    continue
+                loser, winner = kept, old
+            plan = plans.supersede(loser, winner, _REPLACED, "replaces")
+            changes.append(Change(plan, applying.may_replace(context.view.config, loser, winner)))
     replaced = {id for change in changes for _, id, _ in change.plan.targets}
     for memory_id, turn in closed:
         memory = _active(context, memory_id)
-        if memory is not None and memory_id not in replaced:
-            changes.append(Change(plans.close(memory, turn, _CLOSED), applying.may_close(memory, turn)))
+        if memory is None or memory_id in replaced or _is_later(tx, context.workspace, memory, turn):
+            continue
+        changes.append(Change(plans.close(memory, turn, _CLOSED), applying.may_close(memory, turn)))
     return [change for change in changes if context.propose(tx, change.plan)]
 
 
@@ -279,6 +293,16 @@ def _store_statement(
     context.touch([("memory", known.id)])
     context.extracted = (context.extracted or 0) + 1
     return kept
+
+
+def _is_later(tx: Transaction, workspace: str, memory: Memory, turn: Exchange) -> bool:
+    """Whether a memory was said after a turn. One that was made of no turn counts as later if the session of the turn
+    had ended before it was stored."""
+    said: str | None = tx.value(_LAST_SAID, workspace=workspace, id=memory.id)
+    if said is not None:
+        return said > turn.created_at
+    heard: str | None = tx.value(_LAST_HEARD, workspace=workspace, session=turn.session_id)
+    return heard is not None and max(heard, turn.created_at) < memory.said_at
 
 
 def _active(context: PassContext, id: int | None) -> Memory | None:

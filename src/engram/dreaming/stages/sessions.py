@@ -1,5 +1,9 @@
 """Sessions: each one is thought about once, piece by piece, oldest first.
 
+After an import more sessions may wait than the caps of a pass allow, and the newest matter most. So a pass takes the
+newest sessions that the caps leave room for, reads those in order of time, and goes on with the next newest. A session
+may therefore be read after later ones; what it says never replaces or closes what was said after it (`learnt`).
+
 One answer gives the gist of a piece with what was said before, the statements in it, and which known memories they
 repeat, replace or close. The prompt shows the turns of the piece, the gist so far, the nearest known memories and the
 open todos of the project. A piece is written in one transaction, so a pass that ends early goes on with the next one,
@@ -22,16 +26,15 @@ from ...llm.extractive.stories import ONLY_COMMANDS
 from ...memory import memory_index
 from ...memory.telling_words import MOST, telling_words
 from ...safe_text import one_line
-from .. import grounds, prompts
+from .. import estimates, grounds, prompts
 from ..drives import sessions_to_summarise
 from ..pass_context import TRUSTED
 from . import learnt, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ...records import Exchange, Memory
-    from ...storage.engine import Transaction
     from ..pass_context import PassContext
     from ..thinking import Thought
 
@@ -40,11 +43,11 @@ STAGE = learnt.STAGE
 EARLIER_NAMES = ("gists", "extract")
 #: Stages that left work items for agents in an earlier release. The profile needs no answer any more.
 _LEFTOVERS = (*EARLIER_NAMES, "profile")
-#: About this many characters of turns go into one prompt.
-PIECE = 60_000
 #: A question whose answers are longer than this is parted from some of them.
 _LONGEST = 90_000
 _TOKENS = 4_000
+#: A session may take this many times the tokens that were estimated.
+_MARGIN = 1.3
 
 _SESSION = """
 SELECT summary, COALESCE(project, ''), summary_from FROM sessions WHERE workspace = :workspace AND id = :session
@@ -52,6 +55,10 @@ SELECT summary, COALESCE(project, ''), summary_from FROM sessions WHERE workspac
 _FIRST_TIME = """
 SELECT created_at FROM exchanges
 WHERE workspace = :workspace AND session_id = :session AND role <> 'log' ORDER BY seq LIMIT 1
+"""
+_LAST_TIME = """
+SELECT created_at FROM exchanges
+WHERE workspace = :workspace AND session_id = :session AND role <> 'log' ORDER BY seq DESC LIMIT 1
 """
 
 
@@ -84,19 +91,38 @@ def run(context: PassContext) -> None:
         unread = context.gists.unread(tx)
         silent = context.view.config.stale_after
         ready = sessions_to_summarise(tx, context.workspace, everything=context.force, silent_after=silent)
-        chosen = {*ready, *unread}
-        sessions = sorted(chosen, key=lambda id: (_first_time(tx, context.workspace, id), id))
+        sessions = {*ready, *unread}
+        began = {id: tx.value(_FIRST_TIME, workspace=context.workspace, session=id) or "" for id in sessions}
     if sessions:
         context.probe.ask_sample()
     context.extracted = context.extracted or 0
-    context.for_each(STAGE, sessions, _read_session)
+    in_order = sorted(sessions, key=lambda id: (began[id], id))
+    chosen = _newest_within_caps(context, in_order) if context.thinker.capped else in_order
+    context.for_each(STAGE, chosen, _read_session, len(sessions))
     # A model has judged what contradicts what. Without one, words are compared.
     if context.learnt and context.thinker.extractive:
         learnt.propose_contradictions(context)
 
 
-def _first_time(tx: Transaction, workspace: str, session: str) -> str:
-    return tx.value(_FIRST_TIME, workspace=workspace, session=session) or ""
+def _newest_within_caps(context: PassContext, sessions: Sequence[str]) -> Iterator[str]:
+    """The sessions, given in order of time. If the caps leave no room for all, the newest come first."""
+    waiting = list(sessions)
+    with context.engine.read() as tx:
+        size = estimates.sizes(tx, context.workspace, set(waiting))
+        ended = {id: tx.value(_LAST_TIME, workspace=context.workspace, session=id) or "" for id in waiting}
+    while waiting:
+        calls, tokens = context.thinker.meter.left()
+        tokens -= _TOKENS  # a call is refused if there is no room for its longest answer
+        chosen: set[str] = set()
+        for id in sorted(waiting, key=lambda id: (ended[id], id), reverse=True):
+            if id in size:
+                calls -= size[id].calls
+                tokens -= int(_MARGIN * (size[id].read + size[id].written))
+            if chosen and min(calls, tokens) < 0:
+                break
+            chosen.add(id)
+        yield from (id for id in waiting if id in chosen)
+        waiting = [id for id in waiting if id not in chosen]
 
 
 def _read_session(context: PassContext, id: str) -> None:
@@ -146,7 +172,7 @@ def cut(turns: Sequence[Exchange]) -> list[list[Exchange]]:
         groups[-1].append(turn)
         sizes[-1] += more
     total = sum(sizes)
-    room = total / max(1, -(-total // PIECE))
+    room = total / max(1, -(-total // estimates.PIECE))
     parts: list[list[Exchange]] = []
     size = 0
     for group, more in zip(groups, sizes, strict=True):

@@ -116,7 +116,11 @@ def run(
         shown = {"reports": reports, "totals": totals}
         result(ctx, shown, lambda: "\n\n".join([*map(_shown, reports), fields({"totals": _totals(totals)})]))
     else:
-        result(ctx, reports, lambda: "\n\n".join(map(_shown, reports)))
+        from ...dream_records import cost
+
+        takes = eng.dreams.estimate() if dry_run else None
+        costs = [cost(takes)] if takes and takes.sessions else []
+        result(ctx, reports, lambda: "\n\n".join([*map(_shown, reports), *costs]))
     return max(map(_code, reports), default=0)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...dream_records import cost
 from ...importers.formats import MODULES
 from .common import as_json, command, moment_type, open_store, progress, result, typed, utc_option
 from .counting import counted
@@ -142,6 +143,15 @@ def _next(eng: Engram, report: ImportReport, left: int) -> str:
     lines = []
     if left:
         lines.append(f"{counted(left, 'item')} have no embedding yet: `{typed('embed')}` computes them.")
+    if report.turns >= _LARGE:
+        lines.append(cost(eng.dreams.estimate()))
     if report.turns or report.memories:
-        lines.append(f"Try it: {typed('recall', 'what did we decide about …')}")
+        lines.append(f"Try it: {typed('recall', _question(eng))}")
     return "\n".join(lines)
+
+
+def _question(eng: Engram) -> str:
+    """A question that the latest session can answer, or an example."""
+    latest = next((each for each in eng.sessions.list(20) if each.turns and (each.name or each.summary)), None)
+    asked = "" if latest is None else one_line(latest.name or latest.summary, 60)
+    return asked.rstrip("…").strip() or "what did we decide?"
