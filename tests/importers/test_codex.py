@@ -205,6 +205,12 @@ def test_a_damaged_file_gives_what_can_be_read(file: Path) -> None:
     assert (sessions(found)[0].id, texts(found)) == (CHILD, ["Port the router"]), "without its first line"
 
 
+def test_a_first_line_of_any_length_is_read(file: Path) -> None:
+    instructions = {"text": "Be brief. " * 20_000}
+    found = read("codex", write_lines(file, [meta(base_instructions=instructions), *asked("Port the router")]))
+    assert (sessions(found)[0].id, texts(found)) == (CHILD, ["Port the router"])
+
+
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     file = write_lines(tmp_path / "rollout-x.jsonl", [{"type": "user", "uuid": "1", "message": {}}])
     with pytest.raises(NotOfFormat, match="engram import claude-code"):

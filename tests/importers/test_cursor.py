@@ -261,6 +261,14 @@ def test_files_of_other_kinds_are_refused(tmp_path: Path) -> None:
     assert read("cursor", tmp_path) == []
 
 
+def test_a_first_line_of_any_length_is_read(folder: Path) -> None:
+    long = "<attached_files>\n" + "x\n" * 50_000 + "</attached_files>\n<user_query>\nHello\n</user_query>"
+    assert texts(read("cursor", write_lines(folder / f"{ID}.jsonl", [user(long), agent(CLOSING)]))) == [
+        "Hello",
+        CLOSING,
+    ]
+
+
 def test_bad_entries_are_named(folder: Path) -> None:
     found = read("cursor", write_lines(folder / f"{ID}.jsonl", [query("Hello"), {"odd": 1}, "[]", '{"role": "assis']))
     assert texts(found) == ["Hello"]

@@ -40,7 +40,7 @@ _INTERRUPTED = "[Request interrupted by user"
 _SYNTHETIC = "<synthetic>"
 #: Sessions of one file that are open at the same time.
 _MOST_OPEN = 500
-_UUID = re.compile(rb'"uuid"\s{0,4}:\s{0,4}"([^"]{1,200})"')
+_UUID = re.compile(r'"uuid"\s{0,4}:\s{0,4}"([^"]{1,200})"')
 
 
 class Transcript(Source):
@@ -270,7 +270,7 @@ def _mentioned(source: Source, leaves: dict[str, str]) -> list[str]:
 def _uuids(file: Path) -> Iterator[str]:
     """The ids of all entries in a file."""
     for _, data in lines(Source(file)):
-        yield from (id.decode(errors="replace") for id in _UUID.findall(data or b""))
+        yield from _UUID.findall((data or b"").decode(errors="replace"))
 
 
 def _parts(message: dict[str, object]) -> list[dict[str, object]]:

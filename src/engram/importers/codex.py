@@ -24,7 +24,7 @@ from ..harness_payloads import LONGEST, cut, inner, text
 from ..interfaces.external_ids import of_session
 from ..interfaces.hooks.codex import PATCH, WRITING_TOOLS
 from . import kinds
-from .conversations import Calls, Conversation, careful, is_own, latest, own, project_of, tail
+from .conversations import Calls, Conversation, careful, is_own, latest, own, project_of, tail, text_fields
 from .files import Source, below, json_items, json_lines
 from .formats import Format
 from .items import SessionItem, Skipped
@@ -120,7 +120,8 @@ def _read(source: Source, options: Options) -> Iterator[Item]:
         yield Skipped(source.name, "compressed, and zstandard is not installed")
         return
     reader = _Reader(source)
-    if kinds.objects(source.head(64 * 1024)) or isinstance(source, Compressed):
+    # The first line may be very long: it has the instructions of the model.
+    if not b"".join(source.head(4_096).split()).startswith(b'{"session":{'):
         for found in json_lines(source):
             if isinstance(found, Skipped):
                 yield found
@@ -133,9 +134,8 @@ def _read(source: Source, options: Options) -> Iterator[Item]:
 
 def _document(source: Source, reader: _Reader) -> Iterator[Item]:
     """The form of the first versions: one document with a `session` and its `items`."""
-    head = source.head(64 * 1024).decode(errors="replace")
-    id, at = (re.search(rf'"{name}"\s{{0,20}}:\s{{0,20}}"([^"]{{1,100}})"', head) for name in ("id", "timestamp"))
-    yield from reader.take(0, {"id": id[1] if id else None, "timestamp": at[1] if at else None, "instructions": None})
+    known = text_fields(source.head(64 * 1024).partition(b'"items"')[0].decode(errors="replace"))
+    yield from reader.take(0, {"id": known.get("id"), "timestamp": known.get("timestamp"), "instructions": None})
     for found in json_items(source, "items"):
         if isinstance(found, Skipped):
             yield found
@@ -188,7 +188,7 @@ class _Reader:
 
     def _meta(self, meta: Mapping[str, object], at: object) -> Iterator[Item]:
         """The first says what the session is. Another one begins a copy."""
-        id = text(meta, "id", longest=200) or self._name_id()
+        id = text(meta, "id", "session_id", longest=200) or self._name_id()
         if self._talk is not None or self._left_out is not None:
             self._is_copy = self._is_copy or id != self._id
             return

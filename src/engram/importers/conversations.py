@@ -38,8 +38,9 @@ TAIL = 128 * 1024
 #: The folder in which Engram runs a client that thinks for it; `llm/clients/running.py` makes it.
 _THINKS = re.compile(r"[\\/]thinkers[\\/]run-[^\\/]{1,100}[\\/]empty[\\/]?\Z")
 OWN = "one of Engram's own"
+_TEXT_FIELD = re.compile(r'"(\w{1,40})"\s{0,9}:\s{0,9}("(?:[^"\\]|\\.){0,2000}")')
 #: Folders below a repository in which harnesses check out its worktrees.
-_WORKTREES = re.compile(r"(.*)[\\/]\.(?:claude|cursor|codex|gemini)[\\/]worktrees[\\/]")
+_WORKTREES = tuple(f"/.{harness}/worktrees/" for harness in ("claude", "cursor", "codex", "gemini"))
 
 
 class Conversation:
@@ -186,13 +187,14 @@ def project_of(folder: str | None) -> str | None:
     """The project of a session in a folder: what hooks would say, if the folder is still there; else its name."""
     if not folder or len(folder) > 4_096:
         return None
-    worktree = _WORKTREES.match(folder)
-    for place in (folder, worktree[1] if worktree else ""):
-        if place and os.path.isabs(place) and os.path.isdir(place):
+    at = max(folder.replace("\\", "/").rfind(part) for part in _WORKTREES)
+    repository = folder[:at] if at > 0 else folder
+    for place in (folder, repository):
+        if os.path.isabs(place) and os.path.isdir(place):
             from ..client import Engram
 
             return Engram.project_of(place)
-    last = re.split(r"[\\/]", (worktree[1] if worktree else folder).rstrip("\\/"))[-1]
+    last = repository.replace("\\", "/").rstrip("/").rpartition("/")[2]
     return one_line(last, 100).replace(":", "-") or None
 
 
@@ -214,6 +216,16 @@ def tail(source: Source) -> list[dict[str, object]]:
         lines = file.read(TAIL).split(b"\n")
     entries = (parsed(line, "") for line in (lines[1:] if size > TAIL else lines) if line.strip())
     return [entry for entry in entries if isinstance(entry, dict)]
+
+
+def text_fields(document: str) -> dict[str, str]:
+    """The fields with texts in a part of a JSON document; of several with the same name, the first."""
+    found: dict[str, str] = {}
+    for field, value in _TEXT_FIELD.findall(document):
+        text = parsed(value, "")
+        if isinstance(text, str):
+            found.setdefault(field, text)
+    return found
 
 
 def text_lines(source: Source) -> Iterator[tuple[int, str] | Skipped]:

@@ -78,7 +78,7 @@ def _read(source: Source, options: Options) -> Iterator[Item]:
     kind = kinds.kind_of(source)
     if kind == kinds.DATABASE:
         yield from cursor_database.read(source)
-    elif kinds.objects(source.head(64 * 1024)):
+    elif source.head(4_096).lstrip().startswith((b"{", b"[")):
         yield from _transcript(source)
     elif source.head(4_096).lstrip().startswith(b"user:"):
         yield from _text(source)

@@ -21,7 +21,7 @@ from ..harness_payloads import inner, log_line, text
 from ..interfaces.external_ids import of_session
 from ..interfaces.hooks.gemini import WRITING_TOOLS
 from . import kinds
-from .conversations import Conversation, careful, is_own, latest, modified, own, project_of, tail, target
+from .conversations import Conversation, careful, is_own, latest, modified, own, project_of, tail, target, text_fields
 from .files import Source, below, json_items, json_lines, parsed
 from .formats import Format
 from .items import SessionItem, Skipped
@@ -72,7 +72,8 @@ def _find(path: Path) -> list[Source]:
 def _read(source: Source, options: Options) -> Iterator[Item]:
     head = source.head(64 * 1024)
     entries = kinds.objects(head)
-    if any(kinds.kind_of_entry(entry) == kinds.GEMINI and "messages" not in entry for entry in entries):
+    is_log = any(kinds.kind_of_entry(entry) == kinds.GEMINI and "messages" not in entry for entry in entries)
+    if is_log or source.path.suffix == ".jsonl":
         yield from _session(source)
     elif b'"projectHash"' in head or b'"sessionId"' in head:
         yield from _document(source, head)
@@ -93,10 +94,11 @@ def _session(source: Source) -> Iterator[Item]:
 def _document(source: Source, head: bytes) -> Iterator[Item]:
     """The older form: one document with the session's data and `messages`."""
     reader = _Reader(source)
-    fields = ("sessionId", "projectHash", "startTime", "lastUpdated", "kind", "summary")
-    begins = head.partition(b'"messages"')[0].decode(errors="replace")
-    ends = _end_of(source).rpartition("]")[2]
-    yield from reader.take(0, {name: _field(begins, name) or _field(ends, name) for name in fields})
+    known = text_fields(head.partition(b'"messages"')[0].decode(errors="replace"))
+    _, is_whole, end = _end_of(source).rpartition("]")
+    title = text_fields(end).get("summary") if is_whole else None
+    fields = ("sessionId", "projectHash", "startTime", "lastUpdated", "kind")
+    yield from reader.take(0, {"summary": title, **{name: known.get(name) for name in fields}})
     for found in json_items(source, "messages"):
         if isinstance(found, Skipped):
             yield found
@@ -277,13 +279,6 @@ def _end_of(source: Source) -> str:
     with source.open() as file:
         file.seek(max(0, source.size - 8_192))
         return file.read(8_192).decode(errors="replace")
-
-
-def _field(document: str, name: str) -> str | None:
-    """A field of a document that is not read as a whole."""
-    found = re.search(rf'"{name}"\s{{0,9}}:\s{{0,9}}("(?:[^"\\]|\\.){{0,2000}}")', document)
-    value = parsed(found[1], "") if found else None
-    return value if isinstance(value, str) else None
 
 
 FORMAT = Format("gemini", "Gemini CLI's sessions", _find, _read, ("~/.gemini/tmp",))
