@@ -43,6 +43,7 @@ LAYERS = (
         "language",
         "mutexes",
         "narration",
+        "other_systems",
         "outcomes",
         "private_files",
         "processes",

@@ -67,13 +67,15 @@ def test_a_talk_comes_session_by_session_with_the_summary_after_the_turn_it_cove
         },
     )
     assert read(FORMAT, path, UTC) == [
-        SessionItem("tea", "lyra", started_at="2026-05-01T11:00:00+00:00", last_at=DAY.format(3), name="Tea"),
+        SessionItem(
+            "tea", "lyra", started_at="2026-05-01T11:00:00+00:00", last_at=DAY.format(3), name="Tea", keep_id=True
+        ),
         Turn("tea", "user", "I like tea", DAY.format(1), "1", vector=vector),
         Turn("tea", "assistant", "Noted", DAY.format(1), "3"),
         GistItem("tea", "They like tea.", "2026-05-01T13:00:00+00:00", is_final=True),
         Turn("tea", "user", "And coffee", DAY.format(3), "4"),
         EndItem("tea"),
-        SessionItem("late", "lyra", started_at=DAY.format(2), last_at=DAY.format(2)),
+        SessionItem("late", "lyra", started_at=DAY.format(2), last_at=DAY.format(2), keep_id=True),
         Turn("late", "user", "Hello", DAY.format(2), "2"),
         EndItem("late"),
     ]
@@ -111,11 +113,11 @@ def test_a_summary_without_the_turns_that_it_covers_is_a_note(tmp_path: Path) ->
         ],
     }
     assert read(FORMAT, made(tmp_path, rows), UTC) == [
-        SessionItem("kept", "lyra", started_at=DAY.format(1), last_at=DAY.format(1)),
+        SessionItem("kept", "lyra", started_at=DAY.format(1), last_at=DAY.format(1), keep_id=True),
         MemoryItem("summary-kept", "Before that", data={"session": "kept"}),
         Turn("kept", "user", "left over", DAY.format(1), "50"),
         EndItem("kept"),
-        SessionItem("gone", "lyra"),
+        SessionItem("gone", "lyra", keep_id=True),
         MemoryItem("summary-gone", "All gone", data={"session": "gone"}),
         EndItem("gone"),
     ]
@@ -178,7 +180,11 @@ def test_months_and_blocks_come_with_their_data(tmp_path: Path) -> None:
 def test_an_older_file_has_only_exchanges(tmp_path: Path) -> None:
     schema = "CREATE TABLE exchanges (id INTEGER PRIMARY KEY, session_id TEXT, role TEXT, content TEXT)"
     path = made(tmp_path, {"exchanges": [{"session_id": "a", "role": "user", "content": "Hello"}]}, schema)
-    assert read(FORMAT, path) == [SessionItem("a", "lyra"), Turn("a", "user", "Hello", None, "1"), EndItem("a")]
+    assert read(FORMAT, path) == [
+        SessionItem("a", "lyra", keep_id=True),
+        Turn("a", "user", "Hello", None, "1"),
+        EndItem("a"),
+    ]
 
 
 def test_bad_rows_are_named_and_the_others_read(tmp_path: Path) -> None:

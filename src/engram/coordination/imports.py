@@ -253,11 +253,12 @@ class Imports:
         text = IMPORTED if is_final else COMPACTED
         log = self._exchanges.prepare({"session_id": id, "role": "log", "content": text})
         (noted,) = append_many(tx, self._workspace, [log], tx.now())
-        memories = Memories(self._view)
-        made_of, at = [*turns, noted.id], checks.optional_moment(checked.given.gist_at, "time of the gist")
-        Gists(self._view, memories).store(
-            id, gist.content, noted.seq, sources=made_of, prepared=gist, read=is_final, at=at
-        )
+        gists = Gists(self._view, Memories(self._view))
+        known, at = gists.current(id), checks.optional_moment(checked.given.gist_at, "time of the gist")
+        if known is not None and at is not None and known.updated_at > at:
+            at = None  # a change cannot be before the last one
+        made_of = [*turns, noted.id]
+        gists.store(id, gist.content, noted.seq, sources=made_of, prepared=gist, read=is_final, at=at)
 
     def _last_seq(self, tx: Transaction, id: str) -> int:
         _, _, last = tx.all(_TEXTS, workspace=self._workspace, id=id)[0]

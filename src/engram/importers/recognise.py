@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import NothingToImport, NotOfFormat
+from ..other_systems import SYSTEMS, System, recognised
 from .files import Source, below, json_items
 from .foreign import opened
 from .items import Skipped
@@ -24,79 +25,21 @@ ENDINGS = (".db", ".sqlite", ".sqlite3")
 _LOOK = 20
 
 
-class System(NamedTuple):
-    #: The name of the format that reads it; None if none does.
-    format: str | None
-    #: What the file is.
-    title: str
-    owns: Callable[[ForeignDatabase], bool]
-
-
-def _is_symbiont(db: ForeignDatabase) -> bool:
-    return (
-        db.has("sessions", "session_type")
-        or db.has("session_logs", "session_id", "entry")
-        or db.has("resource_locks", "resource", "session_id", "locked_at")
-    )
-
-
-def _is_lyra(db: ForeignDatabase) -> bool:
-    return (
-        db.has("exchanges", "session_id", "role", "content")
-        or db.has("summaries", "session_id", "last_exchange_id")
-        or (db.has("self_state", "data") and db.has("narrative", "content"))
-    )
-
-
-def _is_engram_core(db: ForeignDatabase) -> bool:
-    return db.has("memory_blocks", "name", "content") or (
-        db.has("memories", "content", "memory_type")
-        and (db.has("memories", "importance") or db.has("memories", "workspace") or db.has("memories", "valid_to"))
-    )
-
-
-def _is_mem0(db: ForeignDatabase) -> bool:
-    return (
-        db.has("history", "memory_id", "new_memory", "event")
-        or db.has("memory_history", "memory_id", "new_value", "action")
-        or db.has("vectors", "id", "vector", "payload")
-        or db.has("memories", "content", "state", "app_id")
-        or (_is_chroma(db) and _has_keys(db, "data", "hash"))
-    )
-
-
-def _is_claude_mem(db: ForeignDatabase) -> bool:
-    return db.has("sdk_sessions") and any(map(db.has, ("observations", "session_summaries", "user_prompts")))
-
-
-def _is_mcp_memory_service(db: ForeignDatabase) -> bool:
-    return db.has("memories", "content_hash", "content", "tags") or (
-        _is_chroma(db) and _has_keys(db, "content_hash", "chroma:document")
-    )
+_CHROMA = System(None, "Chroma", ())
+#: Chroma's tables are the same for everybody; what is noted about each text tells whose it is.
+_IN_CHROMA = (("mem0", ("data", "hash")), ("mcp-memory-service", ("content_hash", "chroma:document")))
 
 
 def _is_chroma(db: ForeignDatabase) -> bool:
     return db.has("embeddings", "id", "embedding_id") and db.has("embedding_metadata", "id", "key", "string_value")
 
 
-def _has_keys(db: ForeignDatabase, *keys: str) -> bool:
-    return all(any(db.select("SELECT 1 FROM embedding_metadata WHERE key = ? LIMIT 1", key)) for key in keys)
-
-
-#: The first that fits is taken.
-SYSTEMS = (
-    System("claude-mem", "claude-mem", _is_claude_mem),
-    System("mem0", "mem0", _is_mem0),
-    System("mcp-memory-service", "mcp-memory-service", _is_mcp_memory_service),
-    System("engram-core", "engram-core", _is_engram_core),
-    System("symbiont", "Symbiont", _is_symbiont),
-    System("lyra", "Lyra", _is_lyra),
-    System(
-        "cursor", "Cursor", lambda db: db.has("cursordiskkv", "key", "value") or db.has("itemtable", "key", "value")
-    ),
-    System(None, "Qdrant", lambda db: db.has("points", "id", "point")),
-    System(None, "Chroma", _is_chroma),
-)
+def _in_chroma(db: ForeignDatabase) -> System:
+    """The system whose texts are in Chroma's tables."""
+    for format, keys in _IN_CHROMA:
+        if all(any(db.select("SELECT 1 FROM embedding_metadata WHERE key = ? LIMIT 1", key)) for key in keys):
+            return next(system for system in SYSTEMS if system.format == format)
+    return _CHROMA
 
 
 class Dump(NamedTuple):
@@ -115,7 +58,7 @@ DUMPS = {
 
 def system_of(db: ForeignDatabase) -> System | None:
     """The system that an open file belongs to; None if it is not known."""
-    return next((system for system in SYSTEMS if system.owns(db)), None)
+    return recognised(db.tables) or (_in_chroma(db) if _is_chroma(db) else None)
 
 
 def format_of(path: Path) -> str | None:

@@ -23,25 +23,19 @@ _AHEAD = 100
 
 
 class Recorded:
-    """The turns that a session has, as an import looks through them from the first to the last."""
+    """What a session has, as an import looks through it from the first to the last.
+
+    Turns and log entries are looked through apart: hooks store the log of a run before its messages.
+    """
 
     def __init__(self, seen: Seen | None, stored: Iterable[Known] = ()) -> None:
         self.seen = seen
-        self._place = 0
-        self._ids: dict[str, int] = {}
-        self._texts: dict[bytes, list[int]] = defaultdict(list)
-        self._count = 0
-        #: The turns without the harness's id, by their place.
-        self._nameless: dict[int, int] = {}
-        self._last_at = ""
-        for place, known in enumerate(stored):
-            if known.external_id is None:
-                self._nameless[place] = known.id
-            else:
-                self._ids.setdefault(known.external_id, place)
-            self._texts[_key(known.role, known.content)].append(place)
-            self._last_at = max(self._last_at, known.created_at)
-            self._count += 1
+        self._ids: dict[str, Known] = {}
+        self._turns, self._logs = _Row(), _Row()
+        for known in stored:
+            if known.external_id is not None:
+                self._ids.setdefault(known.external_id, known)
+            self._row(known.role).append(known)
 
     def was_read(self, number: int, at: str | None) -> bool:
         """Whether an earlier import has read the turn with this number."""
@@ -50,33 +44,53 @@ class Recorded:
             return False
         return number <= seen.records
 
-    def find(self, turn: PastTurn) -> int | None:
-        """The place of a turn among those that were stored by others; None if it is not among them."""
-        if turn.external_id is not None and turn.external_id in self._ids:
-            place = self._ids[turn.external_id]
-            self._place = max(self._place, place + 1)
-            return place
-        if not self._count:
+    def find(self, turn: PastTurn) -> Known | None:
+        """The exchange that records the turn; None if it is new."""
+        row = self._row(turn.role)
+        known = self._ids.get(turn.external_id or "")
+        if known is not None:
+            row.pass_by(known)
+            return known
+        return row.find(turn) if row.length else None
+
+    def is_behind_all(self, role: str, at: str | None) -> bool:
+        """Whether a turn of this role and time comes after everything of its sort that is stored."""
+        row = self._row(role)
+        return row.place >= row.length or (at is not None and at > row.last_at)
+
+    def _row(self, role: str) -> _Row:
+        return self._logs if role == "log" else self._turns
+
+
+class _Row:
+    """Exchanges in their order, found by their texts."""
+
+    def __init__(self) -> None:
+        self.length = 0
+        #: How far the import has come.
+        self.place = 0
+        self.last_at = ""
+        self._texts: dict[bytes, list[tuple[int, Known]]] = defaultdict(list)
+        self._places: dict[int, int] = {}
+
+    def append(self, known: Known) -> None:
+        # The text is not kept: a session may be long.
+        self._texts[_key(known.role, known.content)].append((self.length, known._replace(content="")))
+        self._places[known.id] = self.length
+        self.last_at = max(self.last_at, known.created_at)
+        self.length += 1
+
+    def pass_by(self, known: Known) -> None:
+        self.place = max(self.place, self._places[known.id] + 1)
+
+    def find(self, turn: PastTurn) -> Known | None:
+        found = self._texts.get(_key(turn.role, redact(turn.content)), [])
+        at = bisect_left(found, self.place, key=lambda each: each[0])
+        if at == len(found) or found[at][0] > self.place + _AHEAD:
             return None
-        places = self._texts.get(_key(turn.role, redact(turn.content)), [])
-        at = bisect_left(places, self._place)
-        if at == len(places) or places[at] > self._place + _AHEAD:
-            return None
-        self._place = places[at] + 1
-        return places[at]
-
-    def nameless(self, place: int) -> int | None:
-        """The id of the exchange at a place, if the harness's id of it is not known yet."""
-        return self._nameless.pop(place, None)
-
-    def is_later(self, at: str) -> bool:
-        """Whether a time is after everything that is stored."""
-        return at > self._last_at
-
-    @property
-    def is_passed(self) -> bool:
-        """Whether every turn that is stored was found."""
-        return self._place >= self._count
+        place, known = found[at]
+        self.place = place + 1
+        return known
 
 
 def _key(role: str, text: str) -> bytes:

@@ -22,6 +22,7 @@ from .recorded import Recorded
 
 if TYPE_CHECKING:
     from ..client import Engram
+    from ..import_records import Known
     from ..records import Session
     from .asked import Asked
     from .items import GistItem, LockItem, SessionItem
@@ -118,14 +119,14 @@ class SessionWriter:
             return
         vector = turn.vector if self._asked.vectors_of is not None else None
         past = PastTurn(turn.role, content, self._moment(session), _message_id(turn.id), turn.trust, vector)
-        place = session.recorded.find(past)
-        if place is not None:
-            self._name(session, place, past)
+        known = session.recorded.find(past)
+        if known is not None:
+            self._name(known, past)
             session.held.clear()
-        elif at is None and not session.recorded.is_passed:
-            session.held.append(past)
-        elif at is None or session.recorded.is_passed or session.recorded.is_later(past.created_at):
+        elif session.recorded.is_behind_all(past.role, at):
             self._put(session, past)
+        elif at is None:
+            session.held.append(past)
         else:
             self._tally.leave_out(BETWEEN, f"session {turn.session}")
 
@@ -308,11 +309,10 @@ class SessionWriter:
                 return TOO_OLD
         return None
 
-    def _name(self, session: _Open, place: int, past: PastTurn) -> None:
+    def _name(self, known: Known, past: PastTurn) -> None:
         """Give a turn that was recorded without it the harness's id of the message."""
-        id = session.recorded.nameless(place)
-        if id is not None and past.external_id is not None and not self._asked.dry_run:
-            self._eng.exchanges.set_external_id(id, past.external_id)
+        if known.external_id is None and past.external_id is not None and not self._asked.dry_run:
+            self._eng.exchanges.set_external_id(known.id, past.external_id)
 
     def _moment(self, session: _Open) -> str:
         """The time of a turn, or the closest one that is known."""

@@ -10,44 +10,16 @@ Of systems whose data Engram can import, the refusal names the command for that.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import apsw
 
 from ..errors import NotAStore
+from ..other_systems import TABLES, System, recognised
 
 #: Written into the file's header ("Engr"), so that a database of another program is never taken for a store.
 APPLICATION_ID = 0x456E6772
 
 _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
 _COLUMNS = "SELECT name FROM pragma_table_info(?)"
-
-
-class _System(NamedTuple):
-    """A system whose data can be imported, and columns that only its tables have: all of one group."""
-
-    format: str
-    name: str
-    columns: tuple[tuple[str, ...], ...]
-
-
-_SYSTEMS = (
-    _System(
-        "symbiont",
-        "Symbiont",
-        (("sessions.session_type",), ("session_logs.session_id", "session_logs.entry"), ("resource_locks.locked_at",)),
-    ),
-    _System(
-        "lyra",
-        "Lyra",
-        (("exchanges.session_id", "exchanges.role", "exchanges.content"), ("summaries.last_exchange_id",)),
-    ),
-    _System("claude-mem", "claude-mem", (("sdk_sessions.id",),)),
-    # Before engram-core, which has a table of that name, too.
-    _System("mcp-memory-service", "mcp-memory-service", (("memories.content_hash",),)),
-    _System("engram-core", "engram-core", (("memory_blocks.content",), ("memories.memory_type",))),
-    _System("mem0", "mem0", (("history.memory_id", "history.event"), ("memory_history.memory_id",))),
-)
 
 
 def refuse(path: str) -> None:
@@ -78,7 +50,7 @@ def check_ours(connection: apsw.Connection, path: str) -> None:
 
 def _refusal(connection: apsw.Connection, path: str) -> NotAStore:
     system = _recognised(connection)
-    if system is None:
+    if system is None or system.format is None:
         return NotAStore(
             f"{path} is an SQLite database, but not an Engram store; it was not changed. "
             "Give another path with --store or ENGRAM_URL."
@@ -86,19 +58,19 @@ def _refusal(connection: apsw.Connection, path: str) -> NotAStore:
     import shlex
 
     return NotAStore(
-        f"{path} is a database of {system.name}, not an Engram store; it was not changed. Give the store another path "
+        f"{path} is a database of {system.title}, not an Engram store; it was not changed. Give the store another path "
         f"with --store or ENGRAM_URL, and import what is in this file: engram import {system.format} "
         f"{shlex.quote(path)}"
     )
 
 
-def _recognised(connection: apsw.Connection) -> _System | None:
-    known = {column.partition(".")[0] for system in _SYSTEMS for group in system.columns for column in group}
-    there = set()
+def _recognised(connection: apsw.Connection) -> System | None:
+    tables = {}
     for (table,) in connection.execute(_TABLES).fetchall():
-        if table in known:
-            there |= {f"{table}.{name}" for (name,) in connection.execute(_COLUMNS, (table,)).fetchall()}
-    return next((each for each in _SYSTEMS if any(there.issuperset(group) for group in each.columns)), None)
+        if str(table).lower() in TABLES:
+            columns = connection.execute(_COLUMNS, (table,)).fetchall()
+            tables[str(table).lower()] = {str(name).lower() for (name,) in columns}
+    return recognised(tables)
 
 
 def _immutable(path: str) -> str:
