@@ -97,7 +97,9 @@ class Store:
                 word_index.Entry("memories", "memory", id, "note", None, None, None, now, cut)
                 for id, cut in zip(ids, pieces, strict=True)
             ]
-            embedding_queue.store_vectors(tx, workspace, entries, embedding_queue.Vectors(embedder.name, rows))
+            # These texts are short, so each has one piece.
+            vectors = [embedding_queue.Vectors(embedder.name, [row]) for row in rows]
+            embedding_queue.store_vectors(tx, workspace, entries, vectors)
             for id in ids:
                 tx.note(workspace, "memory", id)
 

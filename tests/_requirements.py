@@ -443,7 +443,7 @@ REQUIREMENTS = {
     "GIST-8": "Every session with a turn gets a gist.",
     "GIST-9": "Telling words of a session's turns find its gist and are not in its text; an undo restores them, and forgetting the turns removes them.",
     "READING-1": "No turn is sent twice: a session that grows sends its new turns and its gist so far.",
-    "READING-2": "Sessions are read oldest first; a prompt names project, title and times, the nearest memories that may be believed, and all open todos of the project.",
+    "READING-2": "Sessions are read oldest first; if the caps leave no room for all, the newest are taken first; a prompt names project, title and times, the nearest memories that may be believed, and all open todos of the project.",
     "READING-3": "A piece has about 60,000 characters, begins with a turn of the user, and says which part it is.",
     "READING-4": "What an answer calls the same strengthens the memory; a memory that was not shown cannot be named.",
     "READING-5": "What an answer replaces or closes is proposed, or carried out where the settings allow it, and can be undone.",
