@@ -55,6 +55,7 @@ bench: setup  ## measure the numbers in docs/benchmarks.md
 	$(BIN)/python bench/recall_quality.py
 	$(BIN)/python bench/calibration.py
 	$(BIN)/python bench/recall_speed.py
+	$(BIN)/python bench/import.py
 	$(BIN)/python bench/mcp.py
 	$(BIN)/python bench/footprint.py
 	$(BIN)/python bench/dream_quality.py

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from engram.importers.formats import MODULES
 from tests.interfaces.conftest import Engram, in_terminal
 
 SAID = (
@@ -80,3 +81,13 @@ def test_a_person_sees_the_progress_and_what_to_try_next(tmp_path: Path, export:
     assert "Importing" in shown
     assert "100%" in shown
     assert "engram recall" in shown
+
+
+@pytest.mark.requirement("IMPORT-1")
+def test_the_help_names_every_format_and_an_empty_place_says_what_is_missing(engram: Engram, tmp_path: Path) -> None:
+    shown = engram("import", "--help").out.split()
+    assert set(MODULES) <= set(shown)
+    for name in MODULES:
+        refused = engram("import", name, str(tmp_path))
+        assert refused.code == 3, (name, refused)
+        assert str(tmp_path) in refused.err

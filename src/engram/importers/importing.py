@@ -85,8 +85,8 @@ def _sources(found: formats.Format, paths: Sequence[Path | str]) -> list[Source]
     if not given:
         given = [path for place in found.places for path in _expanded(place)]
         if not given:
-            where = f" in {' or '.join(found.places)}" if found.places else ""
-            raise NothingToImport(f"{found.title} were not found{where}; name a file or a folder.")
+            where = f"There is nothing in {' or '.join(found.places)}. " if found.places else ""
+            raise NothingToImport(f"{where}Name a file or a folder with {found.title}.")
     sources: dict[tuple[Path, str | None], Source] = {}
     for path in given:
         if not path.exists():
@@ -94,8 +94,12 @@ def _sources(found: formats.Format, paths: Sequence[Path | str]) -> list[Source]
         for source in found.find(path):
             sources.setdefault((source.path.resolve(), source.member), source)
     if not sources:
-        raise NothingToImport(f"{found.title} were not found in {', '.join(map(str, given))}.")
+        raise NothingToImport(f"There is nothing to import in {', '.join(map(str, given))}: no {_bare(found.title)}.")
     return list(sources.values())
+
+
+def _bare(title: str) -> str:
+    return title.removeprefix("the ")
 
 
 def _expanded(place: str) -> list[Path]:

@@ -22,7 +22,7 @@ _LARGE = 200
 
 
 @command("import")
-@click.argument("format", type=click.Choice(sorted(MODULES)))
+@click.argument("format", type=click.Choice(sorted(MODULES)), metavar="FORMAT")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="[PATH]...")
 @click.option("--project", metavar="NAME", help="Project of everything that names none.")
 @click.option(
@@ -51,6 +51,14 @@ def import_(
     no_embed: bool,
 ) -> None:
     """Import what another system kept: files of a format, or folders of them.
+
+    \b
+    FORMAT is one of
+      claude-code codex gemini cursor specstory    transcripts of agents
+      chatgpt claude                               exports of chats
+      markdown                                     notes, instructions for agents
+      mem0 claude-mem mcp-memory-service           what other memories hold
+      server-memory symbiont lyra engram-core
 
     Without PATH, it looks where the system keeps its files. What is there already is not added again: the same file
     adds nothing, a longer one adds what is new. If the command is stopped, run it again. Nothing is changed in what is
