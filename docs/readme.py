@@ -32,7 +32,7 @@ NOT_RUN = {
     "make test": "would run itself",
     "uv tool install": "needs a package index",
     "pip install": "needs a package index",
-    "engram import claude-code": "reads the real client's transcripts; tests/importers/test_claude_code.py imports some",
+    "engram import claude-code": "reads the real transcripts; tests/importers/test_claude_code.py imports some",
     "engram install claude-code": "changes the settings of the real client; tests/interfaces/test_install.py runs it",
 }
 _BLOCK = re.compile(r"(?<=```)(console|python)\n(.*?)(?=```)", re.DOTALL)
