@@ -202,8 +202,8 @@ class MemoryWriter:
                 heartbeat_at=now,
                 external_id=f"import-{self._source}",
                 name=f"Import from {self._source}",
-                summary=f"Import what {self._source} knows",
-                outcome=f"Imported memories from {self._source}",
+                summary=f"Import memories from {self._source}",
+                outcome="Imported; they wait for approval",
                 before=self._eng.imports.seen(self._source, SESSION, ref),
             )
             # Forgetting the session took its memories. New ones need it again.

@@ -153,13 +153,20 @@ def _next(eng: Engram, report: ImportReport, left: int) -> str:
         lines.append(f"{counted(left, 'item')} have no embedding yet: `{typed('embed')}` computes them.")
     if report.turns >= _LARGE:
         lines.append(cost(eng.dreams.estimate()))
+    waiting = eng.waiting().memories if report.memories or report.updated else 0
+    if waiting:
+        told = counted(waiting, "memory waits", "memories wait")
+        lines.append(f"{told} for your approval before the brief shows them: {typed('memory', 'list', '--waiting')}")
     if report.turns or report.memories:
-        lines.append(f"Try it: {typed('recall', _question(eng))}")
+        lines.append(f"Try it: {typed('recall', _question(eng, report))}")
     return "\n".join(lines)
 
 
-def _question(eng: Engram) -> str:
-    """A question that the latest session can answer, or an example."""
-    latest = next((each for each in eng.sessions.list(20) if each.turns and (each.name or each.summary)), None)
-    asked = "" if latest is None else one_line(latest.name or latest.summary, 60)
-    return asked.rstrip("…").strip() or "what did we decide?"
+def _question(eng: Engram, report: ImportReport) -> str:
+    """A question that the import can answer: what the latest session or memory is about."""
+    if report.turns:
+        found = [each.name or each.summary for each in eng.sessions.list(20) if each.turns]
+    else:
+        found = [each.content.partition("\n")[0] for each in eng.memories.list(limit=1)]
+    asked = one_line(next(filter(None, found), ""), 60).rstrip("…").strip()
+    return asked or "what did we decide?"
