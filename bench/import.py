@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument("--folder", help="a folder of Claude Code's transcripts to import as well")
     parser.add_argument("--question", default="what did we decide?", help="the question asked after that import")
     chosen = parser.parse_args()
-    sizes, rounds = ((1_000, 4_000), 2) if chosen.quick else ((10_000, 200_000), 3)
+    sizes, rounds = ((1_000, 4_000), 2) if chosen.quick else ((10_000, 200_000), 2)
     report = measure.Report("Importing")
     memory: dict[tuple[str, int], float] = {}
     with measure.workplace() as folder:

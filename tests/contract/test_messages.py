@@ -477,7 +477,7 @@ BAD_INPUT: dict[str, tuple[Callable[[Engram, str, Any], object], list[Any]]] = {
     "summary": (lambda eng, _, bad: eng.sessions.register("codex", bad), BAD_TEXTS),
     "metadata": (
         lambda eng, _, bad: eng.sessions.register("codex", "x", bad),
-        [{"a": math.nan}, {"a": {1}}, {"a": _well}, {("a",): 1}, {1: "a", "b": 2}, [1], "text", 7],
+        [{"a": math.nan}, {"a": {1}}, {"a": _well}, {("a",): 1}, {1: "a", "b": 2}, [1], "a\x00b", 7],
     ),
     "ensured id": (lambda eng, _, bad: eng.sessions.ensure(bad), BAD_NAMES),
     "ensured name": (lambda eng, sid, bad: eng.sessions.ensure(sid, bad), BAD_NAMES),

@@ -27,6 +27,7 @@ ARGUMENTS = {
     "dream show": ["1"],
     "forget": ["--memory", "1", "--dry-run"],
     "history": ["s1"],
+    "import": ["markdown", ".", "--dry-run"],
     "lock check": ["a.py"],
     "memory history": ["1"],
     "memory show": ["1"],

@@ -255,6 +255,13 @@ COMMANDS: dict[str, tuple[list[str], ...]] = {
     ),
     "help": ([], ["lock", "claim"], ["{hostile}"]),
     "history": (["{session}"], ["{name}"]),
+    "import": (
+        ["markdown", "{hostile}"],
+        ["{hostile}"],
+        ["markdown", ".", "--since", "{hostile}"],
+        ["markdown", ".", "--timezone", "{hostile}"],
+        ["markdown", ".", "--project", "{hostile}"],
+    ),
     "init": ([],),
     "install": (["all", "--list"], ["{hostile}"]),
     "lock break": (["shop:src", "--reason", "{hostile}", "--session", "{session}"],),
