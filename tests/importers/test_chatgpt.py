@@ -194,6 +194,16 @@ def test_a_conversation_with_very_many_branches_keeps_every_message_once(tmp_pat
     assert turns(found)[:2] == [("user", "Again"), ("assistant", "Answer 0")]
 
 
+def test_what_is_new_in_further_branches_comes_last(tmp_path: Path) -> None:
+    nodes: dict[str, object] = {"u1": node("root", "user", "Again", 0)}
+    nodes |= {f"a{n}": node("u1", "assistant", f"Answer {n}", n) for n in range(30)}
+    before, after = (
+        [item.text for item in read_one(tmp_path, each) if isinstance(item, Turn) and item.session == "c1#branches"]
+        for each in (nodes, {**nodes, "u2": node("a22", "user", "Good.", 50)})
+    )
+    assert after == [*before, "Good."] and len(before) == 9
+
+
 @pytest.mark.parametrize("parents", [("b", "a", "b"), ("a", "b", "c"), ("c", "a", "b"), ("gone", "a", "lost")])
 def test_circles_and_missing_parents_lose_no_message(tmp_path: Path, parents: tuple[str, str, str]) -> None:
     nodes: dict[str, object] = {
