@@ -330,7 +330,7 @@ class MemoryWriter:
             self._eng.blocks.update(
                 name,
                 texts.storable(version.content),
-                texts.storable(version.reason)[:500],
+                texts.cut(texts.storable(version.reason), 500),
                 actor=_actor(version),
                 at=latest or None,
                 data=data if number == len(versions) else None,

@@ -23,7 +23,7 @@ def storable(text: str) -> str:
     text = text if text.isascii() else text.encode("utf-8", "replace").decode()
     # A secret takes less space than the words that replace it, so some room is left.
     longest = checks.MAX_TEXT * 9 // 10
-    return text if len(text) <= longest else text[:longest] + CUT
+    return text if len(text) <= longest else redact(text)[:longest] + CUT
 
 
 def cut(text: str, longest: int) -> str:
