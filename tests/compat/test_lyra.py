@@ -493,7 +493,8 @@ def test_a_role_or_a_text_that_cannot_be_kept_is_refused_by_name(place: str) -> 
 
 
 def test_a_bulk_that_fails_leaves_no_session(place: str) -> None:
-    good, bad = ("user", "The heron nests by the weir.", None, None), ("user", "x", None, "2999-01-01T00:00:00Z")
+    good = ("user", "The heron nests by the weir.", None, "2025-05-01T10:00:00Z")
+    bad = ("user", "x", None, "2999-01-01T00:00:00Z")
     with pytest.raises(InvalidInput):
         lyra.add_exchanges_bulk("s", [good, bad])
     assert lyra.list_sessions() == []
