@@ -58,7 +58,7 @@ def inner(payload: Payload, field: str) -> Payload:
 
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
     return value if isinstance(value, dict) else {}
 

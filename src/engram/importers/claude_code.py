@@ -18,7 +18,19 @@ from ..harness_messages import message_of, prompt_of, texts_of
 from ..interfaces.external_ids import of_session
 from ..interfaces.hooks.claude_code import WRITING_TOOLS
 from . import kinds
-from .conversations import Calls, Conversation, careful, is_own, latest, own, project_of, tail
+from .conversations import (
+    Calls,
+    Conversation,
+    careful,
+    is_own,
+    is_there,
+    latest,
+    modified,
+    own,
+    project_of,
+    small_file,
+    tail,
+)
 from .files import Source, below, json_lines, lines, parsed
 from .formats import Format
 from .items import SessionItem, Skipped
@@ -67,7 +79,7 @@ def _find(path: Path) -> list[Transcript]:
         if not file.name.startswith("agent-") and (first := _first_uuid(found)):
             firsts.setdefault((file.parent, first), []).append(found)
     for same in firsts.values():
-        same.sort(key=lambda each: each.path.stat().st_mtime)
+        same.sort(key=lambda each: modified(each) or "")
         for place, each in enumerate(same):
             each.earlier = tuple(other.path for other in same[:place])
     return transcripts
@@ -149,7 +161,7 @@ class _Reader:
                     id=id,
                     type="claude-code",
                     started_at=moment(entry.get("timestamp")),
-                    last_at=self._last.get(id if agent is None else session),
+                    last_at=self._last.get(session) or modified(self._source),
                     project=project_of(_text(entry.get("cwd"), 4_096)),
                     name=self._titles.get(session) if agent is None else self._agent_type(),
                     parent=None if agent is None else session,
@@ -174,21 +186,17 @@ class _Reader:
 
     def _agent_type(self) -> str | None:
         """The type of the subagent whose file this is."""
-        try:
-            data = self._source.path.with_suffix(".meta.json").read_bytes()[: 64 * 1024]
-        except OSError:
-            return None
-        found = parsed(data, "")
+        found = parsed(small_file(self._source.path.with_suffix(".meta.json"), 64 * 1024) or b"", "")
         return _text(found.get("agentType")) if isinstance(found, dict) else None
 
     def _is_copy(self, entry: dict[str, object]) -> bool:
-        if isinstance(entry.get("forkedFrom"), dict) or entry.get("uuid") in self._copied:
+        if isinstance(entry.get("forkedFrom"), dict) or _text(entry.get("uuid")) in self._copied:
             return True
         session, file = _text(entry.get("sessionId")), self._source.path
         if session is None or session == file.stem or entry.get("agentId") or "/" in session or "\\" in session:
             return False
         if session not in self._is_other and len(self._is_other) < _MOST_OPEN:
-            self._is_other[session] = file.with_name(f"{session}.jsonl").is_file()
+            self._is_other[session] = is_there(file.parent / f"{session}.jsonl")
         return self._is_other.get(session, False)
 
     def _prompt(self, talk: Conversation, entry: dict[str, object]) -> Iterator[Item]:
@@ -240,14 +248,14 @@ def _ends_of(source: Source) -> tuple[dict[str, str], dict[str, str]]:
     titles: dict[str, tuple[int, str]] = {}
     times: dict[str, list[object]] = {}
     leaves: dict[str, str] = {}
-    uuids: set[object] = set()
+    uuids: set[str | None] = set()
     entries = tail(source)
     if source.size > 0:
         entries = [*(each for each in kinds.objects(source.head(64 * 1024)) if each.get("type") == "summary"), *entries]
     session = source.path.stem
     for entry in entries:
         session = _text(entry.get("sessionId")) or session
-        uuids.add(entry.get("uuid"))
+        uuids.add(_text(entry.get("uuid")))
         times.setdefault(session, []).append(entry.get("timestamp"))
         for rank, field in enumerate(("aiTitle", "customTitle")):
             if title := _text(entry.get(field), 1_000):

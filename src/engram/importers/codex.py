@@ -12,19 +12,31 @@ without ids of turns write the copy at once, so there it ends a few seconds afte
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import lru_cache
 from importlib import import_module
 from typing import IO, TYPE_CHECKING, Any
 
-from ..errors import NotOfFormat
+from ..errors import NothingToImport, NotOfFormat
 from ..harness_messages import message_of, prompt_of, texts_of
 from ..harness_payloads import LONGEST, cut, inner, text
 from ..interfaces.external_ids import of_session
 from ..interfaces.hooks.codex import PATCH, WRITING_TOOLS
 from . import kinds
-from .conversations import Calls, Conversation, careful, is_own, latest, own, project_of, tail, text_fields
+from .conversations import (
+    Calls,
+    Conversation,
+    careful,
+    is_own,
+    is_there,
+    latest,
+    modified,
+    own,
+    project_of,
+    tail,
+    text_fields,
+)
 from .files import Source, below, json_items, json_lines
 from .formats import Format
 from .items import SessionItem, Skipped
@@ -51,6 +63,8 @@ _COPYING = timedelta(seconds=5)
 _POLL = "write_stdin"
 _CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call"})
 _RESULTS = frozenset({"function_call_output", "custom_tool_call_output"})
+#: Names of sessions that are held.
+_MOST_NAMES = 50_000
 #: The folder that an old session ran in is in the context that the model got.
 _FOLDER = re.compile(r"<cwd>([^<\n]{1,4096})</cwd>")
 #: Text of the harness that no release's list of elements has yet.
@@ -210,7 +224,7 @@ class _Reader:
                 id=of_session(parent, id) if parent else id,
                 type="codex",
                 started_at=moment(meta.get("timestamp")) or moment(at),
-                last_at=latest(entry.get("timestamp") for entry in entries),
+                last_at=latest(entry.get("timestamp") for entry in entries) or modified(self._source),
                 project=project_of(text(meta, "cwd", longest=4_096) or None),
                 name=(text(meta, "agent_role", "agent_nickname") if kind else self._title(entries, id)) or None,
                 parent=parent or None,
@@ -277,14 +291,13 @@ class _Reader:
     def _item(
         self, talk: Conversation, entry: dict[str, object], item: Mapping[str, object], at: str | None
     ) -> Iterator[Item]:
-        type, role = item.get("type"), item.get("role")
+        type, role = text(item, "type", longest=100), item.get("role")
         if type == "message" and role == "user":
             texts = texts_of(entry)
             if talk.session.project is None:
                 folder = next(filter(None, map(_FOLDER.search, texts)), None)
                 talk.session = talk.session._replace(project=project_of(folder[1] if folder else None))
-            short = [cut(each, LONGEST) for each in texts]
-            self._asked.append((short, text(item, "id", longest=200) or None, at))
+            self._asked.append((_short(texts), text(item, "id", longest=200) or None, at))
             del self._asked[:-20]
         elif type == "message" and role == "assistant":
             yield from self._unannounced(talk)
@@ -339,7 +352,20 @@ def _is_after(turn: str, thread: str) -> bool:
 
 def _shortly_after(at: object) -> str:
     begun = moment(at)
-    return (datetime.fromisoformat(begun) + _COPYING).isoformat() if begun is not None else ""
+    try:
+        return (datetime.fromisoformat(begun) + _COPYING).isoformat() if begun is not None else ""
+    except OverflowError:
+        return ""
+
+
+def _short(texts: list[str]) -> list[str]:
+    """The texts of a message as far as they are kept. Several messages are held at a time."""
+    kept, size = list[str](), 0
+    for each in texts:
+        if size < LONGEST:
+            kept.append(cut(each, LONGEST))
+            size += len(kept[-1]) + 1
+    return kept
 
 
 def _command(given: object) -> str:
@@ -357,10 +383,14 @@ def _command(given: object) -> str:
 @lru_cache(maxsize=16)
 def _names(index: Path) -> dict[str, str]:
     """The names that the person gave to sessions."""
-    if not index.is_file():
-        return {}
-    entries = [found[1] for found in json_lines(Source(index)) if not isinstance(found, Skipped)]
-    return {text(entry, "id"): text(entry, "thread_name", longest=1_000) for entry in entries}
+    names: dict[str, str] = {}
+    if not is_there(index):
+        return names
+    with suppress(NothingToImport, NotOfFormat):
+        for found in json_lines(Source(index)):
+            if not isinstance(found, Skipped) and len(names) < _MOST_NAMES:
+                names[text(found[1], "id", longest=200)] = text(found[1], "thread_name", longest=1_000)
+    return names
 
 
 FORMAT = Format("codex", "Codex's sessions", _find, _read, ("~/.codex/sessions", "~/.codex/archived_sessions"))

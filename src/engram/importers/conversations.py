@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from datetime import UTC, datetime
 from functools import lru_cache, wraps
+from time import time
 from typing import TYPE_CHECKING
 
 from ..errors import NothingToImport, NotOfFormat
@@ -25,6 +27,7 @@ from .times import moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
 
     from .files import Source
     from .items import Item, Options
@@ -33,8 +36,13 @@ if TYPE_CHECKING:
 MOST_HELD = 400
 #: Characters of a subagent's task that become its session's summary.
 LONGEST_SUMMARY = 200
-#: How much of a file's end is read for the time of its last entry, and for its title.
-TAIL = 128 * 1024
+#: How much of a file's end is read for its title and the time of its last entry. If no time is there, more is read.
+TAIL, LONGEST_TAIL = 128 * 1024, 8 * 1024 * 1024
+#: Characters of an id of a call, and of a tool's name.
+_LONGEST_ID, _LONGEST_NAME = 1_000, 200
+#: Seconds after which a file that nobody has written to is taken as whole.
+_STILL = 3 * 3600.0
+UNFINISHED = "its last run may go on; import it again later"
 #: The folder in which Engram runs a client that thinks for it; `llm/clients/running.py` makes it.
 _THINKS = re.compile(r"[\\/]thinkers[\\/]run-[^\\/]{1,100}[\\/]empty[\\/]?\Z")
 OWN = "one of Engram's own"
@@ -52,7 +60,10 @@ class Conversation:
         #: In a subagent's session the prompts are words of another agent, and hooks do not see them.
         self._of_agent = of_agent
         self._has_begun = False
-        self._held: list[Message | Turn] = []
+        #: What waits, with its trust.
+        self._held: list[tuple[Message | Turn, str | None]] = []
+        #: Whether what is read now cannot be told from the output of a tool. Then nobody vouches for it.
+        self.is_doubtful = False
         #: Whether the last thing was a message, after which no tool was called.
         self.is_open = False
 
@@ -65,7 +76,7 @@ class Conversation:
         elif text.startswith("! "):
             yield from self._begin(Turn(self.session.id, "log", one_line(text, LONGEST_SUMMARY), at))
         elif text and not is_control(text):
-            yield from self._begin(Turn(self.session.id, "user", text, at, usable_id(id)))
+            yield from self._begin(Turn(self.session.id, "user", text, at, usable_id(id), self._trust))
 
     def say(self, text: str, at: str | None, id: str | None) -> Iterator[Item]:
         """The agent says something."""
@@ -86,8 +97,8 @@ class Conversation:
         closing = self._closing() if self.is_open and closes is not False else None
         self.is_open = False
         held, self._held = self._held, []
-        for each in held:
-            yield from self._give(each, closing)
+        for each, trust in held:
+            yield from self._give(each, trust, closing)
 
     def gist(self, summary: str, at: str | None, id: str | None) -> Iterator[Item]:
         """The context is compacted, and a summary takes the place of what was said."""
@@ -96,21 +107,35 @@ class Conversation:
         if text and self._has_begun:
             yield GistItem(self.session.id, text, at, usable_id(id))
 
-    def end(self) -> Iterator[Item]:
-        """Nothing more comes."""
+    def end(self, *, is_whole: bool = True) -> Iterator[Item]:
+        """Nothing more comes. If the file may grow, its last run is left out until it is known how it ends.
+
+        Without times and ids a later import can only count turns, so a turn must never change.
+        """
+        if not is_whole and self.drop():
+            yield Skipped(f"session {self.session.id}", UNFINISHED)
         yield from self.stop()
         if self._has_begun:
             yield EndItem(self.session.id)
 
+    def drop(self) -> bool:
+        """Leave out what was read of the run; whether there was something."""
+        held, self._held, self.is_open = self._held, [], False
+        return bool(held)
+
+    @property
+    def _trust(self) -> str | None:
+        return "import" if self.is_doubtful else None
+
     def _closing(self) -> Message | None:
-        return next((each for each in reversed(self._held) if isinstance(each, Message)), None)
+        return next((each for each, _ in reversed(self._held) if isinstance(each, Message)), None)
 
     def _hold(self, what: Message | Turn) -> Iterator[Item]:
-        self._held.append(what)
+        self._held.append((what, self._trust))
         if len(self._held) > MOST_HELD:
-            yield from self._give(self._held.pop(0), None)
+            yield from self._give(*self._held.pop(0), None)
 
-    def _give(self, what: Message | Turn, closing: Message | None) -> Iterator[Item]:
+    def _give(self, what: Message | Turn, trust: str | None, closing: Message | None) -> Iterator[Item]:
         if isinstance(what, Turn):
             yield from self._begin(what)
             return
@@ -118,7 +143,7 @@ class Conversation:
         if is_last or is_worth_keeping(what.text, closing.text if closing is not None else ""):
             kept = usable(what, in_full=is_last)
             if kept.text:
-                yield from self._begin(Turn(self.session.id, "assistant", kept.text, what.at, kept.id))
+                yield from self._begin(Turn(self.session.id, "assistant", kept.text, what.at, kept.id, trust))
 
     def _begin(self, turn: Turn) -> Iterator[Item]:
         if not self._has_begun:
@@ -138,14 +163,15 @@ class Calls:
 
     def add(self, id: object, tool: object, given: object) -> None:
         """A tool is called."""
-        if isinstance(id, str):
-            self._waiting[id] = (str(tool or ""), target(str(tool or ""), given, self._writing))
+        if isinstance(id, str) and len(id) <= _LONGEST_ID:
+            called = tool[:_LONGEST_NAME] if isinstance(tool, str) else ""
+            self._waiting[id] = (called, target(called, given, self._writing))
             if len(self._waiting) > self._MOST:
                 del self._waiting[next(iter(self._waiting))]
 
     def line(self, id: object, *, failed: bool) -> str | None:
         """The line of the log about a call that has ended; None if the call is not known."""
-        tool, worked_on = self._waiting.pop(str(id), (None, ""))
+        tool, worked_on = self._waiting.pop(id, (None, "")) if isinstance(id, str) else (None, "")
         return None if tool is None else log_line(name({"tool": tool}, "tool") or "", worked_on, failed=failed)
 
 
@@ -206,16 +232,56 @@ def modified(source: Source) -> str | None:
         return None
 
 
+def may_grow(source: Source) -> bool:
+    """Whether an agent may still be writing a file: it was written to a short time ago."""
+    try:
+        return time() - source.path.stat().st_mtime < _STILL
+    except OSError:
+        return False
+
+
+def small_file(path: Path, longest: int) -> bytes | None:
+    """All of a small file that stands beside a transcript; None if it is none, is longer, or cannot be read."""
+    try:
+        # Non-blocking, because it may be a pipe.
+        file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    except (OSError, ValueError):
+        return None
+    try:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > longest:
+            return None
+        with os.fdopen(os.dup(file), "rb") as opened:
+            return opened.read(longest)
+    except OSError:
+        return None
+    finally:
+        os.close(file)
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is such a file. The name may come from data, so it may be one that no file can have."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def tail(source: Source) -> list[dict[str, object]]:
-    """The JSON objects on the last lines of a file."""
+    """The JSON objects on the last lines of a file, at least back to one with a time, unless that is very far."""
     if source.member is not None:
         return []
-    with source.path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - TAIL))
-        lines = file.read(TAIL).split(b"\n")
-    entries = (parsed(line, "") for line in (lines[1:] if size > TAIL else lines) if line.strip())
-    return [entry for entry in entries if isinstance(entry, dict)]
+    length = TAIL
+    while True:
+        with source.path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - length))
+            lines = file.read(length).split(b"\n")
+        found = (parsed(line, "") for line in (lines[1:] if size > length else lines) if line.strip())
+        entries = [entry for entry in found if isinstance(entry, dict)]
+        if length >= min(size, LONGEST_TAIL) or latest(entry.get("timestamp") for entry in entries) is not None:
+            return entries
+        length *= 2
 
 
 def text_fields(document: str) -> dict[str, str]:

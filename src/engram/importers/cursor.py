@@ -23,7 +23,7 @@ from ..harness_prompts import asked
 from ..interfaces.external_ids import of_session
 from ..interfaces.hooks.cursor import WRITING_TOOLS
 from . import cursor_database, kinds
-from .conversations import Conversation, careful, modified, project_of, target, text_lines
+from .conversations import UNFINISHED, Conversation, careful, may_grow, modified, project_of, target, text_lines
 from .files import Source, below, json_lines
 from .formats import Format
 from .items import SessionItem, Skipped
@@ -118,7 +118,7 @@ def _transcript(source: Source) -> Iterator[Item]:
         else:
             yield from _answered(talk, entry, message.get("content"))
     if talk is not None:
-        yield from talk.end()
+        yield from talk.end(is_whole=not may_grow(source))
 
 
 def _asked(talk: Conversation, content: object, texts: list[str]) -> Iterator[Item]:
@@ -145,7 +145,10 @@ def _answered(talk: Conversation, entry: dict[str, object], content: object) -> 
 
 
 def _text(source: Source) -> Iterator[Item]:
-    """The older form of a transcript: a text with a line before each part."""
+    """The older form of a transcript: a text with a line before each part.
+
+    The output of a tool may have such lines, too. So nothing behind the first call is surely the person's.
+    """
     talk: Conversation | None = None
     role, held, size = "", list[str](), 0
     tool, given = "", dict[str, object]()
@@ -163,6 +166,10 @@ def _text(source: Source) -> Iterator[Item]:
             yield from talk.log(log_line(tool, target(tool, given, WRITING_TOOLS), failed=False), None)
         role, held, size, tool, given = "", [], 0, "", {}
 
+    def doubt() -> None:
+        if talk is not None:
+            talk.is_doubtful = True
+
     for found in text_lines(source):
         if isinstance(found, Skipped):
             yield found
@@ -173,10 +180,13 @@ def _text(source: Source) -> Iterator[Item]:
             role = "user" if line == "user:" else "assistant"
         elif line.startswith("[Tool call] "):
             yield from complete()
+            doubt()
             role, tool = "call", line.removeprefix("[Tool call] ").strip()
         elif line.startswith(("[Tool result]", "[Thinking]")):
             yield from complete()
             role = "thought" if line.startswith("[Thinking]") else "result"
+            if role == "result":
+                doubt()
         elif role == "call" and line.startswith("  "):
             field, sign, value = line.strip().partition(":" if ":" in line else "=")
             if sign:
@@ -188,7 +198,10 @@ def _text(source: Source) -> Iterator[Item]:
             if role in ("user", "assistant") and size < _LONGEST:
                 held.append(line)
                 size += len(line) + 1
-    yield from complete()
+    if not may_grow(source):
+        yield from complete()
+    elif (talk is not None and talk.drop()) or role:  # also a prompt may be written only in part
+        yield Skipped(f"session {source.path.stem}", UNFINISHED)
     if talk is not None:
         yield from talk.end()
 

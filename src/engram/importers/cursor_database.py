@@ -14,8 +14,8 @@ from urllib.parse import unquote, urlsplit
 
 from ..errors import EngramError
 from ..harness_messages import prompt_of
-from ..harness_payloads import Payload, inner, log_line, text, tool_target
-from .conversations import Conversation, project_of
+from ..harness_payloads import Payload, inner, log_line, storable, text, tool_target
+from .conversations import Conversation, project_of, small_file
 from .files import LONGEST, parsed
 from .foreign import opened
 from .items import SessionItem, Skipped
@@ -100,7 +100,7 @@ def _messages(database: ForeignDatabase, id: str, composer: dict[str, object]) -
         return
     order = composer.get("fullConversationHeadersOnly")
     for header in order if isinstance(order, list) else ():
-        key = f"bubbleId:{id}:{header.get('bubbleId') if isinstance(header, dict) else ''}"
+        key = storable(f"bubbleId:{id}:{text(header, 'bubbleId', longest=200) if isinstance(header, dict) else ''}")
         for (value,) in database.select(_MESSAGE, key, LONGEST):
             yield key[:200], _value(value, key[:200])
 
@@ -146,9 +146,13 @@ def _folders(path: Path) -> dict[str, str]:
     home = path.parent.parent / "workspaceStorage"
     if path.parent.name != "globalStorage" or not home.is_dir():
         return found
-    for workspace in sorted(home.iterdir())[:_MOST_WORKSPACES]:
+    try:
+        workspaces = sorted(home.iterdir())[:_MOST_WORKSPACES]
+    except OSError:
+        return found
+    for workspace in workspaces:
         with suppress(EngramError, OSError):
-            about = parsed((workspace / "workspace.json").read_bytes(), "")
+            about = parsed(small_file(workspace / "workspace.json", 1024 * 1024) or b"", "")
             folder = _path(text(about, "folder", longest=4_096)) if isinstance(about, dict) else None
             if folder is None:
                 continue

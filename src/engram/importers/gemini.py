@@ -21,7 +21,20 @@ from ..harness_payloads import inner, log_line, text
 from ..interfaces.external_ids import of_session
 from ..interfaces.hooks.gemini import WRITING_TOOLS
 from . import kinds
-from .conversations import Conversation, careful, is_own, latest, modified, own, project_of, tail, target, text_fields
+from .conversations import (
+    Conversation,
+    careful,
+    is_own,
+    is_there,
+    latest,
+    modified,
+    own,
+    project_of,
+    small_file,
+    tail,
+    target,
+    text_fields,
+)
 from .files import Source, below, json_items, json_lines, parsed
 from .formats import Format
 from .items import SessionItem, Skipped
@@ -45,6 +58,8 @@ _SNAPSHOT = "<state_snapshot>"
 #: The text of files that a prompt mentions follows it.
 _FILES = "--- Content from referenced files ---"
 _CANCELLED = "cancelled"
+#: Bytes of the list of projects.
+_LONGEST_LIST = 16 * 1024 * 1024
 
 
 def _find(path: Path) -> list[Source]:
@@ -59,7 +74,7 @@ def _find(path: Path) -> list[Source]:
         is_agent = folder.parent.name == _CHATS and file.suffix == ".jsonl"
         is_checkpoint = file.name.startswith(_CHECKPOINT) and not (folder / _CHATS).is_dir()
         # A session that was resumed with a newer version has both forms.
-        if file.suffix == ".json" and file.with_suffix(".jsonl").exists():
+        if file.suffix == ".json" and is_there(file.with_suffix(".jsonl")):
             continue
         if is_session or is_agent or is_checkpoint:
             source = Source(file)
@@ -196,9 +211,12 @@ class _Reader:
         above = file.parent.name if file.parent.parent.name == _CHATS else None
         folder = _folder_of(_project_folder(file)) or _first(data.get("directories"))
         self._is_own = is_own(folder)
-        entries = tail(self._source) if file.suffix == ".jsonl" else []
+        is_log = file.suffix == ".jsonl"
+        entries = tail(self._source) if is_log else []
         summaries = [text(inner(entry, "$set"), "summary", longest=1_000) for entry in entries]
-        ends = latest([data.get("lastUpdated"), *(entry.get("timestamp") for entry in entries)])
+        ends = latest(entry.get("timestamp") for entry in entries)
+        # A log begins with the session's data; its `lastUpdated` is from then.
+        ends = ends or (latest([data.get("lastUpdated")]) if not is_log else None) or modified(self._source)
         return Conversation(
             SessionItem(
                 id=of_session(above, id) if above else id,
@@ -253,14 +271,10 @@ def _project_folder(file: Path) -> Path:
 def _folder_of(project: Path) -> str | None:
     """The folder that a project's sessions ran in. It is written beside them, or in the list of projects."""
     for home in (project, project.parent.parent / "history" / project.name):
-        try:
-            return (home / ".project_root").read_text("utf-8", "replace")[:4_096].strip() or None
-        except OSError:
-            continue
-    try:
-        listed = parsed((project.parent.parent / "projects.json").read_bytes(), "")
-    except OSError:
-        return None
+        root = small_file(home / ".project_root", 64 * 1024)
+        if root is not None:
+            return root.decode(errors="replace")[:4_096].strip() or None
+    listed = parsed(small_file(project.parent.parent / "projects.json", _LONGEST_LIST) or b"", "")
     known = listed.get("projects") if isinstance(listed, dict) else None
     folders = known.items() if isinstance(known, dict) else ()
     return next((folder for folder, key in folders if key == project.name), None)

@@ -89,6 +89,8 @@ def objects(head: bytes) -> list[dict[str, object]]:
 def kind_of_entry(entry: dict[str, object]) -> str | None:
     """The kind of transcript that has such an entry; None if it may be of several."""
     type, has = entry.get("type"), entry.keys()
+    if type is not None and not isinstance(type, str):
+        type = ""  # none of theirs
     if ("sessionId" in has and "projectHash" in has) or "$set" in has or "$rewindTo" in has:
         return GEMINI
     if type in _CODEX_TYPES and isinstance(entry.get("payload"), dict):

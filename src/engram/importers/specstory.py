@@ -6,7 +6,9 @@ writes the agent's steps between rules (`---`), and its older versions write too
 and its agent are in a comment; the oldest files have none.
 
 The output of a tool may be another history. So a line before a message counts only where a message can begin, and
-inside an element only if its time fits: an earlier history has earlier times.
+inside an element only if its time fits: an earlier history has earlier times. Older versions do not protect what they
+quote, so an output can end its own element and go on like a message. Nobody can tell the two apart. Therefore
+everything behind the first tool is imported without the trust that words of the person and of the agent have.
 """
 
 from __future__ import annotations
@@ -83,7 +85,7 @@ def _read(source: Source, options: Options) -> Iterator[Item]:
         if isinstance(found, Skipped):
             yield found
         else:
-            yield from reader.take(found[1])
+            yield from reader.take(*found)
     yield from reader.end()
 
 
@@ -112,12 +114,23 @@ class _Reader:
         self._has_times = False
         #: The last line that was not empty, and the last line.
         self._before = self._line_before = ""
+        #: Whether a tool was used, so what follows may be its output; and where the last element began.
+        self._is_doubtful = False
+        self._number = self._begun_at = 0
 
-    def take(self, line: str) -> Iterator[Item]:
+    def take(self, number: int, line: str) -> Iterator[Item]:
+        self._number = number
         header = _HEADER.match(line)
         if header is not None and self._can_begin(header):
+            is_clear = not self._inside and not self._fence
             yield from self._complete()
-            self._start(header)
+            self._is_doubtful = self._is_doubtful or not is_clear
+            self._start(header, is_clear=is_clear)
+        elif header is not None and self._is_doubtful and not (self._inside or self._fence or self._line_before):
+            # Its time does not fit. It belongs to an output, or an output before it had a false time.
+            yield from self._complete()
+            yield Skipped(f"line {number}", "a message whose time does not fit")
+            self._role = "other"
         elif not self._role:
             self._preface(line)
         elif self._inside:
@@ -154,11 +167,13 @@ class _Reader:
             return False
         if not self._inside and not self._fence:
             return True
+        if self._inside == "tool" and header[1] == "User":
+            return False  # the agent goes on after a tool, so this is output
         # An element that is not closed, or is closed inside a fence that is not.
         has_ended = not self._inside or self._inside == "skip" or self._before.endswith(("</tool-use>", "</think>"))
         return at is not None and at >= self._latest and has_ended
 
-    def _start(self, header: re.Match[str]) -> None:
+    def _start(self, header: re.Match[str], *, is_clear: bool) -> None:
         role, aside, about = header.groups()
         about = about or ""
         self._role = {"User": "user", "Recap": "other", "": self._role or "assistant"}.get(role, "assistant")
@@ -166,7 +181,8 @@ class _Reader:
             self._role = "other"  # it was not sent
         self._is_aside = bool(aside) and "sidechain" in str(aside)
         self._at = self._time(about)
-        self._latest = max(self._latest, self._at or "")
+        if is_clear:  # a false time must not hide what follows
+            self._latest = max(self._latest, self._at or "")
         self._has_times = self._has_times or (role == "User" and self._at is not None)
         self._message_id = None
         self._has_rules = self._role == "assistant" and (role != "Agent" or not about or "mode" in about)
@@ -182,18 +198,18 @@ class _Reader:
             return
         elif self._role != "user" and (tool := _TOOL.match(line)):
             yield from self._say()
-            self._inside, self._tool = "tool", (tool[1], "")
+            self._open("tool", tool[1])
             return
         elif self._role != "user" and line.startswith("<think>"):
-            self._inside = "" if stripped.endswith("</think>") else "think"
+            self._inside, self._begun_at = "" if stripped.endswith("</think>") else "think", self._number
             return
         elif self._role == "assistant" and (plain := _PLAIN_TOOL.match(line)):
             yield from self._say()
-            self._inside, self._tool = "skip", (plain[1], _worked_on(plain[2]))
+            self._open("skip", plain[1], _worked_on(plain[2]))
             yield from self._log()
             return
         elif self._role == "assistant" and not any(self._held) and self._has_rules and _OLD_TOOL.match(stripped):
-            self._inside = "skip"
+            self._open("skip")
             self._talk().call()
             return
         elif stripped == _RULE and self._has_rules:
@@ -204,6 +220,11 @@ class _Reader:
         if self._size < _LONGEST:
             self._held.append(line)
             self._size += len(line) + 1
+
+    def _open(self, element: str, tool: str = "", worked_on: str = "") -> None:
+        """A tool is used. Nothing behind it is surely what it seems to be."""
+        self._inside, self._tool, self._begun_at = element, (tool, worked_on), self._number
+        self._is_doubtful = True
 
     def _skip(self, line: str) -> Iterator[Item]:
         """A line inside an element. Of a tool, what it works on is read."""
@@ -237,6 +258,8 @@ class _Reader:
     def _complete(self) -> Iterator[Item]:
         if self._inside == "tool":  # the file ends in it
             yield from self._log()
+        if self._inside in ("tool", "think"):
+            yield Skipped(f"line {self._begun_at}", "an element without a clear end")
         yield from self._say()
         self._inside = self._fence = ""
 
@@ -249,6 +272,7 @@ class _Reader:
         if not said or self._role in ("", "other"):
             return
         talk = self._talk()
+        talk.is_doubtful = self._is_doubtful
         if self._role == "user":
             yield from talk.prompt(prompt_of([said]), self._at, self._message_id)
         else:
@@ -279,10 +303,10 @@ class _Reader:
 
     def _last(self) -> str | None:
         """The time of the last message, from the end of the file."""
-        with self._source.open() as file:
+        with self._source.path.open("rb") as file:
             file.seek(max(0, self._source.size - 64 * 1024))
             end = file.read(64 * 1024).decode(errors="replace")
-        return max(filter(None, map(self._time, _LATEST.findall(end))), default=None)
+        return max(filter(None, map(self._time, _LATEST.findall(end))), default=None) or modified(self._source)
 
     def _time(self, about: str | None) -> str | None:
         found = re.search(rf"{_TIME}\Z", about.strip()) if about else None
