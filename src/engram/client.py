@@ -83,7 +83,7 @@ class Engram:
     ) -> None:
         # Before the store is opened, so that a wrong object leaves nothing behind.
         thinks, embeds = _given_llm(llm), _given_embedder(embedder)
-        place = None if url is None else os.fspath(url)
+        place = address(url)
         trial = _trial_store() if place == ":memory:" and settings is None else None
         settings = settings or config.load(url=trial or place, workspace=workspace)
         named: dict[str, Any] = {
@@ -455,6 +455,14 @@ class Engram:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def address(store: object) -> str | None:
+    """The path or URL of a store as text; None stays None. InvalidInput for what is neither text nor a `Path`."""
+    place = os.fspath(store) if isinstance(store, str | os.PathLike) else store
+    if place is None or isinstance(place, str):
+        return place
+    raise InvalidInput(f"The store is given as {type(place).__name__}; give a path, as text or as a Path, or a URL.")
 
 
 def _trial_store() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -215,7 +216,9 @@ def test_a_long_file_is_cut_and_the_rest_can_be_viewed(memory: EngramMemoryTool)
     _, *more = view(memory, "/memories/long.md", rest, 300).split("\n")
     assert [line.partition("\t")[2] for line in shown + more] == lines
     create(memory, "/memories/wide.md", "y" * 20_000)
-    assert view(memory, "/memories/wide.md").endswith("y" * 20_000)
+    *_, wide, note = view(memory, "/memories/wide.md").split("\n")
+    assert wide == f"     1\t{'y' * 15_993}"
+    assert note == "[Line 1 has 20,000 characters. Only its beginning is shown.]"
 
 
 def test_every_edit_is_a_version_that_can_be_restored(eng: Engram) -> None:
@@ -543,3 +546,54 @@ def test_without_the_sdk_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "anthropic.tools", None)
     with pytest.raises(MissingExtra, match=r"install 'engram-agents\[anthropic\]'"):
         importlib.import_module("engram.compat.anthropic_memory")
+
+
+def test_a_path_that_two_programs_make_at_once_is_a_file_or_a_directory(
+    memory: EngramMemoryTool, eng: Engram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, results = EngramMemoryTool(eng), []
+    thread = threading.Thread(target=lambda: results.append(create(other, "/memories/p/child")))
+    checked = memory_files.MemoryFiles._require_directory
+
+    def checked_slowly(files: memory_files.MemoryFiles, name: str) -> None:
+        checked(files, name)
+        if name == "memories/p":
+            thread.start()
+            thread.join(0.3)  # long enough to finish, if nothing holds it
+
+    monkeypatch.setattr(memory_files.MemoryFiles, "_require_directory", checked_slowly)
+    results.append(create(memory, "/memories/p"))
+    thread.join()
+    assert sorted(results) == [
+        "Error: /memories/p is a file, so there can be no /memories/p/child",
+        "File created successfully at: /memories/p",
+    ]
+
+
+def test_clearing_leaves_blocks_that_are_no_files(memory: EngramMemoryTool, eng: Engram) -> None:
+    eng.blocks.create("memories", "of another agent")
+    create(memory, "/memories/a.txt")
+    assert memory.clear_all_memory() == "All memory cleared"
+    assert names(eng) == ["memories"]
+
+
+def test_answers_are_short_whatever_is_asked(memory: EngramMemoryTool, eng: Engram) -> None:
+    create(memory, "/memories/long.txt", "a" * 900_000 + "\nb")
+    assert len(view(memory, "/memories/long.txt")) < 17_000
+    assert view(memory, "/memories/long.txt", 1, 1).endswith(
+        "\n[Line 1 has 900,000 characters. Only its beginning is shown.]"
+    )
+    with eng.write():
+        for number in range(200):
+            eng.blocks.create(f"memories/{number:04d}-{'n' * 100}", "x")
+    listing = view(memory)
+    assert len(listing) < 17_000 < 200 * 100
+    assert listing.endswith(" more entries are not shown. View a directory to see what is in it.]")
+    huge = "z" * 500_000
+    for answer in (
+        replace(memory, "/memories/long.txt", huge, ""),
+        memory.handle({"command": huge}),
+        insert(memory, "/memories/long.txt", huge, "x"),
+        memory.handle({"command": "view", "path": "/memories/long.txt", "view_range": [huge]}),
+    ):
+        assert len(answer) < 600 and "500,0" in answer

@@ -153,7 +153,7 @@ def test_a_configuration_has_the_defaults_of_engram_core() -> None:
     config = DreamConfig()
     assert config.interval == timedelta(hours=6)
     assert config.lock_ttl_seconds == 300
-    assert config.auto_consolidate.dry_run is True
+    assert config.auto_consolidate is not None and config.auto_consolidate.dry_run is True
     assert config.consolidation.min_age_hours == 24
     assert config.owner_id and config.owner_id != DreamConfig().owner_id
 
@@ -292,3 +292,13 @@ def wait_for(condition: object) -> None:
 
 def test_the_names_of_engram_core_are_there() -> None:
     assert MemoryBlock.__name__ in vars(engram_core)
+
+
+def test_without_a_policy_nothing_is_changed_and_nothing_is_counted(storage: Storage) -> None:
+    create_block(storage, "persona", "I am terse.")
+    config = DreamConfig(auto_consolidate=None)
+    for report in (run_once_all(storage, config), dream_run_now(storage, dry_run=False, config=config)):
+        assert report.errors == []
+        assert [each.auto_consolidate for each in report.workspaces] == [None]
+    assert run_once_workspace(storage, "default", config).auto_consolidate is None
+    spawn_scheduler(storage, config).stop()

@@ -575,3 +575,20 @@ def test_without_langgraph_the_import_says_what_to_install(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "langgraph.store.base", None)
     with pytest.raises(MissingExtra, match=r"pip install 'engram-agents\[langgraph\]'"):
         importlib.import_module("engram.compat.langgraph")
+
+
+def test_wrong_arguments_are_refused(store: EngramStore, eng: Engram) -> None:
+    wrong: list[Callable[[], object]] = [
+        lambda: store.put(USER, "k", {"a": "b"}, index=cast("Any", [5])),
+        lambda: store.batch([PutOp(USER, cast("Any", 5), {"a": "b"})]),
+        lambda: store.put(USER, "k", cast("Any", [1])),
+        lambda: store.search(USER, limit=-1),
+        lambda: store.list_namespaces(limit=-1),
+        lambda: store.list_namespaces(offset=-1),
+        lambda: EngramStore(eng, index=cast("Any", {"fields": [5]})),
+        lambda: EngramStore(cast("Any", 5)),
+    ]
+    for call in wrong:
+        with pytest.raises(InvalidInput):
+            call()
+    assert store.search(()) == []

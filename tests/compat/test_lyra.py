@@ -8,15 +8,17 @@ import os
 import sqlite3
 import threading
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engram import Engram, InvalidInput
 from engram.compat import lyra, lyra_store
+from engram.coordination.sessions import Sessions
 from engram.embedding import load
 from tests._tables import holds
 
@@ -111,11 +113,12 @@ def test_any_role_and_an_empty_text_come_back_as_they_were_given(place: str) -> 
         ("a;b=100%", "odd"),
         ("user", ""),
         ("thought", " "),
+        ("user", "  \n\n\u2003" + " " * 500),
+        ("r" * 140, "\t"),
     ]
     for role, content in given:
         lyra.remember("s", role, content)
-    expected = [(role, content.strip()) for role, content in given]
-    assert [(turn.role, turn.content) for turn in lyra.history("s")] == expected
+    assert [(turn.role, turn.content) for turn in lyra.history("s")] == given
     assert lyra.recall("Rain", k=1)[0].role == "narrator"
     with lyra_store.opened() as eng:
         assert {turn.trust for turn in eng.exchanges.history("s")[:4]} == {"agent"}
@@ -473,3 +476,75 @@ def test_a_database_of_lyra_is_imported_once_and_the_program_goes_on_beside_it(
     assert lyra.recall("Who plays the cello?", k=1)[0].content == "I am learning the cello."
     lyra.close()
     assert (len(caplog.records), old.read_bytes()) == (1, before)
+
+
+def test_a_role_or_a_text_that_cannot_be_kept_is_refused_by_name(place: str) -> None:
+    for role, content, named in (
+        ("r" * 300, "x", "role"),
+        ("役" * 60, "x", "role"),
+        ("a\ud83d", "x", "role"),
+        ("user", "\ud83d", "content"),
+        ("user", " \n" * 400, "content"),
+        (None, "x", "role"),
+    ):
+        with pytest.raises(InvalidInput, match=f"^{named} "):
+            lyra.remember("s", role, content)  # type: ignore[arg-type]
+    assert lyra.list_sessions() == []
+
+
+def test_a_bulk_that_fails_leaves_no_session(place: str) -> None:
+    good = ("user", "The heron nests by the weir.", None, "2025-05-01T10:00:00Z")
+    bad = ("user", "x", None, "2999-01-01T00:00:00Z")
+    with pytest.raises(InvalidInput):
+        lyra.add_exchanges_bulk("s", [good, bad])
+    assert lyra.list_sessions() == []
+    assert lyra.add_exchanges_bulk("s", [good]) == 1
+    [found] = lyra.recall("Where is the bird's nest?", k=1)
+    assert found.content == good[1] and found.score
+
+
+def test_a_turn_is_stored_although_its_session_is_being_deleted(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ensure, left = Sessions.ensure, [1, 2]
+
+    def ensured(sessions: Sessions, id: str, *arguments: Any) -> object:
+        made = ensure(sessions, id, *arguments)
+        if left and left.pop():
+            sessions.delete(id)  # by another thread
+        return made
+
+    monkeypatch.setattr(Sessions, "ensure", ensured)
+    assert lyra.remember("s", "user", "Still here.") == lyra.history("s")[0].id
+
+
+def test_wrong_arguments_are_refused_by_name(place: str) -> None:
+    calls: list[tuple[Callable[..., object], tuple[object, ...], str]] = [
+        (lyra.recall, (None,), "query"),
+        (lyra.recall, ("x", None), "k"),
+        (lyra.recall_summaries, (5,), "query"),
+        (lyra.recall_eras, ("x", "2"), "k"),
+        (lyra.recent, ("s", None), "n"),
+        (lyra.store_summary, ("s", "x", "abc"), "last_exchange_id"),
+        (lyra.backlog_stats, ("x",), "ripe_threshold"),
+        (lyra.set_profile, ("x", "y"), "sessions_covered"),
+        (lyra.set_narrative, (None,), "content"),
+        (lyra.add_exchanges_bulk, ("s", [("user", "x")]), "exchange"),
+        (lyra.add_exchanges_bulk, ("s", [5]), "exchange"),
+    ]
+    for call, arguments, named in calls:
+        with pytest.raises(InvalidInput, match=named):
+            call(*arguments)
+    assert lyra.list_sessions() == []
+    # Ids that no session can have are unknown ones.
+    lyra.delete_session(None)  # type: ignore[arg-type]
+    lyra.delete_session("")
+    assert lyra.history("") == lyra.recent("") == []
+    assert (lyra.get_summary(""), lyra.unsummarized_count("")) == (None, 0)
+
+
+def test_a_store_for_a_trial_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LYRA_DB_PATH", ":memory:")
+    lyra.remember("s", "user", "Hello.")
+    assert len(lyra.history("s")) == 1
+    lyra.close()
+    assert list(tmp_path.iterdir()) == []

@@ -12,11 +12,12 @@ from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Barrier
+from typing import Any
 
 import pytest
 
 from engram import Engram as Store
-from engram import NotAStore, importers
+from engram import InvalidInput, NotAStore, StoreDamaged, importers
 from engram.compat import engram_core, symbiont
 from engram.compat.old_databases import open_store, store_beside
 from engram.importers import importing
@@ -216,3 +217,75 @@ def test_a_store_for_a_trial_is_gone_when_it_is_closed() -> None:
 def test_settings_of_an_adapter_take_the_place_of_the_users(store_url: str) -> None:
     with open_store(store_url, "symbiont", stale_after=60.0) as eng, Store(store_url) as plain:
         assert (eng.settings.stale_after, plain.settings.stale_after) == (60.0, 1_800.0)
+
+
+def test_the_store_is_used_after_the_old_database_was_deleted(old: Path) -> None:
+    with symbiont.Engram(old) as eng:
+        eng.set_world_state("# New world")
+    old.write_bytes(b"")
+    with symbiont.Engram(old) as emptied:
+        assert emptied.get_world_state() == "# New world"
+    old.unlink()
+    with symbiont.Engram(old) as eng:
+        assert (eng.get_world_state(), str(eng.db_path)) == ("# New world", store_beside(old))
+    assert not old.exists()
+
+
+def test_the_store_is_not_used_for_what_is_no_database_of_the_system(old: Path) -> None:
+    with symbiont.Engram(old):
+        pass
+    with pytest.raises(NotAStore):
+        engram_core.Storage.open(old)
+    old.write_text("only some text")
+    with pytest.raises(NotAStore):
+        symbiont.Engram(old)
+
+
+def test_a_store_that_is_empty_gets_the_import(old: Path) -> None:
+    Path(store_beside(old)).touch()
+    with symbiont.Engram(old) as eng:
+        assert eng.stats()["total_sessions"] == 2
+    Path(store_beside(old)).unlink()
+    with Store(store_beside(old)):
+        pass
+    with symbiont.Engram(old) as eng:
+        assert eng.stats()["total_sessions"] == 2
+        eng.set_world_state("# New world")
+    with symbiont.Engram(old) as eng:
+        assert eng.get_world_state() == "# New world"
+
+
+def test_the_store_has_the_import_also_if_the_workspace_changes(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with symbiont.Engram(old):
+        pass
+    monkeypatch.setenv("ENGRAM_WORKSPACE", "other")
+    with symbiont.Engram(old) as eng:
+        assert eng.stats()["total_sessions"] == 0
+
+
+def test_a_database_has_one_store_whichever_link_names_it(old: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.db"
+    link.symlink_to(old)
+    with symbiont.Engram(link) as eng:
+        assert str(eng.db_path) == store_beside(old)
+        eng.set_world_state("# New world")
+    with symbiont.Engram(old) as eng:
+        assert eng.get_world_state() == "# New world"
+    assert sorted(files(old.parent)) == ["engram.db", "engram.db.engram.db"]
+
+
+def test_the_error_about_a_damaged_old_database_does_not_speak_of_backups_of_a_store(old: Path) -> None:
+    whole = old.read_bytes()
+    damaged = whole[:100] + b"\xff" * (len(whole) - 100)
+    old.write_bytes(damaged)
+    with pytest.raises(StoreDamaged) as raised:
+        symbiont.Engram(old)
+    assert "engram restore" not in str(raised.value)
+    assert files(old.parent) == {"engram.db": damaged}
+
+
+@pytest.mark.parametrize("path", [b"x.db", 5])
+def test_a_path_that_is_neither_text_nor_a_path_is_refused(path: Any) -> None:
+    for open_it in (symbiont.Engram, engram_core.Storage, Store):
+        with pytest.raises(InvalidInput, match="store"):
+            open_it(path)

@@ -386,3 +386,28 @@ def test_without_the_sdk_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "agents.memory", None)
     with pytest.raises(MissingExtra, match=r"install 'engram-agents\[openai-agents\]'"):
         importlib.import_module("engram.compat.openai_agents")
+
+
+def test_items_that_are_no_messages_are_refused_or_kept_without_a_turn(eng: Engram) -> None:
+    session = EngramSession("c", eng)
+    for wrong in (["text"], [None], None, [USER, 5]):
+        with pytest.raises(InvalidInput):
+            asyncio.run(session.add_items(cast("Any", wrong)))
+    with pytest.raises(InvalidInput):
+        asyncio.run(session.get_items(cast("Any", "2")))
+    odd: list[Any] = [
+        {"role": ["user"], "content": "x"},
+        {"role": None, "content": "y"},
+        {"role": "bird", "content": "z"},
+    ]
+    asyncio.run(session.add_items(odd))
+    assert asyncio.run(session.get_items()) == odd
+
+
+def test_the_store_can_be_given_as_the_sdk_names_it(tmp_path: Path) -> None:
+    session = EngramSession("c", db_path=tmp_path / "x.db")
+    asyncio.run(session.add_items(cast("Any", [USER])))
+    session.close()
+    assert (tmp_path / "x.db").exists()
+    with pytest.raises(InvalidInput):
+        EngramSession("c", tmp_path / "x.db", db_path=tmp_path / "y.db")

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from engram import Engram as Store
+from engram import InvalidInput
 from engram.compat import symbiont
 from engram.compat.symbiont import Engram, SessionRegistry, sitrep, update_world_state
 from engram.config import load
@@ -362,3 +363,61 @@ def test_a_registry_is_used_by_many_threads(eng: Engram, sid: str) -> None:
         thread.join()
     assert len(eng.get_session_logs(sid, limit=100)) == 20
     assert eng.stats()["active_locks"] == 4
+
+
+def test_a_type_of_the_name_of_passes_is_a_type_like_others(eng: Engram) -> None:
+    for given in ("dream", "dream "):
+        sid = eng.register(given, "Sorting")
+        eng.lock_resource(sid, "a")
+        found = eng.get_session(sid)
+        assert found is not None and found["session_type"] == given
+        assert f"`{sid}` ({given}): Sorting" in eng.get_situation_report()
+        assert [lock["session_type"] for lock in eng.check_locks("a")] == [given]
+        eng.complete(sid, "Sorted")
+    assert {each["session_type"] for each in eng.get_recent_sessions()} == {"dream", "dream "}
+    assert eng.stats()["total_sessions"] == 2
+
+
+def test_metadata_comes_back_as_the_text_it_was(eng: Engram, store_url: str) -> None:
+    for text in ("hm", "", '{"text": "hm"}', '{"metadata":"x"}', "[1]"):
+        found = eng.get_session(eng.register("cowork", "x", text))
+        assert found is not None and found["metadata"] == text
+    with Store(store_url) as other:
+        found = eng.get_session(other.sessions.register("codex", "x", {"text": "hm"}))
+        assert found is not None and found["metadata"] == '{"text": "hm"}'
+
+
+def test_a_lock_is_taken_although_the_session_is_being_completed(
+    eng: Engram, sid: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions, heartbeat, left = eng._store.sessions, eng._store.sessions.heartbeat, [1, 2]
+
+    def heard(id: str) -> None:
+        heartbeat(id)
+        if left and left.pop():
+            eng.complete(id, "Done")  # by another thread
+
+    monkeypatch.setattr(sessions, "heartbeat", heard)
+    eng.complete(sid, "Done")
+    eng.lock_resource(sid, "a")
+    assert [lock["session_id"] for lock in eng.check_locks("a")] == [sid]
+
+
+def test_wrong_arguments_are_refused_by_name(eng: Engram, sid: str) -> None:
+    calls: list[tuple[Callable[..., object], tuple[object, ...], str]] = [
+        (eng.log, (sid, None), "entry"),
+        (eng.lock_resource, (sid, None), "resource"),
+        (eng.release_resource, (sid, 5), "resource"),
+        (eng.check_locks, (None,), "resource"),
+        (eng.get_session_logs, (sid, None), "limit"),
+        (eng.get_recent_sessions, ("24",), "hours"),
+        (eng.register, (None, "x"), "session type"),
+        (eng.register, ("cowork", "x", {"a": 1}), "metadata"),
+        (Engram, (b"x.db",), "store"),
+        (Engram, (5,), "store"),
+        (Store, (5,), "store"),
+    ]
+    for call, arguments, named in calls:
+        with pytest.raises(InvalidInput, match=named):
+            call(*arguments)
+    assert eng.check_locks("None") == []

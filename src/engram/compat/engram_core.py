@@ -111,7 +111,8 @@ class DreamConfig:
     owner_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     #: How long the lock of a runner that died lives. Engram's always lives that long.
     lock_ttl_seconds: int = 300
-    auto_consolidate: ConsolidationPolicy = field(default_factory=ConsolidationPolicy)
+    #: None changes nothing, like a dry run, and its report has no counts.
+    auto_consolidate: ConsolidationPolicy | None = field(default_factory=ConsolidationPolicy)
 
 
 @dataclass
@@ -256,7 +257,7 @@ def run_once_workspace(
     report = _dream(_configured(_store(storage), config).workspace(workspace), config)
     if report.id is None:
         raise Conflict("; ".join(report.errors))
-    return _workspace(report)
+    return _workspace(report, config)
 
 
 def run_once_all(storage: Storage | Engram, config: DreamConfig | None = None) -> DreamReport:
@@ -284,7 +285,7 @@ def dream_run_now(
         with Storage.open() as opened:
             return dream_run_now(opened, workspaces=workspaces, dry_run=dry_run, config=config)
     config = config or DreamConfig()
-    if dry_run is not None:
+    if dry_run is not None and config.auto_consolidate is not None:
         policy = dataclasses.replace(config.auto_consolidate, dry_run=dry_run)
         config = dataclasses.replace(config, auto_consolidate=policy)
     store = _store(storage)
@@ -304,7 +305,7 @@ def spawn_scheduler(storage: Storage | Engram, config: DreamConfig | None = None
         """Holds the storage, which would be closed if nothing used it any more."""
         _store(storage)
 
-    propose_only = config.auto_consolidate.dry_run
+    propose_only = _policy(config).dry_run
     scheduler = _configured(_store(storage), config).scheduler(every, propose_only=propose_only, told=told)
     scheduler.start()
     return SchedulerHandle(scheduler.stop)
@@ -333,13 +334,13 @@ def _run_one(view: Engram, config: DreamConfig, report: DreamReport) -> None:
         report.errors.append(f"{view.workspace_name}: {error}")
         return
     if done.id is not None:
-        report.workspaces.append(_workspace(done))
+        report.workspaces.append(_workspace(done, config))
     report.errors += [f"{view.workspace_name}: {problem}" for problem in (*done.errors, *done.alarms)]
 
 
 def _dream(view: Engram, config: DreamConfig) -> records.DreamReport:
     view.require_workspace()
-    [report] = view.dream(stages=_STAGES, force=True, propose_only=config.auto_consolidate.dry_run)
+    [report] = view.dream(stages=_STAGES, force=True, propose_only=_policy(config).dry_run)
     return report
 
 
@@ -351,9 +352,13 @@ def _store(storage: Storage | Engram) -> Engram:
     return storage.store if isinstance(storage, Storage) else storage
 
 
+def _policy(config: DreamConfig) -> ConsolidationPolicy:
+    return ConsolidationPolicy() if config.auto_consolidate is None else config.auto_consolidate
+
+
 def _configured(store: Engram, config: DreamConfig) -> Engram:
     """The store with the settings that the configuration means."""
-    policy = config.auto_consolidate
+    policy = _policy(config)
     return store.with_settings(
         dream_consolidate="propose" if policy.dry_run else "apply",
         dream_max_actions=policy.max_actions_per_run,
@@ -370,9 +375,9 @@ def _block(block: records.Block) -> MemoryBlock:
     return MemoryBlock(block.name, block.content, block.version, block.max_tokens, block.created_at, block.updated_at)
 
 
-def _workspace(report: records.DreamReport) -> DreamWorkspaceReport:
+def _workspace(report: records.DreamReport, config: DreamConfig) -> DreamWorkspaceReport:
     counts = None
-    if report.groups is not None:
+    if report.groups is not None and config.auto_consolidate is not None:
         counts = ConsolidationCounts(
             duplicates_merged=report.duplicates_merged or 0,
             conflicts_resolved=report.conflicts_resolved or 0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TypeAlias
 
-from ..client import Engram
+from ..client import Engram, address
 
 Store: TypeAlias = Engram | str | os.PathLike[str] | None
 
@@ -18,7 +18,7 @@ class GivenStore:
         if isinstance(store, Engram):
             self.eng = store if workspace is None else store.workspace(workspace)
         else:
-            self.eng = Engram(None if store is None else os.fspath(store), workspace=workspace)
+            self.eng = Engram(address(store), workspace=workspace)
 
     def close(self) -> None:
         if self._opened:

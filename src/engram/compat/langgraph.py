@@ -125,7 +125,7 @@ class EngramStore(BaseStore):
     ) -> None:
         super().__init__()
         self.ttl_config = ttl
-        self._fields = list((index or {}).get("fields") or [_WHOLE])
+        self._fields = _checked_fields((index or {}).get("fields")) or [_WHOLE]
         #: When expired items were last deleted.
         self._swept: str | None = None
         self._given = GivenStore(store, workspace)
@@ -280,9 +280,11 @@ class EngramStore(BaseStore):
         memories = self._eng.memories.list(kind=KIND, tag=_tag(_shared_prefix(conditions)))
         namespaces = {entry.namespace for entry in map(_entry, memories) if entry is not None}
         found = {each for each in namespaces if all(_matches(each, condition) for condition in conditions)}
+        end = checks.whole(op.offset, "offset", least=0) + checks.whole(op.limit, "limit", least=0)
         if op.max_depth is not None:
+            checks.whole(op.max_depth, "max_depth", least=0)
             found = {each[: op.max_depth] for each in found}
-        return sorted(found)[op.offset : op.offset + op.limit]
+        return sorted(found)[op.offset : end]
 
     def _current(self, namespace: Namespace, key: str, *, lock: bool = False) -> _Entry | None:
         """The item under a key, unless it has expired."""
@@ -316,6 +318,10 @@ class EngramStore(BaseStore):
         """What a put stores; None if it deletes. InvalidInput if it cannot be stored."""
         if op.value is None:
             return None
+        for what, given, wanted in (("key", op.key, str), ("value", op.value, dict)):
+            if not isinstance(given, wanted):
+                raise InvalidInput(f"The {what} is a {type(given).__name__}; it must be a {wanted.__name__}.")
+        fields = None if op.index is False else _checked_fields(op.index)
         namespace = tuple(op.namespace)
         if len(namespace) > MAX_LABELS:
             raise InvalidInput(f"The namespace has {len(namespace)} labels; at most {MAX_LABELS} fit.")
@@ -327,7 +333,7 @@ class EngramStore(BaseStore):
         json_columns.dump(data, "value")
         # Without its secrets: what a field's name tells is lost in a text of fields.
         value = clean(dict(op.value))
-        text = "" if op.index is False else _text(value, self._fields if op.index is None else op.index)
+        text = "" if op.index is False else _text(value, self._fields if fields is None else fields)
         # A memory needs a text, also one that no query may find.
         content = checks.content(text or _storable(" / ".join((*namespace, op.key))).strip() or KIND, "value")
         tags = [_tag(namespace[:length]) for length in range(len(namespace) + 1)]
@@ -372,6 +378,14 @@ class EngramStore(BaseStore):
     def _forget(self, id: int) -> None:
         with suppress(MemoryNotFound):  # another process was faster
             self._eng.forget(memory=id)
+
+
+def _checked_fields(fields: object) -> list[str] | None:
+    if fields is None:
+        return None
+    if not isinstance(fields, list | tuple) or not all(isinstance(field, str) for field in fields):
+        raise InvalidInput(f"index is {fields!r}; it must be a list of the names of fields, or False.")
+    return list(fields)
 
 
 def _entry(memory: Memory) -> _Entry | None:

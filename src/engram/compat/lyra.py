@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BlockExists, BlockNotFound, ExchangeNotFound, InvalidInput, SessionNotFound
+from .. import checks
+from ..errors import BlockExists, BlockNotFound, EngramError, ExchangeNotFound, InvalidInput, SessionNotFound
 from ..importers import times
 from . import lyra_turns
 from .lyra_store import close, opened
@@ -74,6 +76,8 @@ _MODEL = "LYRA_EMBEDDING_MODEL"
 _IMPORTED = "engram:import:lyra"
 #: Where the data of a summary of a session without turns keeps its last exchange.
 _LAST = "last_exchange_id"
+#: How often a write is tried again when another thread deletes the session meanwhile.
+_TRIES = 20
 
 
 @dataclass
@@ -115,11 +119,12 @@ def remember(session_id: str, role: str, content: str) -> int:
     """Store a turn; returns its id. Creates the session if it does not exist."""
     turn = lyra_turns.stored(role, content)
     with opened() as eng:
-        try:
-            return eng.exchanges.add(session_id, **turn)
-        except SessionNotFound:
-            eng.sessions.ensure(session_id)
-            return eng.exchanges.add(session_id, **turn)
+        for _ in range(_TRIES):
+            try:
+                return eng.exchanges.add(session_id, **turn)
+            except SessionNotFound:
+                eng.sessions.ensure(session_id)
+        return eng.exchanges.add(session_id, **turn)
 
 
 def add_exchanges_bulk(
@@ -133,7 +138,8 @@ def add_exchanges_bulk(
     with opened() as eng:
         model = _given_model(eng)
         turns: list[dict[str, Any]] = []
-        for role, content, embedding, created_at in exchanges:
+        for given in exchanges:
+            role, content, embedding, created_at = _four(given)
             turn: dict[str, Any] = {"session_id": session_id, **lyra_turns.stored(role, content)}
             if created_at is not None:
                 turn["created_at"] = _moment(created_at)
@@ -141,13 +147,18 @@ def add_exchanges_bulk(
                 turn["vector"] = lyra_turns.numbers(embedding)
             turns.append(turn)
         said = [turn["created_at"] for turn in turns if "created_at" in turn]
-        eng.sessions.ensure(session_id, at=min(said, default=None))
-        return eng.exchanges.add_many(turns, atomic=True, model=model)
+        with eng.write():
+            eng.sessions.ensure(session_id, at=min(said, default=None))
+            added = eng.exchanges.add_many(turns, atomic=True, model=model, embed=False)
+        # No model computes inside a transaction. What fails here stays in the queue.
+        with suppress(EngramError):
+            eng.embedding_queue.work(len(turns))
+        return added
 
 
 def recent(session_id: str, n: int = 10) -> list[Exchange]:
     """The last turns of a session, oldest first."""
-    if n < 1:
+    if _number(n, "n") < 1 or not _names(session_id):
         return []
     with opened() as eng:
         try:
@@ -158,6 +169,8 @@ def recent(session_id: str, n: int = 10) -> list[Exchange]:
 
 def history(session_id: str) -> list[Exchange]:
     """All turns of a session, oldest first."""
+    if not _names(session_id):
+        return []
     with opened() as eng:
         try:
             return [_exchange(turn) for turn in eng.exchanges.history(session_id)]
@@ -180,6 +193,8 @@ def list_sessions() -> list[dict[str, str | None]]:
 
 def delete_session(session_id: str) -> None:
     """Forget a session with everything that was made of it alone. Does nothing if there is no such session."""
+    if not _names(session_id):
+        return
     with opened() as eng:
         try:
             eng.sessions.delete(session_id)
@@ -218,6 +233,8 @@ def recall_eras(query: str, k: int = 2) -> list[Era]:
 
 def store_summary(session_id: str, content: str, last_exchange_id: int) -> None:
     """Store what a session was about, up to that exchange. It replaces the session's summary."""
+    _number(last_exchange_id, "last_exchange_id")
+    checks.text(content, "content")
     with opened() as eng:
         eng.sessions.ensure(session_id)
         new = [turn for turn in eng.memories.unsummarised(session_id) if turn.id <= last_exchange_id]
@@ -236,6 +253,8 @@ def store_summary(session_id: str, content: str, last_exchange_id: int) -> None:
 
 
 def get_summary(session_id: str) -> Summary | None:
+    if not _names(session_id):
+        return None
     with opened() as eng:
         try:
             gist = eng.memories.gist(session_id)
@@ -246,6 +265,8 @@ def get_summary(session_id: str) -> Summary | None:
 
 def unsummarized_count(session_id: str) -> int:
     """How many turns of the session its summary does not cover."""
+    if not _names(session_id):
+        return 0
     with opened() as eng:
         try:
             return len(eng.memories.unsummarised(session_id))
@@ -275,7 +296,7 @@ def summaries_by_month() -> dict[str, list[str]]:
 def backlog_stats(ripe_threshold: int = 20) -> dict[str, int]:
     """What waits to be summarised. A session is ripe that has no summary yet, or that many turns since."""
     with opened() as eng:
-        backlog = eng.dreams.backlog(max(ripe_threshold, 1))
+        backlog = eng.dreams.backlog(max(_number(ripe_threshold, "ripe_threshold"), 1))
     return {
         "sessions": backlog.sessions,
         "dirty": backlog.dirty,
@@ -298,8 +319,9 @@ def list_eras() -> list[Era]:
 
 
 def set_profile(content: str, sessions_covered: int, profile_id: str = "self") -> None:
+    covered = {"sessions_covered": _number(sessions_covered, "sessions_covered")}
     with opened() as eng:
-        _write(eng, _name("profile", profile_id, "self"), content, {"sessions_covered": sessions_covered})
+        _write(eng, _name("profile", profile_id, "self"), checks.text(content, "content", empty=True), covered)
 
 
 def get_profile(profile_id: str = "self") -> str | None:
@@ -316,7 +338,7 @@ def profile_sessions_covered(profile_id: str = "self") -> int:
 
 def set_narrative(content: str, narrative_id: str = "current") -> None:
     with opened() as eng:
-        _write(eng, _name("narrative", narrative_id, "current"), content)
+        _write(eng, _name("narrative", narrative_id, "current"), checks.text(content, "content", empty=True))
 
 
 def get_narrative(narrative_id: str = "current") -> str | None:
@@ -404,7 +426,27 @@ def _ranked(memories: Sequence[Memory], hits: Sequence[Hit], k: int) -> list[tup
 
 def _unasked(query: str, k: int) -> bool:
     """Whether there is nothing to rank by, or nothing to be ranked."""
-    return k < 1 or not query.strip()
+    return _number(k, "k") < 1 or not checks.text(query, "query", empty=True).strip()
+
+
+def _number(value: object, what: str) -> int:
+    return checks.whole(value, what, least=-checks.MAX_WHOLE)
+
+
+def _names(session_id: object) -> bool:
+    """Whether this can be the id of a session. One that cannot be is an unknown one."""
+    return isinstance(session_id, str) and bool(session_id.strip())
+
+
+def _four(given: object) -> tuple[Any, Any, Any, Any]:
+    if not isinstance(given, list | tuple) or len(given) != 4:
+        raise InvalidInput(f"An exchange is {_short(given)}; it must be (role, content, embedding, created_at).")
+    return given[0], given[1], given[2], given[3]
+
+
+def _short(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 80 else shown[:79] + "…"
 
 
 def _name(block: str, id: str, default: str) -> str:

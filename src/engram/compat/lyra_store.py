@@ -84,7 +84,7 @@ def _close_if_unused(store: _Open) -> None:
 
 def _place() -> tuple[str | None, ...]:
     named, *others = (os.environ.get(name) or None for name in _DECIDING)
-    if named is not None and "://" not in named:
+    if named is not None and named != ":memory:" and "://" not in named:
         # A relative path is another file in another folder.
         named = os.path.abspath(os.path.expanduser(named))
     return (named, *others)

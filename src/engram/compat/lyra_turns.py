@@ -2,15 +2,18 @@
 
 Lyra takes any role and also an empty text; Engram knows four roles of turns and stores no empty text. What does not fit
 is kept in the turn's external id (`lyra;role=narrator;empty`), so it is read back as it was given and is forgotten
-together with the turn.
+together with the turn. White space alone is kept there as runs of characters: `;blank=20x2.ax1` is two spaces and a
+line break.
 """
 
 from __future__ import annotations
 
 from array import array
+from itertools import groupby
 from typing import TYPE_CHECKING, TypedDict
 from urllib.parse import quote, unquote
 
+from .. import checks
 from ..errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -33,16 +36,25 @@ _MEANT = {
     **{"human": "user", "ai": "assistant", "bot": "assistant", "companion": "assistant", "lyra": "assistant"},
     **{"model": "assistant", "developer": "system", "function": "tool"},
 }
-_ROLE, _EMPTY = ";role=", ";empty"
+_ROLE, _EMPTY, _BLANK = ";role=", ";empty", ";blank="
+#: The longest mark of a role, and of a role and a text: an external id holds `lyra` and these.
+_LONGEST_MARK, _LONGEST_MARKS = 150, checks.MAX_NAME - len("lyra")
 #: What is stored for an empty text.
 _NO_TEXT = "(no text)"
 
 
 def stored(role: object, content: object) -> StoredTurn:
     """The turn as Engram stores it."""
-    if not isinstance(role, str) or not isinstance(content, str):
-        raise InvalidInput(f"role is {role!r} and content is a {type(content).__name__}; both must be text.")
-    marks = role_mark(role) + ("" if content.strip() else _EMPTY)
+    role, content = checks.text(role, "role", empty=True), checks.text(content, "content", empty=True)
+    mark = role_mark(role)
+    if len(mark) > _LONGEST_MARK:
+        raise InvalidInput(
+            f"role needs {len(mark) - len(_ROLE):,} characters, where each one that is not a plain letter or digit "
+            f"counts several times; at most {_LONGEST_MARK - len(_ROLE)} fit."
+        )
+    marks = mark + _text_mark(content)
+    if len(marks) > _LONGEST_MARKS:
+        raise InvalidInput(f"content is {len(content):,} characters of white space that cannot be kept; give less.")
     return StoredTurn(
         role=stored_role(role),
         content=content if content.strip() else _NO_TEXT,
@@ -61,12 +73,29 @@ def role_mark(role: str) -> str:
     return "" if role in _ROLES else _ROLE + quote(role, safe=" ")
 
 
+def _text_mark(content: str) -> str:
+    """What an external id ends with, so that `given` returns this text; empty for one that Engram stores."""
+    if content.strip():
+        return ""
+    runs = ".".join(f"{ord(sign):x}x{len(list(same))}" for sign, same in groupby(content))
+    return f"{_BLANK}{runs}" if runs else _EMPTY
+
+
+def _blank(runs: str) -> str:
+    """The white space that `_text_mark` has described."""
+    parts = (run.partition("x") for run in runs.split("."))
+    return "".join(chr(int(sign, 16)) * int(count) for sign, _, count in parts)
+
+
 def given(turn: records.Exchange) -> tuple[str, str]:
     """Role and content of a turn as they were given."""
     marks = f";{(turn.external_id or '').partition(';')[2]};"
     _, found, role = marks.partition(_ROLE)
-    is_empty = f"{_EMPTY};" in marks
-    return (unquote(role.partition(";")[0]) if found else turn.role), ("" if is_empty else turn.content)
+    content = "" if f"{_EMPTY};" in marks else turn.content
+    _, is_blank, runs = marks.partition(_BLANK)
+    if is_blank and turn.content == _NO_TEXT:
+        content = _blank(runs.partition(";")[0])
+    return (unquote(role.partition(";")[0]) if found else turn.role), content
 
 
 def numbers(embedding: bytes | Sequence[float]) -> Sequence[float]:

@@ -42,6 +42,8 @@ _NOT_LISTED = "node_modules"
 _MAX_TOKENS = checks.MAX_TEXT // CHARACTERS_PER_TOKEN
 #: Lines that an error names.
 _PLACES = 100
+#: Characters that an error repeats of what the model sent.
+_QUOTED = 200
 #: How often an edit is tried again when another writer was faster.
 _TRIES = 20
 
@@ -84,7 +86,9 @@ class MemoryFiles:
             raise Refused(f"Error: The input must be an object with a `command`, not {type(command).__name__}.")
         name = command.get("command")
         if not isinstance(name, str) or name not in self._commands:
-            raise Refused(f"Error: Unknown command: {name}. The commands are {', '.join(map(str, self._commands))}.")
+            raise Refused(
+                f"Error: Unknown command: {_quoted(name)}. The commands are {', '.join(map(str, self._commands))}."
+            )
         try:
             return self._commands[name](command)
         except (InvalidInput, NotFound, Conflict) as error:
@@ -92,7 +96,8 @@ class MemoryFiles:
 
     def clear(self) -> str:
         """Delete all files."""
-        self._delete_below(ROOT)
+        with self.store.write():
+            self._delete_all(self._below(ROOT))
         return "All memory cleared"
 
     def _view(self, command: Mapping[str, object]) -> str:
@@ -108,13 +113,15 @@ class MemoryFiles:
     def _create(self, command: Mapping[str, object]) -> str:
         path, name = _path(command, "path")
         text = _text(command, "file_text")
-        if self._exists(name):
-            raise Refused(f"Error: File {path} already exists")
-        self._require_directory(name)
-        try:
-            self._blocks.create(name, text, _MAX_TOKENS, actor=self._actor)
-        except BlockExists:
-            raise Refused(f"Error: File {path} already exists") from None
+        with self.store.write():
+            self._lock()
+            if self._exists(name):
+                raise Refused(f"Error: File {path} already exists")
+            self._require_directory(name)
+            try:
+                self._blocks.create(name, text, _MAX_TOKENS, actor=self._actor)
+            except BlockExists:
+                raise Refused(f"Error: File {path} already exists") from None
         return f"File created successfully at: {path}"
 
     def _str_replace(self, command: Mapping[str, object]) -> str:
@@ -128,10 +135,12 @@ class MemoryFiles:
             sought = old if old in content else redact(old)
             lines = _lines_with(content, sought)
             if not lines:
-                raise Refused(f"No replacement was performed, old_str `{old}` did not appear verbatim in {path}.")
+                raise Refused(
+                    f"No replacement was performed, old_str `{_quoted(old)}` did not appear verbatim in {path}."
+                )
             if len(lines) > 1:
                 raise Refused(
-                    f"No replacement was performed. Multiple occurrences of old_str `{old}` in lines: "
+                    f"No replacement was performed. Multiple occurrences of old_str `{_quoted(old)}` in lines: "
                     f"{_places(lines)}. Please ensure it is unique"
                 )
             return content.replace(sought, new), lines[0]
@@ -153,7 +162,7 @@ class MemoryFiles:
             lines = content.removesuffix("\n").split("\n") if content else []
             if not _is_whole(line) or not 0 <= line <= len(lines):
                 raise Refused(
-                    f"Error: Invalid `insert_line` parameter: {line}. "
+                    f"Error: Invalid `insert_line` parameter: {_quoted(line)}. "
                     f"It should be within the range of lines of the file: [0, {len(lines)}]"
                 )
             return "\n".join([*lines[:line], text.removesuffix("\n"), *lines[line:]]) + "\n", line
@@ -175,6 +184,7 @@ class MemoryFiles:
         if old == ROOT:
             raise Refused(f"Error: Cannot rename the /{ROOT} directory itself")
         with self.store.write():
+            self._lock()
             files = self._file_and_below(old)
             if not files:
                 raise Refused(f"Error: The path {old_path} does not exist")
@@ -205,11 +215,21 @@ class MemoryFiles:
         """Delete a file, or all files below a directory; how many there were."""
         with self.store.write():
             files = self._file_and_below(name)
-            # In order of name, like every writer of several blocks.
-            for each in sorted(files):
-                with suppress(BlockNotFound):
-                    self._blocks.delete(each)
+            self._delete_all(files)
         return len(files)
+
+    def _delete_all(self, files: Mapping[str, Block]) -> None:
+        # In order of name, like every writer of several blocks.
+        for each in sorted(files):
+            with suppress(BlockNotFound):
+                self._blocks.delete(each)
+
+    def _lock(self) -> None:
+        """Keep other processes from making files until the transaction ends, so that no path is a file and a directory.
+
+        The lock of all writers of memories will do: it exists, and it comes before those of blocks.
+        """
+        self.store.memories.by_key(ROOT, ROOT, lock=True)
 
     def _exists(self, name: str) -> bool:
         return name == ROOT or bool(self._file_and_below(name))
@@ -260,6 +280,12 @@ def _refuse_path(path: str, why: str) -> NoReturn:
     raise Refused(f"Error: The path {shown} is not valid: {why}.")
 
 
+def _quoted(value: object) -> str:
+    """What the model sent, as far as it needs to know it again."""
+    shown = value if isinstance(value, str) else repr(value)
+    return shown if len(shown) <= _QUOTED else f"{shown[:_QUOTED]}… ({len(shown):,} characters)"
+
+
 def _text(command: Mapping[str, object], parameter: str, default: str | None = None) -> str:
     value = command.get(parameter)
     if value is None and default is not None:
@@ -284,11 +310,13 @@ def _range(given: object, count: int) -> tuple[int, int]:
     if given is None:
         return 1, count
     if not isinstance(given, list | tuple) or len(given) != 2 or not all(map(_is_whole, given)):
-        raise Refused(f"Error: Invalid `view_range` parameter: {given}. It should be [first line, last line or -1]")
+        raise Refused(
+            f"Error: Invalid `view_range` parameter: {_quoted(given)}. It should be [first line, last line or -1]"
+        )
     first, last = max(1, given[0]), count if given[1] == -1 else given[1]
     if not first <= min(last, count):
         raise Refused(
-            f"Error: Invalid `view_range` parameter: {list(given)}. "
+            f"Error: Invalid `view_range` parameter: {_quoted(list(given))}. "
             f"It should be within the range of lines of the file: [1, {count}]"
         )
     return first, last
@@ -304,7 +332,9 @@ def _numbered(lines: list[str], first: int, last: int) -> str:
         if size > VIEW and number > first:
             shown.append(f"[Cut after {VIEW:,} characters. View the rest with view_range [{number}, {last}].]")
             break
-        shown.append(line)
+        shown.append(line[:VIEW])
+        if len(line) > VIEW:
+            shown.append(f"[Line {number} has {len(lines[number - 1]):,} characters. Only its beginning is shown.]")
     return "\n".join(shown)
 
 
@@ -326,7 +356,17 @@ def _list(path: str, name: str, files: Mapping[str, Block]) -> str:
     header = (
         f"Here're the files and directories up to 2 levels deep in {path}, excluding hidden items and {_NOT_LISTED}:"
     )
-    return "\n".join([header, f"{_size(total)}\t{path}", *listed])
+    shown: list[str] = []
+    left = VIEW
+    for line in listed:
+        left -= len(line) + 1
+        if left < 0:
+            shown.append(
+                f"[{len(listed) - len(shown):,} more entries are not shown. View a directory to see what is in it.]"
+            )
+            break
+        shown.append(line)
+    return "\n".join([header, f"{_size(total)}\t{path}", *shown])
 
 
 def _size(size: int) -> str:

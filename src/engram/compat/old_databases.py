@@ -1,8 +1,11 @@
 """Opens the store of an adapter. A program may still give the path of the database of its old system.
 
 That database is imported once, into a store beside it, and stays as it is. The program goes on with the store. The
-import is written into a draft first, which becomes the store when it is complete. So a store that exists is complete,
-an import that was interrupted begins again, and if two processes import at once, the first one to finish wins.
+import is written into a draft first, which becomes the store when it is complete. An import that was interrupted begins
+again, and if two processes import at once, the first one to finish wins.
+
+The store keeps a record that it has the database of this system. So the database may be deleted later, and a store
+without the record, such as an empty one, gets the import.
 """
 
 from __future__ import annotations
@@ -14,11 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from .. import config
-from ..client import Engram
-from ..errors import NotAStore, NotOfFormat
+from ..client import Engram, address
+from ..errors import NotAStore, NotOfFormat, StoreDamaged
+from ..import_records import Seen
 
 #: What the name of a draft has after that of its store, before the id of its process.
 _DRAFT = ".importing-"
+#: What the record of an imported database is about, in the table of imports.
+_DATABASE = "database"
+#: How the header of an SQLite file begins, and where in it a program writes its own number.
+_SQLITE, _PROGRAM = b"SQLite format 3\x00", slice(68, 72)
+#: The number of an Engram store.
+_ENGRAM = b"Engr"
 
 
 def open_store(place: Path | str | None, format_name: str, **settings: Any) -> Engram:
@@ -29,15 +39,26 @@ def open_store(place: Path | str | None, format_name: str, **settings: Any) -> E
     If the file there is a database of the old system that `format_name` names, it is imported, and the result is the
     store beside it. Any other file that is not a store is NotAStore.
     """
-    if str(place) == ":memory:":
+    url = address(place)
+    if url == ":memory:":
         return Engram(":memory:").with_settings(**settings)
-    chosen = config.load(url=None if place is None else str(place), **settings)
+    chosen = config.load(url=url, **settings)
+    if chosen.url.startswith("postgresql://"):
+        return Engram(settings=chosen)
+    beside = chosen._replace(url=store_beside(chosen.url))
+    header = _header(chosen.url)
+    if not header and os.path.exists(beside.url):
+        # The database was deleted after it was imported. What came of it must not seem to be gone.
+        return Engram(settings=beside)
     try:
         return Engram(settings=chosen)
-    except NotAStore:
-        beside = chosen._replace(url=store_beside(chosen.url))
-        # A database is looked at once only: some have to be copied for that.
-        if not os.path.exists(beside.url):
+    except (NotAStore, StoreDamaged) as error:
+        if header[: len(_SQLITE)] != _SQLITE or header[_PROGRAM] == _ENGRAM:
+            raise
+        # With its record, the store is enough. A database is looked at once only: some have to be copied for that.
+        if not _has_record(beside, format_name):
+            if isinstance(error, StoreDamaged):
+                raise _damaged(chosen.url) from error
             if not _has_format(Path(chosen.url), format_name):
                 raise
             _import_into(beside, Path(chosen.url), format_name)
@@ -46,19 +67,58 @@ def open_store(place: Path | str | None, format_name: str, **settings: Any) -> E
 
 def store_beside(old: Path | str) -> str:
     """The path of the store into which an old database is imported."""
-    # The whole name: `chat.db` and `chat.sqlite` may be two databases in one folder.
-    return f"{old}.engram.db"
+    # The real path, so that a database has one store whichever link names it. The whole name: `chat.db` and
+    # `chat.sqlite` may be two databases in one folder.
+    return f"{os.path.realpath(old)}.engram.db"
+
+
+def _header(file: str) -> bytes:
+    """The beginning of a file; nothing if there is no file."""
+    try:
+        with open(file, "rb") as opened:
+            return opened.read(100)
+    except OSError:
+        return b""
+
+
+def _has_record(beside: config.Config, format_name: str) -> bool:
+    """Whether the store exists and has the database that lies beside it."""
+    if not os.path.exists(beside.url):
+        return False
+    with Engram(settings=beside) as eng:
+        # The workspace may be another one next time. The record is always in the same.
+        records = eng.workspace(config.DEFAULT_WORKSPACE).imports
+        return records.seen(format_name, _DATABASE, _DATABASE) is not None
+
+
+def _import(old: Path, eng: Engram, format_name: str) -> None:
+    from .. import importers
+
+    importers.run(format_name, [old], eng)
+    records = eng.workspace(config.DEFAULT_WORKSPACE).imports
+    records.note(format_name, _DATABASE, _DATABASE, Seen(_DATABASE))
+
+
+def _damaged(file: str) -> StoreDamaged:
+    return StoreDamaged(
+        f"{file} is a damaged database, and not an Engram store; it was not changed. Give an undamaged copy of it, or "
+        "another path."
+    )
 
 
 def _import_into(beside: config.Config, old: Path, format_name: str) -> None:
-    """Import an old database into a store that does not exist yet."""
-    from .. import importers
-
+    """Import an old database into the store beside it."""
+    if os.path.exists(beside.url):
+        # An empty store, or one of another origin. The next start goes on with an import that was interrupted.
+        with Engram(settings=beside) as eng:
+            _import(old, eng, format_name)
+        _tell(old, beside.url, format_name)
+        return
     _remove_drafts(beside.url)
     draft = beside._replace(url=f"{beside.url}{_DRAFT}{os.getpid()}-{threading.get_ident()}")
     try:
         with Engram(settings=draft) as eng:
-            importers.run(format_name, [old], eng)
+            _import(old, eng, format_name)
         with suppress(FileExistsError):  # another process was faster
             os.link(draft.url, beside.url)
             _tell(old, beside.url, format_name)

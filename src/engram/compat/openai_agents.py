@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from .. import checks
 from .._version import install_command
-from ..errors import ExchangeNotFound, MissingExtra, SessionNotFound
+from ..errors import ExchangeNotFound, InvalidInput, MissingExtra, SessionNotFound
 from .given_store import GivenStore
 
 try:
@@ -47,8 +47,9 @@ Result = TypeVar("Result")
 class EngramSession:
     """The history of one conversation: the SDK's `Session` protocol.
 
-    `store` is an open `Engram`, the path or URL of a store, or None for the user's own store. `session_settings` limits
-    how many items `get_items` returns, as for the SDK's own sessions.
+    `store` is an open `Engram`, the path or URL of a store, or None for the user's own store. `db_path` is the same,
+    under the name that the SDK's `SQLiteSession` has for it. `session_settings` limits how many items `get_items`
+    returns, as for the SDK's own sessions.
     """
 
     session_id: str
@@ -59,25 +60,30 @@ class EngramSession:
         session_id: str,
         store: Store = None,
         *,
+        db_path: Store = None,
         workspace: str | None = None,
         session_settings: SessionSettings | None = None,
     ) -> None:
         self.session_id = checks.new_name(session_id, "session id")
         self.session_settings = session_settings or SessionSettings()
-        self._store = GivenStore(store, workspace)
+        if store is not None and db_path is not None:
+            raise InvalidInput("Give store or db_path, not both.")
+        self._store = GivenStore(db_path if store is None else store, workspace)
         self._eng = self._store.eng
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The latest `limit` items, oldest first. Without a limit that of the settings counts, else all are given."""
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
-        wanted = limit if limit is None else max(limit, 0)
+        wanted = limit if limit is None else max(checks.whole(limit, "limit", least=-checks.MAX_WHOLE), 0)
         found = await asyncio.to_thread(self._eng.transcripts.latest, self.session_id, wanted)
         return [cast("TResponseInputItem", each.value) for each in found]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Add items at the end, all or none."""
-        messages = [(item, *_said(cast("Mapping[str, Any]", item))) for item in items]
+        if not isinstance(items, list | tuple):
+            raise InvalidInput(f"items is a {type(items).__name__}; it must be a list of items.")
+        messages = [(item, *_said(item)) for item in items]
         await _finish(lambda: self._add(messages))
 
     async def pop_item(self) -> TResponseInputItem | None:
@@ -118,9 +124,12 @@ class EngramSession:
             return
 
 
-def _said(item: Mapping[str, Any]) -> tuple[str | None, str]:
-    """The role and the text of a message; no role for a tool call, its output or reasoning."""
-    role = _ROLES.get(item.get("role", "")) if item.get("type", "message") == "message" else None
+def _said(item: object) -> tuple[str | None, str]:
+    """The role and the text of a message; no role for a tool call, its output, reasoning, or a role that is unknown."""
+    if not isinstance(item, Mapping):
+        raise InvalidInput(f"An item is a {type(item).__name__}; it must be a dict.")
+    named = item.get("role") if item.get("type", "message") == "message" else None
+    role = _ROLES.get(named) if isinstance(named, str) else None
     content = item.get("content")
     if isinstance(content, str):
         return role, _storable(content)

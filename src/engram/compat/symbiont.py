@@ -21,8 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import config
-from ..checks import MAX_WHOLE
+from .. import checks, config
 from ..errors import InvalidInput, LeaseNotFound, SessionEnded, SessionNotFound
 from ..records import WORLD
 from ..safe_text import lines, visible
@@ -43,9 +42,11 @@ __all__ = ["DB_PATH", "Engram", "SessionRegistry", "sitrep", "update_world_state
 Row = dict[str, Any]
 
 #: Where a session's metadata keeps the text that a program gave, and one that was imported.
-_METADATA, _IMPORTED_METADATA = "text", "metadata"
-#: The type of the sessions of dreaming.
+_METADATA, _IMPORTED_METADATA = "symbiont metadata", "metadata"
+#: The type of the sessions of dreaming. A program's own type of that name is stored with a space behind it.
 _DREAM = "dream"
+#: How often a lock is tried again when the session is completed at the same time.
+_TRIES = 5
 _TEN_YEARS = 315_360_000.0
 _SETTINGS = {"stale_after": 1_800.0, "abandon_after": _TEN_YEARS}
 _NO_WORLD_STATE = "There is no world state yet. Write it with set_world_state(content)."
@@ -82,7 +83,8 @@ class Engram:
 
     def register(self, session_type: str, summary: str, metadata: str | None = None) -> str:
         """Begin a session; its id."""
-        return self._store.sessions.register(session_type, summary, None if metadata is None else {_METADATA: metadata})
+        kept = None if metadata is None else {_METADATA: checks.text(metadata, "metadata", empty=True)}
+        return self._store.sessions.register(_stored_type(session_type), summary, kept)
 
     def heartbeat(self, session_id: str, summary: str | None = None) -> None:
         """Record that the session is at work. An empty summary keeps the old one."""
@@ -97,7 +99,7 @@ class Engram:
                 self._store.sessions.complete(session_id, completion_summary)
 
     def log(self, session_id: str, entry: str) -> None:
-        if entry.strip() and self._find(session_id):
+        if checks.text(entry, "entry", empty=True).strip() and self._find(session_id):
             with suppress(SessionNotFound):
                 self._store.sessions.log(session_id, entry)
 
@@ -111,15 +113,18 @@ class Engram:
 
     def get_recent_sessions(self, hours: float = 24) -> list[Row]:
         """Sessions that were completed within the last hours, the latest first."""
+        if isinstance(hours, bool) or not isinstance(hours, int | float):
+            raise InvalidInput(f"hours is {hours!r}; it must be a number.")
         within = min(max(hours, 0.0), _TEN_YEARS / 3_600)
         return [_session(session) for session in self._store.sessions.recent(within)]
 
     def get_session_logs(self, session_id: str, limit: int = 20) -> list[Row]:
         """What the session logged, the latest first. A negative limit means all, as it does in SQLite."""
+        checks.whole(limit, "limit", least=-checks.MAX_WHOLE)
         if limit == 0 or not self._find(session_id):
             return []
         try:
-            entries = self._store.sessions.logs(session_id, min(max(limit, 0), MAX_WHOLE))
+            entries = self._store.sessions.logs(session_id, max(limit, 0))
         except SessionNotFound:
             return []
         return [
@@ -134,20 +139,24 @@ class Engram:
 
     def lock_resource(self, session_id: str, resource: str, note: str | None = None) -> None:
         """Lock a resource. A session that locks it again replaces its note and its time."""
+        exact = resources.stored(resource)
         if not self._find(session_id):
             return
-        with suppress(SessionNotFound):
+        for _ in range(_TRIES):
             try:
-                self._claim(session_id, resource, note)
+                return self._claim(session_id, exact, note)
+            except SessionNotFound:
+                return
             except SessionEnded:
-                # A session that locks something is at work again.
-                self._store.sessions.heartbeat(session_id)
-                self._claim(session_id, resource, note)
+                # A session that locks something is at work again. It may be completed once more meanwhile.
+                with suppress(SessionNotFound):
+                    self._store.sessions.heartbeat(session_id)
 
     def release_resource(self, session_id: str, resource: str) -> None:
+        exact = resources.stored(resource)
         if self._find(session_id):
             with suppress(LeaseNotFound, SessionNotFound):
-                self._store.leases.release(session_id, resources.stored(resource))
+                self._store.leases.release(session_id, exact)
 
     def check_locks(self, resource: str) -> list[Row]:
         """The locks on exactly this resource, the oldest first, and the leases of Engram's own agents that cover it."""
@@ -165,8 +174,8 @@ class Engram:
         if active:
             parts += ["", f"**Active sessions ({len(active)}):**"]
             parts += [
-                f"- {'⚠ stale' if session.stale else '●'} `{visible(session.id)}` ({visible(session.type)}): "
-                f"{visible(' '.join(session.summary[:100].splitlines()))}"
+                f"- {'⚠ stale' if session.stale else '●'} `{visible(session.id)}` "
+                f"({visible(_given_type(session.type))}): {visible(' '.join(session.summary[:100].splitlines()))}"
                 for session in active
             ]
         locks = self._locks()
@@ -193,8 +202,7 @@ class Engram:
             return None
         return None if session.type == _DREAM else session
 
-    def _claim(self, session_id: str, resource: str, note: str | None) -> None:
-        exact = resources.stored(resource)
+    def _claim(self, session_id: str, exact: str, note: str | None) -> None:
         with self._store.write():
             # Claiming again would keep the time, and without a note also the note.
             with suppress(LeaseNotFound):
@@ -244,7 +252,7 @@ def _session(session: Session) -> Row:
     completed = session.status == "completed"
     return {
         "id": session.id,
-        "session_type": session.type,
+        "session_type": _given_type(session.type),
         "summary": session.summary,
         "status": session.status,
         "started_at": _local(session.created_at),
@@ -253,6 +261,14 @@ def _session(session: Session) -> Row:
         "completion_summary": session.outcome if completed else session.outcome or None,
         "metadata": _given_metadata(session.metadata),
     }
+
+
+def _stored_type(given: str) -> str:
+    return f"{given} " if str(given).rstrip(" ") == _DREAM else given
+
+
+def _given_type(stored: str) -> str:
+    return stored[:-1] if stored != _DREAM and stored.rstrip(" ") == _DREAM else stored
 
 
 def _given_metadata(metadata: Mapping[str, object]) -> str | None:
@@ -271,7 +287,7 @@ def _lock(holder: Holder) -> Row:
         "locked_at": _local(holder.claimed_at),
         "note": holder.note,
         "summary": holder.summary,
-        "session_type": holder.session_type,
+        "session_type": _given_type(holder.session_type),
     }
 
 

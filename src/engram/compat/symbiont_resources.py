@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from urllib.parse import quote, unquote
 
+from ..errors import InvalidInput
+
 _SCHEME = "symbiont://"
 #: What a stored resource cannot hold, or would lose at its ends, and the sign that begins an escape.
 _UNSAFE = re.compile(r"[%\s\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e01ef\\]")
@@ -15,6 +17,8 @@ _UNSAFE = re.compile(r"[%\s\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\U000e000
 
 def stored(resource: str) -> str:
     """The form in which a lease holds the string."""
+    if not isinstance(resource, str):
+        raise InvalidInput(f"resource is a {type(resource).__name__}; it must be text.")
     return _SCHEME + _UNSAFE.sub(lambda found: quote(found[0], safe=""), resource)
 
 
