@@ -7,6 +7,10 @@ from typing import NamedTuple
 
 #: What can be imported.
 SESSION, MEMORY, BLOCK = "session", "memory", "block"
+#: A session that lost turns to forgetting.
+TURN = "turn"
+#: Stands for a format where something was forgotten, whoever had recorded it.
+FORGOTTEN = "forgotten"
 
 
 class Seen(NamedTuple):
@@ -18,8 +22,10 @@ class Seen(NamedTuple):
     records: int = 0
     #: The latest time of a record.
     at: str | None = None
-    #: The session's last number after the import.
+    #: The session's last number after the import, or the block's version.
     seq: int = 0
+    #: 1 if the import made the thing, 0 if it was here before.
+    made: int = 1
 
 
 class Known(NamedTuple):

@@ -98,6 +98,28 @@ def test_an_archive_that_unpacks_to_far_more_than_text_does_is_refused(tmp_path:
         files.members(archive)
 
 
+@pytest.mark.requirement("IMPORT-8")
+def test_a_bomb_of_several_members_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_BOMB_SIZE", 1_000_000)
+    archive = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        for number in range(4):
+            file.writestr(f"conversations-{number}.json", "0" * 300_000)
+        file.writestr("filler", random.Random(1).randbytes(100_000))
+    with pytest.raises(NotOfFormat, match=r"would unpack .*'conversations-2.json', …"):
+        files.members(archive)
+
+
+@pytest.mark.requirement("IMPORT-8")
+def test_a_text_of_very_many_parts_is_not_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MOST_PARTS", 1_000)
+    many = json.dumps({"a": [{}] * 600})
+    found = list(files.json_lines(source(tmp_path, f'{{"b": 1}}\n{many}\n{{"c": "{"x" * 5_000}"}}\n')))
+    assert found == [(1, {"b": 1}), Skipped("line 2", "too many parts"), (3, {"c": "x" * 5_000})]
+    assert items(source(tmp_path, f"[1, {many}, 2]")) == [1, Skipped("item 2", "too many parts"), 2]
+    assert files.LONGEST <= 16 * 1024 * 1024
+
+
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NothingToImport, match="no file or folder"):
         files.Source(tmp_path / "missing")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from engram import NothingToImport, NotOfFormat
 from engram.importers import files, front_matter, markdown
 from engram.importers.items import Item, MemoryItem, Options, Skipped
+from engram.importers.json_values import digest
 from engram.importers.markdown import FORMAT, read
 from engram.importers.sections import pieces, sections
 from tests.importers._exports import items, skipped, written
@@ -55,11 +56,12 @@ Sow in April.
 """
     found = items(FORMAT, note(tmp_path / "vault" / "home.md", said))
     data = {"path": "vault/home.md"}
+    id = f"vault/home.md@{digest(str((tmp_path / 'vault').resolve()))}"
     assert found == [
-        MemoryItem("vault/home.md##1", "home\n\nBefore all.", at=MTIME, tags=[], data=data),
-        MemoryItem("vault/home.md#Garden#1", "Garden\n\nRoses need sun.", at=MTIME, tags=[], data=data),
-        MemoryItem("vault/home.md#Garden > Tools#1", "Garden > Tools\n\n- a spade", at=MTIME, tags=[], data=data),
-        MemoryItem("vault/home.md#Garden > Seeds#1", "Garden > Seeds\n\nSow in April.", at=MTIME, tags=[], data=data),
+        MemoryItem(f"{id}##1", "home\n\nBefore all.", at=MTIME, tags=[], data=data),
+        MemoryItem(f"{id}#Garden#1", "Garden\n\nRoses need sun.", at=MTIME, tags=[], data=data),
+        MemoryItem(f"{id}#Garden > Tools#1", "Garden > Tools\n\n- a spade", at=MTIME, tags=[], data=data),
+        MemoryItem(f"{id}#Garden > Seeds#1", "Garden > Seeds\n\nSow in April.", at=MTIME, tags=[], data=data),
     ]
 
 
@@ -102,14 +104,39 @@ def test_an_edited_section_keeps_its_id_and_so_does_one_that_moved(tmp_path: Pat
     assert before["one"] == after["one"] and before["two"] == after["two"] and before["three"] == after["edited"]
 
 
-def test_a_note_is_known_by_its_place_in_its_repository_however_it_was_given(tmp_path: Path) -> None:
+@pytest.mark.parametrize("inside", [".git", ".obsidian", "plain"])
+def test_a_note_is_known_by_its_path_however_it_was_given(
+    tmp_path: Path, inside: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("one", "two"):
-        note(tmp_path / name / "docs" / "n.md", "Hello")
-        (tmp_path / name / ".git").mkdir()
-    folder = {memory.id for memory in memories(items(FORMAT, tmp_path))}
-    assert folder == {"one/docs/n.md##1", "two/docs/n.md##1"}
-    assert [memory.id for memory in memories(items(FORMAT, tmp_path / "one" / "docs" / "n.md"))] == ["one/docs/n.md##1"]
-    assert [memory.id for memory in memories(items(FORMAT, tmp_path / "two" / "docs"))] == ["two/docs/n.md##1"]
+        note(tmp_path / name / "app" / "CLAUDE.md", f"Hello from {name}")
+        (tmp_path / name / "app" / inside).mkdir()
+
+    def ids(path: Path) -> list[str]:
+        return [memory.id for memory in memories(items(FORMAT, path))]
+
+    one, two = ids(tmp_path)
+    assert one != two and one.startswith("app/CLAUDE.md@")
+    assert (
+        ids(tmp_path / "one" / "app" / "CLAUDE.md") == ids(tmp_path / "one") == ids(tmp_path / "one" / "app") == [one]
+    )
+    (tmp_path / "link").symlink_to(tmp_path / "two")
+    assert ids(tmp_path / "link" / "app") == ids(tmp_path / "two" / "app" / "CLAUDE.md") == [two]
+    monkeypatch.chdir(tmp_path / "two" / "app")
+    note(Path("CLAUDE.md"), "Edited")
+    assert ids(Path("CLAUDE.md")) == [two]
+    assert memories(items(FORMAT, Path("CLAUDE.md")))[0].data["path"] == "app/CLAUDE.md"
+
+
+def test_a_named_link_is_followed_to_a_regular_file_only(tmp_path: Path) -> None:
+    (tmp_path / "link.md").symlink_to(note(tmp_path / "n.txt", "Hello"))
+    assert texts(tmp_path / "link.md") == ["link\n\nHello"]
+    (tmp_path / "device.md").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "pipe.md").symlink_to(tmp_path / "pipe")
+    for name in ("device.md", "pipe.md"):
+        with pytest.raises(NotOfFormat, match="not a regular file"):
+            FORMAT.find(tmp_path / name)
 
 
 def test_front_matter_gives_tags_kind_dates_title_and_project(tmp_path: Path) -> None:

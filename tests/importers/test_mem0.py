@@ -177,6 +177,15 @@ def test_a_dump_of_the_api_is_read_in_each_of_its_forms(tmp_path: Path, dump: ob
     assert read(FORMAT, path) == [EXPECTED]
 
 
+def test_two_memories_of_a_dump_with_one_id_are_both_kept(tmp_path: Path) -> None:
+    said = ["Has a cat.", "Has a dog.", "Has a cat."]
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps({"results": [{"id": ONE, "memory": text} for text in said]}))
+    found = [item for item in read(FORMAT, path) if isinstance(item, MemoryItem)]
+    assert [item.text for item in found] == said
+    assert found[0].id == found[2].id == ONE and found[1].id.startswith(f"{ONE}~")
+
+
 def test_bad_records_are_named_and_the_others_read(tmp_path: Path) -> None:
     path = tmp_path / "dump.json"
     path.write_text(

@@ -57,6 +57,16 @@ def test_the_same_statement_has_the_same_id_wherever_it_stands(tmp_path: Path) -
     assert new == ["Ada: Sings"]
 
 
+def test_two_entities_of_one_name_are_two_memories_and_the_same_entity_twice_is_one(tmp_path: Path) -> None:
+    entity = {"type": "entity", "name": "Mercury", "observations": []}
+    types = ["planet", "metal", "planet", "metal"]
+    path = file(tmp_path, *({**entity, "entityType": type} for type in types))
+    found = [item for item in items(FORMAT, path) if isinstance(item, MemoryItem)]
+    assert [item.text for item in found] == [f"Mercury: {type}" for type in types]
+    one, two, *again = [item.id for item in found]
+    assert one != two and again == [one, two]
+
+
 def test_bad_lines_are_named_and_the_others_are_read(tmp_path: Path) -> None:
     found = items(
         FORMAT,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -276,3 +277,65 @@ def test_secrets_are_taken_out(eng: Engram) -> None:
     session = eng.sessions.find("a", "test")
     assert session is not None
     assert secret not in f"{session.name}{session.summary}"
+
+
+@pytest.mark.requirement("IMPORT-3")
+def test_what_the_hooks_recorded_and_a_person_forgot_is_not_brought_back_by_any_format(eng: Engram) -> None:
+    whole = eng.sessions.register("test", None, external_id="a")
+    part = eng.sessions.register("test", None, external_id="b")
+    for id in (whole, part):
+        for number, text in enumerate(FIRST):
+            eng.exchanges.add(id, "assistant" if number % 2 else "user", text)
+        eng.sessions.complete(id)
+    eng.forget(session=whole)
+    eng.forget(exchange=eng.exchanges.history(part)[-1].id)
+    report = feed(eng, talk("a", *FIRST), talk("b", *FIRST))
+    assert {each.why: each.number for each in report.left_out} == {"forgotten here": 2}
+    assert eng.sessions.find("a", "test") is None
+    assert texts(eng, "b") == list(FIRST[:2])
+    assert feed(eng, talk("a", *FIRST), again=True).turns == 3
+
+
+def test_a_gist_that_comes_later_is_kept_and_a_forgotten_one_is_not_brought_back(eng: Engram) -> None:
+    items = talk("a", *FIRST)
+    feed(eng, items)
+    later = [*items[:-1], GistItem("a", "Told later.", is_final=True), *talk("a", *MORE, begin=4)[1:]]
+    assert feed(eng, later).gists == 1
+    session = eng.sessions.find("a", "test")
+    assert session is not None
+    gist = eng.memories.gist(session.id)
+    assert gist is not None
+    assert gist.content == "Told later."
+    assert [turn.content for turn in eng.memories.unsummarised(session.id)] == list(MORE)
+    eng.forget(memory=gist.id)
+    assert feed(eng, later).gists == 0
+
+
+@pytest.mark.requirement("IMPORT-4")
+def test_a_session_or_lock_that_is_refused_is_named_and_the_others_are_imported(eng: Engram) -> None:
+    now = eng.sessions.ensure("clock").created_at
+    at_work: dict[str, Any] = {"summary": "x", "status": "active", "heartbeat_at": now, "keep_id": True}
+    report = feed(
+        eng,
+        [
+            *talk("a", *FIRST, metadata={"text": "x" * 1_100_000}),
+            *talk("b", *FIRST),
+            SessionItem("s1", "cli", now, **at_work),
+            LockItem("s1", "r", "n" * 3_000, now),
+            LockItem("s1", "fine", None, now),
+        ],
+    )
+    assert texts(eng, "b") == list(FIRST)
+    assert sorted(each.why.partition(":")[0] for each in report.left_out) == ["refused", "refused"]
+    assert len(eng.leases.list()) == 1
+
+
+def test_another_session_with_the_same_id_is_named(eng: Engram) -> None:
+    feed(eng, talk("main", *FIRST, keep_id=True))
+    report = feed(eng, talk("main", "Something else.", "Yes.", keep_id=True))
+    assert report.left_out[0].why == "another session with this id was imported before"
+
+
+def test_a_dry_run_of_two_files_with_one_session_counts_it_once(eng: Engram) -> None:
+    dry = feed(eng, talk("a", *FIRST), talk("a", *FIRST), dry_run=True)
+    assert dry == feed(eng, talk("a", *FIRST), talk("a", *FIRST))

@@ -154,3 +154,73 @@ def test_an_era_tells_the_gists_that_came_with_it_so_no_pass_writes_it_again(eng
     eng.dream(force=True)
     assert [era.content for era in eng.eras.list()] == ["In January we moved house."]
     assert feed(eng, items).known_memories == 1
+
+
+@pytest.mark.requirement("IMPORT-7")
+def test_what_somebody_else_said_stays_theirs_whatever_the_other_system_does_with_it(eng: Engram) -> None:
+    mine = eng.remember("Always use tabs.", kind="preference", trust="user", by_person=True)
+    assert feed(eng, [fact("1", "Always use tabs.")._replace(kind="preference")]).known_memories == 1
+    report = feed(eng, [fact("1", "Always run this script.")._replace(kind="preference")])
+    assert (report.memories, report.updated) == (1, 0)
+    assert eng.memories.get(mine.id).content == "Always use tabs."
+    assert [memory.trust for memory in eng.memories.list() if memory.id != mine.id] == ["import"]
+    feed(eng, [fact("1", "Always run this script.", is_archived=True)._replace(kind="preference")])
+    assert eng.memories.get(mine.id).status == "active"
+    eng.forget(source="test")
+    assert set(active(eng)) == {"Always use tabs."}
+
+
+@pytest.mark.requirement("IMPORT-7")
+def test_what_a_person_says_again_is_theirs_when_the_import_is_taken_away(eng: Engram) -> None:
+    feed(eng, [fact("1", "The office is in Porto.")])
+    eng.remember("The office is in Porto.", kind="fact", by_person=True)
+    eng.forget(source="test")
+    (memory,) = eng.memories.list()
+    assert (memory.trust, memory.approved) == ("user", True)
+
+
+def test_a_text_that_changes_back_is_a_new_version_again(eng: Engram) -> None:
+    for text in ("We use Postgres.", "We use SQLite.", "We use Postgres."):
+        feed(eng, [fact("1", text)])
+    assert set(active(eng)) == {"We use Postgres."}
+
+
+def test_links_that_a_killed_import_did_not_make_are_made_by_the_next(eng: Engram) -> None:
+    linked = [fact("1", "A fact."), fact("2", "Another fact.", links=[("1", "about")])]
+    feed(eng, [each._replace(links=()) for each in linked])
+    feed(eng, linked)
+    (memory,) = [each for each in eng.memories.list() if each.content == "Another fact."]
+    assert [relation for *_, relation in eng.memories.links(memory.id)] == ["about"]
+    before = eng.changes(0, 1000)
+    feed(eng, linked)
+    assert eng.changes(0, 1000) == before
+
+
+def test_an_id_that_comes_twice_counts_once(eng: Engram) -> None:
+    items = [fact("1", "First text."), fact("1", "Second text.")]
+    assert feed(eng, items).left_out[0].why == "the same id twice"
+    assert feed(eng, items).known_memories == 1
+    assert set(active(eng)) == {"First text."}
+
+
+def test_a_block_of_a_system_without_versions_follows_it(eng: Engram) -> None:
+    feed(eng, block("first profile"))
+    assert feed(eng, block("second profile")).blocks == 1
+    assert [edit.new for edit in eng.blocks.versions("notes")] == ["second profile", "first profile"]
+    assert feed(eng, block("second profile")).blocks == 0
+
+
+@pytest.mark.requirement("IMPORT-7")
+def test_forgetting_a_source_takes_its_sessions_eras_and_blocks_whatever_their_type(eng: Engram) -> None:
+    items: list[Item] = [
+        *talk("a", "Where is it?", "It is here.", type="claude-code"),
+        MemoryItem("2026-01", "A month.", "era", key="2026-01", data={"sessions": 0}),
+        *block("theirs"),
+    ]
+    eng.blocks.create("ours", "ours")
+    recorded = eng.sessions.register("claude-code", "By hooks", external_id="b")
+    feed(eng, items)
+    eng.forget(source="test")
+    assert [session.id for session in eng.sessions.list()] == [recorded]
+    assert [each.name for each in eng.blocks.list()] == ["ours"]
+    assert eng.eras.list() == []

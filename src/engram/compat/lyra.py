@@ -71,7 +71,7 @@ _EVER = "1000-01-01"
 #: Names the model of the embeddings that a program gives.
 _MODEL = "LYRA_EMBEDDING_MODEL"
 #: The session that imported eras belong to. It is none of Lyra's.
-_IMPORTED = "import-lyra"
+_IMPORTED = "engram:import:lyra"
 #: Where the data of a summary of a session without turns keeps its last exchange.
 _LAST = "last_exchange_id"
 

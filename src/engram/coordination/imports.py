@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import checks, json_columns, mutexes
 from ..errors import ImportOverlap, InvalidInput, SessionNotFound
-from ..import_records import SESSION, Known, Seen
+from ..import_records import FORGOTTEN, SESSION, TURN, Known, Seen
 from ..memory.exchanges import Exchanges, append_many
 from ..memory.gists import Gists
 from ..memory.given_vectors import GivenVectors
@@ -36,14 +36,35 @@ IMPORTED = "The gist so far was imported"
 _PAGE = 500
 
 _SEEN = """
-SELECT id, seen, seen_at, seen_seq FROM imports
+SELECT id, seen, seen_at, seen_seq, made FROM imports
 WHERE workspace = :workspace AND source = :source AND what = :what AND ref = :ref
 """
 _NOTE = """
-INSERT INTO imports (workspace, source, ref, what, id, seen, seen_at, seen_seq)
-VALUES (:workspace, :source, :ref, :what, :id, :seen, :seen_at, :seen_seq)
+INSERT INTO imports (workspace, source, ref, what, id, seen, seen_at, seen_seq, made)
+VALUES (:workspace, :source, :ref, :what, :id, :seen, :seen_at, :seen_seq, :made)
 ON CONFLICT (workspace, source, what, ref)
-DO UPDATE SET id = :id, seen = :seen, seen_at = :seen_at, seen_seq = :seen_seq
+DO UPDATE SET id = :id, seen = :seen, seen_at = :seen_at, seen_seq = :seen_seq, made = :made
+"""
+_WHOSE = "SELECT type, COALESCE(external_id, id) FROM sessions WHERE workspace = :workspace AND id = :id"
+_LOST = """
+SELECT s.id, s.type, COALESCE(s.external_id, s.id), MAX(e.created_at)
+FROM exchanges e JOIN sessions s ON s.workspace = e.workspace AND s.id = e.session_id
+WHERE e.workspace = :workspace AND e.role <> 'log' AND e.id IN (SELECT value FROM json_each(:ids))
+GROUP BY s.id, s.type, s.external_id
+"""
+_MADE_SESSIONS = """
+SELECT s.id FROM imports i JOIN sessions s ON s.workspace = i.workspace AND s.id = i.id
+WHERE i.workspace = :workspace AND i.source = :source AND i.what = 'session' AND i.made = 1 ORDER BY s.id
+"""
+_MADE_ERAS = """
+SELECT m.id FROM imports i JOIN memories m ON m.workspace = i.workspace AND CAST(m.id AS TEXT) = i.id
+WHERE i.workspace = :workspace AND i.source = :source AND i.what = 'memory' AND m.kind = 'era' AND m.session_id IS NULL
+  AND m.version = i.seen
+ORDER BY m.id
+"""
+_MADE_BLOCKS = """
+SELECT b.id, b.name FROM imports i JOIN blocks b ON b.workspace = i.workspace AND b.name = i.id
+WHERE i.workspace = :workspace AND i.source = :source AND i.what = 'block' AND b.version = i.seen_seq ORDER BY b.name
 """
 _RELEASE = """
 DELETE FROM imports WHERE workspace = :workspace AND source = :source AND what = :what AND ref = :ref
@@ -139,7 +160,8 @@ class Imports:
         with self._engine.write() as tx:
             # First, in the order of all writers: sessions are ended, and they may have parents.
             tx.lock(mutexes.leases(self._workspace))
-            ids = [self._session(tx, each) for each in checked]
+            made: set[str] = set()
+            ids = [self._session(tx, each, made) for each in checked]
             together = list(zip(checked, ids, strict=True))
             turns = [turn._replace(session_id=id) for each, id in together for turn in each.turns]
             if turns:
@@ -149,7 +171,7 @@ class Imports:
             for each, id in together:
                 if each.gist is not None:
                     self._gist(tx, each, id)
-            return [self._noted(tx, each.given, id) for each, id in together]
+            return [self._noted(tx, each.given, id, id in made) for each, id in together]
 
     def _checked(self, session: PastSession, vectors: GivenVectors | None) -> _Checked:
         if session.status not in ("completed", "abandoned", "active"):
@@ -182,8 +204,11 @@ class Imports:
             # Another length, or no numbers: the embedding queue makes a vector.
             return self._exchanges.prepare({**given, "vector": None})
 
-    def _session(self, tx: Transaction, checked: _Checked) -> str:
-        """Make the session, or extend it; its id. Raises ImportOverlap if it is not as the importer knows it."""
+    def _session(self, tx: Transaction, checked: _Checked, made: set[str]) -> str:
+        """Make the session, or extend it; its id. `made` takes the ids of new ones.
+
+        Raises ImportOverlap if it is not as the importer knows it.
+        """
         session, values, *_ = checked
         noted = self._seen(tx, session.source, SESSION, session.ref)
         if noted != session.before:
@@ -199,7 +224,9 @@ class Imports:
         if session.parent_id is not None:
             sessions.require(tx, self._workspace, session.parent_id)
         if known is None:
-            return self._insert(tx, session, values)
+            new = self._insert(tx, session, values)
+            made.add(new)
+            return new
         id, status, created, heard = known
         latest = max(values["heartbeat_at"], heard)
         is_over = session.status != "active"
@@ -264,8 +291,9 @@ class Imports:
         _, _, last = tx.all(_TEXTS, workspace=self._workspace, id=id)[0]
         return int(last)
 
-    def _noted(self, tx: Transaction, session: PastSession, id: str) -> Seen:
-        seen = Seen(id, session.records, session.seen_at, self._last_seq(tx, id))
+    def _noted(self, tx: Transaction, session: PastSession, id: str, is_new: bool) -> Seen:
+        made = session.before.made if session.before is not None else int(is_new)
+        seen = Seen(id, session.records, session.seen_at, self._last_seq(tx, id), made)
         self._note(tx, session.source, SESSION, session.ref, seen)
         return seen
 
@@ -274,17 +302,47 @@ class Imports:
         return Seen(*row) if row else None
 
     def _note(self, tx: Transaction, source: str, what: str, ref: str, seen: Seen) -> None:
-        tx.run(
-            _NOTE,
-            workspace=self._workspace,
-            source=checks.new_name(source, "source"),
-            what=what,
-            ref=_digest(ref),
-            id=seen.id,
-            seen=seen.records,
-            seen_at=seen.at,
-            seen_seq=seen.seq,
-        )
+        _write_note(tx, self._workspace, checks.new_name(source, "source"), what, ref, seen)
+
+
+def note_forgotten(tx: Transaction, workspace: str, sessions: Sequence[str], exchanges: Sequence[int]) -> None:
+    """Record that these sessions and exchanges are forgotten, before they are deleted, so that no import of any format
+    brings them back. Of exchanges only the time of the latest is kept."""
+    for id in sessions:
+        for type, own in tx.all(_WHOSE, workspace=workspace, id=id):
+            _write_note(tx, workspace, FORGOTTEN, SESSION, f"{type}/{own}", Seen(id))
+    whole = set(sessions)
+    for id, type, own, latest in tx.all(_LOST, workspace=workspace, ids=tx.array(exchanges)):
+        if id not in whole:
+            _write_note(tx, workspace, FORGOTTEN, TURN, f"{type}/{own}", Seen(id, at=latest))
+
+
+def imported_sessions(tx: Transaction, workspace: str, source: str) -> list[str]:
+    """The sessions that an import of this format made."""
+    return tx.column(_MADE_SESSIONS, workspace=workspace, source=source)
+
+
+def imported_things(tx: Transaction, workspace: str, source: str) -> list[tuple[str, int, str]]:
+    """Eras and blocks that an import of this format made and that nobody has edited since: kind, id and name."""
+    return [
+        *(("memory", id, "") for id in tx.column(_MADE_ERAS, workspace=workspace, source=source)),
+        *(("block", id, name) for id, name in tx.all(_MADE_BLOCKS, workspace=workspace, source=source)),
+    ]
+
+
+def _write_note(tx: Transaction, workspace: str, source: str, what: str, ref: str, seen: Seen) -> None:
+    tx.run(
+        _NOTE,
+        workspace=workspace,
+        source=source,
+        what=what,
+        ref=_digest(ref),
+        id=seen.id,
+        seen=seen.records,
+        seen_at=seen.at,
+        seen_seq=seen.seq,
+        made=seen.made,
+    )
 
 
 def _digest(ref: str) -> str:

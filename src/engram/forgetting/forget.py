@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import checks, json_columns, mutexes
+from ..coordination import imports
 from ..errors import BlockNotFound, ExchangeNotFound, InvalidInput, MemoryNotFound, SessionNotFound
 from ..memory import embedding_queue, gists, memory_states, provenance, word_index
 from ..memory.memories import Memories
@@ -274,7 +275,9 @@ class Forgetting:
         if request.by == "session":
             return tx.column(_SESSION, workspace=self._workspace, id=request.value)
         if request.by == "source":
-            return tx.column(_SESSIONS_OF_TYPE, workspace=self._workspace, type=request.value)
+            source = str(request.value)
+            of_type = tx.column(_SESSIONS_OF_TYPE, workspace=self._workspace, type=source)
+            return sorted({*of_type, *imports.imported_sessions(tx, self._workspace, source)})
         if request.by == "before":
             return tx.column(_OVER_BEFORE, workspace=self._workspace, before=request.value)
         return []
@@ -304,7 +307,9 @@ class Forgetting:
             if by == "before":
                 self._add_older(tx, gone, str(value), locked)
             else:
-                self._require((gone.sessions,) if gone.sessions else None, request, SessionNotFound)
+                if by == "source":
+                    self._add_imported(tx, gone, str(value))
+                self._require((gone.sessions,) if gone.sessions or gone.things else None, request, SessionNotFound)
                 self._add_session_contents(tx, gone)
         return gone
 
@@ -317,6 +322,13 @@ class Forgetting:
             for id in tx.column(_MEMORIES_OF, workspace=self._workspace, session=session):
                 if provenance.of(tx, self._workspace, "memory", id) <= gone.things:
                     gone.things.add(("memory", id))
+
+    def _add_imported(self, tx: Transaction, gone: _Removal, source: str) -> None:
+        """Add the eras and blocks that an import of this format made."""
+        for kind, id, name in imports.imported_things(tx, self._workspace, source):
+            if kind == "block":
+                tx.lock(mutexes.block(self._workspace, name))
+            gone.things.add((kind, id))
 
     def _add_older(self, tx: Transaction, gone: _Removal, time: str, locked: set[str]) -> None:
         """Add the exchanges and memories from before a time."""
@@ -379,6 +391,7 @@ class Forgetting:
         return [("block", id) for id, _ in rows]
 
     def _erase(self, tx: Transaction, gone: _Removal) -> None:
+        imports.note_forgotten(tx, self._workspace, gone.sessions, gone.of("exchange"))
         self._erase_exchanges(tx, gone.of("exchange"), set(gone.sessions))
         gists.erase(tx, self._workspace, gone.of("memory"))
         memory_states.remove_references(tx, gone.of("memory"))
@@ -430,7 +443,9 @@ class Forgetting:
 
     def _require(self, row: Row | None, request: Request, missing: type[Exception]) -> Row:
         if row is None:
-            what = f"session of type {request.value!r}" if request.by == "source" else f"{request.by} {request.value!r}"
+            what = f"{request.by} {request.value!r}"
+            if request.by == "source":
+                what = f"session of type {request.value!r} and nothing imported from it"
             raise missing(f"There is no {what} in workspace {self._workspace!r}; nothing was forgotten.")
         return row
 

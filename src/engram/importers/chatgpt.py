@@ -14,11 +14,11 @@ import json
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..safe_text import one_line
 from . import chats, exports
 from .formats import Format
 from .items import MemoryItem, SessionItem, Skipped, Turn
 from .json_values import array, digest, fields, short_id, text
+from .texts import short_line
 from .times import moment
 
 if TYPE_CHECKING:
@@ -82,15 +82,18 @@ class _Known:
         self.list: tuple[str, str] = ("", "")
         self._given: set[str] = set()
 
-    def note(self, content: dict[str, object], metadata: dict[str, object], at: str | None) -> None:
-        """Takes the instructions and memories that a message carries, if they are newer."""
-        told = fields(metadata.get("user_context_message_data"))
+    def note(self, message: _Message, at: str | None) -> None:
+        """Takes the instructions or the memories that a message carries, if they are newer."""
+        content = message.content
+        if message.type == "model_editable_context":
+            if listed := text(content.get("model_set_context")).strip():
+                self.list = max(self.list, (at or "", listed))
+            return
+        told = fields(message.metadata.get("user_context_message_data"))
         person = text(told.get("about_user_message")) or _fenced(text(content.get("user_profile")))
         wishes = text(told.get("about_model_message")) or _fenced(text(content.get("user_instructions")))
         self.about_person = max(self.about_person, (at or "", person.strip())) if person.strip() else self.about_person
         self.wishes = max(self.wishes, (at or "", wishes.strip())) if wishes.strip() else self.wishes
-        if listed := text(content.get("model_set_context")).strip():
-            self.list = max(self.list, (at or "", listed))
 
     def memory(self, said: str, at: str | None, options: Options, kind: str = "fact") -> Iterator[Item]:
         """A memory of ChatGPT's, once."""
@@ -140,11 +143,14 @@ def _conversation(record: dict[str, object], where: str, known: _Known, options:
             continue  # the beginning of the tree, or a message that was deleted
         message = _message(key, given)
         if message is None:
-            yield Skipped(f"{where}, message {one_line(key, 60)}", "no message that can be read")
+            yield Skipped(f"{where}, message {short_line(key, 60)}", "no message that can be read")
             continue
         times[key] = message.at
         if _is_context(message):
-            known.note(message.content, message.metadata, message.at or started or last)
+            if _is_genuine(message):
+                known.note(message, message.at or started or last)
+            else:
+                yield Skipped(f"{where}, message {short_line(key, 60)}", "instructions that the person did not write")
             continue
         if message.recipient == "bio" and (said := _noted(message)):
             yield from known.memory(said, message.at or last, options)
@@ -156,7 +162,7 @@ def _conversation(record: dict[str, object], where: str, known: _Known, options:
         started_at=started,
         last_at=last,
         project=options.project,
-        name=one_line(text(record.get("title")), chats.LONGEST_NAME) or None,
+        name=short_line(text(record.get("title")), chats.LONGEST_NAME) or None,
         metadata=_about(record),
     )
     current = text(record.get("current_node")) or None
@@ -171,7 +177,7 @@ def _id(record: dict[str, object], nodes: dict[str, object]) -> str:
 
 def _about(record: dict[str, object]) -> dict[str, object]:
     told = {"model": record.get("default_model_slug"), "gizmo": record.get("gizmo_id")}
-    return {name: one_line(value, 100) for name, value in told.items() if isinstance(value, str) and value}
+    return {name: short_line(value, 100) for name, value in told.items() if isinstance(value, str) and value}
 
 
 def _parents(nodes: dict[str, object]) -> dict[str, str | None]:
@@ -206,10 +212,19 @@ def _message(key: str, given: object) -> _Message | None:
 
 def _is_context(message: _Message) -> bool:
     """Whether it is not said in the conversation but sent along with it: instructions, ChatGPT's memories."""
-    return "user_context_message_data" in message.metadata or message.type in (
-        "user_editable_context",
-        "model_editable_context",
-    )
+    return _is_told(message) or message.type in ("user_editable_context", "model_editable_context")
+
+
+def _is_told(message: _Message) -> bool:
+    """Whether it says that it carries the person's instructions in its metadata."""
+    return message.metadata.get("is_user_system_message") is True and "user_context_message_data" in message.metadata
+
+
+def _is_genuine(message: _Message) -> bool:
+    """Whether instructions are the person's, and a list of memories is ChatGPT's. A tool may claim anything."""
+    if message.type == "model_editable_context":
+        return message.role == "assistant"
+    return message.role == "user" or (message.role == "system" and _is_told(message))
 
 
 def _noted(message: _Message) -> str:
@@ -251,7 +266,7 @@ def _text(message: _Message) -> str:
         code = text(content.get("text")) or "\n".join(map(text, array(content.get("parts"))))
         is_shown = message.role == "assistant" and message.recipient == "all" and code.strip()
         language = text(content.get("language")).replace("unknown", "")
-        return f"```{one_line(language, 20)}\n{code.strip()}\n```" if is_shown else code.strip()
+        return f"```{short_line(language, 20)}\n{code.strip()}\n```" if is_shown else code.strip()
     parts = [said for part in array(content.get("parts")) if (said := _part(part, names))]
     if any(part == "[audio]" for part in parts) and any(not part.startswith("[") for part in parts):
         parts = [part for part in parts if part != "[audio]"]  # its words are there
@@ -269,7 +284,7 @@ def _attached(metadata: dict[str, object]) -> dict[str, str]:
     """The names of the files that came with a message, by their ids."""
     found = {}
     for each in map(fields, array(metadata.get("attachments"))):
-        if name := one_line(text(each.get("name")), 100):
+        if name := short_line(text(each.get("name")), 100):
             found[text(each.get("id")) or name] = name
     return found
 
@@ -284,10 +299,10 @@ def _part(part: object, names: dict[str, str]) -> str:
     type = text(given.get("content_type"))
     kind = next((word for mark, word in _MEDIA if mark in type), "")
     if not kind:
-        return f"[{one_line(type, 40)}]" if type else ""
+        return f"[{short_line(type, 40)}]" if type else ""
     pointer = text(given.get("asset_pointer"))
     painted = fields(fields(given.get("metadata")).get("dalle"))
-    name = names.pop(pointer.rpartition("://")[2], "") or one_line(text(painted.get("prompt")), 100)
+    name = names.pop(pointer.rpartition("://")[2], "") or short_line(text(painted.get("prompt")), 100)
     return f"[{kind}: {name}]" if name else f"[{kind}]"
 
 

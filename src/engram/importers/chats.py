@@ -1,8 +1,11 @@
 """Conversations of a chat service whose messages form a tree, as sessions.
 
-A person who edits a prompt, or asks for another answer, makes a branch. The branch that was shown last is the session.
-Each other branch is a session of its own below it, with only the messages since the split, so that every message is
-kept once. A conversation with very many branches keeps the further ones together in one session.
+A person who edits a prompt, or asks for another answer, makes a branch. The session of a conversation is its oldest
+branch: what was said first at every split. Each other branch is a session of its own below it, with only the messages
+since the split, so that every message is kept once. The branch that was shown last may be another one in the next
+export; the oldest stays the oldest, so an export adds only what is new, whichever was imported before. If there are
+several branches, the one that was shown last is marked. A conversation with very many branches keeps the further ones
+together in one session.
 
 The trees come from files, so they may be damaged: a message may name a parent that does not exist, or itself.
 """
@@ -12,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..safe_text import one_line
 from .items import EndItem, GistItem, SessionItem, Turn
 from .json_values import digest, fields, text
+from .texts import short_line
 
 if TYPE_CHECKING:
     from .items import Item
@@ -30,7 +33,7 @@ _TELLING = ("query", "q", "title", "name", "path", "file_path", "url", "command"
 class Chat(NamedTuple):
     """One conversation."""
 
-    #: The session of the shown branch.
+    #: The session of the oldest branch.
     session: SessionItem
     #: The parent of each message, in the order of the file; None for the first of a conversation.
     parents: Mapping[str, str | None]
@@ -44,6 +47,10 @@ class Chat(NamedTuple):
     gist: str | None = None
 
 
+#: What a session says whose branch was shown last.
+_SHOWN = {"shown": True}
+
+
 class _Branch(NamedTuple):
     nodes: list[str]
     #: The message after which it splits off.
@@ -55,30 +62,36 @@ def items(chat: Chat) -> Iterator[Item]:
     if not any(chat.turns.values()):
         return
     parents = _without_cycles(chat.parents)
-    shown, others = _branches(chat, parents)
-    yield from _session(chat.session, _said(chat, shown), chat.gist)
-    own = [(branch, said) for branch in others if (said := _said(chat, branch.nodes))]
+    first, *others = _branches(chat, parents)
+    shown = _shown(chat, parents, [first, *others])
+    own = [(branch, _said(chat, branch.nodes)) for branch in others]
+    session = chat.session
+    if own and shown is first:
+        session = session._replace(metadata={**session.metadata, **_SHOWN})
+    yield from _session(session, _said(chat, first.nodes), chat.gist)
     title = chat.session.name
-    name = one_line(f"another branch of {title}" if title else "another branch", LONGEST_NAME)
+    name = short_line(f"another branch of {title}" if title else "another branch", LONGEST_NAME)
     for branch, said in own[:MOST_BRANCHES]:
         after = {"after": branch.after} if branch.after is not None else {}
-        yield from _session(_below(chat.session, f"branch-{digest(branch.nodes[0])}", name, after), said)
-    if rest := [turn for _, said in own[MOST_BRANCHES:] for turn in said]:
+        about = {**after, **(_SHOWN if branch is shown else {})}
+        yield from _session(_below(chat.session, f"branch-{digest(branch.nodes[0])}", name, about), said)
+    # By time, so that what is new comes last, whichever branch goes on.
+    rest = [turn for _, said in own[MOST_BRANCHES:] for turn in _timed(said, chat.session)]
+    if rest := sorted(rest, key=lambda turn: turn.at or ""):
         count = {"branches": len(own) - MOST_BRANCHES}
-        name = one_line(f"further branches of {title}" if title else "further branches", LONGEST_NAME)
+        name = short_line(f"further branches of {title}" if title else "further branches", LONGEST_NAME)
         yield from _session(_below(chat.session, "branches", name, count), rest)
 
 
 def call_line(tool: str, given: object) -> str:
     """One line about a call of a tool: its name, and the argument that says most."""
-    tool = one_line(tool, 80) or "tool"
+    tool = short_line(tool, 80) or "tool"
     arguments = fields(given)
     if not arguments:
         said = text(given)
     elif not (said := next((text(arguments[key]) for key in _TELLING if text(arguments.get(key)).strip()), "")):
         said = ", ".join(f"{key}: {value}" for key, value in arguments.items() if isinstance(value, str | int | float))
-    # Only the beginning is shown, and the text may be a whole document.
-    said = one_line(said[: 10 * LONGEST_LINE], LONGEST_LINE)
+    said = short_line(said, LONGEST_LINE)
     return f"{tool}: {said}" if said else tool
 
 
@@ -141,40 +154,52 @@ def _without_cycles(parents: Mapping[str, str | None]) -> dict[str, str | None]:
     return tree
 
 
-def _branches(chat: Chat, parents: dict[str, str | None]) -> tuple[list[str], list[_Branch]]:
-    """The messages of the shown branch, and the other branches, oldest first. Each message is in one of them."""
-    places = {node: place for place, node in enumerate(parents)}
+def _branches(chat: Chat, parents: dict[str, str | None]) -> list[_Branch]:
+    """The branches that say something, oldest first. Each message that says something is in one of them.
 
-    def age(node: str) -> tuple[str, int]:
-        return chat.times.get(node) or "", places[node]
-
-    children: dict[str, list[str]] = {}
+    A branch goes on with the oldest message after each message, and every other one begins a new branch. So later
+    messages make branches longer or begin new ones, and no message ever moves to another branch.
+    """
+    ages = _ages(chat, parents)
+    children: dict[str | None, list[str]] = {}
     for node, parent in parents.items():
-        if parent is not None:
+        if node in ages:
             children.setdefault(parent, []).append(node)
-    current = chat.current
-    if current not in parents or not _said(chat, _way(parents, current, set())):
-        # The newest message, and what was said after it.
-        current = max((node for node in parents if chat.turns.get(node)), key=age)
-        while below := children.get(current):
-            current = max(below, key=age)
-    taken: set[str] = set()
-    shown = _way(parents, current, taken)
-    others = []
-    for leaf in sorted((node for node in parents if node not in children and node not in taken), key=age):
-        nodes = _way(parents, leaf, taken)
-        others.append(_Branch(nodes, parents[nodes[0]]))
-    # What follows the message that was shown last ends in a leaf, so every message was taken. By their beginnings, the
-    # branches keep their order when one of them goes on.
-    return shown, sorted(others, key=lambda branch: age(branch.nodes[0]))
+    for nodes in children.values():
+        nodes.sort(key=ages.__getitem__)
+    found = []
+    for parent, nodes in children.items():
+        # Without a parent, each is the first of a tree of its own.
+        for begin in nodes if parent is None else nodes[1:]:
+            branch, at = [], begin
+            while True:
+                branch.append(at)
+                if at not in children:
+                    break
+                at = children[at][0]
+            found.append(_Branch(branch, parent))
+    return sorted(found, key=lambda branch: ages[branch.nodes[0]])
 
 
-def _way(parents: Mapping[str, str | None], node: str, taken: set[str]) -> list[str]:
-    """The messages that lead to one, in order, without those that are taken. They are taken now."""
-    way: list[str] = []
-    at: str | None = node
-    while at is not None and at not in taken:
-        taken.add(at)
-        way.append(at)
+def _ages(chat: Chat, parents: dict[str, str | None]) -> dict[str, tuple[str, int]]:
+    """When a message was said, or what was said first after it, for all that lead to a message which says something.
+
+    Messages that say nothing often have no time. Of two messages without a time, the first in the file counts as older.
+    """
+    said = [(chat.times.get(node) or "", place, node) for place, node in enumerate(parents) if chat.turns.get(node)]
+    ages: dict[str, tuple[str, int]] = {}
+    for time, place, node in sorted(said):
+        at: str | None = node
+        while at is not None and at not in ages:
+            ages[at] = (time, place)
+            at = parents[at]
+    return ages
+
+
+def _shown(chat: Chat, parents: dict[str, str | None], branches: list[_Branch]) -> _Branch:
+    """The branch that has the message which was shown last; if that is not known, the newest message."""
+    of = {node: branch for branch in branches for node in branch.nodes}
+    at = chat.current if chat.current in parents else None
+    while at is not None and not chat.turns.get(at):
         at = parents[at]
-    return way[::-1]
+    return of[at or max((node for node in of if chat.turns.get(node)), key=lambda node: chat.times.get(node) or "")]

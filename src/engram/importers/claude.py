@@ -13,12 +13,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ..safe_text import one_line
 from . import chats, exports
 from .claude_knowledge import memories, project
 from .formats import Format
 from .items import SessionItem, Skipped, Turn
 from .json_values import array, digest, fields, short_id, text
+from .texts import cut, short_line
 from .times import moment
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _conversation(record: dict[str, object], where: str, options: Options) -> It
         times[id] = moment(message.get("created_at")) or moment(message.get("updated_at"))
         turns[id] = _turns(message, role, short_id(id), times[id])
     started, ended = moment(record.get("created_at")), moment(record.get("updated_at"))
-    name = one_line(text(fields(record.get("project")).get("name")), chats.LONGEST_NAME)
+    name = short_line(text(fields(record.get("project")).get("name")), chats.LONGEST_NAME)
     id = text(record.get("uuid")).strip()
     session = SessionItem(
         short_id(id) if id else f"claude-{digest(*list(parents)[:1], text(record.get('created_at')))}",
@@ -97,7 +97,7 @@ def _conversation(record: dict[str, object], where: str, options: Options) -> It
         started_at=started,
         last_at=ended,
         project=name or options.project,
-        name=one_line(text(record.get("name")), chats.LONGEST_NAME) or None,
+        name=short_line(text(record.get("name")), chats.LONGEST_NAME) or None,
     )
     current = text(record.get("current_leaf_message_uuid")) or None
     gist = text(record.get("summary")).strip() or None
@@ -105,7 +105,7 @@ def _conversation(record: dict[str, object], where: str, options: Options) -> It
 
 
 def _turns(message: dict[str, object], role: str, id: str, at: str | None) -> list[Turn]:
-    """What was done for a message, one line each, then what it says."""
+    """What was done for a message, one line each, then what it says, then the texts that came with it."""
     blocks = [fields(block) for block in array(message.get("content"))]
     done = [
         Turn("", "log", chats.call_line(text(block.get("name")), block.get("input")), at, f"{id}#{number}")
@@ -119,13 +119,15 @@ def _turns(message: dict[str, object], role: str, id: str, at: str | None) -> li
     # What is pasted becomes an attachment without a name. It is part of the prompt, as it is anywhere else.
     parts += [f"[pasted text]\n{said}" for name, said in attached if not name]
     parts += [f"[{_kind(name)}: {name}]" for name, said in attached if name and not said]
-    # The words in a file are not the person's.
+    if not parts:
+        parts = [f"[{_kind(name)}: {name}]" for name, said in attached if name and said]
+    # The words in a file are not the person's. They come after the prompt: what was asked begins a session.
     texts = [
         Turn("", role, f"[attachment: {name}]\n{said}", at, f"{id}#attachment-{number}", "import")
         for number, (name, said) in enumerate(attached, 1)
         if name and said
     ]
-    return [*done, *texts, *([Turn("", role, "\n\n".join(parts), at, id)] if parts else [])]
+    return [*done, *([Turn("", role, "\n\n".join(parts), at, id)] if parts else []), *texts]
 
 
 def _block(block: dict[str, object]) -> str:
@@ -136,8 +138,8 @@ def _block(block: dict[str, object]) -> str:
         return said
     if type in ("", "text"):
         return ""
-    name = one_line(text(block.get("title")) or text(block.get("file_name")), 100)
-    return f"[{one_line(type, 40)}: {name}]" if name else f"[{one_line(type, 40)}]"
+    name = short_line(text(block.get("title")) or text(block.get("file_name")), 100)
+    return f"[{short_line(type, 40)}: {name}]" if name else f"[{short_line(type, 40)}]"
 
 
 def _attached(message: dict[str, object]) -> list[tuple[str, str]]:
@@ -145,15 +147,13 @@ def _attached(message: dict[str, object]) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     names = {""}
     for attachment in map(fields, array(message.get("attachments"))):
-        said = text(attachment.get("extracted_content")).strip()
-        if len(said) > LONGEST_ATTACHMENT:
-            said = said[:LONGEST_ATTACHMENT].rstrip() + " …"
-        name = one_line(text(attachment.get("file_name")), 100)
+        said = cut(text(attachment.get("extracted_content")).strip(), LONGEST_ATTACHMENT)
+        name = short_line(text(attachment.get("file_name")), 100)
         names.add(name)
         if name or said:
             found.append((name, said))
     for file in map(fields, [*array(message.get("files")), *array(message.get("files_v2"))]):
-        name = one_line(text(file.get("file_name")), 100)
+        name = short_line(text(file.get("file_name")), 100)
         if name not in names:
             names.add(name)
             found.append((name, ""))

@@ -15,6 +15,7 @@ from .foreign import Record, opened
 from .formats import Format
 from .items import BlockItem, BlockVersion, MemoryItem, Skipped
 from .recognise import databases
+from .texts import cut
 from .values import (
     Unusable,
     identifier,
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from .items import Item, Options
 
 NAME = "engram-core"
+#: Characters of the reason of an edit. With the mark of a cut, it is as long as a reason may be.
+_LONGEST_REASON = 490
 _KINDS = {"learning": "lesson", "custom": "note"}
 _MEMORY = (
     *("id", "content", "memory_type", "importance", "workspace", "created_at", "updated_at", "valid_to", "metadata"),
@@ -118,7 +121,7 @@ class _Reader:
         if not versions or versions[-1].content != old:
             # The log begins here, or lacks an edit. When this content was written is not known.
             versions.append(BlockVersion(old, versions[-1].at if versions else None))
-        versions.append(BlockVersion(new, at, words(reason) or ""))
+        versions.append(BlockVersion(new, at, cut(words(reason) or "", _LONGEST_REASON)))
 
     def _memory(self, record: Record) -> MemoryItem:
         row = record.values

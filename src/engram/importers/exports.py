@@ -78,6 +78,9 @@ def find(path: Path, wanted: Wanted) -> list[Source]:
     for source, kind in found:
         if kind in _HINTS:
             raise NotOfFormat(f"{source.name} {_HINTS[kind]}.")
+    for source, _ in found:
+        if source.member is not None:
+            source.head()  # says if it is damaged, or compressed in an unusual way
     if path.is_dir():
         raise NothingToImport(f"There is no {wanted.main} in {path}, so it does not hold {wanted.title}.")
     if not found:
@@ -208,6 +211,8 @@ def records(source: Source, key: str) -> Iterator[tuple[int, object] | Skipped]:
 
 def guarded(source: Source, items: Iterator[Item]) -> Iterator[Item]:
     """What a reader gives. A source that turns out to be damaged or gone ends it, and is named."""
+    for _ in range(source.replaced):
+        yield Skipped(source.name, "a later member of the archive has the same name")
     try:
         yield from items
     except (NothingToImport, NotOfFormat):

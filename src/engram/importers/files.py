@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 #: The longest line or item that is read, in bytes or characters.
-LONGEST = 64 * 1024 * 1024
-#: A member of an archive that is larger than this, and unpacks to more than this many times its size, is refused.
+LONGEST = 16 * 1024 * 1024
+#: The most commas and opening brackets in a JSON text. Each may become an object that takes far more memory than text.
+MOST_PARTS = 1_000_000
+#: Members of an archive that unpack to more than this many times their size may not have more than this together.
 _BOMB_SIZE, _BOMB_RATIO = 64 * 1024 * 1024, 100
 _BLOCK = 1024 * 1024
 #: How much is read to see whether a file has a format.
@@ -49,6 +51,8 @@ class Source:
         self.path = path
         self.member = member
         self.size = _size(path) if size is None else size
+        #: Members of the archive that have the same name and come before it. They are not read.
+        self.replaced = 0
         #: How much of it was read, for the progress bar.
         self.position = 0
 
@@ -111,15 +115,23 @@ def members(path: Path) -> list[Source]:
             infos = [info for info in archive.infolist() if not info.is_dir()]
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
         raise NotOfFormat(f"{path} is not a zip archive that can be read: {error}.") from error
+    if any(info.flag_bits & 1 for info in infos):
+        raise NotOfFormat(f"{path} is encrypted; unpack it first.")
+    dense = [info for info in infos if info.file_size > _BOMB_RATIO * max(1, info.compress_size)]
+    if (size := sum(info.file_size for info in dense)) > _BOMB_SIZE:
+        packed = sum(info.compress_size for info in dense)
+        names = ", ".join(repr(info.filename) for info in dense[:3])
+        raise NotOfFormat(
+            f"{path} would unpack from {packed:,} to {size:,} bytes: {names}{', …' if len(dense) > 3 else ''}. "
+            "No text does that, so the archive was not read."
+        )
+    # Of members with one name, the last is the one that counts, as it does for programs that unpack them.
+    found: dict[str, Source] = {}
     for info in infos:
-        if info.flag_bits & 1:
-            raise NotOfFormat(f"{path} is encrypted; unpack it first.")
-        if info.file_size > _BOMB_SIZE and info.file_size > _BOMB_RATIO * max(1, info.compress_size):
-            raise NotOfFormat(
-                f"{info.filename!r} in {path} would unpack from {info.compress_size:,} to {info.file_size:,} bytes. "
-                "No text does that, so the archive was not read."
-            )
-    return [Source(path, info.filename, info.file_size) for info in infos]
+        earlier = found.pop(info.filename, None)
+        found[info.filename] = Source(path, info.filename, info.file_size)
+        found[info.filename].replaced = 0 if earlier is None else earlier.replaced + 1
+    return list(found.values())
 
 
 def whole(source: Source) -> bytes | None:
@@ -171,6 +183,8 @@ def json_lines(source: Source) -> Iterator[tuple[int, dict[str, object]] | Skipp
 
 def parsed(data: bytes | str, where: str) -> object:
     """The value that a JSON text means, or what is wrong with it."""
+    if len(data) > MOST_PARTS and _parts(data) > MOST_PARTS:
+        return Skipped(where, "too many parts")
     try:
         # Given bytes, the parser would guess other encodings too.
         return json.loads(data.decode() if isinstance(data, bytes) else data)
@@ -180,6 +194,12 @@ def parsed(data: bytes | str, where: str) -> object:
         return Skipped(where, "not valid JSON")
     except RecursionError:
         return Skipped(where, "nested too deeply")
+
+
+def _parts(data: bytes | str) -> int:
+    if isinstance(data, bytes):
+        return data.count(b",") + data.count(b"{") + data.count(b"[")
+    return data.count(",") + data.count("{") + data.count("[")
 
 
 def json_items(source: Source, key: str | None = None) -> Iterator[tuple[int, object] | Skipped]:

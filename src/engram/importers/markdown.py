@@ -1,7 +1,7 @@
 """Reads notes in Markdown: a folder of them, or single files; also the files with instructions for agents.
 
 Each section below a heading is one memory. It begins with the headings that lead to it, so that it can be understood
-alone. Its id is made of the place of the file and of the headings, so a section that was edited replaces its earlier
+alone. Its id is made of the path of the file and of the headings, so a section that was edited replaces its earlier
 version, and one that moved within its file stays the same.
 
 Instructions (`CLAUDE.md`, `AGENTS.md`, rules of editors) are preferences: they say how agents shall work. They have the
@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import EngramError, NothingToImport, NotOfFormat
-from ..safe_text import one_line
+from ..redact import redact
 from . import exports, files, front_matter
 from .files import Source
 from .formats import Format
 from .items import MemoryItem, Skipped
-from .json_values import short_id
+from .json_values import digest, short_id
 from .sections import Section, pieces, sections
+from .texts import short_line
 from .times import moment, zone
 
 if TYPE_CHECKING:
@@ -65,12 +66,15 @@ _DATES = ("updated", "modified", "last_modified", "lastmod", "date", "created", 
 
 
 class _NoteSource(Source):
-    """A note, with the place by which its memories are known: below the repository, the vault or the given folder."""
+    """A note, with its place below the repository, the vault or the given folder, and the id of its file."""
 
     def __init__(self, path: Path, base: Path | None = None) -> None:
         super().__init__(path)
         root = _root(path) or base or path.parent
         self.place = Path(root.name, path.relative_to(root)).as_posix()
+        # Folders of one name exist many times on a machine, and so do repositories. So the whole path counts: a file
+        # with a copy of another repository's name or address must not replace that one's memories.
+        self.id = f"{path.parent.name}/{path.name}@{digest(str(path.parent.resolve()))}"
 
     @property
     def name(self) -> str:
@@ -163,18 +167,20 @@ def _read(source: Source, options: Options) -> Iterator[Item]:
         yield Skipped(source.name, "not valid UTF-8")
         return
     # A reader is given the sources that `find` made; a plain one is a single file.
-    place = (source if isinstance(source, _NoteSource) else _NoteSource(source.path)).place
-    yield from _memories(document.replace("\r\n", "\n"), source.path, place, options)
+    note = source if isinstance(source, _NoteSource) else _NoteSource(Path(os.path.abspath(source.path)))
+    # Half of a secret is not recognised any more, so secrets are removed before the note is cut into sections.
+    yield from _memories(redact(document.replace("\r\n", "\n")), note, options)
 
 
-def _memories(document: str, path: Path, place: str, options: Options) -> Iterator[Item]:
+def _memories(document: str, source: _NoteSource, options: Options) -> Iterator[Item]:
+    path = source.path
     note = front_matter.parsed(document)
     rules = _is_instructions(path)
     title = note.text("title") or (path.name if rules else path.stem)
     kind, tags = _kind(note, rules)
     at = _written(note, path, options)
-    project = one_line(note.text("project"), 160) or options.project
-    data = {"path": place[:500]}
+    project = short_line(note.text("project"), 160) or options.project
+    data = {"path": short_line(source.place, 500)}
     counts: dict[str, int] = {}
     for section in sections(note.body):
         own = [*tags, *([] if rules else _tags_in(section.text))]
@@ -183,8 +189,8 @@ def _memories(document: str, path: Path, place: str, options: Options) -> Iterat
         for part in pieces(section.text):
             counts[key] = counts.get(key, 0) + 1
             yield MemoryItem(
-                short_id(f"{place}#{key}#{counts[key]}", 180),
-                f"{_trail(section, one_line(title, 160))}\n\n{part}",
+                short_id(f"{source.id}#{key}#{counts[key]}", 180),
+                f"{_trail(section, short_line(title, 160))}\n\n{part}",
                 kind,
                 list(dict.fromkeys(own))[:_MOST_TAGS],
                 at=at,
@@ -209,7 +215,7 @@ def _pairs(path: Path) -> Iterator[tuple[str, str]]:
 
 def _trail(section: Section, title: str) -> str:
     """The headings that lead to a section. A note without a main heading has its title there."""
-    path = [one_line(heading, 160) for heading in section.path]
+    path = [short_line(heading, 160) for heading in section.path]
     if not section.headings or section.headings[0][0] > 1:
         path = [title, *path] if path[:1] != [title] else path
     return " > ".join(path)
@@ -224,7 +230,7 @@ def _kind(note: front_matter.Note, rules: bool) -> tuple[str, list[str]]:
         kind = type
     elif type and type != kind and (tag := _tag(type)):
         tags.append(tag)
-    kind = one_line(kind, 60)
+    kind = short_line(kind, 60)
     return kind if kind and kind not in _RESERVED else "preference" if rules else "note", tags
 
 

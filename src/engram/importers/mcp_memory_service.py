@@ -14,6 +14,7 @@ from .files import json_items
 from .foreign import Record, is_database, opened
 from .formats import Format
 from .items import MemoryItem, Skipped
+from .json_values import Ids
 from .recognise import DUMPS, ENDINGS, require, require_dump, sources
 from .values import (
     Unusable,
@@ -87,6 +88,7 @@ class _Reader:
         self._zone: tzinfo | None = naive_zone(options, UTC)
 
     def dump(self, source: Source) -> Iterator[Item]:
+        ids = Ids()
         for item in json_items(source, DUMPS[NAME].key):
             if isinstance(item, Skipped):
                 yield item
@@ -96,7 +98,7 @@ class _Reader:
                 if not isinstance(value, dict):
                     raise Unusable("not a JSON object")
                 found = self._memory(value, value.get("content"), json_object(value.get("metadata")))
-                yield found._replace(vector=vector(value.get("embedding")))
+                yield found._replace(id=ids.own(found.id, found.text), vector=vector(value.get("embedding")))
             except Unusable as error:
                 yield Skipped(f"item {number}", str(error))
 

@@ -18,6 +18,7 @@ from .files import json_items
 from .foreign import Record, is_database, opened
 from .formats import Format
 from .items import MemoryItem, Skipped
+from .json_values import Ids
 from .recognise import DUMPS, ENDINGS, require, require_dump, sources
 from .values import (
     Unusable,
@@ -97,6 +98,7 @@ class _Reader:
         self._zone: tzinfo | None = naive_zone(options, UTC)
 
     def dump(self, source: Source) -> Iterator[Item]:
+        ids = Ids()
         for item in json_items(source, _RESULTS):
             if isinstance(item, Skipped):
                 yield item
@@ -105,7 +107,8 @@ class _Reader:
             try:
                 if not isinstance(value, dict):
                     raise Unusable("not a JSON object")
-                yield self._memory(value.get("id"), value.get("memory"), value)
+                found = self._memory(value.get("id"), value.get("memory"), value)
+                yield found._replace(id=ids.own(found.id, found.text))
             except Unusable as error:
                 yield Skipped(f"item {number}", str(error))
 

@@ -18,12 +18,13 @@ from ..errors import EngramError, InvalidInput, MemoryNotFound
 from ..import_records import BLOCK, MEMORY, SESSION, PastSession, Seen
 from ..redact import redact
 from . import texts
-from .session_writing import FORGOTTEN, TOO_OLD
+from .session_writing import TOO_OLD, WAS_FORGOTTEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..client import Engram
+    from ..records import Block, Memory
     from .asked import Asked
     from .items import BlockItem, BlockVersion, MemoryItem
     from .tally import Tally
@@ -37,6 +38,8 @@ _MOST_TAGS = 40
 #: Kinds that dreaming makes of other things; one of another system is only a note.
 _DERIVED = ("gist", "digest")
 _DEFAULT_IMPORTANCE = 0.5
+#: The external id of the session that the memories of a format belong to.
+_HOME = "engram:import:{}"
 ERA = "era"
 _MONTH = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])")
 
@@ -58,6 +61,7 @@ class MemoryWriter:
         self._times = texts.Times()
         self._home: str | None = None
         self._waiting: list[_Ready] = []
+        self._ids: set[int] = set()
         #: Eras of months. They are written at the end, when the gists that they tell are there.
         self._eras: list[_Ready] = []
         #: Links between memories, by their ids in the other system. They are made at the end, when both are there.
@@ -65,24 +69,38 @@ class MemoryWriter:
 
     def add(self, item: MemoryItem) -> None:
         text, at = texts.storable(item.text), self._times.known(item.at)
+        self._links += [(item.id, other, relation) for other, relation in item.links]
         if not text:
             self._tally.leave_out("no text", f"memory {item.id}")
         elif self._asked.since is not None and at is not None and at < self._asked.since:
             self._tally.leave_out(TOO_OLD, f"memory {item.id}")
+        elif not self._is_first(item):
+            self._tally.leave_out("the same id twice", f"memory {item.id}")
         elif not self._is_known(item, text, at):
             if item.kind == ERA and item.key is not None and _MONTH.fullmatch(item.key):
                 self._eras.append(_Ready(item, text, at))
                 return
-            self._links += [(item.id, other, relation) for other, relation in item.links]
             self._waiting.append(_Ready(item, text, at))
             if len(self._waiting) >= BATCH:
                 self.flush()
 
+    def _is_first(self, item: MemoryItem) -> bool:
+        """Whether no memory of this source had the same id. A source can be long, so only hashes are kept."""
+        id = hash(item.id)
+        if id in self._ids:
+            return False
+        self._ids.add(id)
+        return True
+
     def flush(self) -> None:
         """Write the memories that wait: together, or one by one if one of them cannot be written."""
         batch, self._waiting = self._waiting, []
-        if not batch or self._asked.dry_run:
-            self._tally.add("memories", len(batch))
+        if not batch:
+            return
+        if self._asked.dry_run:
+            new = sum(self._same(each) is None for each in batch)
+            self._tally.add("memories", new)
+            self._tally.add("known_memories", len(batch) - new)
             return
         try:
             self._write(batch)
@@ -93,6 +111,7 @@ class MemoryWriter:
     def finish(self) -> None:
         """Write what waits, the eras, and the links."""
         self.flush()
+        self._ids.clear()
         eras, self._eras = self._eras, []
         for era in eras:
             self._try(f"memory {era.item.id}", lambda era=era: self._era(era))  # type: ignore[misc]
@@ -103,7 +122,9 @@ class MemoryWriter:
                 continue
             with suppress(EngramError):
                 first, second = (int(each.id) for each in ids if each is not None)
-                self._eng.memories.link(first, second, texts.name(relation) or "related")
+                made = (first, second, texts.name(relation) or "related")
+                if made not in self._eng.memories.links(first):
+                    self._eng.memories.link(*made)
 
     def add_block(self, item: BlockItem) -> None:
         self._try(f"block {item.name}", lambda: self._block(item))
@@ -118,13 +139,13 @@ class MemoryWriter:
     def _write(self, batch: list[_Ready]) -> None:
         """Write memories, all or none. Their texts are searched for secrets before the transaction begins."""
         home = self._session()
+        batch = [each for each in batch if not self._is_here(each)]
         prepared = [self._eng.memories.prepare(each.text, embed=False) for each in batch]
         with self._eng.write():
             for (item, _, at), ready in zip(batch, prepared, strict=True):
-                kind = texts.name(item.kind) or "note"
                 memory = self._eng.memories.remember(
                     ready.content,
-                    kind="note" if kind in _DERIVED else kind,
+                    kind=_kind(item),
                     key=texts.name(item.key),
                     tags=_tags(item),
                     importance=_DEFAULT_IMPORTANCE if item.importance is None else min(1.0, max(0.0, item.importance)),
@@ -135,13 +156,27 @@ class MemoryWriter:
                     prepared=ready,
                     at=at,
                 )
-                if item.is_archived and memory.status == "active":
+                if item.is_archived and memory.status == "active" and memory.session_id == home:
                     self._eng.memories.archive(memory.id, actor=ACTOR)
-                self._eng.imports.note(self._source, MEMORY, item.id, Seen(str(memory.id), 1, at))
+                made = int(memory.session_id == home)
+                self._eng.imports.note(self._source, MEMORY, item.id, Seen(str(memory.id), made, at, made=made))
         self._tally.add("memories", len(batch))
         for each in batch:
             if each.at is not None:
                 self._tally.imported_at(each.at)
+
+    def _is_here(self, ready: _Ready) -> bool:
+        """Whether somebody has stored the same before. It stays theirs: a later change in the other system makes a
+        memory of its own."""
+        same = self._same(ready)
+        if same is None:
+            return False
+        self._eng.imports.note(self._source, MEMORY, ready.item.id, Seen(str(same.id), 0, ready.at, made=0))
+        self._tally.add("known_memories")
+        return True
+
+    def _same(self, ready: _Ready) -> Memory | None:
+        return self._eng.memories.same(ready.text, _kind(ready.item), texts.name(ready.item.key))
 
     def _era(self, ready: _Ready) -> None:
         item, text, at = ready
@@ -164,16 +199,24 @@ class MemoryWriter:
         except MemoryNotFound:
             if self._asked.again:
                 return False
-            self._tally.leave_out(FORGOTTEN, f"memory {item.id}")
+            self._tally.leave_out(WAS_FORGOTTEN, f"memory {item.id}")
             return True
         told = redact(text)
-        if item.is_archived and memory.status == "active" and memory.version == seen.records:
+        if not seen.made:  # somebody else's, which said the same
+            if memory.content != told:
+                return False
+            self._tally.add("known_memories")
+            return True
+        is_ours = memory.version == seen.records and memory.status == "active"
+        if item.is_archived and is_ours:
             self._tally.add("updated")
             if not self._asked.dry_run:
                 self._eng.memories.archive(memory.id, actor=ACTOR)
-        elif any(version.content == told for version in self._eng.memories.history(memory.id)):
+        elif memory.content == told or (
+            not is_ours and any(version.content == told for version in self._eng.memories.history(memory.id))
+        ):
             self._tally.add("known_memories")
-        elif memory.version != seen.records or memory.status != "active":
+        elif not is_ours:
             self._tally.leave_out(CHANGED_HERE, f"memory {item.id}")
         else:
             self._tally.add("updated")
@@ -200,14 +243,14 @@ class MemoryWriter:
                 type=self._source,
                 started_at=now,
                 heartbeat_at=now,
-                external_id=f"import-{self._source}",
+                external_id=_HOME.format(self._source),
                 name=f"Import from {self._source}",
                 summary=f"Import memories from {self._source}",
                 outcome="Imported; they wait for approval",
                 before=self._eng.imports.seen(self._source, SESSION, ref),
             )
             # Forgetting the session took its memories. New ones need it again.
-            if session.before is not None and self._eng.sessions.find(f"import-{self._source}", self._source) is None:
+            if session.before is not None and self._eng.sessions.find(_HOME.format(self._source), self._source) is None:
                 self._eng.imports.release(self._source, SESSION, ref)
                 session = session._replace(before=None)
             (seen,) = self._eng.imports.write([session])
@@ -221,9 +264,9 @@ class MemoryWriter:
         seen = self._eng.imports.seen(self._source, BLOCK, item.name)
         block = None if seen is None else self._eng.blocks.get(seen.id)
         if seen is not None and block is None and not self._asked.again:
-            self._tally.leave_out(FORGOTTEN, f"block {item.name}")
+            self._tally.leave_out(WAS_FORGOTTEN, f"block {item.name}")
         elif seen is not None and block is not None:
-            self._extend(item, versions, seen, block.version)
+            self._extend(item, versions, seen, block)
         elif versions:
             self._create(item, versions)
 
@@ -252,9 +295,14 @@ class MemoryWriter:
             made = self._eng.blocks.get(name)
             self._note_block(item, name, len(versions), 0 if made is None else made.version)
 
-    def _extend(self, item: BlockItem, versions: list[BlockVersion], seen: Seen, version: int) -> None:
+    def _extend(self, item: BlockItem, versions: list[BlockVersion], seen: Seen, block: Block) -> None:
         """Add the versions that are new in the other system, unless the block was edited here since its import."""
+        content, version = block.content, block.version
+        if not versions:
+            return
         new = versions[seen.records :]
+        if not new and redact(texts.storable(versions[-1].content)) != content:
+            new = versions[-1:]  # a system that keeps no versions has another text now
         if not new:
             return
         if version != seen.seq:
@@ -290,6 +338,11 @@ class MemoryWriter:
 
     def _note_block(self, item: BlockItem, name: str, records: int, version: int) -> None:
         self._eng.imports.note(self._source, BLOCK, item.name, Seen(name, records, None, version))
+
+
+def _kind(item: MemoryItem) -> str:
+    kind = texts.name(item.kind) or "note"
+    return "note" if kind in _DERIVED else kind
 
 
 def _actor(version: BlockVersion) -> str:

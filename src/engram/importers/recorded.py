@@ -55,8 +55,8 @@ class Recorded:
 
     def is_behind_all(self, role: str, at: str | None) -> bool:
         """Whether a turn of this role and time comes after everything of its sort that is stored."""
-        row = self._row(role)
-        return row.place >= row.length or (at is not None and at > row.last_at)
+        rows = [self._logs, self._turns] if role == "log" else [self._turns]
+        return all(row.place >= row.length or (at is not None and at > row.last_at) for row in rows)
 
     def _row(self, role: str) -> _Row:
         return self._logs if role == "log" else self._turns

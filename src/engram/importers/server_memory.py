@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import EngramError, NothingToImport, NotOfFormat
-from ..safe_text import one_line
+from ..redact import redact
 from . import exports, files
 from .files import Source
 from .formats import Format
 from .items import MemoryItem, Skipped
-from .json_values import array, digest, text
+from .json_values import Ids, array, digest, text
+from .texts import short_line
 from .times import moment
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def read(source: Source, options: Options) -> Iterator[Item]:
 
 def _read(source: Source, options: Options) -> Iterator[Item]:
     at = _written(source)
+    ids = Ids()
     for each in files.json_lines(source):
         if isinstance(each, Skipped):
             yield each
@@ -69,7 +71,7 @@ def _read(source: Source, options: Options) -> Iterator[Item]:
         number, record = each
         where = f"line {number}"
         if record.get("type") == "entity":
-            yield from _entity(record, where, at, options)
+            yield from _entity(record, where, at, ids, options)
         elif record.get("type") == "relation":
             yield from _relation(record, where, at, options)
         else:
@@ -83,16 +85,17 @@ def _written(source: Source) -> str | None:
         return None
 
 
-def _entity(record: dict[str, object], where: str, at: str | None, options: Options) -> Iterator[Item]:
+def _entity(record: dict[str, object], where: str, at: str | None, ids: Ids, options: Options) -> Iterator[Item]:
     name = text(record.get("name")).strip()
     if not name:
         yield Skipped(where, "an entity without a name")
         return
-    kind = one_line(text(record.get("entityType")), 100)
+    kind = short_line(text(record.get("entityType")), 100)
     tags = [kind] if kind else []
-    shown = one_line(name, _LONGEST_NAME)
+    shown = short_line(name, _LONGEST_NAME)
     said = f"{shown}: {kind}" if kind else shown
-    yield MemoryItem(_id(name), said, "fact", tags, at=at, project=options.project)
+    # Two entities may have one name. Relations name no type, so they belong to the first.
+    yield MemoryItem(ids.own(_id(name), said), said, "fact", tags, at=at, project=options.project)
     seen = set()
     for place, given in enumerate(array(record.get("observations")), 1):
         observation = text(given).strip()
@@ -109,11 +112,11 @@ def _entity(record: dict[str, object], where: str, at: str | None, options: Opti
 
 def _relation(record: dict[str, object], where: str, at: str | None, options: Options) -> Iterator[Item]:
     one, other = text(record.get("from")).strip(), text(record.get("to")).strip()
-    relation = one_line(text(record.get("relationType")).replace("_", " "), 100)
+    relation = short_line(redact(text(record.get("relationType"))).replace("_", " "), 100)
     if not (one and other and relation):
         yield Skipped(where, "a relation that lacks a name")
         return
-    said = f"{one_line(one, _LONGEST_NAME)} {relation} {one_line(other, _LONGEST_NAME)}"
+    said = f"{short_line(one, _LONGEST_NAME)} {relation} {short_line(other, _LONGEST_NAME)}"
     id = f"relation-{digest(one, relation, other)}"
     links = [(_id(one), "from"), (_id(other), "to")]
     yield MemoryItem(id, said, "fact", at=at, project=options.project, links=links)

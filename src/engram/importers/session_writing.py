@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..clock import later
 from ..compat.symbiont_resources import stored as exact
-from ..errors import ImportOverlap, SessionNotFound
-from ..import_records import SESSION, PastSession, PastTurn, Seen
+from ..errors import EngramError, ImportOverlap, InvalidInput, SessionNotFound
+from ..import_records import FORGOTTEN, MEMORY, SESSION, TURN, PastSession, PastTurn, Seen
 from ..records import PERSON
+from ..redact import redact
 from . import texts
 from .items import Turn
 from .recorded import Recorded
@@ -32,9 +34,11 @@ if TYPE_CHECKING:
 BATCH = 250
 #: How often a batch is tried again when another import writes the same sessions.
 _TRIES = 5
+#: Seconds by which the times of a hook and of a transcript may differ.
+_AROUND = 60
 _ROLES = ("user", "assistant", "system", "tool", "log")
 
-FORGOTTEN = "forgotten here"
+WAS_FORGOTTEN = "forgotten here"
 AT_WORK = "still at work"
 TOO_OLD = "before --since"
 BETWEEN = "between turns that were recorded before"
@@ -62,6 +66,10 @@ class _Open:
         self.held: list[PastTurn] = []
         self.is_new = id is None
         self.is_ended = False
+        #: The id of the last message that was read.
+        self.last_id: str | None = None
+        #: Turns up to this time are not added: later ones were forgotten here.
+        self.forgotten_until: str | None = None
         #: Whether turns were added, and whether that was since its last gist.
         self.has_grown = self.has_news = False
 
@@ -74,6 +82,8 @@ class SessionWriter:
         self._tally = tally
         self._times = texts.Times()
         self._open: dict[str, _Open] = {}
+        #: In a dry run: how much of a session would be imported by now.
+        self._dry: dict[str, Seen] = {}
         #: Sessions that are left out, by their ids.
         self._left_out: set[str] = set()
         self._waiting = 0
@@ -86,19 +96,32 @@ class SessionWriter:
         parent = self._open.get(item.parent or "")
         if known is not None or (parent is not None and parent.id is None):
             self.flush()
-        seen = self._eng.imports.seen(self._source, SESSION, _ref(item))
+        ref = _ref(item)
+        seen = self._eng.imports.seen(self._source, SESSION, ref)
         stored = self._stored(item, seen)
-        if seen is not None and stored is None and self._asked.again:
-            if not self._asked.dry_run:
-                self._eng.imports.release(self._source, SESSION, _ref(item))
+        if stored is None and self._asked.again:
+            self._release(ref)
             seen = None
+        if ref in self._dry:
+            self._open[item.id] = _Open(item, Recorded(self._dry[ref]), "")
+            return
         if why := self._why_not(item, seen, stored):
             self._left_out.add(item.id)
             self._tally.leave_out(why, f"session {item.id}")
             return
         after = seen.seq if seen is not None else 0
         others = self._eng.imports.outline(stored.id, after) if stored is not None else ()
-        self._open[item.id] = _Open(item, Recorded(seen, others), None if stored is None else stored.id)
+        session = _Open(item, Recorded(seen, others), None if stored is None else stored.id)
+        lost = None if self._asked.again else self._eng.imports.seen(FORGOTTEN, TURN, ref)
+        if lost is not None and lost.at is not None:
+            session.forgotten_until = later(lost.at, _AROUND)
+        self._open[item.id] = session
+
+    def _release(self, ref: str) -> None:
+        """Let a session be imported that was forgotten here."""
+        if not self._asked.dry_run:
+            self._eng.imports.release(self._source, SESSION, ref)
+            self._eng.imports.release(FORGOTTEN, SESSION, ref)
 
     def add(self, turn: Turn) -> None:
         """A turn of an open session."""
@@ -111,7 +134,10 @@ class SessionWriter:
         at = self._times.known(turn.at)
         session.at = at or session.at
         content = texts.storable(turn.text)
+        session.last_id = _message_id(turn.id)
         if session.recorded.was_read(session.number, at):
+            if session.number == 1 and self._is_another(session, content):
+                self._drop(session, "another session with this id was imported before")
             return
         if not content or turn.role not in _ROLES:
             why = "no text" if not content else f"unknown role {turn.role!r}"
@@ -123,6 +149,8 @@ class SessionWriter:
         if known is not None:
             self._name(known, past)
             session.held.clear()
+        elif session.forgotten_until is not None and past.created_at <= session.forgotten_until:
+            self._tally.leave_out(WAS_FORGOTTEN, f"a turn of session {turn.session}")
         elif session.recorded.is_behind_all(past.role, at):
             self._put(session, past)
         elif at is None:
@@ -134,11 +162,38 @@ class SessionWriter:
         """What the turns of the session so far come to."""
         session = self._open.get(item.session)
         text = texts.storable(item.text)
-        if session is not None and session.has_news and text:
-            session.gist, session.is_final_gist, session.has_news = text, item.is_final, False
-            session.gist_at = self._times.known(item.at) or session.latest
+        if session is None or not text:
+            return
+        # By its place: a gist that was forgotten does not come back, and one that comes later is not lost.
+        ref = f"{_ref(session.item)}/gist/{item.id or session.number}"
+        if self._eng.imports.seen(self._source, MEMORY, ref) is not None:
+            return
+        at = self._times.known(item.at) or session.latest
+        if session.has_news:
+            session.gist, session.is_final_gist, session.has_news, session.gist_at = text, item.is_final, False, at
             self._tally.add("gists")
             self.flush()
+        elif session.id and not self._asked.dry_run:
+            self._late_gist(session, item, text, at)
+        if session.id and not self._asked.dry_run:
+            self._eng.imports.note(self._source, MEMORY, ref, Seen(session.id))
+
+    def _late_gist(self, session: _Open, item: GistItem, text: str, at: str | None) -> None:
+        """A gist of turns that were imported before, unless the session has one that goes as far."""
+        last = self._eng.exchanges.find(session.id or "", session.last_id) if session.last_id else None
+        if last is None:
+            return
+        turns = [turn.id for turn in self._eng.memories.unsummarised(session.id or "") if turn.seq <= last.seq]
+        if not turns:
+            return
+        known = self._eng.gists.current(session.id or "")
+        at = None if known is not None and at is not None and known.updated_at > at else at
+        prepared = self._eng.memories.prepare(text, embed=False)
+        self._eng.gists.store(
+            session.id or "", text, last.seq, sources=turns, prepared=prepared, read=item.is_final, at=at
+        )
+        session.has_grown = True
+        self._tally.add("gists")
 
     def lock(self, item: LockItem) -> None:
         """A session holds a resource: it is claimed again if the session is at work, and noted otherwise."""
@@ -154,7 +209,10 @@ class SessionWriter:
             self.flush()
             session.has_grown = True
             if session.id is not None:
-                self._eng.leases.claim(session.id, exact(item.resource), item.note)
+                try:
+                    self._eng.leases.claim(session.id, exact(item.resource), item.note)
+                except EngramError as error:
+                    self._tally.leave_out(f"refused: {error.message}", f"a lock of session {item.session}")
 
     def end(self, id: str) -> None:
         """Nothing more of this session comes."""
@@ -191,6 +249,9 @@ class SessionWriter:
             except (ImportOverlap, SessionNotFound):
                 for session in batch:
                     self._look_again(session)
+            except InvalidInput as error:
+                self._write_singly(batch, error)
+                break
         else:
             raise ImportOverlap
         for id in [id for id, session in self._open.items() if session.is_ended]:
@@ -201,6 +262,23 @@ class SessionWriter:
             return [Seen("", session.number, session.latest) for session in batch]
         return self._eng.imports.write(list(map(self._past, batch)), model=self._asked.vectors_of)
 
+    def _write_singly(self, batch: list[_Open], error: InvalidInput) -> None:
+        """One session of a batch cannot be written as it is. The others are written, and that one is named."""
+        if len(batch) == 1:
+            self._drop(batch[0], f"refused: {error.message}")
+            return
+        for session in batch:
+            try:
+                self._written([session], self._write([session]))
+            except InvalidInput as refused:
+                self._drop(session, f"refused: {refused.message}")
+
+    def _drop(self, session: _Open, why: str) -> None:
+        """Leave out the rest of a session."""
+        self._left_out.add(session.item.id)
+        self._open.pop(session.item.id, None)
+        self._tally.leave_out(why, f"session {session.item.id}")
+
     def _flush_if_full(self) -> None:
         if self._waiting >= BATCH:
             self.flush()
@@ -210,21 +288,27 @@ class SessionWriter:
 
     def _written(self, batch: list[_Open], seen: list[Seen]) -> None:
         for session, now in zip(batch, seen, strict=True):
+            logs = sum(turn.role == "log" for turn in session.turns)
+            self._tally.add("logs", logs)
+            self._tally.add("turns", len(session.turns) - logs)
+            for turn in session.turns:
+                self._tally.imported_at(turn.created_at)
             session.recorded.seen = now
             session.id = now.id
             session.turns, session.gist = [], None
+            if self._asked.dry_run:
+                self._dry[_ref(session.item)] = now
 
     def _look_again(self, session: _Open) -> None:
         """Another process has written the session, or forgotten it. Turns that it has written are left out."""
         seen = self._eng.imports.seen(self._source, SESSION, _ref(session.item))
         stored = self._stored(session.item, seen)
         if seen is not None and stored is None:
-            self._left_out.add(session.item.id)
-            self._open.pop(session.item.id, None)
-            self._tally.leave_out(FORGOTTEN, f"session {session.item.id}")
+            self._drop(session, WAS_FORGOTTEN)
             return
         if seen == session.recorded.seen or stored is None:
             return
+        session.is_new = False
         before = session.recorded.seen.seq if session.recorded.seen is not None else 0
         recorded = Recorded(seen, self._eng.imports.outline(stored.id, before))
         session.turns = [turn for turn in session.turns if recorded.find(turn) is None]
@@ -234,8 +318,6 @@ class SessionWriter:
         session.turns.append(past)
         session.latest = max(session.latest or "", past.created_at)
         session.has_grown = session.has_news = True
-        self._tally.add("logs" if past.role == "log" else "turns")
-        self._tally.imported_at(past.created_at)
         self._waiting += 1
         self._flush_if_full()
 
@@ -296,8 +378,8 @@ class SessionWriter:
 
     def _why_not(self, item: SessionItem, seen: Seen | None, stored: Session | None) -> str | None:
         """Why nothing of a session is imported; None if it is."""
-        if seen is not None and stored is None:
-            return FORGOTTEN
+        if stored is None and (seen is not None or self._was_forgotten(item)):
+            return WAS_FORGOTTEN
         if item.parent is not None and item.parent in self._left_out:
             return "its parent is left out"
         if stored is not None and stored.status == "active" and not stored.stale and item.status != "active":
@@ -308,6 +390,17 @@ class SessionWriter:
             if latest is not None and latest < self._asked.since:
                 return TOO_OLD
         return None
+
+    def _was_forgotten(self, item: SessionItem) -> bool:
+        """Whether a session was forgotten here that hooks or another format had recorded."""
+        return not self._asked.again and self._eng.imports.seen(FORGOTTEN, SESSION, _ref(item)) is not None
+
+    def _is_another(self, session: _Open, content: str) -> bool:
+        """Whether the session here begins with other words: two databases may count their sessions alike."""
+        if not session.item.keep_id or not session.id or session.last_id is None:
+            return False
+        known = self._eng.exchanges.find(session.id, session.last_id)
+        return known is not None and known.content != redact(content)
 
     def _name(self, known: Known, past: PastTurn) -> None:
         """Give a turn that was recorded without it the harness's id of the message."""
@@ -321,7 +414,8 @@ class SessionWriter:
 
 
 def _ref(item: SessionItem) -> str:
-    return f"{item.type}/{item.id}"
+    """What a session is known by, whichever format it comes from. Forgetting makes the same from its row."""
+    return f"{texts.name(item.type) or item.type}/{_own_id(item) or texts.external_id(item.id)}"
 
 
 def _own_id(item: SessionItem) -> str | None:

@@ -26,6 +26,20 @@ def storable(text: str) -> str:
     return text if len(text) <= longest else text[:longest] + CUT
 
 
+def cut(text: str, longest: int) -> str:
+    """The text without its secrets, cut if it is too long.
+
+    Secrets are removed first: half of one is not recognised any more, and would be stored.
+    """
+    text = redact(text)
+    return text if len(text) <= longest else text[:longest].rstrip() + " …"
+
+
+def short_line(text: str, longest: int) -> str:
+    """The beginning of the text on one line, without its secrets. Readers shorten with this or with `cut` only."""
+    return one_line(redact(text), longest)
+
+
 def name(text: str | None, what: str = "name") -> str | None:
     """The text as a name of one line; None if it cannot be one."""
     if text is None:

@@ -167,6 +167,8 @@ class Memories:
                 again = {name: values[name] for name in ("importance", "expires_at")}
                 with self._change(tx, id, now, session_id):
                     again |= {"pinned": None if pin is None else int(pin), "by_person": int(by_person)}
+                    # What a person says is theirs, whoever has said it before.
+                    again["session"] = session_id
                     memory_writes.reinforce(tx, self._workspace, id, now, **again)
                     if labels == []:
                         memory_tags.drop(tx, self._workspace, id)
@@ -232,6 +234,13 @@ class Memories:
         then = None if at is None else checks.moment(at, "at")
         with self._engine.read() as tx:
             return self._read(tx, id) if then is None else memory_rows.read_at(tx, self._workspace, id, then)
+
+    def same(self, content: str, kind: str = "note", key: str | None = None) -> Memory | None:
+        """The active memory that storing this content would reinforce."""
+        hash = fingerprint(checks.content(content, "content"))
+        with self._engine.read() as tx:
+            id = tx.value(_SAME, workspace=self._workspace, kind=kind, key=key, hash=hash)
+            return None if id is None else self._read(tx, id)
 
     def by_key(self, kind: str, key: str, *, lock: bool = False) -> Memory | None:
         """The active memory of a kind under a key, also if it has expired.

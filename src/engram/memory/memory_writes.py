@@ -25,7 +25,9 @@ UPDATE memories
 SET reinforced = reinforced + 1, expires_at = :expires_at,
     importance = CASE WHEN importance < :importance THEN :importance ELSE importance END,
     pinned = COALESCE(CAST(:pinned AS INTEGER), pinned),
-    approved = CASE WHEN :by_person = 1 THEN version ELSE approved END,"""
+    approved = CASE WHEN :by_person = 1 THEN version ELSE approved END,
+    trust = CASE WHEN :by_person = 1 THEN 'user' ELSE trust END,
+    session_id = CASE WHEN :by_person = 1 THEN CAST(:session AS TEXT) ELSE session_id END,"""
     + _UPDATED
     + "WHERE workspace = :workspace AND id = :id"
 )

@@ -33,7 +33,7 @@ _LARGE = 200
 )
 @click.option("--timezone", metavar="ZONE", help="Zone of times without one, such as Europe/Berlin.  [default: local]")
 @click.option("--dry-run", is_flag=True, help="Only show what would be imported.")
-@click.option("--again", is_flag=True, help="Also import what was forgotten here.")
+@click.option("--again", is_flag=True, help="Also import sessions, memories and blocks that were forgotten here.")
 @click.option("--vectors-of", metavar="MODEL", help="Use the vectors in the file: they are from this embedder.")
 @click.option("--no-embed", is_flag=True, help="Do not compute embeddings now; `engram embed` does it later.")
 @utc_option
@@ -150,7 +150,7 @@ def _next(eng: Engram, report: ImportReport, left: int) -> str:
     """What there is to do now."""
     lines = []
     if left:
-        lines.append(f"{counted(left, 'item')} have no embedding yet: `{typed('embed')}` computes them.")
+        lines.append(f"No embedding yet: {counted(left, 'item')}. `{typed('embed')}` computes them.")
     if report.turns >= _LARGE:
         lines.append(cost(eng.dreams.estimate()))
     waiting = eng.waiting().memories if report.memories or report.updated else 0
@@ -168,5 +168,5 @@ def _question(eng: Engram, report: ImportReport) -> str:
         found = [each.name or each.summary for each in eng.sessions.list(20) if each.turns]
     else:
         found = [each.content.partition("\n")[0] for each in eng.memories.list(limit=1)]
-    asked = one_line(next(filter(None, found), ""), 60).rstrip("…").strip()
+    asked = one_line(next(filter(None, found), ""), 60).rstrip("…").lstrip("- ").strip()
     return asked or "what did we decide?"

@@ -4,11 +4,11 @@
 -- A row outlives what it stands for: what a person has forgotten is not imported again.
 CREATE TABLE imports (
   workspace TEXT COLLATE "C" NOT NULL,
-  -- The format, such as claude-code.
+  -- The format, such as claude-code; `forgotten` for what was forgotten, whoever had recorded it.
   source TEXT COLLATE "C" NOT NULL,
   -- A digest of the id that the thing has in its system.
   ref TEXT COLLATE "C" NOT NULL,
-  -- session, memory or block.
+  -- session, memory, block, or turn: a turn of that session was forgotten.
   what TEXT COLLATE "C" NOT NULL,
   -- The id or name of the thing in this store.
   id TEXT COLLATE "C" NOT NULL,
@@ -16,5 +16,7 @@ CREATE TABLE imports (
   seen BIGINT NOT NULL,
   seen_at TEXT COLLATE "C",
   seen_seq BIGINT NOT NULL,
+  -- 1 if the import made the thing, 0 if it was here before.
+  made BIGINT NOT NULL,
   PRIMARY KEY (workspace, source, what, ref)
 );
