@@ -275,3 +275,12 @@ def test_a_file_of_another_system_is_refused(tmp_path: Path) -> None:
     other = database(tmp_path / "other.db", "CREATE TABLE history (memory_id, new_memory, event)")
     with pytest.raises(NotOfFormat, match=r"is a database of mem0, not of claude-mem\. .*engram import mem0 "):
         FORMAT.find(other)
+
+
+def test_what_is_marked_as_private_in_a_prompt_is_left_out(tmp_path: Path) -> None:
+    rows: Rows = {
+        "sdk_sessions": [session()],
+        "user_prompts": [prompt(1, "Fix the cart <private>for my doctor</private> now", 10)],
+    }
+    turns = [item for item in found(tmp_path, rows) if isinstance(item, Turn)]
+    assert [turn.text.split() for turn in turns] == [["Fix", "the", "cart", "now"]]

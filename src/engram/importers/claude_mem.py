@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import gist_text
+from ..framing import clean
 from . import times
 from .foreign import Record, opened
 from .formats import Format
@@ -149,7 +150,7 @@ class _Reader:
                 is_begun = is_begun or isinstance(turn, Turn)
                 yield turn
         if not is_begun and (prompt := words(first)):
-            yield Turn(id, "user", prompt, started)
+            yield Turn(id, "user", clean(prompt), started)
             is_begun = True
         if gist and is_begun:
             yield GistItem(id, gist, summaries[-1].at)
@@ -182,7 +183,8 @@ class _Reader:
     def _prompt(self, session: str, record: Record) -> Turn:
         row = record.values
         # Without an id: the transcript knows the prompt by another one.
-        return Turn(session, "user", text(row["prompt_text"], "prompt"), self._moment(row))
+        # Its hooks know the same mark for what is private as ours.
+        return Turn(session, "user", clean(text(row["prompt_text"], "prompt")), self._moment(row))
 
     def _observation(self, record: Record) -> MemoryItem:
         row = record.values
