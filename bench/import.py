@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -41,9 +42,9 @@ def texts(turns: int) -> Iterator[str]:
     chance = random.Random(1)
     letters = "etaoinshrdlu"
     words = ["".join(chance.choices(letters, k=chance.randint(3, 9))) for _ in range(20_000)]
-    weights = [1 / rank for rank in range(1, len(words) + 1)]
+    weights = list(accumulate(1 / rank for rank in range(1, len(words) + 1)))
     # Made of passages: drawing every word would take longer than what is measured.
-    passages = [" ".join(chance.choices(words, weights, k=10)) for _ in range(20_000)]
+    passages = [" ".join(chance.choices(words, cum_weights=weights, k=10)) for _ in range(20_000)]
     for number in range(turns):
         yield f"The result of step {number} is {' '.join(chance.choices(passages, k=chance.randint(2, 8)))}."
 
