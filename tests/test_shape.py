@@ -52,6 +52,7 @@ LAYERS = (
         "redact",
         "safe_text",
         "sentences",
+        "server_url",
         "setting_values",
         "setup_records",
         "store_url",
