@@ -13,7 +13,7 @@ from .coordination.leases import Leases
 from .coordination.messages import Messages
 from .coordination.projects import default_project
 from .coordination.sessions import Sessions
-from .errors import InvalidInput, WorkspaceNotFound
+from .errors import InvalidInput, NotRemote, WorkspaceNotFound
 from .memory.blocks import Blocks, World
 from .memory.embedding_queue import EmbeddingQueue
 from .memory.exchanges import Exchanges
@@ -549,6 +549,8 @@ def upgrade(settings: Config, *, progress: Callable[[int, int], None] | None = N
 
 def restore(settings: Config, file: str, *, progress: Callable[[int, int], None] | None = None) -> Restored:
     """Replace the store with a copy of a backup. Other processes may be using the store."""
+    if settings.is_remote:
+        raise NotRemote()
     if settings.url.startswith("postgresql://"):
         raise InvalidInput(
             "engram restore works on SQLite stores. Restore a PostgreSQL store with PostgreSQL's own tools, such as "
@@ -567,6 +569,8 @@ def _open(
     create: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> Engine:
+    if settings.is_remote:
+        raise NotRemote()
     # Imported here, so that each engine loads only its own driver.
     if settings.url.startswith("postgresql://"):
         from .storage.postgres import PostgresEngine

@@ -63,7 +63,7 @@ CALLS: dict[str, dict[str, Scope]] = {
     },
     "dreams": {
         **dict.fromkeys(("backlog", "drives", "status", "estimate", "show", "list"), "read"),
-        **dict.fromkeys(("dream", "dream_if_due", "undo", "report_not_started"), "admin"),
+        **dict.fromkeys(("dream", "dream_if_due", "undo"), "admin"),
     },
     "proposals": {
         **dict.fromkeys(("show", "list"), "read"),
@@ -83,6 +83,8 @@ BY_PERSON = "by_person"
 NOT_SENT = frozenset({"progress", "stop", "lock"})
 #: Arguments with names. A name with a secret is refused, as it is locally. Everywhere else secrets are removed.
 NAMES = frozenset({"name", "kind", "key", "project", "external_id", "session_type", "resource", "to"})
+#: Arguments that a client may not choose. A model may be an address that the server would ask, or a folder of its disk.
+KEPT_BY_SERVER = {"reindex": frozenset({"model"})}
 #: Calls that may take long, because they work through much, or ask a model.
 SLOW = frozenset({"dream", "dream_if_due", "reindex", "forget", "dreams.dream", "dreams.dream_if_due"}) | {
     *("dreams.undo", "dreams.estimate", "embedding_queue.work", "imports.write", "sessions.delete"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import EngramError, InvalidInput, NotFound
 from . import wire
-from .calls import BY_PERSON, MANY_STEPS, NOT_SENT, PROPERTIES, SPECIAL, Scope, scope_of
+from .calls import BY_PERSON, KEPT_BY_SERVER, MANY_STEPS, NOT_SENT, PROPERTIES, SPECIAL, Scope, scope_of
 
 if TYPE_CHECKING:
     from ..client import Engram
@@ -46,6 +46,9 @@ def read(name: str, request: object) -> Call:
         raise InvalidInput(f"The arguments of {name} cannot be read: {error}.") from None
     if options.keys() & NOT_SENT:
         raise InvalidInput(f"{name} takes no {', '.join(sorted(options.keys() & NOT_SENT))} over the network.")
+    kept = options.keys() & KEPT_BY_SERVER.get(name, frozenset())
+    if any(options[each] is not None for each in kept):
+        raise InvalidInput(f"{name} takes no {', '.join(sorted(kept))} over the network: the server's settings decide.")
     if options.get(BY_PERSON):
         scope = "admin"
     return Call(name, scope, options, project)
