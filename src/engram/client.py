@@ -106,10 +106,10 @@ class Engram:
                 "A server thinks and embeds with its own models; llm and embedder are for a local store."
             )
         # Imported here: it needs an HTTP client, and most stores are local.
-        from .remote.client import RemoteEngram, RemoteStore
+        from .remote.client import RemoteStore, facade
 
         # The settings decide which store this is, and they may come from the environment or a file.
-        self.__class__ = RemoteEngram
+        self.__class__ = facade(Engram)
         self._compose(StoreView(RemoteStore(settings, clock), settings.workspace, settings), None)  # type: ignore[arg-type]
 
     def _compose(self, view: StoreView, trial: str | None) -> None:
