@@ -28,6 +28,8 @@ class StoreView(NamedTuple):
     #: Python objects that take the place of the settings `llm` and `embedder`.
     llm: Provider | None = None
     embedder: Embedder | None = None
+    #: The author of what is written: the name of an access token. Local use has none.
+    author: str | None = None
 
     @property
     def thinker(self) -> str:
