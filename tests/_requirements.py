@@ -28,6 +28,9 @@ REQUIREMENTS = {
     "STORE-21": "If an open store is deleted or replaced, no write is lost silently: the process opens the new file or raises StoreUnavailable, and never creates a new store.",
     "STORE-22": "A process with an open store notices when another process changes its schema: it continues or raises SchemaTooNew.",
     "STORE-23": "A damaged text is StoreDamaged and names engram restore; the other rows stay readable.",
+    # Over the network
+    "REMOTE-1": "https://host:port opens a store behind a server; plain http is only for this machine; a wrong address says what one looks like.",
+    "REMOTE-2": "The token is a setting that is never shown; a blank one is an error.",
     "IMPORT-1": "engram import FORMAT PATH… imports with a progress bar and says what it did, and recall answers from it at once.",
     "IMPORT-2": "The same file adds nothing a second time, a longer one adds what is new; so it goes after a kill, and with two imports at once.",
     "IMPORT-3": "What the hooks recorded is not added again, a session at work is left alone, and what was forgotten stays forgotten.",

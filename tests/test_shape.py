@@ -53,6 +53,7 @@ LAYERS = (
         "redact",
         "safe_text",
         "sentences",
+        "server_url",
         "setting_values",
         "setup_records",
         "store_url",

@@ -71,7 +71,7 @@ def _common_options() -> list[click.Parameter]:
             metavar="URL",
             expose_value=False,
             callback=_remember,
-            help="Store to use: a path, or postgresql://…",
+            help="Store to use: a path, postgresql://…, or https://… of a server.",
         ),
     ]
 
