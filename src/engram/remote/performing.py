@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import EngramError, InvalidInput, NotFound
 from . import wire
-from .calls import BY_PERSON, KEPT_BY_SERVER, MANY_STEPS, NOT_SENT, PROPERTIES, SPECIAL, Scope, scope_of
+from .calls import BY_PERSON, KEPT_BY_SERVER, MANY_STEPS, NOT_SENT, PROPERTIES, SPECIAL, Scope
+from .calls import scope_of as scope_of
 
 if TYPE_CHECKING:
     from ..client import Engram

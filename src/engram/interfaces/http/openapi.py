@@ -177,16 +177,18 @@ def _operation(schemas: Schemas, operation: Operation, method: str) -> dict[str,
     }
     made["requestBody"] = {
         "required": bool(required),
-        "content": {
-            "application/json": {"schema": body, "examples": {"request": {"value": REQUESTS[operation.name]}}}
-        },
+        "content": {"application/json": {"schema": body, "examples": {"request": {"value": REQUESTS[operation.name]}}}},
     }
     return made
 
 
 def _responses(schemas: Schemas, operation: Operation) -> dict[str, Any]:
     kind = RESULTS[operation.name]
-    statuses = [*_ALWAYS, *([502] if operation.name in _THINKING else []), *([507] if operation.scope != "read" else [])]
+    statuses = [
+        *_ALWAYS,
+        *([502] if operation.name in _THINKING else []),
+        *([507] if operation.scope != "read" else []),
+    ]
     made = {"200": _answer(schemas, kind, has_pages=operation.page is not None)}
     headers = routes.answer_headers_of(operation)
     if headers:
