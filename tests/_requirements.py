@@ -621,4 +621,10 @@ REQUIREMENTS = {
     "ACCESS-8": "A login link works once, also if several browsers use it at the same time, and expires.",
     "ACCESS-9": "A login ends when the browser logs out, when it expires, and with its token.",
     "ACCESS-10": "Attempts are limited within a time by counters that several servers share and that hold no address.",
+    "ACCESS-11": "A repeated request with the same idempotency key gets the stored answer and does nothing; another request with it is a conflict; an error leaves the key free.",
+    "ACCESS-12": "Of several requests with one key at once, on several servers, one is done and all get its answer, also if that server was killed after its commit.",
+    "ACCESS-13": "The transaction of a keyed request begins with its first write, so no embedding happens inside it; work that waits is refused there.",
+    "ACCESS-14": "Long work claims its key first; a repeated request is told that it still runs, and a dead server's claim ends after ten minutes.",
+    "ACCESS-15": "Forgetting blanks the stored answers of its workspace, also those being made meanwhile and those seen by an earlier release.",
+    "ACCESS-16": "Stored answers contain no secret and are removed after a day.",
 }

@@ -62,26 +62,25 @@ CREATE TABLE access_answers (
   -- Whose key it is: a token's id, or the user of this machine.
   grant_id TEXT COLLATE "C" NOT NULL,
   key TEXT COLLATE "C" NOT NULL,
-  -- NULL: the answer may be about any workspace.
-  workspace TEXT COLLATE "C",
+  workspace TEXT COLLATE "C" NOT NULL,
   -- A digest of the request.
   digest TEXT COLLATE "C" NOT NULL,
-  -- running, done, or forgotten: then digest and answer are blank.
+  -- running, done, forgotten, or withheld because the answer has a secret. Of the last two, digest and answer are blank.
   state TEXT COLLATE "C" NOT NULL,
   answer TEXT COLLATE "C" NOT NULL,
-  -- The newest receipt of forgetting when the request began.
+  -- The workspace's newest receipt of forgetting when the request began.
   receipt BIGINT NOT NULL,
   created_at TEXT COLLATE "C" NOT NULL,
   PRIMARY KEY (grant_id, key)
 );
 CREATE INDEX access_answers_by_age ON access_answers (created_at);
-CREATE INDEX access_answers_by_workspace ON access_answers (workspace);
+CREATE INDEX access_answers_by_workspace ON access_answers (workspace, state);
 -- A program of an earlier release forgets without knowing this table.
 CREATE FUNCTION forget_answers() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS '
 BEGIN
   UPDATE access_answers SET digest = '''', answer = '''', state = ''forgotten''
-  WHERE state = ''done'' AND (workspace = NEW.workspace OR workspace IS NULL);
+  WHERE state = ''done'' AND workspace = NEW.workspace;
   RETURN NULL;
 END';
 CREATE TRIGGER receipts_forget_answers AFTER INSERT ON receipts FOR EACH ROW EXECUTE FUNCTION forget_answers();
