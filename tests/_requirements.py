@@ -627,4 +627,11 @@ REQUIREMENTS = {
     "ACCESS-14": "Long work claims its key first; a repeated request is told that it still runs, and a dead server's claim ends after ten minutes.",
     "ACCESS-15": "Forgetting blanks the stored answers of its workspace, also those being made meanwhile and those seen by an earlier release.",
     "ACCESS-16": "Stored answers contain no secret and are removed after a day.",
+    "ACCESS-17": "OAuth clients are registered, listed and found; what they say about themselves is bounded, and their names cannot mislead.",
+    "ACCESS-18": "The number of OAuth clients is limited, and a registration that is not used ends after a day.",
+    "ACCESS-19": "A person's consent gives an OAuth client tokens of the same kind as any other; a request is decided once and expires.",
+    "ACCESS-20": "A consent gives at most what the consenting person may do, and ends with the token of that person.",
+    "ACCESS-21": "An authorization code works once, also if several servers exchange it at the same time; a second use revokes what it gave.",
+    "ACCESS-22": "A refresh token is replaced at each use; the use of an old one revokes everything that came from it.",
+    "ACCESS-23": "Removing an OAuth client revokes its tokens, and what has expired is removed.",
 }

@@ -11,11 +11,9 @@ CREATE TABLE access_tokens (
   scope TEXT NOT NULL,
   -- NULL: every workspace.
   workspace TEXT,
-  -- An OAuth client's token: the client, the consent that it comes from, the token of the person who consented, and the
-  -- server that it is for.
+  -- An OAuth client's token: the client, the consent that it comes from, and the server that it is for.
   client_id TEXT,
   family TEXT,
-  given_by TEXT,
   audience TEXT,
   created_at TEXT NOT NULL,
   expires_at TEXT,
@@ -25,7 +23,6 @@ CREATE TABLE access_tokens (
 CREATE INDEX access_tokens_by_name ON access_tokens (name);
 CREATE INDEX access_tokens_by_client ON access_tokens (client_id, expires_at) WHERE client_id IS NOT NULL;
 CREATE INDEX access_tokens_by_family ON access_tokens (family) WHERE family IS NOT NULL;
-CREATE INDEX access_tokens_by_giver ON access_tokens (given_by) WHERE given_by IS NOT NULL;
 
 -- A link that logs a browser in, once. It gives what its maker may do.
 CREATE TABLE access_links (
