@@ -634,4 +634,7 @@ REQUIREMENTS = {
     "ACCESS-21": "An authorization code works once, also if several servers exchange it at the same time; a second use revokes what it gave.",
     "ACCESS-22": "A refresh token is replaced at each use; the use of an old one revokes everything that came from it.",
     "ACCESS-23": "Removing an OAuth client revokes its tokens, and what has expired is removed.",
+    "ACCESS-24": "engram token creates a token and shows it once, lists tokens with their last use, and revokes them; --json everywhere.",
+    "ACCESS-25": "OAuth clients are listed and removed with the same commands as tokens.",
+    "ACCESS-26": "The first start makes one admin token, also if several servers start at once, with its secret only in a private file.",
 }

@@ -50,6 +50,7 @@ _MODULES = {
     "sitrep": "report",
     "stats": "report",
     "timeline": "memory",
+    "token": "tokens",
     "uninstall": "install",
     "upgrade": "store",
     "usage": "dream",
