@@ -239,7 +239,7 @@ class Blocks:
         last = checks.MAX_WHOLE if before is None else checks.whole(before, "before", least=0)
         with self._engine.read() as tx:
             found = self._versions(tx, self._require(tx, name), limit + 1 if limit else checks.MAX_WHOLE, last)
-        before = [each.content for each in found[1:]] + [""]
+        olds = [each.content for each in found[1:]] + [""]
         edits = [
             BlockEdit(
                 each.number,
@@ -251,7 +251,7 @@ class Blocks:
                 each.receipt,
                 _load(each.data),
             )
-            for each, old in zip(found, before, strict=True)
+            for each, old in zip(found, olds, strict=True)
         ]
         return edits[:limit] if limit else edits
 
@@ -502,9 +502,7 @@ class Blocks:
             raise self.missing(name)
         return found
 
-    def _versions(
-        self, tx: Transaction, stored: _Stored, limit: int, before: int = checks.MAX_WHOLE
-    ) -> list[_Version]:
+    def _versions(self, tx: Transaction, stored: _Stored, limit: int, before: int = checks.MAX_WHOLE) -> list[_Version]:
         """The latest versions, newest first."""
         return [_Version(*row) for row in tx.all(_VERSIONS, id=stored.id, limit=limit, before=before)]
 
