@@ -147,6 +147,16 @@ class Engram:
         other._compose(self._view._replace(elsewhere=Elsewhere(known)), self._trial)
         return other
 
+    def as_author(self, name: str | None) -> Engram:
+        """The same workspace on the same connections; what is written through it has this author.
+
+        A server gives the name of the token that a request came with. None: no author, as in local use. `workspace` and
+        `with_settings` keep the author. What a pass of dreaming writes has none.
+        """
+        other = object.__new__(type(self))
+        other._compose(self._view._replace(author=checks.optional_author(name)), self._trial)
+        return other
+
     @staticmethod
     def project_of(folder: str) -> str | None:
         """The project that a session gets which starts in this folder. No store is needed."""
@@ -188,6 +198,11 @@ class Engram:
     @property
     def workspace_name(self) -> str:
         return self._view.workspace
+
+    @property
+    def author(self) -> str | None:
+        """The author of what is written through this facade; see `as_author`."""
+        return self._view.author
 
     @property
     def settings(self) -> Config:

@@ -103,6 +103,10 @@ class _RemoteFacade:
         self.memories = _proxy(Memories, "memories")(view)
         self.remember = self.memories.remember
 
+    def as_author(self, name: str | None) -> Engram:
+        """Not over the network: the author is the name of the token."""
+        raise NotRemote("Over the network the author is the name of the token.")
+
     def scheduler(self, every: float = 21_600.0, **options: Any) -> Scheduler:
         """Not over the network: the server dreams by itself."""
         raise NotRemote("The server dreams by itself; a scheduler is for a store of this process.")
@@ -111,7 +115,7 @@ class _RemoteFacade:
     def write(self, *, fence: int | None = None) -> Iterator[Engram]:
         """Not over the network: a transaction of several calls would keep all other writers waiting for this client."""
         raise NotRemote("write() cannot be used with a server: each call is a transaction of its own.")
-        yield  # type: ignore[misc]
+        yield
 
 
 @cache
