@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ..._version import VERSION
 from ...operations import OPERATIONS, Input, Operation
 from ...operations.results import RESULTS
-from . import routes
+from . import routes, versions
 from .examples import REQUESTS
 from .schemas import Schema, Schemas, example
 
@@ -162,11 +162,11 @@ def _operation(schemas: Schemas, operation: Operation, method: str) -> dict[str,
     }
     if method == "GET":
         made["parameters"] += [_parameter(each, REQUESTS[operation.name]) for each in operation.inputs]
-        made["parameters"] += routes.headers_of(operation)
+        made["parameters"] += versions.describe(operation)
         return made
     if operation.scope != "read":
         made["parameters"].append({"$ref": "#/components/parameters/key"})
-    made["parameters"] += routes.headers_of(operation)
+    made["parameters"] += versions.describe(operation)
     required = [each.name for each in operation.inputs if each.required]
     body: Schema = {
         "type": "object",
@@ -190,10 +190,10 @@ def _responses(schemas: Schemas, operation: Operation) -> dict[str, Any]:
         *([507] if operation.scope != "read" else []),
     ]
     made = {"200": _answer(schemas, kind, has_pages=operation.page is not None)}
-    headers = routes.answer_headers_of(operation)
+    headers = versions.describe_answer(operation)
     if headers:
         made["200"]["headers"] = headers
-    if routes.may_be_unchanged(operation):
+    if operation.name == "block.view":
         made["304"] = {"description": "The version is the one in If-None-Match.", "headers": headers}
     return {**made, **_problems(statuses)}
 
