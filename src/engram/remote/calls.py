@@ -91,8 +91,6 @@ JSON = frozenset({"data", "metadata"})
 SLOW = frozenset({"dream", "dream_if_due", "reindex", "forget", "dreams.dream", "dreams.dream_if_due"}) | {
     *("dreams.undo", "dreams.estimate", "embedding_queue.work", "imports.write", "sessions.delete"),
 }
-#: Calls that are no single transaction: they write in many steps, or wait for others.
-MANY_STEPS = SLOW | {"leases.claim"}
 
 
 def scope_of(name: str) -> Scope | None:
