@@ -7,8 +7,9 @@ place in the queue.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ... import operations
 from ...operations import Operation
@@ -20,6 +21,9 @@ from .calls import Call
 if TYPE_CHECKING:
     from ...records import Lease
     from .service import Service
+
+
+_T = TypeVar("_T")
 
 
 class Waiter(Protocol):
@@ -103,7 +107,6 @@ class WaitingClaims:
 
     async def _awaited(self, waiting: _Waiting, receive: Receive) -> Answer | None:
         """The answer of a waiting claim; None if its client has gone."""
-        made: Answer | None
         gone = asyncio.ensure_future(_disconnected(receive))
         try:
             while (made := await self._step(waiting.look)) is None:
@@ -115,7 +118,7 @@ class WaitingClaims:
             gone.cancel()
             await self._step(waiting.leave)
 
-    async def _step(self, step: Any) -> Any:
+    async def _step(self, step: Callable[[], _T]) -> _T | Answer:
         """One step in a thread. It is never abandoned: an abandoned look could join the queue after the claim left."""
         running = self._service.waiters.run(partial(calls.answered, self._service, self._route, step))
         try:
