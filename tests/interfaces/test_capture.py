@@ -13,8 +13,8 @@ import pytest
 from engram import Engram, Exchange
 from engram.harness_prompts import compaction_summary, said
 from engram.interfaces.hooks import respond
+from engram.interfaces.hooks.spoken import MOST
 from engram.interfaces.hooks.transcript import MOST_BYTES, since_last_prompt
-from engram.interfaces.hooks.turns import MOST
 from tests.conftest import ShiftedClock
 
 Hook = Callable[..., str]

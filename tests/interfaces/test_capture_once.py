@@ -129,9 +129,9 @@ def test_the_closing_message_is_stored_before_the_transcript_is_read(
     seen: list[list[str]] = []
     read = transcripts._lines
 
-    def watched(path: str) -> Any:
+    def watched(path: str, within: float) -> Any:
         seen.append(contents(eng))
-        return read(path)
+        return read(path, within)
 
     monkeypatch.setattr(transcripts, "_lines", watched)
     transcript.add("user", "Why?")
