@@ -73,10 +73,14 @@ class Place(Protocol):
 class Here:
     """This machine, for one event. The current folder is that of the agent."""
 
-    def __init__(self, event: Event, harness: str, settings: Config) -> None:
+    def __init__(
+        self, event: Event, harness: str, settings: Config, *, read_at_prompt: float | None = None
+    ) -> None:
         self._event = event
         self._harness = harness
         self._settings = settings
+        #: Seconds for reading the transcript at a prompt, if fewer than usual.
+        self._read_at_prompt = read_at_prompt
         self.lock_policy = settings.lock_policy
         self.brief_budget = settings.brief_budget
         self.may_dream = settings.auto_dream == "on"
@@ -105,10 +109,19 @@ class Here:
 
         return [File(path, file(path)) for path in self._event.paths]
 
+    @property
+    def files_without_secrets(self) -> Sequence[File]:
+        """The same. InvalidInput, without repeating it, if a path has a secret in it."""
+        from ...remote.names import file_without_secrets
+
+        return [File(path, file_without_secrets(path)) for path in self._event.paths]
+
     def spoken(self) -> list[Spoken]:
         from . import spoken
 
-        return spoken.at_prompt(self._event) if self._event.kind == events.PROMPT else spoken.at_stop(self._event)
+        if self._event.kind == events.PROMPT:
+            return spoken.at_prompt(self._event, self._read_at_prompt)
+        return spoken.at_stop(self._event)
 
     def summary(self) -> str:
         from .spoken import summary
