@@ -108,8 +108,6 @@ class Leases:
     escape = staticmethod(resources.escape)
     #: A resource as it is stored.
     normalise = staticmethod(resources.normalise)
-    #: A resource that was resolved on another machine; it is not looked up on this one.
-    resolved = staticmethod(resources.resolved)
 
     def claim(
         self,

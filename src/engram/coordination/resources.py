@@ -45,31 +45,10 @@ MAX_LENGTH = 4096
 MAX_SLASHES = 256
 
 
-class Resolved(str):
-    """A resource in its stored form. It was resolved before, perhaps on another machine, so it is not looked up."""
-
-    __slots__ = ()
-
-
-def resolved(text: object) -> Resolved:
-    """A file that another machine has resolved. InvalidInput if the text does not have the form of a stored path."""
-    path = _plain(_checked(text))
-    if not _is_stored_path(path):
-        raise _refused(path, "is not a path in its stored form")
-    return Resolved(path)
-
-
-def of_file(path: str) -> Resolved:
-    """The stored form of a file's name. A relative one is relative to the current folder."""
-    return Resolved(normalise(escape(path)))
-
-
 def normalise(resource: str, folder: str | None = None) -> str:
     """The form in which a resource is stored and compared. A relative path is relative to `folder`, by default here.
     InvalidInput for text that is empty, too long or not valid Unicode, or that contains a control character.
     """
-    if isinstance(resource, Resolved):
-        return resource
     text = _plain(_stripped(_checked(resource)))
     if _is_qualified(text):
         tidy = _checked(_clean(text))
@@ -163,19 +142,6 @@ def _is_qualified(text: str) -> bool:
         return False
     owner, slash, repo = head.partition("/")
     return not slash or bool(owner and "/" not in repo and repo not in ("", ".", ".."))
-
-
-def _is_stored_path(text: str) -> bool:
-    """Whether the text is what `normalise` returns for some path, on some machine."""
-    if text.startswith("/"):
-        rest, whole = text[1:], ""
-    elif _is_qualified(text):
-        rest, whole = text.partition(":")[2], "."
-    else:
-        return False
-    segments = [] if rest == whole else rest.split("/")
-    tidy = all(segment not in ("", ".", "..") and canonical(segment) == segment for segment in segments)
-    return tidy and _stripped(text) == text
 
 
 def _exists(text: str, folder: str | None) -> bool:
