@@ -102,13 +102,15 @@ WHERE workspace = :workspace AND session_id = :session AND message_id = :message
 
 class Messages:
     def __init__(self, view: StoreView) -> None:
+        self._view = view
         self._engine = view.engine
         self._workspace = view.workspace
 
-    def send(self, from_session: str | None, to: str, text: str) -> Message:
+    def send(self, from_session: str | None, to: str, text: str, *, resource: str | None = None) -> Message:
         """Send to a session, to the holders of a resource, to every other active session (`*`), or to the `person`.
 
         `from_session` None means a person. NoRecipient when no session would get it. `*` does not reach the person.
+        `resource` is the stored form of `to`, if the caller has worked it out: see `leases.normalise`.
         """
         checks.without_secrets(checks.text(to, "recipient", longest=4_096), "recipient")
         text = checks.content(text, "message", longest=MAX_MESSAGE)
@@ -120,7 +122,7 @@ class Messages:
             now = tx.now()
             # Also if an earlier release made a session of that name.
             to_person = to == PERSON
-            recipients = [] if to_person else self._recipients(tx, from_session, to, now)
+            recipients = [] if to_person else self._recipients(tx, from_session, to, resource, now)
             id: int = tx.value(
                 _INSERT,
                 workspace=self._workspace,
@@ -174,10 +176,10 @@ class Messages:
     @contextmanager
     def showing_person(self) -> Iterator[list[Message]]:
         """The person's unread messages around a block, which count as read at its end."""
-        shown = self._of_person(take=False)
+        shown = self.inbox(PERSON, peek=True)
         yield shown
         if shown:
-            self._read_by_person([message.id for message in shown])
+            self.read_by_person([message.id for message in shown])
 
     def acknowledge(self, session_id: str, shown: Iterable[Message]) -> None:
         """Mark what `show` returned as read."""
@@ -217,10 +219,11 @@ class Messages:
         if not take or not unread:
             return unread
         # Two readers may see a message at the same time; the one that marks it gets it.
-        marked = self._read_by_person([message.id for message in unread])
+        marked = self.read_by_person([message.id for message in unread])
         return [message for message in unread if message.id in marked]
 
-    def _read_by_person(self, ids: list[int]) -> set[int]:
+    def read_by_person(self, ids: Iterable[int]) -> set[int]:
+        """Mark messages to the person as read; the ids of those that were unread."""
         with self._engine.write() as tx:
             # Prevents deadlocks with forgetting, as for sessions.
             tx.lock(mutexes.leases(self._workspace))
@@ -269,7 +272,7 @@ class Messages:
             Message(id, sender, to, text, at, again=shown_at is not None) for id, sender, to, text, at, shown_at in rows
         ]
 
-    def _recipients(self, tx: Transaction, sender: str | None, to: str, now: str) -> list[str]:
+    def _recipients(self, tx: Transaction, sender: str | None, to: str, resource: str | None, now: str) -> list[str]:
         if to == EVERYBODY:
             everybody = sorted(id for id in tx.column(_ACTIVE, workspace=self._workspace) if id != sender)
             if not everybody:
@@ -277,7 +280,7 @@ class Messages:
             return everybody
         if tx.one(_EXISTS, workspace=self._workspace, id=to):
             return [to]
-        resource = resources.normalise(to)
+        resource = self._stored(tx, sender, resource or to)
         holders = {
             session
             for session, _, _, _, _, held, *_ in tx.all(LIVE, workspace=self._workspace, now=now)
@@ -290,6 +293,14 @@ class Messages:
                 typed="`engram session list` and `engram lock list` show both.",
             )
         return sorted(holders)
+
+    def _stored(self, tx: Transaction, sender: str | None, resource: str) -> str:
+        if self._view.elsewhere is None:
+            return resources.normalise(resource)
+        project = self._view.elsewhere.project
+        if sender is not None:
+            project = sessions.require(tx, self._workspace, sender).project or project
+        return resources.elsewhere(resource, project)
 
 
 def _fitting(messages: list[Message], longest: int | None) -> list[Message]:

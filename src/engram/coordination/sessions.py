@@ -216,7 +216,7 @@ class Sessions:
             "type": checks.new_name(session_type, "session type"),
             "summary": checks.optional_content(summary, "summary"),
             "name": checks.optional_new_name(name, "session name"),
-            "project": checks.new_name(project, "project") if project is not None else default_project(self._config),
+            "project": checks.new_name(project, "project") if project is not None else default_project(self._view),
             "external_id": checks.optional_new_name(external_id, "external id"),
             "parent_id": checks.optional_name(parent_id, "parent id"),
         }
@@ -348,6 +348,14 @@ class Sessions:
             tx.note(self._workspace, "session", id)
             _log_later(tx, "completed", id, row.type, row.project)
         return record(row, stale_before=now)  # just heard of, so not stale
+
+    def finish(self, id: str) -> Session:
+        """Complete a session. If it has no outcome, that is what the assistant said last, else its last log entry."""
+        with self._engine.write():
+            done = self.complete(id)
+            if done.outcome or not (self.quote(id, "assistant") or self.quote(id, "log")):
+                return done
+            return self.get(id)
 
     def quote(self, id: str, role: str) -> bool:
         """Copy an exchange of the session, shortened, into its summary or outcome; whether there is such an exchange.

@@ -82,7 +82,7 @@ def sitrep(
         if session_id is not None:
             you = sessions.require(tx, view.workspace, session_id)
             project = project or you.project
-        sections = _sections(tx, view, session_id, project or default_project(view.config) or "", now)
+        sections = _sections(tx, view, session_id, project or default_project(view) or "", now)
     head = f"# Situation in {view.workspace}, {now[:10]} {now[11:16]} UTC"
     if not sections:
         return fit_plain(f"{head}\n{_EMPTY.format(workspace=view.workspace)}", budget)

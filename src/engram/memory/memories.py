@@ -34,7 +34,7 @@ from .fingerprints import fingerprint
 from .given_vectors import GivenVectors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ..records import Exchange, Gist, Hit, Memory, MemoryState
     from ..storage.engine import Transaction
@@ -336,6 +336,16 @@ class Memories:
         VersionConflict when `version` is given and is not the current one.
         """
         return self._decide(id, True, version, actor)
+
+    def approve_all(self, versions: Mapping[int, int], *, actor: str | None = None) -> list[Memory]:
+        """Approve several memories, each at the version that the person has read: all of them, or none."""
+        with self._engine.write():
+            return [self.approve(id, version=version, actor=actor) for id, version in versions.items()]
+
+    def withdraw_all(self, ids: Sequence[int], *, actor: str | None = None) -> list[Memory]:
+        """Withdraw the approval of several memories: of all of them, or of none."""
+        with self._engine.write():
+            return [self.withdraw(id, actor=actor) for id in ids]
 
     def withdraw(self, id: int, *, actor: str | None = None) -> Memory:
         """Take a person's approval away."""

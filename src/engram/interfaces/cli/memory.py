@@ -333,8 +333,7 @@ def approve(ctx: click.Context, named: tuple[tuple[int, int | None], ...], withd
     require_person("approve a memory", typed("memory", "approve", *options, *(str(id) for id, _ in named)))
     eng = open_store(ctx)
     if withdraw:
-        with eng.write():
-            done = [eng.memories.withdraw(id) for id, _ in named]
+        done = eng.memories.withdraw_all([id for id, _ in named])
     else:
         done = approval.approve(ctx, eng, named, sure=yes)
     result(ctx, done, lambda: "\n".join(approval.decided(each, withdrawn=withdraw) for each in done))

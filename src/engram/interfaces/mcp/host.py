@@ -404,10 +404,7 @@ class Host:
                 return
             if eng.harness_processes.runs_elsewhere(id, connection.origin.server):
                 return
-            with eng.write():
-                # As at the end that hooks report: what it said last is its outcome.
-                if not eng.sessions.complete(id).outcome and not eng.sessions.quote(id, "assistant"):
-                    eng.sessions.quote(id, "log")
+            eng.sessions.finish(id)
 
     def _act_as(
         self, eng: Engram, connection: Connection, operation: Operation, given: dict[str, object]
