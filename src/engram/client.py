@@ -281,11 +281,11 @@ class Engram:
         several = {"before": before, "source": source, "exchanges": exchanges}
         return _forget(self._view, **named, **several, dry_run=checks.flag(dry_run, "dry_run"))
 
-    def receipts(self, limit: int = 20) -> list[Receipt]:
-        """The receipts of forgetting, newest first. Limit 0 returns all."""
+    def receipts(self, limit: int = 20, *, before: int | None = None) -> list[Receipt]:
+        """The receipts of forgetting, newest first. Limit 0 returns all. `before`, the last id of a page, continues."""
         from .forgetting.forget import Forgetting
 
-        return Forgetting(self._view).receipts(limit)
+        return Forgetting(self._view).receipts(limit, before=before)
 
     def reindex(self, model: str | None = None, *, progress: Callable[[int, int], None] | None = None) -> int:
         """Compute all embeddings again with a model, by default the workspace's. Returns how many this call made.

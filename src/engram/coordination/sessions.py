@@ -117,9 +117,11 @@ _NEWEST = (
     "SELECT "
     + _COLUMNS
     + """ FROM sessions WHERE workspace = :workspace AND (:dreams = 1 OR type <> 'dream')
-  AND (:subagents = 1 OR parent_id IS NULL)
+  AND (:subagents = 1 OR parent_id IS NULL) AND (created_at < :at OR (created_at = :at AND id < :id))
 ORDER BY created_at DESC, id DESC LIMIT :limit"""
 )
+#: After every time, so that the first page begins with the newest.
+_LAST = ("~", "")
 _SUBAGENTS = """
 SELECT parent_id, COUNT(*) FROM sessions
 WHERE workspace = :workspace AND parent_id IS NOT NULL AND (:active = 0 OR status = 'active') GROUP BY parent_id
@@ -519,16 +521,21 @@ class Sessions:
         return record(row, stale_before=later(now, -self._config.stale_after))
 
     # Last, because its name hides the type from annotations that follow it.
-    def list(self, limit: int = 0, *, dreams: bool = False, subagents: bool = True) -> list[Session]:
+    def list(
+        self, limit: int = 0, *, dreams: bool = False, subagents: bool = True, before: tuple[str, str] | None = None
+    ) -> list[Session]:
         """Sessions of any status, the newest first; limit 0: all. With `dreams` passes of dreaming, too.
 
-        `subagents=False` leaves out sessions with a parent; `subagents` counts them.
+        `subagents=False` leaves out sessions with a parent; `subagents` counts them. `before`, the time and id of the
+        last session of a page, gives the next page.
         """
         checks.whole(limit, "limit", least=0)
+        at, id = _LAST if before is None else before
         shown = {"dreams": int(checks.flag(dreams, "dreams")), "subagents": int(checks.flag(subagents, "subagents"))}
         with self._engine.read() as tx:
             now = tx.now()
-            rows = tx.all(_NEWEST, workspace=self._workspace, limit=limit or checks.MAX_WHOLE, **shown)
+            page = {"at": at, "id": id, "limit": limit or checks.MAX_WHOLE}
+            rows = tx.all(_NEWEST, workspace=self._workspace, **page, **shown)
             return [self._record(SessionRow(*row), now) for row in rows]
 
 

@@ -150,7 +150,8 @@ INSERT INTO receipts (workspace, asked, went, created_at) VALUES (:workspace, :a
 """
 _FILL_RECEIPT = "UPDATE receipts SET went = :went WHERE workspace = :workspace AND id = :id"
 _RECEIPTS = """
-SELECT id, asked, went, created_at FROM receipts WHERE workspace = :workspace ORDER BY id DESC LIMIT :limit
+SELECT id, asked, went, created_at FROM receipts
+WHERE workspace = :workspace AND id < :before ORDER BY id DESC LIMIT :limit
 """
 
 
@@ -212,11 +213,12 @@ class Forgetting:
             return receipt._replace(id=None, preview=shown)
         return receipt
 
-    def receipts(self, limit: int = 20) -> list[Receipt]:
-        """Receipts, the latest first. Limit 0 means all."""
-        checks.whole(limit, "limit", least=0)
+    def receipts(self, limit: int = 20, *, before: int | None = None) -> list[Receipt]:
+        """Receipts, the latest first. Limit 0 means all. `before`, the last id of a page, gives the next page."""
+        most = checks.whole(limit, "limit", least=0) or checks.MAX_WHOLE
+        last = checks.MAX_WHOLE if before is None else checks.whole(before, "before", least=0)
         with self._engine.read() as tx:
-            rows = tx.all(_RECEIPTS, workspace=self._workspace, limit=limit or checks.MAX_WHOLE)
+            rows = tx.all(_RECEIPTS, workspace=self._workspace, limit=most, before=last)
         return [self._receipt(*row) for row in rows]
 
     def _forget(self, tx: Transaction, request: Request) -> Receipt:

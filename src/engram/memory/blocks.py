@@ -50,7 +50,7 @@ VALUES (:id, :version, :content, :reason, :actor, :now, :data)
 """
 _VERSIONS = """
 SELECT version, content, reason, actor, created_at, receipt, data FROM block_versions
-WHERE block_id = :id ORDER BY version DESC LIMIT :limit
+WHERE block_id = :id AND version < :before ORDER BY version DESC LIMIT :limit
 """
 _VERSION = "SELECT content, receipt, data FROM block_versions WHERE block_id = :id AND version = :version"
 
@@ -226,15 +226,19 @@ class Blocks:
             tx.run(_DELETE, workspace=self._workspace, id=id)
             tx.note(self._workspace, "block", name)
 
-    def history(self, name: str, limit: int = 0) -> list[BlockEdit]:
-        """The edits, newest first. Limit 0 means all. A block that was only created has none."""
-        return [edit for edit in self.versions(name, limit) if edit.version > 1]
+    def history(self, name: str, limit: int = 0, *, before: int | None = None) -> list[BlockEdit]:
+        """The edits, newest first. Limit 0 means all. A block that was only created has none.
 
-    def versions(self, name: str, limit: int = 0) -> list[BlockEdit]:
+        `before`, the last version of a page, gives the next page.
+        """
+        return [edit for edit in self.versions(name, limit, before=before) if edit.version > 1]
+
+    def versions(self, name: str, limit: int = 0, *, before: int | None = None) -> list[BlockEdit]:
         """The versions, newest first. Limit 0 means all. The first version has an empty `old`."""
         checks.whole(limit, "limit", least=0)
+        last = checks.MAX_WHOLE if before is None else checks.whole(before, "before", least=0)
         with self._engine.read() as tx:
-            found = self._versions(tx, self._require(tx, name), limit + 1 if limit else checks.MAX_WHOLE)
+            found = self._versions(tx, self._require(tx, name), limit + 1 if limit else checks.MAX_WHOLE, last)
         before = [each.content for each in found[1:]] + [""]
         edits = [
             BlockEdit(
@@ -498,9 +502,11 @@ class Blocks:
             raise self.missing(name)
         return found
 
-    def _versions(self, tx: Transaction, stored: _Stored, limit: int) -> list[_Version]:
+    def _versions(
+        self, tx: Transaction, stored: _Stored, limit: int, before: int = checks.MAX_WHOLE
+    ) -> list[_Version]:
         """The latest versions, newest first."""
-        return [_Version(*row) for row in tx.all(_VERSIONS, id=stored.id, limit=limit)]
+        return [_Version(*row) for row in tx.all(_VERSIONS, id=stored.id, limit=limit, before=before)]
 
     def _version(
         self, tx: Transaction, stored: _Stored, version: int, *, whole: bool = False

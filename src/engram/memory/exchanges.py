@@ -80,7 +80,8 @@ ORDER BY seq DESC LIMIT :limit"""
 _HISTORY = (
     "SELECT "
     + _COLUMNS
-    + """ FROM exchanges WHERE workspace = :workspace AND session_id = :session AND role <> 'log' ORDER BY seq"""
+    + """ FROM exchanges WHERE workspace = :workspace AND session_id = :session AND role <> 'log'
+  AND seq > :after ORDER BY seq LIMIT :limit"""
 )
 _AROUND = (
     "SELECT "
@@ -92,8 +93,11 @@ _SINCE = (
     "SELECT "
     + _COLUMNS
     + """ FROM exchanges WHERE workspace = :workspace AND role <> 'log' AND created_at >= :since
+  AND created_at <= :at AND (created_at < :at OR id < :id)
 ORDER BY created_at DESC, id DESC LIMIT :limit"""
 )
+#: After every time, so that the first page begins with the newest.
+_LAST = "~"
 _FIND = (
     "SELECT "
     + _COLUMNS
@@ -306,11 +310,14 @@ class Exchanges:
             rows = tx.all(_RECENT, workspace=self._workspace, session=session_id, limit=n)
         return [Exchange(*row) for row in reversed(rows)]
 
-    def history(self, session_id: str) -> list[Exchange]:
-        """All turns of a session, oldest first."""
+    def history(self, session_id: str, limit: int = 0, *, after: int = 0) -> list[Exchange]:
+        """The turns of a session, oldest first; limit 0: all. `after`, the last `seq` of a page, gives the next page."""
+        most = checks.whole(limit, "limit", least=0) or checks.MAX_WHOLE
+        checks.whole(after, "after", least=0)
         with self._engine.read() as tx:
             self._require(tx, session_id)
-            return [Exchange(*row) for row in tx.all(_HISTORY, workspace=self._workspace, session=session_id)]
+            rows = tx.all(_HISTORY, workspace=self._workspace, session=session_id, after=after, limit=most)
+        return [Exchange(*row) for row in rows]
 
     def around(self, id: int, n: int = 2) -> list[Exchange]:
         """A turn with the n turns before and after it."""
@@ -325,13 +332,20 @@ class Exchanges:
             rows = tx.all(_AROUND, workspace=self._workspace, session=session, first=turn - n, last=turn + n)
         return [Exchange(*found) for found in rows]
 
-    def timeline(self, since: str | None = None, limit: int = 50) -> list[Exchange]:
-        """Turns of all sessions, newest first; by default those of the last week."""
+    def timeline(
+        self, since: str | None = None, limit: int = 50, *, before: tuple[str, int] | None = None
+    ) -> list[Exchange]:
+        """Turns of all sessions, newest first; by default those of the last week.
+
+        `before`, the time and id of the last turn of a page, gives the next page.
+        """
         checks.whole(limit, "limit", least=1)
         start = None if since is None else checks.moment(since, "since")
         with self._engine.read() as tx:
             start = start or later(tx.now(), -7 * 86_400)
-            return [Exchange(*row) for row in tx.all(_SINCE, workspace=self._workspace, since=start, limit=limit)]
+            at, id = before or (_LAST, 0)
+            page = {"since": start, "at": at, "id": id, "limit": limit}
+            return [Exchange(*row) for row in tx.all(_SINCE, workspace=self._workspace, **page)]
 
     def _check(
         self,

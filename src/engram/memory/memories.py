@@ -615,13 +615,15 @@ class Memories:
         at: str | None = None,
         latest: bool = False,
         limit: int = 0,
+        before: int | None = None,
     ) -> list[Memory]:
         """Memories that match all given filters, newest first. Limit 0 means all.
 
         `waiting`: only those that need a person's approval before they enter the brief: pinned without approval, or
         made of what a tool or an import said. `expired`: only those that have expired, which are left out otherwise.
         `at`: as they stood at that time, and filtered by that; a time in the future counts as the present. `latest`:
-        the most recently changed first; not together with `at`.
+        the most recently changed first; not together with `at`. `before`, the id of the last memory of a page, gives
+        the next page; not together with `latest`.
         """
         if status not in ("active", "superseded", "archived"):
             raise InvalidInput(f"status is {status!r}; it must be active, superseded or archived.")
@@ -637,11 +639,14 @@ class Memories:
             pinned=int(checks.flag(pinned, "pinned")),
             waiting=int(checks.flag(waiting, "waiting")),
             expired=int(checks.flag(expired, "expired")),
+            before=checks.MAX_WHOLE if before is None else checks.whole(before, "before", least=0),
         )
         most = limit or checks.MAX_WHOLE
         then = None if at is None else checks.moment(at, "at")
         if checks.flag(latest, "latest") and then is not None:
             raise InvalidInput("latest and at cannot be combined; leave one of them out.")
+        if latest and before is not None:
+            raise InvalidInput("latest and before cannot be combined; leave one of them out.")
         with self._engine.read() as tx:
             if then is None:
                 return memory_rows.find(tx, self._workspace, filters, most, latest=latest)

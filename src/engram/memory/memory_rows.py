@@ -38,7 +38,7 @@ WHERE workspace = :workspace AND status = :status
   AND importance >= :importance AND (:pinned = 0 OR pinned = 1)
   AND (:waiting = 0 OR ((approved IS NULL OR approved <> version)
        AND (pinned = 1 OR (trust IN ('tool', 'import') AND kind NOT IN ('gist', 'era', 'digest')))))
-  AND CASE WHEN expires_at <= :at THEN 1 ELSE 0 END = :expired
+  AND CASE WHEN expires_at <= :at THEN 1 ELSE 0 END = :expired AND id < :before
 """
 _NOW = "SELECT " + _COLUMNS + " FROM memories" + _FILTERS + "ORDER BY id DESC LIMIT :limit"
 _LATEST = "SELECT " + _COLUMNS + " FROM memories" + _FILTERS + "ORDER BY updated_at DESC, id DESC LIMIT :limit"
@@ -93,6 +93,8 @@ class Filters(NamedTuple):
     waiting: int
     #: Only those that have expired, which are left out otherwise.
     expired: int = 0
+    #: Only those with a smaller id: the next page.
+    before: int = checks.MAX_WHOLE
 
 
 def read(tx: Transaction, workspace: str, id: int) -> Memory:
