@@ -527,10 +527,3 @@ class MissingExtra(StoreError):
     """An optional dependency is not installed."""
 
     code = "missing_extra"
-
-
-class Unauthorized(EngramError):
-    """This needs a valid access token."""
-
-    code = "unauthorized"
-    status = 401

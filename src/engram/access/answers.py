@@ -4,6 +4,9 @@ The answer is stored in the transaction that does the work. So a server can be k
 and any other server on the same store still answers the client's next attempt (`once`). Two requests with the same key
 at once: the second waits for the first, then gets its answer.
 
+Where an answer can be made again, only the work must not be done twice: an event of a hook is recorded once, and its
+answer is made for each attempt. There the key alone is stored, in the transaction of the work (`is_first`).
+
 Some work cannot be one transaction, such as a pass of dreaming. There the key is claimed first and the answer stored
 afterwards (`begin`, `finish`). If the server dies in between, the key stays claimed for some minutes.
 
@@ -43,6 +46,11 @@ SELECT state, workspace, digest, answer, created_at FROM access_answers WHERE gr
 _CLAIM = """
 INSERT INTO access_answers (grant_id, key, workspace, digest, state, answer, receipt, created_at)
 VALUES (:grant_id, :key, :workspace, :digest, 'running', '', (SELECT COALESCE(MAX(id), 0) FROM receipts), :now)
+ON CONFLICT (grant_id, key) DO NOTHING
+"""
+_NOTE = """
+INSERT INTO access_answers (grant_id, key, workspace, digest, state, answer, receipt, created_at)
+VALUES (:grant_id, :key, :workspace, '', 'done', '', 0, :now)
 ON CONFLICT (grant_id, key) DO NOTHING
 """
 _REMOVE = "DELETE FROM access_answers WHERE grant_id = :grant_id AND key = :key AND created_at = :at"
@@ -112,7 +120,7 @@ class Answers:
         done = self._stored(request)
         if done is not None:
             return done, True
-        self._tidy()
+        self.tidy()
         claims: list[Claim] = []
         try:
             with self._engine.deferred_write(lambda tx: claims.append(self._claim(tx, request))):
@@ -130,13 +138,24 @@ class Answers:
             return done, True
         return answer, False
 
+    def is_first(self, grant_id: str, key: str, workspace: str) -> bool:
+        """Whether no request with this key was carried out before. Notes that this one is.
+
+        Call it in the transaction that does the work, so that both are committed or neither. Call `tidy` afterwards,
+        outside of it.
+        """
+        request = _checked(grant_id, key, "none", workspace)
+        given = {"grant_id": request.grant_id, "key": request.key, "workspace": request.workspace}
+        with self._engine.write() as tx:
+            return bool(tx.run(_NOTE, now=tx.now(), **given))
+
     def begin(self, grant_id: str, key: str, digest: str, workspace: str | None) -> Claim | str:
         """Claim a key for work that is not one transaction. Returns the stored answer if the work was done before.
 
         Call `finish` or `abandon` afterwards. IdempotencyConflict as for `once`, and while the work is still running.
         """
         request = _checked(grant_id, key, digest, workspace)
-        self._tidy()
+        self.tidy()
         try:
             with self._engine.write() as tx:
                 return self._claim(tx, request)
@@ -182,8 +201,8 @@ class Answers:
         elif not tx.run(_STORE, answer=answer, own=own, **claim._asdict()):
             tx.run(_BLANK, state="forgotten", **claim._asdict())
 
-    def _tidy(self) -> None:
-        """Remove some old answers now and then, in a short transaction of its own."""
+    def tidy(self) -> None:
+        """Remove some old answers now and then, in a short transaction of its own. Usually there is nothing to do."""
         if self._engine.joined:
             return
         clock, memo = self._engine.clock, self._engine.memo

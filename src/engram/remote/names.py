@@ -1,6 +1,6 @@
-"""Names that only the agent's machine can resolve: projects and files. They are sent in their resolved form.
+"""Names that only the agent's machine can resolve: its project, and the resources of its files.
 
-A server has other folders, so it must never look a client's names up on its own disk.
+They are sent in their resolved form. A server has other folders, so it never looks a client's names up on its own disk.
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import checks
-from ..coordination.projects import default_project
-from ..coordination.resources import of_file
+from ..coordination import resources
+from ..coordination.projects import project_here
+from ..errors import InvalidInput
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -17,14 +18,22 @@ if TYPE_CHECKING:
 
 def project(settings: Config) -> str | None:
     """The project of a session that is at work in the current folder."""
-    return default_project(settings)
+    return project_here(settings)
 
 
 def file(path: str) -> str:
     """The resource of a file, in its stored form. A relative path is relative to the current folder."""
-    return of_file(path)
+    return resources.normalise(resources.escape(path))
 
 
 def file_without_secrets(path: str) -> str:
     """The same. InvalidInput, without repeating the path, if it contains a secret."""
-    return checks.without_secrets(of_file(checks.without_secrets(path, "resource")), "resource")
+    return checks.without_secrets(file(checks.without_secrets(path, "resource")), "resource")
+
+
+def stored_file(resource: object) -> str:
+    """What `file` has returned on another machine. InvalidInput for anything else."""
+    text = checks.text(resource, "resource", longest=resources.MAX_LENGTH)
+    if resources.elsewhere(text, None) != text or not (text.startswith("/") or ":" in text):
+        raise InvalidInput("resource is not a path in its stored form.")
+    return checks.without_secrets(text, "resource")

@@ -353,6 +353,10 @@ _ACTIONS = {
 }
 
 
+#: The kinds of events that are handled.
+KINDS = tuple(_ACTIONS)
+
+
 def _messages_frame(shown: Sequence[Message], waiting: int) -> str:
     lines = [
         f"- from {message.from_session or 'a person'}{' (shown again)' if message.again else ''}: "

@@ -73,9 +73,7 @@ class Place(Protocol):
 class Here:
     """This machine, for one event. The current folder is that of the agent."""
 
-    def __init__(
-        self, event: Event, harness: str, settings: Config, *, read_at_prompt: float | None = None
-    ) -> None:
+    def __init__(self, event: Event, harness: str, settings: Config, *, read_at_prompt: float | None = None) -> None:
         self._event = event
         self._harness = harness
         self._settings = settings

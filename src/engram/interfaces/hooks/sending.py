@@ -137,7 +137,7 @@ def _read(answer: once.Answer) -> Answer:
     if answer.status != 200:
         error = given.get("error")
         code = error.get("code") if isinstance(error, dict) else ""
-        raise ServerRefused(answer.status, code if _is_code(code) else "")
+        raise ServerRefused(answer.status, str(code) if _is_code(code) else "")
     result = given.get("result")
     if (
         not isinstance(result, dict)

@@ -19,6 +19,7 @@ from ...config import SETTINGS
 from ...errors import InvalidInput
 from ...harness_messages import LONGEST_GIST, Message
 from ...harness_payloads import LONGEST
+from ...remote.names import stored_file
 from . import events
 from .events import Told
 from .handlers import KINDS, Handling
@@ -92,9 +93,9 @@ def answer(
     the end of a session. Words are indexed after the answer until `enough` returns True.
     """
     told, place = _parsed(request)
-    handling = Handling(
-        eng, told, place, is_first=is_first or _always, recall=recall or _not_by_meaning
-    )
+    # Nothing that the event names is looked up on this machine.
+    eng = eng.from_elsewhere(place.project)
+    handling = Handling(eng, told, place, is_first=is_first or _always, recall=recall or _not_by_meaning)
     given = handling.answer()
 
     def delivered() -> None:
@@ -175,11 +176,8 @@ def _place(given: _Fields) -> Elsewhere:
 
 
 def _file(given: object) -> File:
-    from ...client import Engram
-
     path, resource = _several(given, 2, "place.files")
-    # Leases are about the stored form. Engram's own stores never look one up that has it.
-    return File(checks.text(path, "place.files", longest=_LONGEST_PATH), Engram.resolved_resource(resource))
+    return File(checks.text(path, "place.files", longest=_LONGEST_PATH), stored_file(resource))
 
 
 def _spoken(given: object) -> Spoken:

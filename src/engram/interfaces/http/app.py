@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 from ..._version import VERSION
-from . import answers, state
+from . import answers, hook, state
 from .guard import Guard
 from .options import Options
 from .recording import Recording
@@ -57,4 +57,5 @@ def build(eng: Engram, options: Options | None = None) -> FastAPI:
 def _add_parts(app: FastAPI, service: Service) -> None:
     """Every part with routes of its own has a function `add(app, service)`."""
     state.add(app, service)
-    # To be added here: library, hook, mcp, oauth, browser.
+    hook.add(app, service)
+    # To be added here: library, mcp, oauth, browser.
