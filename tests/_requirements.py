@@ -575,6 +575,16 @@ REQUIREMENTS = {
     "UNDO-7": "The journal holds the changes of the last 20 passes that changed something.",
     "UNDO-8": "After any order of remembering, talking, dreaming, undoing and forgetting, an undo restores the state before.",
     "UNDO-9": "engram dream undo works for people and with --json.",
+    # Authors
+    "AUTHOR-1": "Everything that is written through as_author(name) has that author: sessions, turns, log entries, memories with their versions and states, block versions, messages and receipts. Local use has none.",
+    "AUTHOR-2": "workspace and with_settings keep the author, as_author(None) removes it; a name that is empty, too long, not one plain line, or holds a secret is refused.",
+    "AUTHOR-3": "A memory keeps the author of its first version and a session that of its first registration; every version and state has its own author, and a block that of its current version.",
+    "AUTHOR-4": "What a pass writes has no author, also when a request with an author has started it; a proposal that is applied by hand has the author who applies it.",
+    "AUTHOR-5": "An undo brings back the authors of memories, blocks and their versions; forgetting a part keeps the authors of the rest.",
+    "AUTHOR-6": "A hit names the author of its text; recall and memories.list filter by author, with the same result on both engines.",
+    "AUTHOR-7": "The commands that show history, hits, sessions, messages and receipts name the author where there is one, and print nothing about authors where there is none; so does --json.",
+    "AUTHOR-8": "MCP answers, the situation report and the messages in a hook name the author, made safe to show.",
+    "AUTHOR-9": "An import has the author of its caller. Rows of an earlier version, and those that a program of an earlier release writes, have no author and stay readable.",
     # Extraction
     "EXTRACT-1": "Facts, preferences, decisions, lessons and todos become memories with their turn as source, and with its trust and day.",
     "EXTRACT-2": "Repeating a known statement strengthens it once for each turn; a memory that was stored directly does not depend on that turn.",

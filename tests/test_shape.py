@@ -204,7 +204,15 @@ PUBLIC = [
     ),
     *("Obstacle", "UndoBlocked", "UndoReport"),
     *("DreamTotals", "Due", "NotDue", "StuckStage"),
-    *("ImportOverlap", "NothingToImport", "NotOfFormat", "SessionAmbiguous", "WorkspaceInfo", "WorkspaceNotFound"),
+    *(
+        "ImportOverlap",
+        "NothingToImport",
+        "NotOfFormat",
+        "NotRemote",
+        "SessionAmbiguous",
+        "WorkspaceInfo",
+        "WorkspaceNotFound",
+    ),
     *("ClientNotFound", "Forbidden", "IdempotencyConflict", "TokenExists", "TokenNotFound", "TooManyRequests"),
     *("Unauthorized", "Miscounted", "Proposal", "ProposalNotFound", "ProposalStale", "StoreDamaged", "UpgradeNeeded"),
 ]

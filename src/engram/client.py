@@ -107,10 +107,10 @@ class Engram:
                 "A server thinks and embeds with its own models; llm and embedder are for a local store."
             )
         # Imported here: it needs an HTTP client, and most stores are local.
-        from .remote.client import RemoteEngram, RemoteStore
+        from .remote.client import RemoteStore, facade
 
         # The settings decide which store this is, and they may come from the environment or a file.
-        self.__class__ = RemoteEngram
+        self.__class__ = facade(Engram)
         self._compose(StoreView(RemoteStore(settings, clock), settings.workspace, settings), None)  # type: ignore[arg-type]
 
     def _compose(self, view: StoreView, trial: str | None) -> None:
@@ -145,6 +145,16 @@ class Engram:
         other = object.__new__(type(self))
         known = checks.optional_new_name(project, "project")
         other._compose(self._view._replace(elsewhere=Elsewhere(known)), self._trial)
+        return other
+
+    def as_author(self, name: str | None) -> Engram:
+        """The same workspace on the same connections; what is written through it has this author.
+
+        A server gives the name of the token that a request came with. None: no author, as in local use. `workspace` and
+        `with_settings` keep the author. What a pass of dreaming writes has none.
+        """
+        other = object.__new__(type(self))
+        other._compose(self._view._replace(author=checks.optional_author(name)), self._trial)
         return other
 
     @staticmethod
@@ -188,6 +198,11 @@ class Engram:
     @property
     def workspace_name(self) -> str:
         return self._view.workspace
+
+    @property
+    def author(self) -> str | None:
+        """The author of what is written through this facade; see `as_author`."""
+        return self._view.author
 
     @property
     def settings(self) -> Config:

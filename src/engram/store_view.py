@@ -37,6 +37,8 @@ class StoreView(NamedTuple):
     embedder: Embedder | None = None
     #: None if the caller is this process. Otherwise folders and processes here say nothing about the caller.
     elsewhere: Elsewhere | None = None
+    #: The author of what is written: the name of an access token. Local use has none.
+    author: str | None = None
 
     @property
     def thinker(self) -> str:

@@ -101,6 +101,7 @@ class Leases:
         self._view = view
         self._engine = view.engine
         self._workspace = view.workspace
+        self._author = view.author
         self._config = view.config
         self._queue = Queue(view)
 
@@ -250,7 +251,7 @@ class Leases:
             for lease in taken:
                 self._end(tx, lease.token, now, "broken")
                 lost.setdefault(lease.session_id, []).append(lease.resource)
-            break_log.log_break(tx, self._workspace, lost, by, reason, now)
+            break_log.log_break(tx, self._workspace, lost, by, reason, now, self._author)
         return taken
 
     @contextmanager

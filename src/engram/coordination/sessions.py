@@ -40,12 +40,13 @@ MANY_TURNS = 20
 
 _COLUMNS = (
     "id, type, name, summary, status, project, external_id, parent_id, metadata, created_at, heartbeat_at, ended_at, "
-    "turns - turns_gone, outcome"
+    "turns - turns_gone, outcome, author"
 )
 _INSERT_IF_MISSING = """
 INSERT INTO sessions (workspace, id, type, name, summary, status, project, external_id, parent_id, metadata,
-                      last_seq, created_at, heartbeat_at)
-VALUES (:workspace, :id, :type, :name, :summary, :status, :project, :external_id, :parent_id, :metadata, 0, :now, :now)
+                      last_seq, created_at, heartbeat_at, author)
+VALUES (:workspace, :id, :type, :name, :summary, :status, :project, :external_id, :parent_id, :metadata, 0, :now, :now,
+        :author)
 ON CONFLICT (workspace, id) DO NOTHING
 """
 _GET = "SELECT " + _COLUMNS + " FROM sessions WHERE workspace = :workspace AND id = :id"
@@ -143,7 +144,7 @@ SELECT COALESCE(MAX(left_over), 0) FROM dream_retries
 WHERE workspace = :workspace AND stage = 'sessions' AND retry_at > :now
 """
 _LOGS = """
-SELECT id, session_id, seq, content, created_at FROM exchanges
+SELECT id, session_id, seq, content, created_at, author FROM exchanges
 WHERE workspace = :workspace AND session_id = :id AND role = 'log'
 ORDER BY seq DESC LIMIT :limit
 """
@@ -179,6 +180,7 @@ class SessionRow(NamedTuple):
     ended_at: str | None
     turns: int
     outcome: str
+    author: str | None
 
 
 class Sessions:
@@ -235,7 +237,7 @@ class Sessions:
             when = checks.past(at, now)
             if known is None:
                 id = id or new_id(when)
-                new = {**values, "summary": values["summary"] or "", "metadata": given}
+                new = {**values, "summary": values["summary"] or "", "metadata": given, "author": self._view.author}
                 if not tx.run(
                     _INSERT_IF_MISSING, workspace=self._workspace, id=id, status="active", now=when, **new
                 ):  # another process chose the same id meanwhile
@@ -279,6 +281,7 @@ class Sessions:
                 external_id=None,
                 parent_id=None,
                 metadata="{}",
+                author=self._view.author,
                 now=checks.past(at, now),
             )
             if not made and name is not None:
@@ -321,8 +324,9 @@ class Sessions:
             if at is None:
                 session_leases.renew(tx, self._workspace, id, now)
             given = when if at is not None else None
-            number, seq = exchanges.append(tx, self._workspace, id, "log", entry, now, at=given)
-        return LogEntry(id=number, session_id=id, seq=seq, content=entry, created_at=when)
+            by = self._view.author
+            number, seq = exchanges.append(tx, self._workspace, id, "log", entry, now, at=given, author=by)
+        return LogEntry(id=number, session_id=id, seq=seq, content=entry, created_at=when, author=by)
 
     def complete(
         self, id: str, outcome: str | None = None, *, summary: str | None = None, at: str | None = None
@@ -556,6 +560,7 @@ def record(row: SessionRow, stale_before: str) -> Session:
         ended_at=row.ended_at,
         turns=row.turns,
         outcome=row.outcome,
+        author=row.author,
     )
 
 

@@ -105,7 +105,8 @@ class Dreams:
     """Passes over one workspace."""
 
     def __init__(self, view: StoreView) -> None:
-        self._view = view
+        # What a pass writes is nobody's in particular, also when a request with a token has started it.
+        self._view = view = view._replace(author=None)
         self._engine = view.engine
         self.workspace = self._workspace = view.workspace
         self._leases = Leases(view)

@@ -49,8 +49,9 @@ SET last_seq = last_seq + 1, turns = turns + :turn,
 WHERE workspace = :workspace AND id = :session
 """
 _INSERT = """
-INSERT INTO exchanges (workspace, session_id, seq, turn, role, content, trust, created_at, external_id)
-SELECT workspace, id, last_seq, CASE WHEN :turn = 1 THEN turns ELSE NULL END, :role, :content, :trust, :at, :external_id
+INSERT INTO exchanges (workspace, session_id, seq, turn, role, content, trust, created_at, external_id, author)
+SELECT workspace, id, last_seq, CASE WHEN :turn = 1 THEN turns ELSE NULL END, :role, :content, :trust, :at,
+  :external_id, :author
 FROM sessions WHERE workspace = :workspace AND id = :session
 RETURNING id, seq, turn
 """
@@ -63,12 +64,12 @@ WHERE workspace = :workspace AND id = :session
 RETURNING last_seq, turns, project
 """
 _INSERT_NUMBERED = """
-INSERT INTO exchanges (workspace, session_id, seq, turn, role, content, trust, created_at, external_id)
-VALUES (:workspace, :session, :seq, :turn, :role, :content, :trust, :at, :external_id)
+INSERT INTO exchanges (workspace, session_id, seq, turn, role, content, trust, created_at, external_id, author)
+VALUES (:workspace, :session, :seq, :turn, :role, :content, :trust, :at, :external_id, :author)
 RETURNING id
 """
 _PROJECT = "SELECT project FROM sessions WHERE workspace = :workspace AND id = :session"
-_COLUMNS = "id, session_id, seq, role, content, trust, created_at, external_id"
+_COLUMNS = "id, session_id, seq, role, content, trust, created_at, external_id, author"
 _GET = "SELECT " + _COLUMNS + " FROM exchanges WHERE workspace = :workspace AND id = :id"
 _TURN_OF = "SELECT session_id, turn FROM exchanges WHERE workspace = :workspace AND id = :id"
 _RECENT = (
@@ -137,6 +138,7 @@ class CheckedExchange(NamedTuple):
     external_id: str | None = None
     #: The vectors of its pieces. None: left to the embedding queue.
     vectors: embedding_queue.Vectors | None = None
+    author: str | None = None
 
 
 class Added(NamedTuple):
@@ -265,6 +267,7 @@ class Exchanges:
                     trust=each.trust,
                     at=latest if each.at is None else checks.past(each.at, tx.now(), _TIME),
                     external_id=each.external_id,
+                    author=each.author,
                 )
                 tx.note(self._workspace, "exchange", number)
                 embedding_queue.enqueue(tx, self._workspace, "exchange", number, indexed=False, words_due=True)
@@ -367,7 +370,9 @@ class Exchanges:
         at = None if created_at is None else checks.moment(created_at, _TIME)
         pieces = word_index.cut(content) if words and role != "log" else None
         external_id = checks.optional_new_name(external_id, "external id")
-        return CheckedExchange(session_id, role, content, trust or _TRUST[role], at, pieces, external_id)
+        return CheckedExchange(
+            session_id, role, content, trust or _TRUST[role], at, pieces, external_id, author=self._view.author
+        )
 
     def _embedded(self, batch: list[CheckedExchange]) -> list[CheckedExchange]:
         """The exchanges with the vectors of those that bring none, if this process has a model."""
@@ -393,6 +398,7 @@ class Exchanges:
             pieces=said.pieces,
             vectors=said.vectors,
             external_id=said.external_id,
+            author=said.author,
         )
 
     def _require(self, tx: Transaction, session_id: str) -> None:
@@ -418,6 +424,7 @@ def append(
     pieces: list[word_index.Piece] | None = None,
     vectors: embedding_queue.Vectors | None = None,
     external_id: str | None = None,
+    author: str | None = None,
 ) -> tuple[int, int]:
     """Add one exchange; returns its id and `seq`. `alive=False` when another session wrote it about this one."""
     is_turn = int(role != "log")
@@ -435,13 +442,14 @@ def append(
         trust=trust or _TRUST[role],
         at=when,
         external_id=external_id,
+        author=author,
     )
     tx.note(workspace, "exchange", id)
     if pieces is None:
         embedding_queue.enqueue(tx, workspace, "exchange", id, indexed=False, words_due=turn is not None)
     else:
         project = tx.value(_PROJECT, workspace=workspace, session=session)
-        entry = word_index.Entry("turns", "exchange", id, role, session, project, turn, when, pieces)
+        entry = word_index.Entry("turns", "exchange", id, role, session, project, turn, when, pieces, author=author)
         embedding_queue.store_vectors(tx, workspace, [entry], [vectors])
     return id, seq
 
@@ -466,6 +474,7 @@ def append_many(tx: Transaction, workspace: str, exchanges: Sequence[CheckedExch
                 trust=said.trust,
                 at=at,
                 external_id=said.external_id,
+                author=said.author,
             )
             added.append(Added(id, seq))
             tx.note(workspace, "exchange", id)
@@ -473,7 +482,7 @@ def append_many(tx: Transaction, workspace: str, exchanges: Sequence[CheckedExch
                 embedding_queue.enqueue(tx, workspace, "exchange", id, indexed=False)
                 continue
             place = (said.role, said.session_id, project, turn, at, said.pieces)
-            entries.append(word_index.Entry("turns", "exchange", id, *place))
+            entries.append(word_index.Entry("turns", "exchange", id, *place, author=said.author))
             vectors.append(said.vectors)
         if entries:
             embedding_queue.store_vectors(tx, workspace, entries, vectors)

@@ -103,6 +103,7 @@ UNTIL = text("until", "ISO 8601")
 BUDGET = whole("budget", "tokens")
 ID = whole("id", required=True)
 SESSION_ID = text("id", "default: your session", required=True)
+AUTHOR = text("author", "only what this author wrote: the name of an access token", rare=True)
 TRUST = text("trust", "source of the text", choices=("user", "agent", "tool", "import"), rare=True)
 
 

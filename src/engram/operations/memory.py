@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InvalidInput
 from ..records import UNLIKELY
 from .inputs import (
+    AUTHOR,
     BUDGET,
     CURSOR,
     ID,
@@ -120,6 +121,7 @@ OPERATIONS = (
             texts("roles", "only turns with these roles; log for log entries", rare=True),
             text("exclude_session", "not from this session", rare=True),
             text("prefer_project", "rank it slightly higher", rare=True),
+            AUTHOR,
             text("mode", choices=("hybrid", "words", "vectors"), rare=True),
             flag("include_archived", "include archived and superseded ones", rare=True),
         ),
@@ -163,6 +165,7 @@ OPERATIONS = (
             UNTIL,
             number("importance", "minimum"),
             flag("pinned", "only pinned ones"),
+            AUTHOR,
             LIMIT,
             CURSOR,
         ),

@@ -17,7 +17,6 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import checks, errors
-from ..client import Engram
 from ..coordination.leases import Leases
 from ..coordination.messages import EVERYBODY, Messages
 from ..coordination.projects import project_here
@@ -35,6 +34,7 @@ from .calls import CALLS, NAMES, NOT_SENT, PROPERTIES, SLOW, SPECIAL
 from .transport import ANSWER_WITHIN, Answered, Transport, encoded
 
 if TYPE_CHECKING:
+    from ..client import Engram
     from ..clock import Clock
     from ..config import Config
     from ..dreaming.scheduler import Scheduler
@@ -84,8 +84,10 @@ class RemoteStore:
         self._transport.close()
 
 
-class RemoteEngram(Engram):
-    """A workspace of a store behind a server. `Engram("https://…", token=…)` makes one."""
+class _RemoteFacade:
+    """What the facade does in another way over the network. `facade` joins it with the local one."""
+
+    _view: StoreView
 
     def _compose(self, view: StoreView, trial: str | None) -> None:
         self._view = view
@@ -101,6 +103,10 @@ class RemoteEngram(Engram):
         self.memories = _proxy(Memories, "memories")(view)
         self.remember = self.memories.remember
 
+    def as_author(self, name: str | None) -> Engram:
+        """Not over the network: the author is the name of the token."""
+        raise NotRemote("Over the network the author is the name of the token.")
+
     def scheduler(self, every: float = 21_600.0, **options: Any) -> Scheduler:
         """Not over the network: the server dreams by itself."""
         raise NotRemote("The server dreams by itself; a scheduler is for a store of this process.")
@@ -109,18 +115,25 @@ class RemoteEngram(Engram):
     def write(self, *, fence: int | None = None) -> Iterator[Engram]:
         """Not over the network: a transaction of several calls would keep all other writers waiting for this client."""
         raise NotRemote("write() cannot be used with a server: each call is a transaction of its own.")
-        yield self
+        yield
 
 
-def _facade_call(name: str) -> Callable[..., Any]:
+@cache
+def facade(local: type[Engram]) -> type[Engram]:
+    """The class of a facade over the network, made from the class of the local one."""
+    members: dict[str, Any] = {name: _facade_call(getattr(local, name), name) for name in CALLS[""]}
+    members |= {name: _group_property(name, place) for name, place in _LAZY.items()}
+    return type("RemoteEngram", (_RemoteFacade, local), members)
+
+
+def _facade_call(local: Callable[..., Any], name: str) -> Callable[..., Any]:
     """A method of the facade itself, over the network."""
-    local = getattr(Engram, name)
     named = _naming(local)
 
     @wraps(local)
-    def call(self: RemoteEngram, *given: Any, **options: Any) -> Any:
+    def call(self: _RemoteFacade, *given: Any, **options: Any) -> Any:
         store: Any = self._view.engine
-        return store.call(self.workspace_name, name, named(given, options))
+        return store.call(self._view.workspace, name, named(given, options))
 
     return call
 
@@ -129,7 +142,7 @@ def _group_property(group: str, place: str) -> property:
     """A group whose local class is imported when it is used."""
     module, _, kind = place.partition(":")
 
-    def get(self: RemoteEngram) -> Any:
+    def get(self: _RemoteFacade) -> Any:
         return _proxy(getattr(import_module(f"..{module}", __package__), kind), group)(self._view)
 
     return property(get)
@@ -352,9 +365,3 @@ def _by_code() -> dict[str, type[EngramError]]:
     return {
         kind.code: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, EngramError)
     }
-
-
-for _name in CALLS[""]:
-    setattr(RemoteEngram, _name, _facade_call(_name))
-for _name, _place in _LAZY.items():
-    setattr(RemoteEngram, _name, _group_property(_name, _place))

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...framing import frame
-from ...safe_text import one_line
+from ...safe_text import by_whom, one_line
 from . import events, locks, starts
 from .events import Answer, Event, Told
 from .place import Here
@@ -357,9 +357,13 @@ _ACTIONS = {
 KINDS = tuple(_ACTIONS)
 
 
+def _sender(message: Message) -> str:
+    return " ".join(filter(None, (message.from_session or "a person", by_whom(message.author))))
+
+
 def _messages_frame(shown: Sequence[Message], waiting: int) -> str:
     lines = [
-        f"- from {message.from_session or 'a person'}{' (shown again)' if message.again else ''}: "
+        f"- from {_sender(message)}{' (shown again)' if message.again else ''}: "
         f"{one_line(message.text, len(message.text))}"
         for message in shown
     ]
