@@ -64,17 +64,14 @@ class HookServer:
 
     def __init__(self, listener: Listener, store: str) -> None:
         self.requests: list[Request] = []
-        #: Called with each request before it is handled. It may wait, or raise to end the connection.
-        self.before: Callable[[], None] = lambda: None
-        #: The same, after it was handled and before the answer is sent.
-        self.between: Callable[[], None] = lambda: None
         #: The store as the server sees it.
         self.eng = Engram(settings=load(url=store))
         self.token = self.eng.access.tokens.create("hooks", "write").secret
         self.port = listener.port
         self.url = f"http://127.0.0.1:{listener.port}"
         self._listener = listener
-        self._begun = 0
+        self.begun = 0
+        self._read = 0
         self._changed = threading.Condition()
         self._inner = app.build(self.eng)
         listener.call(self._inner.state.service.start())
@@ -83,7 +80,17 @@ class HookServer:
     def wait(self) -> None:
         """Wait until the work of every request is done, also that which comes after its answer."""
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self.requests) == self._begun, timeout=30)
+            assert self._changed.wait_for(lambda: len(self.requests) == self.begun, timeout=30)
+
+    def wait_until_read(self, number: int) -> None:
+        """Wait until so many requests have been read."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._read >= number, timeout=30)
+
+    def notice_what_happened(self) -> None:
+        """Let the event loop see every connection that was closed until now."""
+        for _ in range(3):
+            self._listener.call(asyncio.sleep(0))
 
     def close(self) -> None:
         self.wait()
@@ -96,17 +103,14 @@ class HookServer:
         async def kept() -> MutableMapping[str, Any]:
             message = await receive()
             pieces.append(message.get("body", b""))
+            with self._changed:
+                self._read += not message.get("more_body")
+                self._changed.notify_all()
             return message
 
-        async def watched(message: MutableMapping[str, Any]) -> None:
-            if message["type"] == "http.response.start":
-                await asyncio.to_thread(self.between)
-            await send(message)
-
-        self._begun += 1
+        self.begun += 1
         try:
-            await asyncio.to_thread(self.before)
-            await self._inner(scope, kept, watched)
+            await self._inner(scope, kept, send)
         finally:
             headers = {name.decode(): value.decode() for name, value in scope["headers"]}
             with self._changed:
