@@ -4,6 +4,9 @@
 this machine, and with an `engram serve` on loopback that has a copy of that store. So the ratio holds what a server
 adds or saves, and almost no network. The promise is a ratio of at most 1.5.
 
+The third column has the same server over TLS. There a hook also imports `ssl`, reads the authorities of the machine and
+makes a handshake.
+
 The prompt recalls in a store with many turns (`--turns`). The stop and the prompt have a transcript of half a megabyte,
 as a session after an hour of work has. Locally the transcript is read at a prompt only if the last turn was
 interrupted; for a server it is read each time. The tables show wall-clock time and the processor time of the hook.
@@ -16,6 +19,7 @@ import json
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 from functools import partial
@@ -61,17 +65,28 @@ def write_transcript(path: Path, prompt: str) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-class Server:
-    """`engram serve` on loopback, in a folder of its own."""
+#: The server, with or without TLS.
+SERVE = """
+import sys, uvicorn
+from engram import Engram
+from engram.interfaces.http import app
+store, port, certificate = sys.argv[1:]
+with Engram(store) as eng:
+    tls = {"ssl_certfile": certificate} if certificate else {}
+    uvicorn.run(app.build(eng), port=int(port), loop="uvloop", http="httptools", log_level="error", **tls)
+"""
 
-    def __init__(self, store: str, environment: dict[str, str]) -> None:
+
+class Server:
+    """The HTTP server on loopback, in a folder of its own; with a certificate, over TLS."""
+
+    def __init__(self, store: str, environment: dict[str, str], certificate: str = "") -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
+        self.url = f"{'https' if certificate else 'http'}://127.0.0.1:{port}"
         with Engram(settings=load(url=store)) as eng:
-            self.token = eng.access.tokens.create("bench", "write").secret
-        program = os.path.join(os.path.dirname(sys.executable), "engram")
-        command = [program, "serve", "--store", store, "--port", str(port)]
+            self.token = eng.access.tokens.create(f"bench {port}", "write").secret
+        command = [sys.executable, "-c", SERVE, store, str(port), certificate]
         self._process = subprocess.Popen(command, env=environment, cwd="/", stdout=subprocess.DEVNULL)
         for _ in range(600):
             try:
@@ -84,6 +99,19 @@ class Server:
     def close(self) -> None:
         self._process.terminate()
         self._process.wait()
+
+
+def write_certificate(folder: str) -> tuple[str, str]:
+    """A certificate for loopback, and the authorities of this machine with it."""
+    file, every = os.path.join(folder, "server.pem"), os.path.join(folder, "authorities.pem")
+    made = [*("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"), "-batch"]
+    made += ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", file, "-out", every]
+    subprocess.run(made, check=True, capture_output=True)
+    own = Path(every).read_text()
+    known = ssl.get_default_verify_paths().cafile
+    Path(every).write_text(own + (Path(known).read_text() if known else ""))
+    Path(file).write_text(own + Path(file).read_text())
+    return file, every
 
 
 def main() -> None:
@@ -104,33 +132,44 @@ def main() -> None:
             if not name.startswith(("PYTHON", "ENGRAM", "XDG_")) or name == "PYTHONPATH"
         }
         plain |= {"HOME": os.path.join(folder, "home"), "ENGRAM_EMBEDDER": "static", "ENGRAM_AUTO_DREAM": "off"}
-        ours, theirs = os.path.join(folder, "local.db"), os.path.join(folder, "served.db")
+        ours, *theirs = (os.path.join(folder, f"{name}.db") for name in ("local", "served", "encrypted"))
         prompt = startup.fill_turns(ours, turns)
-        shutil.copy(ours, theirs)
+        for copy in theirs:
+            shutil.copy(ours, copy)
         transcript = Path(folder, "transcript.jsonl")
         write_transcript(transcript, prompt)
         session = events(project, str(transcript), prompt)
-        server = Server(theirs, {**plain, "ENGRAM_DATA_DIR": os.path.join(folder, "server")})
+        certificate, authorities = write_certificate(folder)
+        serving = {**plain, "ENGRAM_DATA_DIR": os.path.join(folder, "server")}
+        servers = [Server(theirs[0], serving), Server(theirs[1], serving, certificate)]
         places = {
             "SQLite": {**plain, "ENGRAM_URL": ours},
-            "server": {**plain, "ENGRAM_URL": server.url, "ENGRAM_TOKEN": server.token},
+            **{
+                name: {**plain, "ENGRAM_URL": each.url, "ENGRAM_TOKEN": each.token, "SSL_CERT_FILE": authorities}
+                for name, each in zip(("server", "TLS"), servers, strict=True)
+            },
         }
         spent: dict[tuple[str, str], list[startup.Spent]] = {(place, name): [] for place in places for name in session}
         try:
             for number in range(rounds + 2):
-                order = list(places) if number % 2 else list(places)[::-1]
+                first = number % len(places)
+                order = [*list(places)[first:], *list(places)[:first]]
                 for name, event in session.items():
                     for place in order:
                         spent[place, name].append(partial(startup.run_hook, event, places[place])())
         finally:
-            server.close()
+            for server in servers:
+                server.close()
         log = Path(plain["HOME"], ".local/share/engram/hook.log")
         if log.exists():
             raise AssertionError(log.read_text())
-        with Engram(settings=load(url=ours)) as here, Engram(settings=load(url=theirs)) as there:
-            said = [eng.exchanges.history(eng.sessions.list(1)[0].id)[-1].content for eng in (here, there)]
-            if said[0] != said[1] or not said[0]:
-                raise AssertionError(f"the two stores differ: {said}")
+        said = []
+        for store in (ours, *theirs):
+            with Engram(settings=load(url=store)) as eng:
+                (known,) = [each for each in eng.sessions.list() if each.external_id == "bench"]
+                said.append([turn.content for turn in eng.exchanges.history(known.id)])
+        if said[0] != said[1] or said[0] != said[2] or not said[0]:
+            raise AssertionError(f"the stores differ: {list(map(len, said))} turns")
     # The first rounds load the model of the server and fill caches.
     used = {key: found[2:] for key, found in spent.items()}
     report = measure.Report("Hooks with a server")
@@ -142,8 +181,9 @@ def main() -> None:
         ]
         report.table(f"engram-hook, {what}, ms", ("", *places), rows)
     for name in session:
-        local, remote = ([each.clock for each in used[place, name]] for place in places)
+        local, remote, encrypted = ([each.clock for each in used[place, name]] for place in places)
         report.compare(f"{name}: server / SQLite", remote, local, "at most", LIMIT)
+        report.compare(f"{name}: server over TLS / SQLite", encrypted, local, "at most", LIMIT)
     report.show(as_json=chosen.json)
 
 

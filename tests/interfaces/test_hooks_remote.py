@@ -541,7 +541,7 @@ def test_an_event_is_sent_at_most_twice(server: HookServer, eng: Engram, project
 @pytest.mark.requirement("REMOTE-26")
 def test_a_second_attempt_at_another_server_records_nothing_and_makes_the_answer_again(eng: Engram) -> None:
     eng.remember("The router never listens on port 80", kind="lesson", embed=False)
-    request = good(text="Why does the router not listen on port 80?", takes_context=True)
+    request = good(text="Port the router", takes_context=True)
 
     def attempt() -> str:
         return hook_serving.answer(
@@ -550,7 +550,7 @@ def test_a_second_attempt_at_another_server_records_nothing_and_makes_the_answer
 
     assert "never listens on port 80" in attempt()
     assert "never listens on port 80" in attempt()
-    assert turns(eng) == ["Why does the router not listen on port 80?"]
+    assert turns(eng) == ["Port the router"]
 
 
 @pytest.mark.requirement("REMOTE-26")

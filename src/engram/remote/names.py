@@ -21,18 +21,17 @@ def project(settings: Config) -> str | None:
     return project_here(settings)
 
 
-def file(path: str) -> str:
-    """The resource of a file, in its stored form. A relative path is relative to the current folder."""
-    return resources.normalise(resources.escape(path))
-
-
 def file_without_secrets(path: str) -> str:
-    """The same. InvalidInput, without repeating the path, if it contains a secret."""
-    return checks.without_secrets(file(checks.without_secrets(path, "resource")), "resource")
+    """The resource of a file, in its stored form. A relative path is relative to the current folder.
+
+    InvalidInput, without repeating the path, if it contains a secret.
+    """
+    resource = resources.normalise(resources.escape(checks.without_secrets(path, "resource")))
+    return checks.without_secrets(resource, "resource")
 
 
 def stored_file(resource: object) -> str:
-    """What `file` has returned on another machine. InvalidInput for anything else."""
+    """What `file_without_secrets` has returned on another machine. InvalidInput for anything else."""
     text = checks.text(resource, "resource", longest=resources.MAX_LENGTH)
     if resources.elsewhere(text, None) != text or not (text.startswith("/") or ":" in text):
         raise InvalidInput("resource is not a path in its stored form.")

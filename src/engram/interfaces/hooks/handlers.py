@@ -48,7 +48,9 @@ _FRAME_TOKENS = 30
 
 def handle(eng: Engram, event: Event, harness: str, show: Callable[[Answer], None], enough: Callable[[], bool]) -> None:
     """Handle an event of this machine and show the answer. Then index words until none are left or `enough` says so."""
-    handling = Handling(eng, prepare(event, harness), Here(event, harness, eng.settings))
+    leases = eng.leases
+    here = Here(event, harness, eng.settings, lambda path: leases.normalise(leases.escape(path)))
+    handling = Handling(eng, prepare(event, harness), here)
     given = handling.answer()
     try:
         show(given)

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ...redact import redact
+from ...remote import names
 from . import events, locks
 from .events import Answer, Told
 from .place import Here
@@ -49,7 +50,8 @@ def send(settings: Config, event: Event, harness: str, deadline: float) -> Answe
     if not settings.token:
         raise ServerRefused(0, "no token is set")
     told = prepare(event, harness)
-    here = Here(event, harness, settings, read_at_prompt=_READ_AT_PROMPT)
+    here = Here(event, harness, settings, names.file_without_secrets, read_at_prompt=_READ_AT_PROMPT)
+    here.project = names.project(settings)
     answer = _exchange(settings, _body(told, here), deadline)
     return _read(answer)
 
@@ -67,7 +69,7 @@ def request(told: Told, here: Here) -> dict[str, Any]:
     if told.kind == events.END:
         place["may_dream"] = here.may_dream
     if _needs_files(told, here.lock_policy):
-        place["files"] = [[redact(path), resource] for path, resource in here.files_without_secrets]
+        place["files"] = [[redact(path), resource] for path, resource in here.files]
     if told.kind in (events.PROMPT, events.STOP, events.SUBAGENT_STOP) and here.has_transcript:
         place["spoken"] = [_plain(each) for each in here.spoken()]
     if told.kind == events.COMPACTED or (told.kind == events.START and told.reason == "compact"):
