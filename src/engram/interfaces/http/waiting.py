@@ -77,8 +77,8 @@ class WaitingClaims:
             await send_answer(send, calls.too_large(service))
             return
         waiting: list[_Waiting] = []
-        job = partial(calls.answer, service, scope, "write", partial(self._begin, waiting), body, self._route)
-        made: Answer | None = await service.writers.run(job)
+        job = calls.Job(service, scope, "write", partial(self._begin, waiting), body, self._route)
+        made: Answer | None = await service.run("writes", job)
         if waiting:
             made = await self._awaited(waiting[0], receive)
         if made is not None:
