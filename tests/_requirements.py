@@ -389,6 +389,7 @@ REQUIREMENTS = {
     "SOCKET-5": "The protocol's version comes first; requests are limited in size, number and time; all but recall is refused.",
     "SOCKET-6": "Two stores never share a socket; PostgreSQL stores and long paths have one; a password is not part of its name.",
     "SOCKET-7": "The setting recall_socket turns it off on either side; a project's file cannot.",
+    "SOCKET-8": "Every request passes the place that enforces scopes and workspaces; the user of this machine may do all.",
     # Dreaming
     "DREAM-1": "A forced pass writes a gist for each session, an era for each month, the profile, the narrative and a companion's self; its report is stored.",
     "DREAM-2": "A second pass right after the first writes only its report and the drives.",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 from ..._version import VERSION
-from . import answers, events, metrics, overview, state
+from . import answers, events, library, metrics, overview, state
 from .guard import Guard
 from .options import Options
 from .recording import Recording
@@ -60,4 +60,5 @@ def _add_parts(app: FastAPI, service: Service) -> None:
     overview.add(app, service)
     events.add(app, service)
     metrics.add(app, service)
-    # To be added here: library, hook, mcp, oauth, browser.
+    library.add(app, service)
+    # To be added here: hook, mcp, oauth, browser.

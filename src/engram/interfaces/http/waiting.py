@@ -1,4 +1,4 @@
-"""Claims that wait for their turn: `lock.claim` with `wait`.
+"""Claims that wait for their turn: `lock.claim` with `wait`, and the same call of the library.
 
 A waiting claim takes a thread only for each look. Meanwhile it listens for its client: one that has gone gives up its
 place in the queue.
@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ... import operations
+from ...errors import EngramError
 from ...operations import Operation
 from ...records import plain
 from . import answers, arguments, calls, keys
@@ -35,20 +36,33 @@ class Waiter(Protocol):
     def leave(self) -> None: ...
 
 
-class _Waiting:
+class Waiting:
     """A claim in the queue, and the key that its request has claimed, if it has one."""
 
-    def __init__(self, waiter: Waiter, request: keys.Request | None, claim: object) -> None:
+    def __init__(
+        self,
+        waiter: Waiter,
+        request: keys.Request | None,
+        claim: object,
+        text_of: Callable[[Lease], str],
+        refused: Callable[[EngramError], Answer] = answers.refusal,
+    ) -> None:
         self.waiter = waiter
         self._request = request
         self._claim = claim
+        #: The answer's text.
+        self._text_of = text_of
+        self._refused = refused
 
     def look(self) -> Answer | None:
         """The answer; None while the claim waits."""
-        lease = self.waiter.look()
+        try:
+            lease = self.waiter.look()
+        except EngramError as error:
+            return self._refused(error)
         if lease is None:
             return None
-        text = answers.text_of({"result": plain(lease)})
+        text = self._text_of(lease)
         request, self._request = self._request, None
         if request is not None:
             request.finish(self._claim, text)
@@ -76,15 +90,15 @@ class WaitingClaims:
         if body is None:
             await send_answer(send, calls.too_large(service))
             return
-        waiting: list[_Waiting] = []
+        waiting: list[Waiting] = []
         job = calls.Job(service, scope, "write", partial(self._begin, waiting), body, self._route)
         made: Answer | None = await service.run("writes", job)
         if waiting:
-            made = await self._awaited(waiting[0], receive)
+            made = await awaited(service, self._route, waiting[0], receive)
         if made is not None:
             await send_answer(send, made)
 
-    def _begin(self, waiting: list[_Waiting], call: Call) -> object:
+    def _begin(self, waiting: list[Waiting], call: Call) -> object:
         """The answer, in the thread of the call. A claim that has to wait is put into `waiting`."""
         values: dict[str, Any] = arguments.checked(self._operation, call, call.arguments())
         request = keys.of(call, self._operation.name, values)
@@ -94,7 +108,7 @@ class WaitingClaims:
             claim = None if request is None else request.claim()
             if isinstance(claim, str):
                 return _answer(claim, replayed=True)
-            waiting.append(_Waiting(waiter, request, claim))
+            waiting.append(Waiting(waiter, request, claim, _text_of))
             return None
 
         def perform() -> object:
@@ -105,27 +119,34 @@ class WaitingClaims:
         text, replayed = request.once(lambda: answers.text_of({"result": perform()}))
         return _answer(text, replayed=replayed)
 
-    async def _awaited(self, waiting: _Waiting, receive: Receive) -> Answer | None:
-        """The answer of a waiting claim; None if its client has gone."""
-        gone = asyncio.ensure_future(_disconnected(receive))
-        try:
-            while (made := await self._step(waiting.look)) is None:
-                done, _ = await asyncio.wait({gone}, timeout=waiting.waiter.pause)
-                if done:
-                    return None
-            return made
-        finally:
-            gone.cancel()
-            await self._step(waiting.leave)
 
-    async def _step(self, step: Callable[[], _T]) -> _T | Answer:
-        """One step in a thread. It is never abandoned: an abandoned look could join the queue after the claim left."""
-        running = self._service.waiters.run(partial(calls.answered, self._service, self._route, step))
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            await asyncio.wait({running})
-            raise
+async def awaited(service: Service, route: str, waiting: Waiting, receive: Receive) -> Answer | None:
+    """The answer of a waiting claim; None if its client has gone."""
+    made: Answer | None
+    gone = asyncio.ensure_future(_disconnected(receive))
+    try:
+        while (made := await _step(service, route, waiting.look)) is None:
+            done, _ = await asyncio.wait({gone}, timeout=waiting.waiter.pause)
+            if done:
+                return None
+        return made
+    finally:
+        gone.cancel()
+        await _step(service, route, waiting.leave)
+
+
+async def _step(service: Service, route: str, step: Callable[[], _T]) -> _T | Answer:
+    """One step in a thread. It is never abandoned: an abandoned look could join the queue after the claim left."""
+    running = service.waiters.run(partial(calls.answered, service, route, step))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait({running})
+        raise
+
+
+def _text_of(lease: Lease) -> str:
+    return answers.text_of({"result": plain(lease)})
 
 
 def _answer(text: str, *, replayed: bool = False) -> Answer:
