@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -37,12 +39,47 @@ def test_only_a_hash_of_a_secret_is_stored(store_url: str, eng: Engram) -> None:
 
 
 @pytest.mark.requirement("ACCESS-2")
+def test_no_byte_of_a_secret_is_in_the_files_of_a_store(sqlite_url: str) -> None:
+    with Engram(sqlite_url) as eng:
+        made = eng.access.tokens.create("laptop", "admin")
+        cookie = eng.access.logins.log_in(made.secret)
+        links = [eng.access.logins.make_link(OWNER) for _ in range(2)]
+        eng.access.logins.use_link(links[0])
+        eng.access.answers.once(
+            made.token.id, "k", "d", "default", lambda: eng.access.tokens.create("x", "read").secret
+        )
+        # The log is copied, because the last connection that closes removes it.
+        copies = [Path(f"{sqlite_url}{end}") for end in ("", "-wal")]
+        subprocess.run(["cp", *map(str, copies), str(copies[0].parent.parent)], check=True)
+    files = [*copies[0].parent.iterdir(), *(copies[0].parent.parent / each.name for each in copies)]
+    stored = b"".join(file.read_bytes() for file in files)
+    assert secret_texts.digest(made.secret).encode() in stored
+    for secret in (made.secret, cookie, *links):
+        assert secret[-43:].encode() not in stored
+    assert b"engram_" not in stored
+
+
+@pytest.mark.requirement("ACCESS-2")
 def test_no_representation_shows_a_secret(eng: Engram) -> None:
     made = eng.access.tokens.create("laptop", "admin")
     secret = secret_texts.make(secret_texts.TOKEN)
     for shown in (repr(made), str(made), f"{made}", repr([made]), repr(made.token)):
         assert made.secret[-43:] not in shown and "laptop" in shown
     assert secret.text[-43:] not in repr(secret) + str(secret)
+
+
+@pytest.mark.requirement("ACCESS-2")
+def test_a_secret_that_somebody_pastes_is_not_stored(eng: Engram) -> None:
+    kinds = ("TOKEN", "LINK", "COOKIE", "REQUEST", "CODE", "REFRESH")
+    texts = [secret_texts.make(getattr(secret_texts, kind)).text for kind in kinds]
+    eng.sessions.ensure("s")
+    for text in texts:
+        eng.exchanges.add("s", "user", f"Use {text} for the server.")
+        eng.remember(f"The header is 'Authorization: Bearer {text}'")
+        assert secret_texts.contains_secret(text) and not secret_texts.contains_secret(text[:-1])
+    stored = [each.content for each in eng.exchanges.history("s")] + [each.content for each in eng.memories.list()]
+    assert len(stored) >= len(texts) + 1
+    assert not [text for text in texts if text[-43:] in repr(stored)]
 
 
 @pytest.mark.requirement("ACCESS-3")

@@ -575,7 +575,7 @@ class Dreams:
 
     # Defined last, because the name `list` hides the type in annotations after it.
     def list(self, limit: int = 20, *, before: int | None = None) -> list[DreamReport]:
-        """Reports of earlier passes, newest first. Limit 0 means all. `before`, the last id of a page, gives the next."""
+        """Reports of earlier passes, newest first; limit 0: all. `before`, the last id of a page, gives the next."""
         most = checks.whole(limit, "limit", least=0) or checks.MAX_WHOLE
         last = checks.MAX_WHOLE if before is None else checks.whole(before, "before", least=0)
         with self._engine.read() as tx:

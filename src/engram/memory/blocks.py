@@ -514,9 +514,7 @@ class Blocks:
             raise self.missing(name)
         return found
 
-    def _versions(
-        self, tx: Transaction, stored: _Stored, limit: int, before: int = checks.MAX_WHOLE
-    ) -> list[_Version]:
+    def _versions(self, tx: Transaction, stored: _Stored, limit: int, before: int = checks.MAX_WHOLE) -> list[_Version]:
         """The latest versions, newest first."""
         return [_Version(*row) for row in tx.all(_VERSIONS, id=stored.id, limit=limit, before=before)]
 

@@ -314,7 +314,7 @@ class Exchanges:
         return [Exchange(*row) for row in reversed(rows)]
 
     def history(self, session_id: str, limit: int = 0, *, after: int = 0) -> list[Exchange]:
-        """The turns of a session, oldest first; limit 0: all. `after`, the last `seq` of a page, gives the next page."""
+        """The turns of a session, oldest first; limit 0: all. `after`, the last `seq` of a page, gives the next."""
         most = checks.whole(limit, "limit", least=0) or checks.MAX_WHOLE
         checks.whole(after, "after", least=0)
         with self._engine.read() as tx:

@@ -85,12 +85,12 @@ NOT_SENT = frozenset({"progress", "stop", "lock"})
 NAMES = frozenset({"name", "kind", "key", "project", "external_id", "session_type", "resource", "to"})
 #: Arguments that a client may not choose. A model may be an address that the server would ask, or a folder of its disk.
 KEPT_BY_SERVER = {"reindex": frozenset({"model"})}
+#: Arguments with any JSON.
+JSON = frozenset({"data", "metadata"})
 #: Calls that may take long, because they work through much, or ask a model.
 SLOW = frozenset({"dream", "dream_if_due", "reindex", "forget", "dreams.dream", "dreams.dream_if_due"}) | {
     *("dreams.undo", "dreams.estimate", "embedding_queue.work", "imports.write", "sessions.delete"),
 }
-#: Calls that are no single transaction: they write in many steps, or wait for others.
-MANY_STEPS = SLOW | {"leases.claim"}
 
 
 def scope_of(name: str) -> Scope | None:

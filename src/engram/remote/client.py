@@ -28,10 +28,10 @@ from ..memory.exchanges import Exchanges
 from ..memory.injections import Injections
 from ..memory.memories import Memories
 from ..records import PERSON
-from ..redact import redact
+from ..redact import clean, redact
 from . import wire
-from .calls import CALLS, NAMES, NOT_SENT, PROPERTIES, SLOW, SPECIAL
-from .transport import ANSWER_WITHIN, Answered, Transport, encoded
+from .calls import CALLS, JSON, NAMES, NOT_SENT, PROPERTIES, SLOW, SPECIAL
+from .transport import ANSWER_WITHIN, Answered, Transport
 
 if TYPE_CHECKING:
     from ..client import Engram
@@ -69,12 +69,8 @@ class RemoteStore:
 
     def call(self, workspace: str, name: str, options: Mapping[str, Any]) -> Any:
         """The result of a call on the server."""
-        body = encoded(
-            {
-                "options": {key: wire.pack(_without_secrets(key, value)) for key, value in options.items()},
-                "project": project_here(self._config),
-            }
-        )
+        sent = {key: _sendable(key, value) for key, value in options.items()}
+        body = wire.to_json({"options": sent, "project": project_here(self._config)}).encode()
         # Every call has a key. The server ignores that of one which only reads.
         headers = {"X-Engram-Workspace": workspace, "Idempotency-Key": os.urandom(16).hex()}
         within = LONG if name in SLOW else ANSWER_WITHIN + float(options.get("wait") or 0)
@@ -316,21 +312,30 @@ class _RemoteEmbeddingQueue(_proxy(EmbeddingQueue, "embedding_queue")):  # type:
         pass
 
 
+def _sendable(name: str, value: Any) -> Any:
+    """An argument as it is sent. InvalidInput for what cannot be sent, and cannot be stored either."""
+    try:
+        return wire.pack(_without_secrets(name, value))
+    except TypeError as error:
+        raise InvalidInput(f"{name}: {error}.") from None
+    except RecursionError:
+        raise InvalidInput(f"{name} is nested too deeply.") from None
+
+
 def _without_secrets(name: str, value: Any) -> Any:
     """An argument without secrets. A name that holds one is refused, as it is locally."""
     if isinstance(value, str):
         return checks.without_secrets(value, name.replace("_", " ")) if name in NAMES else redact(value)
-    if isinstance(value, Mapping):
-        return {_without_secrets("", key): _without_secrets("", each) for key, each in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_make"):
         return value._make(_without_secrets("", each) for each in value)
-    if isinstance(value, list | tuple | set | frozenset):
+    if name in JSON:
+        # What is beside a value may show that it is a secret.
+        return clean(value)
+    if isinstance(value, Mapping):
+        return {_without_secrets("", key): _without_secrets(str(key), each) for key, each in value.items()}
+    if isinstance(value, tuple | set | frozenset):
         return type(value)(_without_secrets(name, each) for each in value)
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, Iterable):
-        return [_without_secrets(name, each) for each in value]
-    raise InvalidInput(f"{name} is a {type(value).__name__}, which cannot be sent to a server.")
+    return [_without_secrets(name, each) for each in value] if isinstance(value, Iterable) else value
 
 
 def _result(answer: Answered) -> Any:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import EngramError, InvalidInput, NotFound
 from . import wire
-from .calls import BY_PERSON, KEPT_BY_SERVER, MANY_STEPS, NOT_SENT, PROPERTIES, SPECIAL, Scope, scope_of
+from .calls import BY_PERSON, KEPT_BY_SERVER, NOT_SENT, PROPERTIES, SLOW, SPECIAL, Scope
+from .calls import scope_of as scope_of
 
 if TYPE_CHECKING:
     from ..client import Engram
+    from ..coordination.lease_queue import Waiter
 
 
 class Call(NamedTuple):
@@ -25,9 +27,14 @@ class Call(NamedTuple):
     project: str | None
 
     @property
+    def waits(self) -> bool:
+        """Whether it is a claim that may have to wait for others."""
+        return self.name == "leases.claim" and bool(self.options.get("exclusive")) and bool(self.options.get("wait"))
+
+    @property
     def in_one_step(self) -> bool:
         """Whether the whole call is one transaction."""
-        return self.name not in MANY_STEPS
+        return self.name not in SLOW
 
 
 def read(name: str, request: object) -> Call:
@@ -52,6 +59,15 @@ def read(name: str, request: object) -> Call:
     if options.get(BY_PERSON):
         scope = "admin"
     return Call(name, scope, options, project)
+
+
+def line_up(eng: Engram, call: Call) -> Waiter:
+    """The claim of a call that waits, in the queue."""
+    chosen = {name: value for name, value in call.options.items() if name != "exclusive"}
+    try:
+        return eng.leases.line_up(**chosen)
+    except TypeError as error:
+        raise InvalidInput(f"{call.name}: {error}.") from None
 
 
 def perform(eng: Engram, call: Call) -> Any:

@@ -6,7 +6,6 @@ Whatever was not answered in time is StoreUnavailable. Redirects are not followe
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import threading
@@ -167,10 +166,6 @@ class Transport:
 
             self._tls = ssl.create_default_context()
         return number, HTTPSConnection(server.host, server.port, context=self._tls)
-
-
-def encoded(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
 
 
 def _described(error: Exception) -> str:

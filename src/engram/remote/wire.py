@@ -7,6 +7,7 @@ are left out, because the other side may be of a later release.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module
@@ -25,6 +26,11 @@ RECORD_MODULES = (
     "memory.transcripts",
 )
 _TAG, _ITEMS, _FIELDS = "$", "items", "fields"
+
+
+def to_json(packed: object) -> str:
+    """Packed values as text. It is ASCII, because a text may hold half a surrogate pair, which UTF-8 cannot express."""
+    return json.dumps(packed, separators=(",", ":"), allow_nan=False)
 
 
 def pack(value: Any) -> Any:

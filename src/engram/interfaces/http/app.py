@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 from ..._version import VERSION
-from . import answers, hook, state
+from . import answers, events, hook, library, metrics, overview, state
 from .guard import Guard
 from .options import Options
 from .recording import Recording
@@ -57,5 +57,9 @@ def build(eng: Engram, options: Options | None = None) -> FastAPI:
 def _add_parts(app: FastAPI, service: Service) -> None:
     """Every part with routes of its own has a function `add(app, service)`."""
     state.add(app, service)
+    overview.add(app, service)
+    events.add(app, service)
+    metrics.add(app, service)
+    library.add(app, service)
     hook.add(app, service)
-    # To be added here: library, mcp, oauth, browser.
+    # To be added here: mcp, oauth, browser.

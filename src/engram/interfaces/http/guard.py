@@ -39,15 +39,23 @@ def caller_of(scope: Scope) -> Caller:
     return caller
 
 
+def caller_if_any(scope: Scope) -> Caller | None:
+    caller: Caller | None = scope.get(_CALLER)
+    return caller
+
+
 class Caller:
     """Who makes a request, by the secret that it carries."""
 
-    __slots__ = ("_grant", "_secret", "_service", "headers")
+    __slots__ = ("_grant", "_service", "headers", "secret", "used")
 
     def __init__(self, service: Service, secret: str, headers: dict[bytes, bytes]) -> None:
         self._service = service
-        self._secret = secret
+        #: Identifies the token. Never written anywhere.
+        self.secret = secret
         self._grant: Grant | None = None
+        #: The workspace that the request was let into; empty before.
+        self.used = ""
         #: The headers of the request; of several with the same name, the last.
         self.headers = headers
 
@@ -63,7 +71,7 @@ class Caller:
     def grant(self) -> Grant:
         """What the caller may do, verified on the first call. Asks the store: call it in a thread."""
         if self._grant is None:
-            self._grant = self._service.eng.access.tokens.verify(self._secret)
+            self._grant = self._service.tokens.verify(self.secret)
         return self._grant
 
     async def verify(self) -> Grant:
@@ -74,8 +82,8 @@ class Caller:
 
     def verify_again(self) -> Grant:
         """What the caller may do now. A stream outlives the moment when its token was checked."""
-        self._grant = None
-        return self.grant()
+        self._grant = self._service.tokens.verify(self.secret)
+        return self._grant
 
     def workspace(self) -> str:
         """The workspace of this request: the one in its header, else the token's, else the server's."""
@@ -89,8 +97,10 @@ class Caller:
 
         Unauthorized or Forbidden unless the token allows it. Asks the store: call it in a thread.
         """
-        grant = self.grant()
-        return self._service.facade(grant, needed, self.workspace())
+        workspace = self.workspace()
+        found = self._service.facade(self.grant(), needed, workspace)
+        self.used = workspace
+        return found
 
 
 class Guard:

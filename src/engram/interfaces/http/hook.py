@@ -20,8 +20,6 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from starlette.routing import Route
-
 from ...errors import EngramError, InvalidInput
 from ..hooks import SOFT_LIMIT, serving
 from ..hooks.sending import PATH
@@ -47,7 +45,7 @@ _Key = tuple[str, str, str]
 
 
 def add(app: FastAPI, service: Service) -> None:
-    app.router.routes.append(Route(PATH, Hook(service), methods=["POST"]))
+    calls.add(app, PATH, ["POST"], Hook(service))
 
 
 class Hook:
@@ -64,7 +62,7 @@ class Hook:
             await send_answer(send, calls.too_large(service))
             return
         event = _Event(self._answering, self._recent)
-        made = await service.writers.run(partial(calls.answer, service, scope, "write", event.perform, body, PATH))
+        made = await service.run("writes", calls.Job(service, scope, "write", event.perform, body, PATH))
         is_gone = await _is_disconnected(receive)
         try:
             await send_answer(send, made)
@@ -72,7 +70,8 @@ class Hook:
             is_gone = True
             raise
         finally:
-            await service.writers.run(partial(event.end, is_gone))
+            # It may load a model.
+            await service.run("long work", partial(event.end, is_gone))
 
 
 class _Event:

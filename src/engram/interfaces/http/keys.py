@@ -10,13 +10,11 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...access.answers import Claim
-    from ...client import Engram
     from .calls import Call
 
 HEADER = b"idempotency-key"
@@ -54,12 +52,12 @@ class Request:
         self._answers.finish(claim, answer)
         return answer, False
 
-    def claim(self) -> Claim | str:
-        """Claim the key, or get the answer of an earlier request."""
+    def claim(self) -> Any:
+        """Claim the key: what `finish` and `abandon` take. Text is the answer of an earlier request."""
         return self._answers.begin(*self._of)
 
     @contextmanager
-    def released(self, claim: Claim) -> Iterator[None]:
+    def released(self, claim: Any) -> Iterator[None]:
         """Free the key if the block raises."""
         try:
             yield
@@ -67,10 +65,10 @@ class Request:
             self.abandon(claim)
             raise
 
-    def finish(self, claim: Claim, answer: str) -> None:
+    def finish(self, claim: Any, answer: str) -> None:
         self._answers.finish(claim, answer)
 
-    def abandon(self, claim: Claim) -> None:
+    def abandon(self, claim: Any) -> None:
         self._answers.abandon(claim)
 
 

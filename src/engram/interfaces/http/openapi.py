@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ..._version import VERSION
 from ...operations import OPERATIONS, Input, Operation
 from ...operations.results import RESULTS
-from . import routes
+from . import routes, versions
 from .examples import REQUESTS
 from .schemas import Schema, Schemas, example
 
@@ -93,6 +93,10 @@ _KEY = {
 }
 
 
+WORKSPACE_HEADER: Schema = {"$ref": "#/components/parameters/workspace"}
+ANY_JSON: Schema = {"description": "JSON.", "content": {"application/json": {"schema": {"type": "object"}}}}
+
+
 class Path(NamedTuple):
     """A path outside the table of operations."""
 
@@ -161,12 +165,12 @@ def _operation(schemas: Schemas, operation: Operation, method: str) -> dict[str,
         "responses": _responses(schemas, operation),
     }
     if method == "GET":
-        made["parameters"] += [_parameter(each, REQUESTS[operation.name]) for each in operation.inputs]
-        made["parameters"] += routes.headers_of(operation)
+        made["parameters"] += [parameter(each, REQUESTS[operation.name]) for each in operation.inputs]
+        made["parameters"] += versions.describe(operation)
         return made
     if operation.scope != "read":
         made["parameters"].append({"$ref": "#/components/parameters/key"})
-    made["parameters"] += routes.headers_of(operation)
+    made["parameters"] += versions.describe(operation)
     required = [each.name for each in operation.inputs if each.required]
     body: Schema = {
         "type": "object",
@@ -177,21 +181,23 @@ def _operation(schemas: Schemas, operation: Operation, method: str) -> dict[str,
     }
     made["requestBody"] = {
         "required": bool(required),
-        "content": {
-            "application/json": {"schema": body, "examples": {"request": {"value": REQUESTS[operation.name]}}}
-        },
+        "content": {"application/json": {"schema": body, "examples": {"request": {"value": REQUESTS[operation.name]}}}},
     }
     return made
 
 
 def _responses(schemas: Schemas, operation: Operation) -> dict[str, Any]:
     kind = RESULTS[operation.name]
-    statuses = [*_ALWAYS, *([502] if operation.name in _THINKING else []), *([507] if operation.scope != "read" else [])]
+    statuses = [
+        *_ALWAYS,
+        *([502] if operation.name in _THINKING else []),
+        *([507] if operation.scope != "read" else []),
+    ]
     made = {"200": _answer(schemas, kind, has_pages=operation.page is not None)}
-    headers = routes.answer_headers_of(operation)
+    headers = versions.describe_answer(operation)
     if headers:
         made["200"]["headers"] = headers
-    if routes.may_be_unchanged(operation):
+    if operation.name == "block.view":
         made["304"] = {"description": "The version is the one in If-None-Match.", "headers": headers}
     return {**made, **_problems(statuses)}
 
@@ -237,7 +243,7 @@ def _schema(wanted: Input) -> Schema:
     return made
 
 
-def _parameter(wanted: Input, request: Mapping[str, object]) -> Schema:
+def parameter(wanted: Input, request: Mapping[str, object]) -> Schema:
     """An argument in a query string."""
     schema = _schema(wanted)
     made: Schema = {"name": wanted.name, "in": "query", "required": wanted.required}

@@ -29,6 +29,7 @@ OTHER_EMBEDDER = "the settings differ"
 BUSY = "too many requests"
 TOO_LARGE = "too large"
 MALFORMED = "malformed"
+FORBIDDEN = "not allowed"
 #: Recall raised an error. A recall by the client itself raises it again, with its message.
 FAILED = "failed"
 
