@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 from ..._version import VERSION
-from . import answers, events, library, metrics, overview, state
+from . import answers, events, hook, library, metrics, overview, state
 from .guard import Guard
 from .options import Options
 from .recording import Recording
@@ -61,4 +61,5 @@ def _add_parts(app: FastAPI, service: Service) -> None:
     events.add(app, service)
     metrics.add(app, service)
     library.add(app, service)
-    # To be added here: hook, mcp, oauth, browser.
+    hook.add(app, service)
+    # To be added here: mcp, oauth, browser.

@@ -75,7 +75,7 @@ class Events:
         scope[calls.ROUTE] = PATH
         service = self._service
         found: list[_Opening] = []
-        job = partial(calls.answer, service, scope, "read", partial(self._open, found), b"", PATH, permit=False)
+        job = calls.Job(service, scope, "read", partial(self._open, found), b"", PATH, permit=False)
         refused = await service.readers.run(job)
         if not found:
             await send_answer(send, refused)
