@@ -126,6 +126,8 @@ class Endpoint:
             return
         job = Job(service, scope, self._needed, self._perform, body, self._route)
         made = await service.run(self._kind, job)
+        if self._needed != "read":
+            service.feed.poke()
         await send_answer(send, made, body=scope["method"] != "HEAD")
 
 

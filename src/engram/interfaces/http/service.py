@@ -11,7 +11,9 @@ from ...access.permission import author_of, require
 from ...errors import EngramError
 from . import answers
 from .answers import Answer
+from .chores import Chores
 from .feed import Feed
+from .logs import Log
 from .metrics import Metrics
 from .threads import SharedWrites, Threads
 
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from ...access_records import Grant
     from ...client import Engram
     from .calls import Kind
-    from .logs import Log
     from .options import Options
 
 _T = TypeVar("_T")
@@ -30,6 +31,8 @@ _T = TypeVar("_T")
 _THREADS = {"sqlite": (4, 2, 4), "postgresql": (6, 6, 4)}
 #: Threads in which waiting claims look. They are few: a look is short.
 _WAITERS = 2
+#: Seconds that threads get to end.
+_PARTING = 1.0
 #: Facades that are kept ready, by workspace and author.
 _MOST_FACADES = 256
 
@@ -52,6 +55,7 @@ class Service:
         self.metrics = Metrics(self)
         #: Where each request gets a line; None: nowhere.
         self.log: Log | None = None
+        self._chores: Chores | None = None
         self._facades: dict[tuple[str, str], Engram] = {}
 
     async def start(self) -> None:
@@ -67,11 +71,21 @@ class Service:
         self._threads["shared writes"] = shared
         self.feed = Feed(self)
         self.feed.start()
+        if self.options.log:
+            self.log = Log()
+            self.log.start()
+        if self.options.chores:
+            self._chores = Chores(self)
+            self._chores.start()
 
     async def stop(self) -> None:
         await self.feed.stop()
+        if self._chores is not None:
+            self._chores.close(_PARTING)
         for threads in {*self._threads.values(), self.waiters}:
-            threads.close(within=1.0)
+            threads.close(_PARTING)
+        if self.log is not None:
+            self.log.close()
 
     def run(self, kind: Kind, job: Callable[[], _T]) -> asyncio.Future[_T]:
         """Do some work in a thread of this kind."""
