@@ -46,6 +46,7 @@ _MODULES = {
     "remember": "memory",
     "restore": "store",
     "say": "memory",
+    "serve": "serve",
     "session": "sessions",
     "sitrep": "report",
     "stats": "report",

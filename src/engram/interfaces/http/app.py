@@ -1,0 +1,60 @@
+"""The application: what stands in front of every request, and which parts there are."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from fastapi import FastAPI
+
+from ..._version import VERSION
+from . import answers, state
+from .guard import Guard
+from .options import Options
+from .recording import Recording
+from .routes import Operations
+from .service import Service
+
+if TYPE_CHECKING:
+    from ...client import Engram
+
+
+def build(eng: Engram, options: Options | None = None) -> FastAPI:
+    """The application on an open store. Whoever opened the store closes it, after the application has stopped."""
+    service = Service(eng, options or Options())
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await service.start()
+        try:
+            yield
+        finally:
+            await service.stop()
+
+    app = FastAPI(
+        title="Engram",
+        version=VERSION,
+        lifespan=lifespan,
+        # The description is made from the table of operations: see `openapi`.
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        # A redirect to another path would be an answer that nobody declared.
+        redirect_slashes=False,
+    )
+    app.state.service = service
+    answers.handle_errors(app)
+    _add_parts(app, service)
+    # The last one that is added is the first to see a request.
+    app.add_middleware(Operations, service=service)
+    app.add_middleware(Guard, service=service)
+    # Checks of Host and Origin are added here: they come before the guard.
+    app.add_middleware(Recording, service=service)
+    return app
+
+
+def _add_parts(app: FastAPI, service: Service) -> None:
+    """Every part with routes of its own has a function `add(app, service)`."""
+    state.add(app, service)
+    # To be added here: library, hook, mcp, oauth, browser.

@@ -1,0 +1,156 @@
+"""Lets nobody in without a token: pure ASGI, in front of every route.
+
+A request without the secret of a token gets 401 at once; the store is not asked. With one, the request goes on, and
+its token is verified in the thread that does its work, right before the work: that saves a second hop between threads.
+Whoever needs the store gets it from `Caller.engram`, which verifies first. Should a route answer without that, the
+guard verifies before the first byte of the answer leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from ...errors import EngramError, Unauthorized
+from . import answers
+from .answers import Message, Receive, Scope, Send, send_answer
+
+if TYPE_CHECKING:
+    from ...access_records import Grant
+    from ...client import Engram
+    from .service import Service
+
+#: Every path that needs no token. Below a path that ends in a slash, none does.
+OPEN = ("/health", "/ready", "/login", "/.well-known/", "/oauth/")
+
+_OPEN_PATHS = frozenset(path for path in OPEN if not path.endswith("/"))
+_OPEN_FOLDERS = tuple(path for path in OPEN if path.endswith("/"))
+_CALLER = "engram.caller"
+_WORKSPACE = b"x-engram-workspace"
+
+
+def is_open(path: str) -> bool:
+    return path in _OPEN_PATHS or path.startswith(_OPEN_FOLDERS)
+
+
+def caller_of(scope: Scope) -> Caller:
+    """Who makes this request. Only requests to open paths have no caller."""
+    caller: Caller = scope[_CALLER]
+    return caller
+
+
+class Caller:
+    """Who makes a request, by the secret that it carries."""
+
+    __slots__ = ("_grant", "_secret", "_service", "headers")
+
+    def __init__(self, service: Service, secret: str, headers: dict[bytes, bytes]) -> None:
+        self._service = service
+        self._secret = secret
+        self._grant: Grant | None = None
+        #: The headers of the request; of several with the same name, the last.
+        self.headers = headers
+
+    @property
+    def is_verified(self) -> bool:
+        return self._grant is not None
+
+    @property
+    def name(self) -> str:
+        """The name of the verified token; empty before."""
+        return "" if self._grant is None else self._grant.name
+
+    def grant(self) -> Grant:
+        """What the caller may do, verified on the first call. Asks the store: call it in a thread."""
+        if self._grant is None:
+            self._grant = self._service.eng.access.tokens.verify(self._secret)
+        return self._grant
+
+    async def verify(self) -> Grant:
+        """The same from the event loop."""
+        if self._grant is None:
+            return await self._service.readers.run(self.grant)
+        return self._grant
+
+    def verify_again(self) -> Grant:
+        """What the caller may do now. A stream outlives the moment when its token was checked."""
+        self._grant = None
+        return self.grant()
+
+    def workspace(self) -> str:
+        """The workspace of this request: the one in its header, else the token's, else the server's."""
+        named = self.headers.get(_WORKSPACE)
+        if named is not None:
+            return named.decode("latin-1")
+        return self.grant().workspace or self._service.eng.workspace_name
+
+    def engram(self, needed: str) -> Engram:
+        """The workspace of this request, with the token as author of what is written.
+
+        Unauthorized or Forbidden unless the token allows it. Asks the store: call it in a thread.
+        """
+        grant = self.grant()
+        return self._service.facade(grant, needed, self.workspace())
+
+
+class Guard:
+    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], service: Service) -> None:
+        self._app = app
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if is_open(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        secret = _bearer(headers)
+        if secret is None:
+            missing = Unauthorized("This needs a token: Authorization: Bearer engram_…")
+            await self._refuse(send, missing)
+            return
+        caller = scope[_CALLER] = Caller(self._service, secret, headers)
+        refused = False
+
+        async def send_verified(message: Message) -> None:
+            nonlocal refused
+            if not caller.is_verified and not refused:
+                try:
+                    await caller.verify()
+                except EngramError as error:
+                    refused = True
+                    await self._refuse(send, error)
+            if not refused:
+                await send(message)
+
+        await self._app(scope, receive, send_verified)
+
+    async def _refuse(self, send: Send, error: EngramError) -> None:
+        await send_answer(send, self.refusal(error))
+
+    def refusal(self, error: EngramError) -> answers.Answer:
+        return refusal(self._service, error)
+
+
+def refusal(service: Service, error: EngramError) -> answers.Answer:
+    """The answer to a caller that is not let in. A client that knows OAuth learns from it where to begin."""
+    headers = [(b"www-authenticate", challenge(service, error))] if error.status == 401 else []
+    return answers.refusal(error, headers)
+
+
+def challenge(service: Service, error: EngramError) -> bytes:
+    """The header WWW-Authenticate of a 401."""
+    metadata = f"{service.options.public_url}/.well-known/oauth-protected-resource"
+    return f'Bearer realm="engram", resource_metadata="{metadata}"'.encode("latin-1")
+
+
+def _bearer(headers: dict[bytes, bytes]) -> str | None:
+    """The secret in the header Authorization; None if there is none."""
+    scheme, _, secret = headers.get(b"authorization", b"").partition(b" ")
+    secret = secret.strip()
+    return secret.decode("latin-1") if scheme.lower() == b"bearer" and secret else None

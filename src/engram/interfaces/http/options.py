@@ -1,0 +1,21 @@
+"""What `engram serve` was told, as far as requests depend on it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8377
+
+
+class Options(NamedTuple):
+    #: The address that clients use, without a slash at its end; behind a proxy, the proxy's.
+    public_url: str = f"http://{DEFAULT_HOST}:{DEFAULT_PORT}"
+    #: Whether a proxy stands in front, so that its `X-Forwarded-…` headers count.
+    behind_proxy: bool = False
+    #: The largest body of a request, in bytes.
+    max_body: int = 4 * 1024 * 1024
+    #: Whether passes of dreaming that are due start by themselves; None: as the setting `auto_dream` says.
+    dream: bool | None = None
+    #: Threads that read and threads that write; None: what suits the store.
+    readers: int | None = None
+    writers: int | None = None

@@ -1,0 +1,55 @@
+"""What all requests of one process share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ... import checks
+from ...access.permission import require
+from .threads import Threads
+
+if TYPE_CHECKING:
+    from ...access_records import Grant
+    from ...client import Engram
+    from .options import Options
+
+#: Threads by engine: those that read, and those that write. They are apart, so that no reader waits behind writers.
+#: SQLite has one writer at a time; PostgreSQL gets as many as the pool has connections.
+_THREADS = {"sqlite": (6, 4), "postgresql": (8, 6)}
+#: Facades that are kept ready, by workspace and author.
+_MOST_FACADES = 256
+
+
+class Service:
+    """The store and everything around it. `start` and `stop` are called in the event loop that serves."""
+
+    #: Threads for what only reads, and for what may write.
+    readers: Threads
+    writers: Threads
+
+    def __init__(self, eng: Engram, options: Options) -> None:
+        self.eng = eng
+        self.options = options
+        self._facades: dict[tuple[str, str], Engram] = {}
+
+    async def start(self) -> None:
+        on_server = self.eng.settings.url.startswith("postgresql://")
+        readers, writers = _THREADS["postgresql" if on_server else "sqlite"]
+        self.readers = Threads(self.options.readers or readers, "read")
+        self.writers = Threads(self.options.writers or writers, "write")
+
+    async def stop(self) -> None:
+        for threads in (self.readers, self.writers):
+            threads.close(within=1.0)
+
+    def facade(self, grant: Grant, needed: str, workspace: str) -> Engram:
+        """A workspace, if the grant includes this scope in it. What is written through it has the grant as author."""
+        checks.workspace(workspace)
+        require(grant, needed, workspace)
+        key = (workspace, grant.name)
+        found = self._facades.get(key)
+        if found is None:
+            if len(self._facades) >= _MOST_FACADES:
+                self._facades.clear()
+            found = self._facades[key] = self.eng.workspace(workspace)
+        return found
