@@ -17,4 +17,4 @@ def serve(ctx: click.Context, host: str, port: int) -> None:
     from ..http.options import Options
     from ..http.serving import serve as run
 
-    run(settings, Options(public_url=f"http://{host}:{port}"), host=host, port=port)
+    run(settings, Options(host=host, port=port), host=host, port=port)

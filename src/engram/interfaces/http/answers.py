@@ -19,7 +19,6 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Header = tuple[bytes, bytes]
 
-_JSON = (b"content-type", b"application/json")
 # Answers hold what is stored, and depend on the token.
 _PRIVATE = (b"cache-control", b"no-store")
 
@@ -28,6 +27,7 @@ class Answer(NamedTuple):
     status: int
     body: bytes
     headers: Sequence[Header] = ()
+    kind: bytes = b"application/json"
 
 
 def encoded(value: object) -> bytes:
@@ -75,10 +75,9 @@ def described(error: BaseException) -> str:
 
 async def send_answer(send: Send, answer: Answer, *, body: bool = True) -> None:
     """Send it. Without `body`, only its head: the answer to HEAD, or 304."""
-    status, content, more = answer
-    length = (b"content-length", b"%d" % len(content))
-    start: Message = {"type": "http.response.start", "status": status, "headers": [_JSON, length, _PRIVATE, *more]}
-    await send(start)
+    status, content, more, kind = answer
+    headers = [(b"content-type", kind), (b"content-length", b"%d" % len(content)), _PRIVATE, *more]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": content if body else b""})
 
 

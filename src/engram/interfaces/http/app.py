@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 from ..._version import VERSION
-from . import answers, state
+from . import answers, browser, mcp, oauth, state
 from .guard import Guard
 from .options import Options
+from .origins import CheckOrigins, SecurityHeaders
 from .recording import Recording
 from .routes import Operations
 from .service import Service
@@ -28,7 +29,8 @@ def build(eng: Engram, options: Options | None = None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await service.start()
         try:
-            yield
+            async with endpoint.run():
+                yield
         finally:
             await service.stop()
 
@@ -46,15 +48,19 @@ def build(eng: Engram, options: Options | None = None) -> FastAPI:
     app.state.service = service
     answers.handle_errors(app)
     _add_parts(app, service)
+    endpoint = mcp.add(app, service)
     # The last one that is added is the first to see a request.
     app.add_middleware(Operations, service=service)
     app.add_middleware(Guard, service=service)
-    # Checks of Host and Origin are added here: they come before the guard.
+    app.add_middleware(CheckOrigins, places=service.places)
     app.add_middleware(Recording, service=service)
+    app.add_middleware(SecurityHeaders, places=service.places)
     return app
 
 
 def _add_parts(app: FastAPI, service: Service) -> None:
     """Every part with routes of its own has a function `add(app, service)`."""
     state.add(app, service)
-    # To be added here: library, hook, mcp, oauth, browser.
+    oauth.add(app, service)
+    browser.add(app, service)
+    # To be added here: library, hook.

@@ -66,7 +66,7 @@ def answer(service: Service, scope: Scope, needed: str, perform: Perform, body: 
         made = perform(Call(caller.engram(needed), caller, body, scope["query_string"]))
         return made if isinstance(made, Answer) else answers.result(made)
     except Unauthorized as error:
-        return guard.refusal(service, error)
+        return guard.refusal(service, scope, error)
     except EngramError as error:
         return answers.refusal(error)
     except Exception as error:

@@ -11,17 +11,13 @@ This runs before everything else, also for websockets. A proxy must pass on `Hos
 from __future__ import annotations
 
 import ipaddress
-import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
 from ...errors import InvalidInput
+from .answers import Message, Receive, Scope, Send, problem, send_answer
 
-Scope: TypeAlias = MutableMapping[str, Any]
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
@@ -48,7 +44,7 @@ _HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 )
-_HTTPS_ONLY = (b"strict-transport-security", b"max-age=31536000")
+_HEADERS_OF_HTTPS = (*_HEADERS, (b"strict-transport-security", b"max-age=31536000"))
 
 
 class Refusal(NamedTuple):
@@ -65,17 +61,21 @@ class Places:
     def __init__(self, origins: Iterable[str], public: str | None = None) -> None:
         """`origins` as a browser writes them. `public` is the one that users outside see."""
         #: The origin of each value that `Host` may have, in lower case.
-        self._by_host = {name: origin for origin in origins for name in _host_values(origin)}
-        self._origins = frozenset(self._by_host.values())
+        self._by_host = {name.encode(): origin for origin in origins for name in _host_values(origin)}
+        self._origins = {origin.encode(): origin for origin in self._by_host.values()}
         self._public = public
+
+    def origin(self, scope: Scope) -> str:
+        """The origin under which the client reached the server. The request was checked."""
+        return self._by_host[_values(scope, b"host")[0].lower()]
 
     def base(self, scope: Scope) -> str:
         """The address of this server for links and OAuth: the public one, else the one that the client used."""
-        return self._public or self._by_host[_values(scope, b"host")[0].lower()]
+        return self._public or self.origin(scope)
 
     def bases(self) -> frozenset[str]:
         """Every address that `base` can return."""
-        return frozenset({self._public}) if self._public else self._origins
+        return frozenset({self._public} if self._public else self._origins.values())
 
     def is_https(self, scope: Scope) -> bool:
         """Whether the client reached the server over HTTPS, also if a proxy ended it."""
@@ -86,46 +86,73 @@ class Places:
         """Whether a page of this server sent the request, and not a page of another site or of another of its names."""
         origins = _values(scope, b"origin")
         if not origins:
-            return _values(scope, b"sec-fetch-site") == ["same-origin"]
-        (host,) = _values(scope, b"host")
-        return origins == [self._by_host[host.lower()]]
+            return _values(scope, b"sec-fetch-site") == [b"same-origin"]
+        return origins == [self.origin(scope).encode()]
 
     def refusal(self, scope: Scope) -> Refusal | None:
         """Why the request is not answered; None if it is."""
-        hosts = _values(scope, b"host")
-        if len(hosts) != 1:
-            return Refusal(400, "invalid_host", "A request needs exactly one Host header.")
-        if hosts[0].lower() not in self._by_host:
-            return Refusal(
-                421, "wrong_host", "This server does not answer to that host name. Start it with --public-url."
-            )
-        origins = _values(scope, b"origin")
-        if origins and (len(origins) > 1 or origins[0] not in self._origins):
-            return Refusal(403, "wrong_origin", "Pages of other sites may not use this server.")
-        return None
+        host = origin = None
+        for name, value in scope["headers"]:
+            if name == b"host":
+                if host is not None:
+                    return _NO_HOST
+                host = value
+            elif name == b"origin":
+                if origin is not None:
+                    return _WRONG_ORIGIN
+                origin = value
+        if host is None:
+            return _NO_HOST
+        if host.lower() not in self._by_host:
+            return _WRONG_HOST
+        return None if origin is None or origin in self._origins else _WRONG_ORIGIN
+
+
+_NO_HOST = Refusal(400, "invalid_host", "A request needs exactly one Host header.")
+_WRONG_HOST = Refusal(421, "wrong_host", "This server has another address. --public-url tells it its address.")
+_WRONG_ORIGIN = Refusal(403, "wrong_origin", "Pages of other sites may not use this server.")
 
 
 class CheckOrigins:
-    """Refuses requests that are not for this server, and adds the security headers to every answer."""
+    """Refuses requests that are not for this server."""
 
     def __init__(self, app: App, places: Places) -> None:
         self._app = app
         self._places = places
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket"):
-            await self._app(scope, receive, send)
-            return
-        answer = _secured(send, https=self._places.is_https(scope))
-        refusal = self._places.refusal(scope)
+        refusal = None if scope["type"] == "lifespan" else self._places.refusal(scope)
         if refusal is None:
-            await self._app(scope, receive, answer)
+            await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            await _refuse(answer, refusal)
+            status, code, message = refusal
+            await send_answer(send, problem(status, code, message))
         else:
             # Closing before accepting answers the handshake with 403.
-            await receive()
             await send({"type": "websocket.close", "code": 1008})
+
+
+class SecurityHeaders:
+    """Adds the headers that every answer has."""
+
+    def __init__(self, app: App, places: Places) -> None:
+        self._app = app
+        self._places = places
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        added = _HEADERS_OF_HTTPS if self._places.is_https(scope) else _HEADERS
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given = message.get("headers", ())
+                names = {name for name, _ in given}
+                message["headers"] = [*given, *(each for each in added if each[0] not in names)]
+            await send(message)
+
+        await self._app(scope, receive, answer)
 
 
 def places(host: str, port: int, *, tls: bool = False, public_url: str | None = None) -> Places:
@@ -180,7 +207,7 @@ def client_address(scope: Scope, *, behind_proxy: bool = False) -> str:
     address = str(client[0]) if client else "local"
     if behind_proxy:
         forwarded = _values(scope, b"x-forwarded-for")
-        address = forwarded[-1].rpartition(",")[2].strip() if forwarded else address
+        address = forwarded[-1].decode("latin-1").rpartition(",")[2].strip() if forwarded else address
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0].strip("[]"))
     except ValueError:
@@ -232,26 +259,5 @@ def _not_public(url: str, problem: str) -> InvalidInput:
     return InvalidInput(f"The public URL {url[:100]!r} {problem}.")
 
 
-def _values(scope: Scope, name: bytes) -> list[str]:
-    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
-
-
-def _secured(send: Send, *, https: bool) -> Send:
-    added = (*_HEADERS, _HTTPS_ONLY) if https else _HEADERS
-
-    async def answer(message: Message) -> None:
-        if message["type"] in ("http.response.start", "websocket.http.response.start"):
-            given = [(name, value) for name, value in message.get("headers", ())]
-            names = {name.lower() for name, _ in given}
-            message = {**message, "headers": [*given, *(each for each in added if each[0] not in names)]}
-        await send(message)
-
-    return answer
-
-
-async def _refuse(send: Send, refusal: Refusal) -> None:
-    shape: Mapping[str, object] = {"code": refusal.code, "message": refusal.message, "hint": "", "details": {}}
-    body = json.dumps({"error": shape}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+def _values(scope: Scope, name: bytes) -> list[bytes]:
+    return [value for key, value in scope["headers"] if key == name]

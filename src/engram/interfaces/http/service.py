@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ... import checks
 from ...access.permission import require
+from .origins import places
 from .threads import Threads
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class Service:
     def __init__(self, eng: Engram, options: Options) -> None:
         self.eng = eng
         self.options = options
+        #: The addresses of this server.
+        self.places = places(options.host, options.port, tls=options.tls, public_url=options.public_url)
         self._facades: dict[tuple[str, str], Engram] = {}
 
     async def start(self) -> None:

@@ -9,6 +9,7 @@ from ...access_records import OWNER
 
 if TYPE_CHECKING:
     from ...access_records import Grant
+    from ...client import Engram
     from ...records import Lease
     from . import identity
     from .answers import Answer
@@ -31,7 +32,8 @@ class Remote(NamedTuple):
     """A client that reaches the server over a network."""
 
     grant: Grant
-    workspace: str
+    #: Its workspace. What is written through it has the client's token as author.
+    eng: Engram
     #: The name under which the store remembers the client's session; None if nothing connects its requests.
     key: str | None = None
 

@@ -103,11 +103,8 @@ class Host:
             return self._eng
 
     def store_of(self, connection: Connection) -> Engram:
-        """The workspace of a client. What is written through it has the client's token as author."""
-        eng, remote = self.store(), connection.remote
-        if remote is None:
-            return eng
-        return eng.workspace(remote.workspace).as_author(permission.author_of(remote.grant))
+        """The workspace of a client."""
+        return self.store() if connection.remote is None else connection.remote.eng
 
     def call(self, connection: Connection, name: str, arguments: Mapping[str, object]) -> Answer | None:
         """Call a tool; None if there is no such tool."""
