@@ -610,4 +610,15 @@ REQUIREMENTS = {
     "ALARM-3": "An alarm appears in the pass's report, in status and in the next situation report.",
     "ALARM-4": "A change may affect only the planned rows; a change that affects others is rolled back.",
     "ALARM-5": "The next pass detects and undoes what a pass that died had lost.",
+    # Who may use a server
+    "ACCESS-1": "A token has a name, a scope, perhaps one workspace and an expiry; its secret has a fixed form.",
+    "ACCESS-2": "Only hashes of secrets are stored, and no representation of a record shows a secret.",
+    "ACCESS-3": "A malformed secret is refused without the store; secrets are compared in constant time.",
+    "ACCESS-4": "An expired or revoked token is refused at once, by every process, by the store's clock.",
+    "ACCESS-5": "A token's name is one plain line without a secret, and no two live tokens have the same; scope, workspace and expiry are checked.",
+    "ACCESS-6": "A token's last use is noted at most once a minute and never delays a request.",
+    "ACCESS-7": "Scope and workspace are enforced in one place: read < write < admin, and a token of one workspace is for that one only.",
+    "ACCESS-8": "A login link works once, also if several browsers use it at the same time, and expires.",
+    "ACCESS-9": "A login ends when the browser logs out, when it expires, and with its token.",
+    "ACCESS-10": "Attempts are limited within a time by counters that several servers share and that hold no address.",
 }

@@ -80,7 +80,7 @@ def test_both_engines_understand_a_statement_alike(
 def tier_sql() -> dict[str, str]:
     """Every SQL constant of the tiers, by module and name."""
     found = {}
-    tiers = ("coordination", "memory", "dreaming", "forgetting")
+    tiers = ("access", "coordination", "memory", "dreaming", "forgetting")
     modules = ["engram.storage.changes"]
     for tier in tiers:
         walk = pkgutil.walk_packages([f"{engram.__path__[0]}/{tier}"], f"engram.{tier}.")

@@ -13,11 +13,14 @@ from .dream_records import StuckStage as StuckStage
 from .errors import BlockExists as BlockExists
 from .errors import BlockNotFound as BlockNotFound
 from .errors import CapReached as CapReached
+from .errors import ClientNotFound as ClientNotFound
 from .errors import Conflict as Conflict
 from .errors import DreamNotFound as DreamNotFound
 from .errors import EmbedderFailed as EmbedderFailed
 from .errors import EngramError as EngramError
 from .errors import ExchangeNotFound as ExchangeNotFound
+from .errors import Forbidden as Forbidden
+from .errors import IdempotencyConflict as IdempotencyConflict
 from .errors import ImportOverlap as ImportOverlap
 from .errors import InvalidInput as InvalidInput
 from .errors import InvalidURL as InvalidURL
@@ -55,6 +58,10 @@ from .errors import StoreFull as StoreFull
 from .errors import StoreNotFound as StoreNotFound
 from .errors import StoreReadOnly as StoreReadOnly
 from .errors import StoreUnavailable as StoreUnavailable
+from .errors import TokenExists as TokenExists
+from .errors import TokenNotFound as TokenNotFound
+from .errors import TooManyRequests as TooManyRequests
+from .errors import Unauthorized as Unauthorized
 from .errors import UndoBlocked as UndoBlocked
 from .errors import UpgradeNeeded as UpgradeNeeded
 from .errors import VersionConflict as VersionConflict

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Sequence
 
+    from .access.access import Access
     from .config import Config
     from .coordination.harness_processes import HarnessProcesses
     from .coordination.imports import Imports
@@ -287,6 +288,13 @@ class Engram:
         from .coordination.lease_notices import LeaseNotices
 
         return LeaseNotices(self._view)
+
+    @property
+    def access(self) -> Access:
+        """Who may use this store over a server: tokens, logins, limits. About the store, not one workspace."""
+        from .access.access import Access
+
+        return Access(self._view)
 
     @property
     def transcripts(self) -> Transcripts:

@@ -19,6 +19,8 @@ class's docstring is its default message. Most raisers give their own: what was 
     │   ├── NoRecipient               a message that no session would receive
     │   ├── DreamNotFound
     │   ├── ProposalNotFound
+    │   ├── TokenNotFound             no live access token of that name or id
+    │   ├── ClientNotFound            no OAuth client of that id
     │   ├── NothingToImport           a path without anything to import
     │   ├── StoreNotFound             no store, and the caller does not want one made
     │   └── WorkNotFound              a work item for agents that does not exist
@@ -27,6 +29,8 @@ class's docstring is its default message. Most raisers give their own: what was 
     │   ├── LeaseHeld                 carries the holders
     │   ├── LeaseLost                 the fencing token is stale
     │   ├── BlockExists
+    │   ├── TokenExists               a live access token has that name
+    │   ├── IdempotencyConflict       the key was used for another request, or its answer is not there
     │   ├── ImportOverlap             two imports write the same session at once
     │   ├── PersonNeeded              only a person may decide this, and an agent asks
     │   ├── ProposalStale             its target has changed since
@@ -34,6 +38,9 @@ class's docstring is its default message. Most raisers give their own: what was 
     │   ├── SettingsConflict          a harness's settings hold another entry in Engram's place
     │   ├── UndoBlocked               carries the later changes
     │   └── StoreBusy                 another process is writing; try again
+    ├── Unauthorized                  no valid token, login or code
+    ├── Forbidden                     the token does not allow this
+    ├── TooManyRequests               carries the seconds to wait
     ├── EmbedderFailed                the embedding model cannot be used; recall by words still works
     ├── CapReached                    the limit on model calls or tokens is reached
     ├── LLMFailed                     the language model gave no usable answer
@@ -196,6 +203,18 @@ class WorkNotFound(NotFound):
     code = "work_not_found"
 
 
+class TokenNotFound(NotFound):
+    """There is no such access token."""
+
+    code = "token_not_found"
+
+
+class ClientNotFound(NotFound):
+    """There is no such OAuth client."""
+
+    code = "client_not_found"
+
+
 class NothingToImport(NotFound):
     """There is nothing to import at this path."""
 
@@ -294,6 +313,18 @@ class VersionConflict(Conflict):
         return {"name": self.name, "expected": self.expected, "current": self.current}
 
 
+class TokenExists(Conflict):
+    """An access token with that name already exists."""
+
+    code = "token_exists"
+
+
+class IdempotencyConflict(Conflict):
+    """The idempotency key was used before, and its answer cannot be given again."""
+
+    code = "idempotency_conflict"
+
+
 class ImportOverlap(Conflict):
     """Another import is writing the same session. Wait until it has ended, then import again."""
 
@@ -333,6 +364,35 @@ class StoreBusy(Conflict):
 
     code = "store_busy"
     status = 503
+
+
+class Unauthorized(EngramError):
+    """This needs a valid access token."""
+
+    code = "unauthorized"
+    status = 401
+
+
+class Forbidden(EngramError):
+    """The access token does not allow this."""
+
+    code = "forbidden"
+    status = 403
+
+
+class TooManyRequests(EngramError):
+    """There were too many requests; try again later."""
+
+    code = "too_many_requests"
+    status = 429
+
+    def __init__(self, message: str, retry_after: int) -> None:
+        super().__init__(message)
+        #: Seconds until the next attempt can succeed.
+        self.retry_after = retry_after
+
+    def details(self) -> dict[str, object]:
+        return {"retry_after": self.retry_after}
 
 
 class EmbedderFailed(EngramError):

@@ -1,7 +1,7 @@
 """Names of the locks between writers, in the order in which every writer takes them.
 
-The order is: leases, rows of sessions by id, memories, the embedding queue, blocks by name, items, shelves, the change
-feed. Code that needs the same lock must use the same name, so the names are defined only here.
+The order is: leases, rows of sessions by id, memories, the embedding queue, blocks by name, items, shelves, answers,
+the change feed. Code that needs the same lock must use the same name, so the names are defined only here.
 """
 
 from __future__ import annotations
@@ -37,3 +37,8 @@ def block(workspace: str, name: str) -> str:
 def items(workspace: str) -> str:
     """For writing vectors of items and for deleting items."""
     return f"items/{workspace}"
+
+
+#: For storing the answer to a request, and for blanking answers when something is forgotten. Store-wide, because an
+#: answer may quote several workspaces. Taken last, and so held only for the commit, like the lock of the change feed.
+ANSWERS = "answers"

@@ -87,6 +87,33 @@ NEVER = {
     "blocks.name": "what others call the block by; receipts and the feed name it too",
     "receipts.asked": "how it was asked for: by an id, a name or a time",
     "receipts.went": "numbers and ids",
+    "scope": "one of a few words",
+    "client_id": "an OAuth client's id",
+    "grant_id": "a token's id",
+    "token_id": "a token's id",
+    "given_by": "a token's id",
+    "family": "a consent's id",
+    "last_used_at": "a time",
+    "revoked_at": "a time",
+    "ends_at": "a time",
+    "used_at": "a time",
+    "audience": "the address of a server",
+    "access_tokens.hash": "a digest of a secret",
+    "access_tokens.name": "what others call the token by; it is an author",
+    "access_links.hash": "a digest of a secret",
+    "access_links.name": "a token's name",
+    "access_logins.hash": "a digest of a secret",
+    "access_logins.name": "a token's name",
+    "access_attempts.bucket": "a digest",
+    "access_answers.key": "a client's own id of a request",
+    "access_clients.hash": "a digest of a secret",
+    "access_clients.name": "what an OAuth client calls itself",
+    "access_clients.metadata": "what an OAuth client says about itself",
+    "access_requests.hash": "a digest of a secret",
+    "access_requests.asked": "the parameters of an OAuth request",
+    "access_consents.name": "a token's name",
+    "access_codes.hash": "a digest of a secret",
+    "access_codes.asked": "the parameters of an OAuth request",
     "migrations.name": "the schema's own",
     "migrations.hash": "the schema's own",
 }
@@ -229,6 +256,14 @@ def put_agent_work(eng: Engram) -> tuple[dict[str, Any], Needles]:
     return {"memory": eng.remember("whatever").id}, {("work", "prompt"): "qpromptq", ("work", "answer"): "qanswerq"}
 
 
+def put_answers(eng: Engram) -> tuple[dict[str, Any], Needles]:
+    eng.access.answers.once("token", "key", "qdigestq", "default", lambda: '{"result": "qanswerq"}')
+    return {"memory": eng.remember("whatever").id}, {
+        ("access_answers", "answer"): "qanswerq",
+        ("access_answers", "digest"): "qdigestq",
+    }
+
+
 def put_snapshots(eng: Engram) -> tuple[dict[str, Any], Needles]:
     sid = eng.sessions.register("codex", "work")
     said = eng.exchanges.add(sid, "user", "I never deploy on qfridayq evenings.")
@@ -257,6 +292,7 @@ def put_proposals(eng: Engram) -> tuple[dict[str, Any], Needles]:
 #: Each fills the columns of one way of forgetting, and returns how to forget them and which word is in which column.
 FILLED: dict[str, Callable[[Engram], tuple[dict[str, Any], Needles]]] = {
     "exchange": put_exchange,
+    "blank_answers": put_answers,
     "memory": put_memory,
     "block": put_block,
     "session": put_session,

@@ -22,7 +22,7 @@ from ..memory import embedding_queue, gists, memory_states, provenance, word_ind
 from ..memory.memories import Memories
 from ..records import Receipt
 from ..redact import redact
-from . import break_log, coordination, dreaming, preview, summaries
+from . import answers, break_log, coordination, dreaming, preview, summaries
 from .cleaning import REWRITE_BLOCK_VERSION, Cleaning
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 #: Every column that can contain a user's text, and which kind of forgetting erases it. A test compares this with the
 #: schema of both engines, so that a new column cannot be overlooked.
 TEXTS = {
+    **answers.TEXTS,
     **coordination.TEXTS,
     **dreaming.TEXTS,
     "exchanges": {"content": "exchange"},
@@ -51,6 +52,7 @@ TEXTS = {
 #: `none`: only the writer's own text. `itself`: a copy of the row it belongs to. `sources`: through that table.
 #: `merged`: by comparing the labels of a merged memory with those of its sources. `quoted`: through the session's row.
 COPIES = {
+    **answers.COPIES,
     **coordination.COPIES,
     **dreaming.COPIES,
     "exchanges": {"content": "sources"},
@@ -249,6 +251,7 @@ class Forgetting:
         went = _dump_ids(gone)
         tx.run(_FILL_RECEIPT, workspace=self._workspace, id=receipt, went=went)
         tx.note(self._workspace, "receipt", receipt)
+        answers.blank_answers(tx, self._workspace)
         return self._receipt(receipt, str(request), went, now)
 
     def _lock_sessions(self, tx: Transaction, request: Request) -> set[str]:

@@ -18,7 +18,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple
 
 from ..clock import Clock
@@ -131,7 +131,7 @@ class Engine(ABC):
 
         With `patient=False` it does not wait for other writers but raises StoreBusy at once.
         """
-        outer = self._current()
+        outer = self._current() or self._begin_deferred()
         if outer is not None:
             if not outer.writable:
                 raise RuntimeError("a write cannot begin inside a read; this is a mistake in Engram")
@@ -171,6 +171,36 @@ class Engine(ABC):
                 yield transaction
             finally:
                 self._local.transaction = None
+
+    @contextmanager
+    def deferred_write(self, first: Callable[[Transaction], object]) -> Iterator[None]:
+        """One transaction for everything that the block writes. It begins with the block's first write.
+
+        So what the block computes before, such as an embedding, holds no lock, and what it reads before is not part of
+        the transaction. `first` is called before any other statement of the transaction.
+        """
+        with ExitStack() as stack:
+            if self._current() is not None:
+                first(stack.enter_context(self.write()))
+                yield
+                return
+
+            def begin() -> Transaction:
+                self._local.deferred = None
+                try:
+                    transaction = stack.enter_context(self.write())
+                except BaseException:
+                    # The next write tries again. It must not become a transaction of its own.
+                    self._local.deferred = begin
+                    raise
+                first(transaction)
+                return transaction
+
+            self._local.deferred = begin
+            try:
+                yield
+            finally:
+                self._local.deferred = None
 
     @property
     def joined(self) -> bool:
@@ -229,6 +259,10 @@ class Engine(ABC):
             self.memo = {}
             self._after_fork()
         return getattr(self._local, "transaction", None)
+
+    def _begin_deferred(self) -> Transaction | None:
+        begin: Callable[[], Transaction] | None = getattr(self._local, "deferred", None)
+        return None if begin is None else begin()
 
     @contextmanager
     def _nested(self, outer: Transaction) -> Iterator[None]:

@@ -1,0 +1,1 @@
+"""Who may use a server: tokens, logins, OAuth clients, limits. Store-wide, not part of a workspace."""
