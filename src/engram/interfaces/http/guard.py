@@ -54,9 +54,7 @@ class Caller:
 
     __slots__ = ("_by_cookie", "_grant", "_secret", "_service", "headers")
 
-    def __init__(
-        self, service: Service, secret: str, headers: dict[bytes, bytes], *, by_cookie: bool = False
-    ) -> None:
+    def __init__(self, service: Service, secret: str, headers: dict[bytes, bytes], *, by_cookie: bool = False) -> None:
         self._service = service
         self._secret = secret
         self._by_cookie = by_cookie

@@ -19,7 +19,7 @@ class Html(str):
 
 
 def tag(element: str, /, *content: str | None, **attributes: str | bool | None) -> Html:
-    """An element. Text in it is escaped. An attribute that is None or False is left out; `class_` stands for `class`."""
+    """An element. Text in it is escaped. An attribute that is None or False is left out. `class_` means `class`."""
     given = "".join(
         f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escape(value, quote=True)}"')
         for key, value in attributes.items()

@@ -109,6 +109,8 @@ class Endpoint:
         if _SURROGATE.search(body):
             body = _readable(body)
         scope[_CONNECTION] = connection
+        # The space around a value is not part of it. The SDK compares some values with the body.
+        scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         new_id = _new_id(body) if _INITIALIZE in body else None
         complete = False
 

@@ -1,7 +1,7 @@
 """The server on the official SDK: definitions, calls, resources and prompts, for any transport.
 
-Over standard input and output a process has one connection. Over HTTP each request has its own: `interfaces/http/mcp.py`
-makes it and says which request it belongs to.
+Over standard input and output a process has one connection. Over HTTP each request has its own, and
+`interfaces/http/mcp.py` makes it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def build(
         )
 
     async def read_resource(context: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-        document = await _in_thread(partial(host.read, connection_of(context), str(params.uri)))
+        about = {"uri": str(params.uri)}
+        document = await _in_thread(partial(host.read, connection_of(context), str(params.uri)), about)
         text = types.TextResourceContents(uri=document.uri, text=document.text, mime_type=document.mime)
         return types.ReadResourceResult(contents=[text])
 
@@ -126,14 +127,17 @@ def _unless_cancelled(
     return answer
 
 
-async def _in_thread(function: Callable[[], _T]) -> _T:
-    """Run synchronous code in a thread. A call whose client is gone is abandoned: it must not block the server."""
+async def _in_thread(function: Callable[[], _T], about: dict[str, str] | None = None) -> _T:
+    """Run synchronous code in a thread. A call whose client is gone is abandoned: it must not block the server.
+
+    `about` goes with an error as its data.
+    """
     try:
         return await anyio.to_thread.run_sync(function, abandon_on_cancel=True)
     except (InvalidInput, NotFound) as error:
-        raise _error(types.INVALID_PARAMS, error.message) from None
+        raise _error(types.INVALID_PARAMS, error.message, about) from None
     except EngramError as error:
-        raise _error(types.INTERNAL_ERROR, error.message) from None
+        raise _error(types.INTERNAL_ERROR, error.message, about) from None
 
 
 async def _awaited(host: Host, pending: Pending, lookers: anyio.CapacityLimiter) -> Answer:
@@ -157,6 +161,6 @@ async def _awaited(host: Host, pending: Pending, lookers: anyio.CapacityLimiter)
             await anyio.to_thread.run_sync(pending.leave, limiter=lookers, abandon_on_cancel=True)
 
 
-def _error(code: int, message: str) -> MCPError:
+def _error(code: int, message: str, about: dict[str, str] | None = None) -> MCPError:
     """A protocol error. Its message may quote stored text, so it is made safe to show."""
-    return MCPError(code, one_line(message, LONGEST_ERROR))
+    return MCPError(code, one_line(message, LONGEST_ERROR), about)
