@@ -39,6 +39,9 @@ def items(workspace: str) -> str:
     return f"items/{workspace}"
 
 
-#: For storing the answer to a request, and for blanking answers when something is forgotten. Store-wide, because an
-#: answer may quote several workspaces. Taken last, and so held only for the commit, like the lock of the change feed.
-ANSWERS = "answers"
+def answers(workspace: str) -> str:
+    """For storing the answer to a request, and for blanking answers when something is forgotten.
+
+    Taken last, so it is held only for the commit, like the lock of the change feed.
+    """
+    return f"answers/{workspace}"

@@ -45,6 +45,20 @@ def test_no_representation_shows_a_secret(eng: Engram) -> None:
     assert secret.text[-43:] not in repr(secret) + str(secret)
 
 
+@pytest.mark.requirement("ACCESS-2")
+def test_a_secret_that_somebody_pastes_is_not_stored(eng: Engram) -> None:
+    kinds = ("TOKEN", "LINK", "COOKIE", "REQUEST", "CODE", "REFRESH")
+    texts = [secret_texts.make(getattr(secret_texts, kind)).text for kind in kinds]
+    eng.sessions.ensure("s")
+    for text in texts:
+        eng.exchanges.add("s", "user", f"Use {text} for the server.")
+        eng.remember(f"The header is 'Authorization: Bearer {text}'")
+        assert secret_texts.contains_secret(text) and not secret_texts.contains_secret(text[:-1])
+    stored = [each.content for each in eng.exchanges.history("s")] + [each.content for each in eng.memories.list()]
+    assert len(stored) >= len(texts) + 1
+    assert not [text for text in texts if text[-43:] in repr(stored)]
+
+
 @pytest.mark.requirement("ACCESS-3")
 @pytest.mark.parametrize(
     "secret",

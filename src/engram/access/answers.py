@@ -8,8 +8,8 @@ Some work cannot be one transaction, such as a pass of dreaming. There the key i
 afterwards (`begin`, `finish`). If the server dies in between, the key stays claimed for some minutes.
 
 Answers contain stored text, so forgetting blanks those of its workspace (`forgetting.answers`). An answer that was
-being made meanwhile is not stored: each row has the number of the newest receipt at its beginning. The lock `ANSWERS`
-orders the two, because forgetting does not see a row that is not committed yet.
+being made meanwhile is not stored: each row has the number of the newest receipt from before the work. A lock orders
+the two, because forgetting does not see a row that is not committed yet.
 """
 
 from __future__ import annotations
@@ -37,23 +37,28 @@ _TIDY_AFTER, _TIDY_EVERY, _AT_ONCE = 100, 60.0, 200
 _TIDIED = "access/answers"
 
 _FIND = """
-SELECT state, workspace, digest, answer, created_at FROM access_answers WHERE grant_id = :grant_id AND key = :key
+SELECT n.receipt, a.state, a.workspace, a.digest, a.answer, a.created_at
+FROM (SELECT COALESCE(MAX(id), 0) AS receipt FROM receipts WHERE workspace = :workspace) n
+LEFT JOIN access_answers a ON a.grant_id = :grant_id AND a.key = :key
 """
 # On PostgreSQL this waits for a transaction that has inserted the same key.
 _CLAIM = """
 INSERT INTO access_answers (grant_id, key, workspace, digest, state, answer, receipt, created_at)
-VALUES (:grant_id, :key, :workspace, :digest, 'running', '', (SELECT COALESCE(MAX(id), 0) FROM receipts), :now)
+VALUES (:grant_id, :key, :workspace, :digest, 'running', '', :receipt, :now)
 ON CONFLICT (grant_id, key) DO NOTHING
 """
 _REMOVE = "DELETE FROM access_answers WHERE grant_id = :grant_id AND key = :key AND created_at = :at"
+_ABANDON = """
+DELETE FROM access_answers
+WHERE grant_id = :grant_id AND key = :key AND created_at = :at AND state = 'running'
+"""
 # `own` is the receipt of the request itself, if it forgets something. A receipt quotes nothing.
 _STORE = """
 UPDATE access_answers SET state = 'done', answer = :answer
 WHERE grant_id = :grant_id AND key = :key AND created_at = :at AND state = 'running'
   AND NOT EXISTS (
     SELECT 1 FROM receipts r
-    WHERE r.id > access_answers.receipt AND r.id <> :own
-      AND (r.workspace = access_answers.workspace OR access_answers.workspace IS NULL)
+    WHERE r.workspace = access_answers.workspace AND r.id > access_answers.receipt AND r.id <> :own
   )
 """
 _BLANK = """
@@ -72,22 +77,63 @@ class Claim(NamedTuple):
 
     grant_id: str
     key: str
+    workspace: str
     #: When it was claimed. A later claim of the same key is another one.
     at: str
+
+    @property
+    def row(self) -> dict[str, str]:
+        return {"grant_id": self.grant_id, "key": self.key, "at": self.at}
 
 
 class _Request(NamedTuple):
     grant_id: str
     key: str
     digest: str
-    workspace: str | None
+    workspace: str
 
 
-class _Replay(BaseException):
-    """Ends a call whose request was done before. Not an Exception, so that no tier takes it for a failure."""
+class _Found(NamedTuple):
+    """What the store knows of a key."""
 
-    def __init__(self, answer: str) -> None:
-        self.answer = answer
+    #: The workspace's newest receipt of forgetting.
+    receipt: int
+    #: None: the key is new.
+    state: str | None
+    workspace: str
+    digest: str
+    answer: str
+    at: str
+
+    def is_free(self, now: str) -> bool:
+        """Whether the key can be used: it is new, its answer is old, or its server has died."""
+        return self.state is None or self.at <= later(now, -(GIVEN_UP if self.state == "running" else KEPT))
+
+    def answer_to(self, request: _Request) -> str:
+        """The stored answer. IdempotencyConflict if there is none for this request."""
+        if self.state == "forgotten":
+            raise IdempotencyConflict(
+                "The request with this idempotency key was done, but its answer was forgotten with other text of the "
+                "workspace. Do not repeat the request; read the state instead."
+            )
+        if self.state == "withheld":
+            raise IdempotencyConflict(
+                "The request with this idempotency key was done. Its answer has a secret, which is shown only once."
+            )
+        if (self.digest, self.workspace) != (request.digest, request.workspace):
+            raise IdempotencyConflict(
+                "This idempotency key was used for another request. Use a new key for each request."
+            )
+        if self.state == "running":
+            raise IdempotencyConflict("The request with this idempotency key is still running. Try again later.")
+        return self.answer
+
+
+class _Known(BaseException):
+    """Ends a call whose key was used before. Not an Exception, so that no tier takes it for a failure of its own."""
+
+    def __init__(self, found: _Found) -> None:
+        self.found = found
 
 
 class Answers:
@@ -95,7 +141,7 @@ class Answers:
         self._engine = engine
 
     def once(
-        self, grant_id: str, key: str, digest: str, workspace: str | None, perform: Callable[[], str]
+        self, grant_id: str, key: str, digest: str, workspace: str, perform: Callable[[], str]
     ) -> tuple[str, bool]:
         """Do something once for this key: the answer, and whether it is the answer of an earlier request.
 
@@ -103,34 +149,35 @@ class Answers:
         the stored answer. The transaction begins with its first write, so what it computes before holds no lock. An
         error rolls all of it back, and the key stays free.
 
-        `grant_id` says whose key it is, `digest` stands for the request's content. IdempotencyConflict if the key was
-        used for another request, or if the answer was forgotten since. `workspace` None: the answer may quote any
-        workspace.
+        `grant_id` says whose key it is, `digest` stands for the request's content, and the answer quotes nothing of
+        another workspace. IdempotencyConflict if the key was used for another request, or if the answer was forgotten
+        since. Work that waits, such as a claim with `wait`, is refused: it needs `begin`.
         """
         request = _checked(grant_id, key, digest, workspace)
         # First of all: work that was done already may fail now, before it writes anything.
-        done = self._stored(request)
-        if done is not None:
-            return done, True
+        found, now = self._look(request)
+        if not found.is_free(now):
+            return found.answer_to(request), True
         self._tidy()
         claims: list[Claim] = []
         try:
-            with self._engine.deferred_write(lambda tx: claims.append(self._claim(tx, request))):
+            # The receipt from before, because the work may read text that is forgotten before it writes.
+            with self._engine.deferred_write(lambda tx: claims.append(_claim(tx, request, found.receipt))):
                 answer = perform()
                 # Joins the transaction, or begins it if nothing was written.
                 with self._engine.write() as tx:
                     self._store(tx, *claims, answer=answer)
-        except _Replay as replay:
-            return replay.answer, True
+        except _Known as known:
+            return known.found.answer_to(request), True
         except EngramError:
             # Another request with this key may have been faster, so that this one failed.
-            done = None if claims else self._stored(request)
-            if done is None:
+            found, now = self._look(request)
+            if claims or found.is_free(now):
                 raise
-            return done, True
+            return found.answer_to(request), True
         return answer, False
 
-    def begin(self, grant_id: str, key: str, digest: str, workspace: str | None) -> Claim | str:
+    def begin(self, grant_id: str, key: str, digest: str, workspace: str) -> Claim | str:
         """Claim a key for work that is not one transaction. Returns the stored answer if the work was done before.
 
         Call `finish` or `abandon` afterwards. IdempotencyConflict as for `once`, and while the work is still running.
@@ -139,9 +186,9 @@ class Answers:
         self._tidy()
         try:
             with self._engine.write() as tx:
-                return self._claim(tx, request)
-        except _Replay as replay:
-            return replay.answer
+                return _claim(tx, request, _find(tx, request).receipt)
+        except _Known as known:
+            return known.found.answer_to(request)
 
     def finish(self, claim: Claim, answer: str) -> None:
         """Store the answer of work that has ended."""
@@ -151,36 +198,20 @@ class Answers:
     def abandon(self, claim: Claim) -> None:
         """Free the key: the work failed, and a repeated request tries again."""
         with self._engine.write() as tx:
-            tx.run(_REMOVE, **claim._asdict())
+            tx.run(_ABANDON, **claim.row)
 
-    def _stored(self, request: _Request) -> str | None:
-        """The answer of an earlier request; None if there is none."""
+    def _look(self, request: _Request) -> tuple[_Found, str]:
         with self._engine.read() as tx:
-            found = tx.one(_FIND, grant_id=request.grant_id, key=request.key)
-            if found is None or _is_over(found, now := tx.now()):
-                return None
-        return _answer(found, request, now)
-
-    def _claim(self, tx: Transaction, request: _Request) -> Claim:
-        """Insert the row of a new request. Raises _Replay with the answer of an earlier one."""
-        now = tx.now()
-        while not tx.run(_CLAIM, now=now, **request._asdict()):
-            found = tx.one(_FIND, grant_id=request.grant_id, key=request.key)
-            # None: it was removed in between.
-            if found is not None:
-                if not _is_over(found, now):
-                    raise _Replay(_answer(found, request, now))
-                tx.run(_REMOVE, grant_id=request.grant_id, key=request.key, at=found[-1])
-        return Claim(request.grant_id, request.key, now)
+            return _find(tx, request), tx.now()
 
     def _store(self, tx: Transaction, claim: Claim, *, answer: str) -> None:
-        tx.lock(mutexes.ANSWERS)
+        tx.lock(mutexes.answers(claim.workspace))
         own = max((int(id) for _, what, id in tx.notes if what == "receipt"), default=0)
         if contains_secret(answer):
             # A secret is shown once and never stored.
-            tx.run(_BLANK, state="withheld", **claim._asdict())
-        elif not tx.run(_STORE, answer=answer, own=own, **claim._asdict()):
-            tx.run(_BLANK, state="forgotten", **claim._asdict())
+            tx.run(_BLANK, state="withheld", **claim.row)
+        elif not tx.run(_STORE, answer=answer, own=own, **claim.row):
+            tx.run(_BLANK, state="forgotten", **claim.row)
 
     def _tidy(self) -> None:
         """Remove some old answers now and then, in a short transaction of its own."""
@@ -196,32 +227,24 @@ class Answers:
             tx.run(_TIDY, before=later(tx.now(), -KEPT), most=_AT_ONCE)
 
 
-def _checked(grant_id: str, key: object, digest: str, workspace: str | None) -> _Request:
+def _checked(grant_id: str, key: object, digest: str, workspace: str) -> _Request:
     if not isinstance(key, str) or not 1 <= len(key) <= MAX_KEY or not key.isascii() or not key.isprintable():
         raise InvalidInput(f"An idempotency key has 1 to {MAX_KEY} printable ASCII characters.")
-    if workspace is not None:
-        checks.workspace(workspace)
-    return _Request(checks.name(grant_id, "grant"), key, checks.name(digest, "digest"), workspace)
+    owner = checks.name(grant_id, "grant")
+    return _Request(owner, key, checks.name(digest, "digest"), checks.workspace(workspace))
 
 
-def _is_over(found: tuple[str, str | None, str, str, str], now: str) -> bool:
-    """Whether the row counts no more: its answer is old, or its server has died."""
-    return found[-1] <= later(now, -(GIVEN_UP if found[0] == "running" else KEPT))
+def _find(tx: Transaction, request: _Request) -> _Found:
+    ((found),) = tx.all(_FIND, grant_id=request.grant_id, key=request.key, workspace=request.workspace)
+    return _Found(*found)
 
 
-def _answer(found: tuple[str, str | None, str, str, str], request: _Request, now: str) -> str:
-    state, workspace, digest, answer, _ = found
-    if state == "forgotten":
-        raise IdempotencyConflict(
-            "The request with this idempotency key was done, but its answer was forgotten with other text of the "
-            "workspace. Do not repeat the request; read the state instead."
-        )
-    if (digest, workspace) != (request.digest, request.workspace) and state != "withheld":
-        raise IdempotencyConflict("This idempotency key was used for another request. Use a new key for each request.")
-    if state == "withheld":
-        raise IdempotencyConflict(
-            "The request with this idempotency key was done. Its answer has a secret, which is shown only once."
-        )
-    if state == "running":
-        raise IdempotencyConflict("The request with this idempotency key is still running. Try again later.")
-    return answer
+def _claim(tx: Transaction, request: _Request, receipt: int) -> Claim:
+    """Insert the row of a new request. Raises _Known if there is one of an earlier request."""
+    now = tx.now()
+    while not tx.run(_CLAIM, now=now, receipt=receipt, **request._asdict()):
+        found = _find(tx, request)
+        if not found.is_free(now):
+            raise _Known(found)
+        tx.run(_REMOVE, grant_id=request.grant_id, key=request.key, at=found.at)
+    return Claim(request.grant_id, request.key, request.workspace, now)

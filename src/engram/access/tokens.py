@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from .. import checks
-from ..access_records import SCOPES, AccessToken, Grant, NewToken
+from ..access_records import SCOPES, AccessToken, Bearer, Grant, NewToken
 from ..clock import later
 from ..errors import InvalidInput, StoreBusy, StoreError, TokenExists, TokenNotFound, Unauthorized
 from . import revoking
@@ -31,7 +31,8 @@ INSERT INTO access_tokens (id, hash, name, scope, workspace, created_at, expires
 VALUES (:id, :hash, :name, :scope, :workspace, :now, :expires_at)
 """
 _VERIFY = """
-SELECT hash, name, scope, workspace, expires_at, revoked_at, last_used_at FROM access_tokens WHERE id = :id
+SELECT hash, name, scope, workspace, expires_at, revoked_at, last_used_at, client_id, audience
+FROM access_tokens WHERE id = :id
 """
 _USED = """
 UPDATE access_tokens SET last_used_at = :now
@@ -49,7 +50,8 @@ _BY_NAME = (
     "SELECT "
     + _COLUMNS
     + """ FROM access_tokens
-WHERE name = :name AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now) ORDER BY created_at, id
+WHERE name = :name AND client_id IS NULL AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
+ORDER BY created_at, id
 """
 )
 
@@ -98,9 +100,13 @@ class Tokens:
         return [AccessToken(*row) for row in rows]
 
     def revoke(self, name_or_id: str) -> AccessToken:
-        """End a live token at once, with all logins and OAuth clients that were let in with it."""
+        """End a live token at once, with all logins and OAuth clients that were let in with it.
+
+        The token of an OAuth client is named by its id, and ends together with the consent that it comes from.
+        """
         asked = checks.name(name_or_id, "token")
         with self._engine.write() as tx:
+            revoking.lock(tx)
             now = tx.now()
             token = self._find(tx, asked, now)
             revoking.revoke_token(tx, token.id, now)
@@ -108,18 +114,22 @@ class Tokens:
 
     def verify(self, secret: str) -> Grant:
         """What the bearer of this secret may do. Unauthorized if it is not the secret of a live token."""
+        return self.bearer(secret).grant
+
+    def bearer(self, secret: str) -> Bearer:
+        """The same, with the OAuth client that holds the token, if there is one."""
         shown = read(TOKEN, secret, "an access token")
         with self._engine.read() as tx:
             row = tx.one(_VERIFY, id=shown.id)
             if not same(shown, row[0] if row else None) or row is None:
                 raise Unauthorized("This access token is not known.")
-            _, name, scope, workspace, expires_at, revoked_at, used_at = row
+            _, name, scope, workspace, expires_at, revoked_at, used_at, client_id, audience = row
             if revoked_at is not None:
                 raise Unauthorized(f"The token {name!r} was revoked.")
             if expires_at is not None and expires_at <= tx.now():
                 raise Unauthorized(f"The token {name!r} expired at {expires_at}.")
         self._note_use(shown.id, used_at)
-        return Grant(name, scope, workspace, shown.id, expires_at)
+        return Bearer(Grant(name, scope, workspace, shown.id, expires_at), client_id, audience)
 
     def _note_use(self, id: str, used_at: str | None) -> None:
         # By this machine's clock, which costs no round trip. The statement decides by the store's.
@@ -146,9 +156,6 @@ class Tokens:
                 raise TokenNotFound(f"The token {token.name!r} was revoked already, at {token.revoked_at}.")
             return token
         named = tx.all(_BY_NAME, name=asked, now=now)
-        if len(named) > 1:
-            ids = ", ".join(str(row[0]) for row in named)
-            raise InvalidInput(f"Several tokens are named {asked!r}. Give the id of one of them: {ids}.")
         if not named:
             raise TokenNotFound(f"There is no live token {asked!r}.", typed="`engram token list` lists them.")
         return AccessToken(*named[0])

@@ -17,11 +17,11 @@ COPIES = TEXTS
 # What is still running sees the new receipt when it ends.
 _BLANK = """
 UPDATE access_answers SET digest = '', answer = '', state = 'forgotten'
-WHERE state = 'done' AND (workspace = :workspace OR workspace IS NULL)
+WHERE state = 'done' AND workspace = :workspace
 """
 
 
 def blank_answers(tx: Transaction, workspace: str) -> None:
     """Blank all answers of the workspace. Nothing says which of them quote what goes."""
-    tx.lock(mutexes.ANSWERS)
+    tx.lock(mutexes.answers(workspace))
     tx.run(_BLANK, workspace=workspace)

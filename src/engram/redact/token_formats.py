@@ -18,6 +18,12 @@ _UUID = _HEX + "{8}(?:-" + _HEX + "{4}){3}-" + _HEX + "{12}"
 
 #: Each row: the kind, the prefixes, and a pattern for the rest of the token.
 PREFIXED = (
+    # Of `access/secret_texts.py`: tokens, login links, cookies, OAuth requests, codes and refresh tokens.
+    (
+        "engram token",
+        ("engram_", "engraml_", "engrams_", "engramq_", "engramc_", "engramr_"),
+        "[0-9a-f]{12}_" + _TOKEN + "{43}",
+    ),
     ("aws key", ("AKIA", "ASIA", "ABIA", "ACCA", "A3T"), "[A-Z0-9]{16,17}"),
     ("aws key", ("ABSK", "bedrock-api-key-"), "[A-Za-z0-9+/]{60,}+={0,2}"),
     ("aws key", ("amzn.mws.",), _UUID),

@@ -204,8 +204,8 @@ class Engine(ABC):
 
     @property
     def joined(self) -> bool:
-        """Whether this thread is inside a transaction."""
-        return self._current() is not None
+        """Whether this thread is inside a transaction, or inside one that begins with its first write."""
+        return self._current() is not None or getattr(self._local, "deferred", None) is not None
 
     def index_vectors(self, workspace: str, models: Sequence[str]) -> None:
         """Make an index of the workspace's vectors for each of these models, and drop those for other models.

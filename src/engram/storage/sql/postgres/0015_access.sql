@@ -11,11 +11,9 @@ CREATE TABLE access_tokens (
   scope TEXT COLLATE "C" NOT NULL,
   -- NULL: every workspace.
   workspace TEXT COLLATE "C",
-  -- An OAuth client's token: the client, the consent that it comes from, the token of the person who consented, and the
-  -- server that it is for.
+  -- An OAuth client's token: the client, the consent that it comes from, and the server that it is for.
   client_id TEXT COLLATE "C",
   family TEXT COLLATE "C",
-  given_by TEXT COLLATE "C",
   audience TEXT COLLATE "C",
   created_at TEXT COLLATE "C" NOT NULL,
   expires_at TEXT COLLATE "C",
@@ -25,7 +23,6 @@ CREATE TABLE access_tokens (
 CREATE INDEX access_tokens_by_name ON access_tokens (name);
 CREATE INDEX access_tokens_by_client ON access_tokens (client_id, expires_at) WHERE client_id IS NOT NULL;
 CREATE INDEX access_tokens_by_family ON access_tokens (family) WHERE family IS NOT NULL;
-CREATE INDEX access_tokens_by_giver ON access_tokens (given_by) WHERE given_by IS NOT NULL;
 
 -- A link that logs a browser in, once. It gives what its maker may do.
 CREATE TABLE access_links (
@@ -62,26 +59,25 @@ CREATE TABLE access_answers (
   -- Whose key it is: a token's id, or the user of this machine.
   grant_id TEXT COLLATE "C" NOT NULL,
   key TEXT COLLATE "C" NOT NULL,
-  -- NULL: the answer may be about any workspace.
-  workspace TEXT COLLATE "C",
+  workspace TEXT COLLATE "C" NOT NULL,
   -- A digest of the request.
   digest TEXT COLLATE "C" NOT NULL,
-  -- running, done, or forgotten: then digest and answer are blank.
+  -- running, done, forgotten, or withheld because the answer has a secret. Of the last two, digest and answer are blank.
   state TEXT COLLATE "C" NOT NULL,
   answer TEXT COLLATE "C" NOT NULL,
-  -- The newest receipt of forgetting when the request began.
+  -- The workspace's newest receipt of forgetting when the request began.
   receipt BIGINT NOT NULL,
   created_at TEXT COLLATE "C" NOT NULL,
   PRIMARY KEY (grant_id, key)
 );
 CREATE INDEX access_answers_by_age ON access_answers (created_at);
-CREATE INDEX access_answers_by_workspace ON access_answers (workspace);
+CREATE INDEX access_answers_by_workspace ON access_answers (workspace, state);
 -- A program of an earlier release forgets without knowing this table.
 CREATE FUNCTION forget_answers() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS '
 BEGIN
   UPDATE access_answers SET digest = '''', answer = '''', state = ''forgotten''
-  WHERE state = ''done'' AND (workspace = NEW.workspace OR workspace IS NULL);
+  WHERE state = ''done'' AND workspace = NEW.workspace;
   RETURN NULL;
 END';
 CREATE TRIGGER receipts_forget_answers AFTER INSERT ON receipts FOR EACH ROW EXECUTE FUNCTION forget_answers();

@@ -11,11 +11,9 @@ CREATE TABLE access_tokens (
   scope TEXT NOT NULL,
   -- NULL: every workspace.
   workspace TEXT,
-  -- An OAuth client's token: the client, the consent that it comes from, the token of the person who consented, and the
-  -- server that it is for.
+  -- An OAuth client's token: the client, the consent that it comes from, and the server that it is for.
   client_id TEXT,
   family TEXT,
-  given_by TEXT,
   audience TEXT,
   created_at TEXT NOT NULL,
   expires_at TEXT,
@@ -25,7 +23,6 @@ CREATE TABLE access_tokens (
 CREATE INDEX access_tokens_by_name ON access_tokens (name);
 CREATE INDEX access_tokens_by_client ON access_tokens (client_id, expires_at) WHERE client_id IS NOT NULL;
 CREATE INDEX access_tokens_by_family ON access_tokens (family) WHERE family IS NOT NULL;
-CREATE INDEX access_tokens_by_giver ON access_tokens (given_by) WHERE given_by IS NOT NULL;
 
 -- A link that logs a browser in, once. It gives what its maker may do.
 CREATE TABLE access_links (
@@ -62,25 +59,24 @@ CREATE TABLE access_answers (
   -- Whose key it is: a token's id, or the user of this machine.
   grant_id TEXT NOT NULL,
   key TEXT NOT NULL,
-  -- NULL: the answer may be about any workspace.
-  workspace TEXT,
+  workspace TEXT NOT NULL,
   -- A digest of the request.
   digest TEXT NOT NULL,
-  -- running, done, or forgotten: then digest and answer are blank.
+  -- running, done, forgotten, or withheld because the answer has a secret. Of the last two, digest and answer are blank.
   state TEXT NOT NULL,
   answer TEXT NOT NULL,
-  -- The newest receipt of forgetting when the request began.
+  -- The workspace's newest receipt of forgetting when the request began.
   receipt INTEGER NOT NULL,
   created_at TEXT NOT NULL,
   PRIMARY KEY (grant_id, key)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX access_answers_by_age ON access_answers (created_at);
-CREATE INDEX access_answers_by_workspace ON access_answers (workspace);
+CREATE INDEX access_answers_by_workspace ON access_answers (workspace, state);
 -- A program of an earlier release forgets without knowing this table.
 CREATE TRIGGER receipts_forget_answers AFTER INSERT ON receipts
 BEGIN
   UPDATE access_answers SET digest = '', answer = '', state = 'forgotten'
-  WHERE state = 'done' AND (workspace = NEW.workspace OR workspace IS NULL);
+  WHERE state = 'done' AND workspace = NEW.workspace;
 END;
 
 -- OAuth clients.
