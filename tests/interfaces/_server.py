@@ -28,9 +28,9 @@ class Server(NamedTuple):
     def token(self, name: str, scope: str = "write", workspace: str | None = None) -> str:
         return self.eng.access.tokens.create(name, scope, workspace=workspace).secret
 
-    def http(self, token: str | None = None, **more: Any) -> httpx.Client:
-        headers = {"authorization": f"Bearer {token}"} if token else {}
-        return httpx.Client(base_url=self.url, headers=headers, trust_env=False, timeout=30, **more)
+    def http(self, token: str | None = None, headers: dict[str, str] | None = None) -> httpx.Client:
+        given = {"authorization": f"Bearer {token}"} if token else {}
+        return httpx.Client(base_url=self.url, headers={**given, **(headers or {})}, trust_env=False, timeout=30)
 
 
 def free_port() -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import httpx
+import httpx2
 import mcp_types as types
 import pytest
 from mcp.client.streamable_http import streamable_http_client
@@ -35,7 +36,7 @@ async def client(server: Server, token: str, mode: str = "legacy", **headers: st
     """The SDK's client with a token."""
     given = {"authorization": f"Bearer {token}", **headers}
     async with (
-        httpx.AsyncClient(headers=given, trust_env=False, timeout=30) as http,
+        httpx2.AsyncClient(headers=given, trust_env=False, timeout=30) as http,
         Client(streamable_http_client(server.mcp, http_client=http), mode=mode) as connected,
     ):
         yield connected

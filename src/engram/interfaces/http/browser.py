@@ -98,7 +98,7 @@ def address_of(request: Request) -> str:
     return request.url.path + (f"?{query}" if query else "")
 
 
-def login_page(service: Service, going_to: str, problem: str | None = None, status: int = 200) -> Response:
+def login_page(going_to: str, *, about: str | None = None, problem: str | None = None, status: int = 200) -> Response:
     """The form to log in, and then go on to a page of this server."""
     form = tag(
         "form",
@@ -130,8 +130,9 @@ def login_page(service: Service, going_to: str, problem: str | None = None, stat
         id="how",
         class_="quiet",
     )
+    why = tag("p", about) if about else None
     wrong = tag("p", problem, class_="bad", role="alert") if problem else None
-    section = tag("section", tag("h1", "Log in"), together(wrong, form, how))
+    section = tag("section", tag("h1", "Log in"), together(why, wrong, form, how))
     return shown("Log in", section, status=status)
 
 
@@ -184,7 +185,7 @@ class Pages:
             return continue_page(address_of(request))
         if await grant_of(self._service, request.scope) is not None:
             return RedirectResponse(going_to, 303)
-        return login_page(self._service, going_to)
+        return login_page(going_to)
 
     async def _log_in(self, request: Request) -> Response:
         service, access = self._service, self._service.eng.access
@@ -210,7 +211,7 @@ class Pages:
             after = {"retry-after": str(error.retry_after)}
             return problem_page("Too many attempts", error.message, 429, after)
         except Unauthorized as error:
-            return login_page(service, going_to, error.message, 401)
+            return login_page(going_to, problem=error.message, status=401)
         except EngramError as error:
             return problem_page("Not logged in", error.message, error.status)
         response = RedirectResponse(going_to, 303)
@@ -219,6 +220,8 @@ class Pages:
 
     async def log_out(self, request: Request) -> Response:
         request.scope[calls.ROUTE] = "/logout"
+        # Before the login ends: the guard lets out no answer to a caller that it cannot verify.
+        await guard.caller_of(request.scope).verify()
         secret = cookies.find(self._service.places, request.scope)
         if secret is not None:
             await self._service.writers.run(partial(self._service.eng.access.logins.end, secret))

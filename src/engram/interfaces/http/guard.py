@@ -75,8 +75,13 @@ class Caller:
         """What the caller may do, verified on the first call. Asks the store: call it in a thread."""
         if self._grant is None:
             access = self._service.eng.access
-            verify = access.logins.grant_of if self._by_cookie else access.tokens.verify
-            self._grant = verify(self._secret)
+            if self._by_cookie:
+                self._grant = access.logins.grant_of(self._secret)
+            else:
+                bearer = access.tokens.bearer(self._secret)
+                if bearer.audience is not None and not self._service.places.owns(bearer.audience):
+                    raise Unauthorized(f"The token {bearer.grant.name!r} is for another server.")
+                self._grant = bearer.grant
         return self._grant
 
     async def verify(self) -> Grant:

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.to_thread
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.routing import Route
 
 from ...errors import EngramError
 from ...safe_text import one_line
@@ -56,6 +57,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{0,600}", re.ASCII)
 _MOST_NAME = 100
 #: Where a request carries the connection that was made for it.
 _CONNECTION = "engram.mcp"
+_EVERY_METHOD = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _INITIALIZE = b'"initialize"'
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
@@ -157,7 +159,7 @@ class Endpoint:
 
 def add(app: FastAPI, service: Service) -> Endpoint:
     endpoint = Endpoint(service)
-    app.router.add_route(PATH, endpoint, methods=["GET", "POST", "DELETE", "PUT", "PATCH"])
+    app.router.routes.append(Route(PATH, endpoint, methods=_EVERY_METHOD))
     return endpoint
 
 

@@ -77,6 +77,15 @@ class Places:
         """Every address that `base` can return."""
         return frozenset({self._public} if self._public else self._origins.values())
 
+    def owns(self, resource: str) -> bool:
+        """Whether an address that a client names is one of this server."""
+        try:
+            parts = urlsplit(resource)
+        except ValueError:
+            return False
+        asked = f"{parts.scheme}://{parts.netloc}{parts.path}".lower()
+        return any(asked == base or asked.startswith(f"{base}/") for base in self.bases())
+
     def is_https(self, scope: Scope) -> bool:
         """Whether the client reached the server over HTTPS, also if a proxy ended it."""
         hosts = _values(scope, b"host")
