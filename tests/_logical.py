@@ -17,7 +17,7 @@ _QUERIES: dict[str, LiteralString] = {
         SELECT id, type, gist_seq, gist_turns, turns FROM sessions WHERE workspace = :workspace AND type <> 'dream'""",
     "memories": """
         SELECT id, kind, key, content, hash, version, importance, pinned, trust, status, superseded_by, session_id,
-               project, data, reinforced, expires_at, created_at, updated_at, approved
+               project, data, reinforced, expires_at, created_at, updated_at, approved, author
         FROM memories WHERE workspace = :workspace""",
     "memory_versions": """
         SELECT v.* FROM memory_versions v JOIN memories m ON m.id = v.memory_id WHERE m.workspace = :workspace""",
@@ -33,7 +33,7 @@ _QUERIES: dict[str, LiteralString] = {
     "shelves": "SELECT shelf, items, length FROM shelves WHERE workspace = :workspace AND items > 0",
     "terms": "SELECT shelf, term FROM terms WHERE workspace = :workspace",
     "items": """
-        SELECT kind, ref, piece, shelf, label, session_id, project, turn, at, length FROM items
+        SELECT kind, ref, piece, shelf, label, session_id, project, turn, at, length, author FROM items
         WHERE workspace = :workspace""",
     "postings": """
         SELECT i.kind, i.ref, i.piece, t.shelf, t.term, p.tf, p.length

@@ -28,6 +28,9 @@ REQUIREMENTS = {
     "STORE-21": "If an open store is deleted or replaced, no write is lost silently: the process opens the new file or raises StoreUnavailable, and never creates a new store.",
     "STORE-22": "A process with an open store notices when another process changes its schema: it continues or raises SchemaTooNew.",
     "STORE-23": "A damaged text is StoreDamaged and names engram restore; the other rows stay readable.",
+    # Over the network
+    "REMOTE-1": "https://host:port opens a store behind a server; plain http is only for this machine; a wrong address says what one looks like.",
+    "REMOTE-2": "The token is a setting that is never shown; a blank one is an error.",
     "IMPORT-1": "engram import FORMAT PATH… imports with a progress bar and says what it did, and recall answers from it at once.",
     "IMPORT-2": "The same file adds nothing a second time, a longer one adds what is new; so it goes after a kill, and with two imports at once.",
     "IMPORT-3": "What the hooks recorded is not added again, a session at work is left alone, and what was forgotten stays forgotten.",
@@ -386,6 +389,7 @@ REQUIREMENTS = {
     "SOCKET-5": "The protocol's version comes first; requests are limited in size, number and time; all but recall is refused.",
     "SOCKET-6": "Two stores never share a socket; PostgreSQL stores and long paths have one; a password is not part of its name.",
     "SOCKET-7": "The setting recall_socket turns it off on either side; a project's file cannot.",
+    "SOCKET-8": "Every request passes the place that enforces scopes and workspaces; the user of this machine may do all.",
     # Dreaming
     "DREAM-1": "A forced pass writes a gist for each session, an era for each month, the profile, the narrative and a companion's self; its report is stored.",
     "DREAM-2": "A second pass right after the first writes only its report and the drives.",
@@ -572,6 +576,16 @@ REQUIREMENTS = {
     "UNDO-7": "The journal holds the changes of the last 20 passes that changed something.",
     "UNDO-8": "After any order of remembering, talking, dreaming, undoing and forgetting, an undo restores the state before.",
     "UNDO-9": "engram dream undo works for people and with --json.",
+    # Authors
+    "AUTHOR-1": "Everything that is written through as_author(name) has that author: sessions, turns, log entries, memories with their versions and states, block versions, messages and receipts. Local use has none.",
+    "AUTHOR-2": "workspace and with_settings keep the author, as_author(None) removes it; a name that is empty, too long, not one plain line, or holds a secret is refused.",
+    "AUTHOR-3": "A memory keeps the author of its first version and a session that of its first registration; every version and state has its own author, and a block that of its current version.",
+    "AUTHOR-4": "What a pass writes has no author, also when a request with an author has started it; a proposal that is applied by hand has the author who applies it.",
+    "AUTHOR-5": "An undo brings back the authors of memories, blocks and their versions; forgetting a part keeps the authors of the rest.",
+    "AUTHOR-6": "A hit names the author of its text; recall and memories.list filter by author, with the same result on both engines.",
+    "AUTHOR-7": "The commands that show history, hits, sessions, messages and receipts name the author where there is one, and print nothing about authors where there is none; so does --json.",
+    "AUTHOR-8": "MCP answers, the situation report and the messages in a hook name the author, made safe to show.",
+    "AUTHOR-9": "An import has the author of its caller. Rows of an earlier version, and those that a program of an earlier release writes, have no author and stay readable.",
     # Extraction
     "EXTRACT-1": "Facts, preferences, decisions, lessons and todos become memories with their turn as source, and with its trust and day.",
     "EXTRACT-2": "Repeating a known statement strengthens it once for each turn; a memory that was stored directly does not depend on that turn.",
@@ -634,6 +648,9 @@ REQUIREMENTS = {
     "ACCESS-21": "An authorization code works once, also if several servers exchange it at the same time; a second use revokes what it gave.",
     "ACCESS-22": "A refresh token is replaced at each use; the use of an old one revokes everything that came from it.",
     "ACCESS-23": "Removing an OAuth client revokes its tokens, and what has expired is removed.",
+    "ACCESS-24": "engram token creates a token and shows it once, lists tokens with their last use, and revokes them; --json everywhere.",
+    "ACCESS-25": "OAuth clients are listed and removed with the same commands as tokens.",
+    "ACCESS-26": "The first start makes one admin token, also if several servers start at once, with its secret only in a private file.",
     # The server's gate: addresses, MCP over HTTP, logins, OAuth
     "SERVER-40": "The server answers only under its own addresses; any other, a missing or a doubled Host is refused before anything else.",
     "SERVER-41": "A request from a page of another origin is refused, with null too; scheme and port count; a program without Origin is not.",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,6 +17,9 @@ from engram import Clock, Engram
 from engram.config import load
 from engram.interfaces.cli.persons import AGENT_VARIABLES
 from tests._schemas import Schemas, drop, new_name, url
+
+if TYPE_CHECKING:
+    from tests._served import Served
 
 # The fastest embedder, also for fixtures that serve several tests. Tests about the others name them.
 os.environ["ENGRAM_EMBEDDER"] = "static"
@@ -107,10 +111,13 @@ def sqlite_url(tmp_path: Path) -> str:
     return str(tmp_path / "store" / "engram.db")
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "remote"])
 def store_url(request: pytest.FixtureRequest) -> str:
-    """An empty store on each engine in turn; on SQLite it is not there yet."""
-    url: str = request.getfixturevalue(f"{request.param}_url")
+    """An empty store on each engine in turn; on SQLite it is not there yet. Behind a server it is on SQLite.
+
+    Only tests of `tests/contract/remote.py` run through the server.
+    """
+    url: str = request.getfixturevalue("sqlite_url" if request.param == "remote" else f"{request.param}_url")
     return url
 
 
@@ -127,17 +134,53 @@ def clock() -> ShiftedClock:
 
 
 @pytest.fixture
-def open_store(store_url: str, clock: ShiftedClock) -> Iterator[Callable[..., Engram]]:
+def open_store(request: pytest.FixtureRequest, store_url: str, clock: ShiftedClock) -> Iterator[Callable[..., Engram]]:
     """Open the test's store, again and again if need be, as other processes would; settings by keyword."""
     opened: list[Engram] = []
+    is_remote = engine_of(request.node) == "remote"
 
     def open_it(**settings: Any) -> Engram:
         opened.append(Engram(settings=load(url=store_url, **settings), clock=clock))
+        if is_remote:
+            opened.append(_through_a_server(opened[-1], clock, **settings))
         return opened[-1]
 
     yield open_it
     for eng in opened:
         eng.close()
+
+
+def engine_of(item: pytest.Item) -> str | None:
+    """The engine that a test runs on; None if it does not say."""
+    callspec = getattr(item, "callspec", None)
+    return None if callspec is None else callspec.params.get("store_url")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what does not run through a server: `tests/contract/remote.py` says what does."""
+    from tests.contract.remote import runs_remotely
+
+    left_out = [item for item in items if engine_of(item) == "remote" and not runs_remotely(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]
+
+
+#: The server of this process, once a test has needed it.
+_served: list[Served] = []
+
+
+def _through_a_server(store: Engram, clock: ShiftedClock, **settings: Any) -> Engram:
+    """The same store over HTTP."""
+    from tests._served import Served
+
+    if not _served:
+        _served.append(Served(store))
+        atexit.register(_served[0].close)
+    _served[0].use(store)
+    token = store.access.tokens.create(f"tests-{len(store.access.tokens.list())}", "admin").secret
+    return Engram(settings=load(url=_served[0].url, token=token, **settings), clock=clock)
 
 
 @pytest.fixture

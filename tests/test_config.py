@@ -317,6 +317,7 @@ HOSTILE = {
     "companion": ["true", "false", "[1]"],
     "url": ['"postgresql://evil.example.org/all"', '"POSTGRES://evil.example.org/all"', '"here.db"', '"/dev/full"'],
     "data_dir": ['"."', '"/tmp"', '"postgresql://evil.example.org/all"'],
+    "token": ['"engram_stranger"'],
     "stale_after": ["0"],
     "abandon_after": ["0", '"0s"'],
     "lease_ttl": ["0.001"],

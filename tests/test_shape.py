@@ -53,6 +53,7 @@ LAYERS = (
         "redact",
         "safe_text",
         "sentences",
+        "server_url",
         "setting_values",
         "setup_records",
         "store_url",
@@ -74,6 +75,8 @@ TIERS = ("memory", "access", "coordination", "dreaming", "forgetting")
 DRIVERS = {"apsw", "psycopg", "psycopg_pool", "pgvector", "sqlite3"}
 #: Reads the SQLite files of other systems, which are no stores.
 READS_FOREIGN_FILES = "importers.foreign"
+#: Decides what a grant allows, without a store. Every interface asks it.
+DECIDES = "access.permission"
 
 
 @cache
@@ -140,7 +143,7 @@ def test_a_module_imports_only_from_its_layer_and_those_below(module: str) -> No
 @pytest.mark.parametrize("module", [name for name in modules() if layer(name) == TOP])
 def test_the_client_is_the_only_door_for_everything_above_it(module: str) -> None:
     below = range(1, layer("client"))
-    assert [target for target in ours(module) if layer(target) in below] == []
+    assert [target for target in ours(module) if layer(target) in below and target != DECIDES] == []
 
 
 @pytest.mark.requirement("SHAPE-1")
@@ -203,7 +206,15 @@ PUBLIC = [
     ),
     *("Obstacle", "UndoBlocked", "UndoReport"),
     *("DreamTotals", "Due", "NotDue", "StuckStage"),
-    *("ImportOverlap", "NothingToImport", "NotOfFormat", "SessionAmbiguous", "WorkspaceInfo", "WorkspaceNotFound"),
+    *(
+        "ImportOverlap",
+        "NothingToImport",
+        "NotOfFormat",
+        "NotRemote",
+        "SessionAmbiguous",
+        "WorkspaceInfo",
+        "WorkspaceNotFound",
+    ),
     *("ClientNotFound", "Forbidden", "IdempotencyConflict", "TokenExists", "TokenNotFound", "TooManyRequests"),
     *("Unauthorized", "Miscounted", "Proposal", "ProposalNotFound", "ProposalStale", "StoreDamaged", "UpgradeNeeded"),
 ]

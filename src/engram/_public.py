@@ -42,6 +42,7 @@ from .errors import NotAStore as NotAStore
 from .errors import NotFound as NotFound
 from .errors import NothingToImport as NothingToImport
 from .errors import NotOfFormat as NotOfFormat
+from .errors import NotRemote as NotRemote
 from .errors import PersonNeeded as PersonNeeded
 from .errors import ProposalNotFound as ProposalNotFound
 from .errors import ProposalStale as ProposalStale

@@ -27,6 +27,8 @@ MAX_TEXT = 1_000_000
 #: Maximum length of what is shown in one line: names, types, keys.
 MAX_NAME = 200
 MAX_WORKSPACE = 64
+#: Maximum length of the name of an author, which is shown beside what the author wrote.
+MAX_AUTHOR = 100
 
 #: The largest number that both engines can store, minus one, so that code can add one to it. As a LIMIT it means "all",
 #: because the engines have no common syntax for that.
@@ -85,6 +87,14 @@ def new_name(value: object, what: str) -> str:
 
 def optional_new_name(value: object, what: str) -> str | None:
     return None if value is None else new_name(value, what)
+
+
+def optional_author(value: object) -> str | None:
+    """The name under which something is written; None for local use."""
+    if value is None:
+        return None
+    text(value, "author", longest=MAX_AUTHOR)
+    return new_name(value, "author")
 
 
 def without_secrets(value: str, what: str) -> str:

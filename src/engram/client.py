@@ -13,7 +13,7 @@ from .coordination.leases import Leases
 from .coordination.messages import Messages
 from .coordination.projects import default_project
 from .coordination.sessions import Sessions
-from .errors import InvalidInput, WorkspaceNotFound
+from .errors import InvalidInput, NotRemote, WorkspaceNotFound
 from .memory.blocks import Blocks, World
 from .memory.embedding_queue import EmbeddingQueue
 from .memory.exchanges import Exchanges
@@ -22,7 +22,7 @@ from .memory.memories import Memories
 from .setup_records import Upgraded
 from .storage.changes import Changes
 from .storage.changes import workspaces as workspace_names
-from .store_view import StoreView
+from .store_view import Elsewhere, StoreView
 
 if TYPE_CHECKING:
     import threading
@@ -55,9 +55,10 @@ class Engram:
     """One workspace of a store.
 
     `Engram()` opens the user's default store; `Engram("path.db")`, a `pathlib.Path` or `Engram("postgresql://…")` opens
-    another one. `Engram(":memory:")` opens a trial store: a temporary file that is removed by `close`, or at exit.
-    Thread-safe, usable after a fork, and a context manager that closes its connections. `workspace(name)` returns
-    another workspace on the same connections.
+    another one. `Engram("https://host:port", token="…")` uses the store of a server: each call is one request.
+    `Engram(":memory:")` opens a trial store: a temporary file that is removed by `close`, or at exit. Thread-safe,
+    usable after a fork, and a context manager that closes its connections. `workspace(name)` returns another workspace
+    on the same connections.
 
     Opening a store of an earlier version copies and then migrates it. With `migrate=False` the store stays unchanged,
     and opening it raises UpgradeNeeded unless hooks can work with its schema.
@@ -81,20 +82,36 @@ class Engram:
         llm: str | Provider | None = None,
         embedder: str | Embedder | None = None,
         companion: bool | None = None,
+        token: str | None = None,
     ) -> None:
         # Before the store is opened, so that a wrong object leaves nothing behind.
         thinks, embeds = _given_llm(llm), _given_embedder(embedder)
         place = address(url)
         trial = _trial_store() if place == ":memory:" and settings is None else None
-        settings = settings or config.load(url=trial or place, workspace=workspace)
+        settings = settings or config.load(url=trial or place, workspace=workspace, token=token)
         named: dict[str, Any] = {
             name: given for name, given in (("llm", llm), ("embedder", embedder)) if isinstance(given, str)
         }
         if companion is not None:
             named["companion"] = checks.flag(companion, "companion")
         settings = settings._replace(**named, origins={**settings.origins, **dict.fromkeys(named, "argument")})
+        if settings.is_remote:
+            self._open_remote(settings, clock or Clock(), thinks, embeds)
+            return
         engine = _open(settings, clock or Clock(), migrate, create=create)
         self._compose(StoreView(engine, settings.workspace, settings, thinks, embeds), trial)
+
+    def _open_remote(self, settings: Config, clock: Clock, llm: Provider | None, embedder: Embedder | None) -> None:
+        if llm is not None or embedder is not None:
+            raise InvalidInput(
+                "A server thinks and embeds with its own models; llm and embedder are for a local store."
+            )
+        # Imported here: it needs an HTTP client, and most stores are local.
+        from .remote.client import RemoteStore, facade
+
+        # The settings decide which store this is, and they may come from the environment or a file.
+        self.__class__ = facade(Engram)
+        self._compose(StoreView(RemoteStore(settings, clock), settings.workspace, settings), None)  # type: ignore[arg-type]
 
     def _compose(self, view: StoreView, trial: str | None) -> None:
         self._view = view
@@ -111,13 +128,33 @@ class Engram:
         self.embedding_queue = EmbeddingQueue(view)
         #: The earlier name of `embedding_queue`.
         self.backlog = self.embedding_queue
-        self.memories = Memories(view, default_project=lambda: default_project(view.config))
+        self.memories = Memories(view, default_project=lambda: default_project(view))
         self.remember = self.memories.remember
 
     def workspace(self, name: str) -> Engram:
         """Another workspace of the same store."""
-        other = object.__new__(Engram)
+        other = object.__new__(type(self))
         other._compose(self._view._replace(workspace=checks.workspace(name)), self._trial)
+        return other
+
+    def from_elsewhere(self, project: str | None = None) -> Engram:
+        """The same workspace for a caller that is not this process, such as the client of a server.
+
+        The caller's project is `project`. A path that it names is not looked up here: see `resources.elsewhere`.
+        """
+        other = object.__new__(type(self))
+        known = checks.optional_new_name(project, "project")
+        other._compose(self._view._replace(elsewhere=Elsewhere(known)), self._trial)
+        return other
+
+    def as_author(self, name: str | None) -> Engram:
+        """The same workspace on the same connections; what is written through it has this author.
+
+        A server gives the name of the token that a request came with. None: no author, as in local use. `workspace` and
+        `with_settings` keep the author. What a pass of dreaming writes has none.
+        """
+        other = object.__new__(type(self))
+        other._compose(self._view._replace(author=checks.optional_author(name)), self._trial)
         return other
 
     @staticmethod
@@ -135,7 +172,7 @@ class Engram:
         checked = config.load(url=self.settings.url, workspace=self.workspace_name, **settings)
         changed: dict[str, Any] = {name: getattr(checked, name) for name in settings}
         origins = {**self.settings.origins, **dict.fromkeys(changed, "argument")}
-        other = object.__new__(Engram)
+        other = object.__new__(type(self))
         other._compose(self._view._replace(config=self.settings._replace(**changed, origins=origins)), self._trial)
         return other
 
@@ -161,6 +198,11 @@ class Engram:
     @property
     def workspace_name(self) -> str:
         return self._view.workspace
+
+    @property
+    def author(self) -> str | None:
+        """The author of what is written through this facade; see `as_author`."""
+        return self._view.author
 
     @property
     def settings(self) -> Config:
@@ -254,11 +296,11 @@ class Engram:
         several = {"before": before, "source": source, "exchanges": exchanges}
         return _forget(self._view, **named, **several, dry_run=checks.flag(dry_run, "dry_run"))
 
-    def receipts(self, limit: int = 20) -> list[Receipt]:
-        """The receipts of forgetting, newest first. Limit 0 returns all."""
+    def receipts(self, limit: int = 20, *, before: int | None = None) -> list[Receipt]:
+        """The receipts of forgetting, newest first. Limit 0 returns all. `before`, the last id of a page, continues."""
         from .forgetting.forget import Forgetting
 
-        return Forgetting(self._view).receipts(limit)
+        return Forgetting(self._view).receipts(limit, before=before)
 
     def reindex(self, model: str | None = None, *, progress: Callable[[int, int], None] | None = None) -> int:
         """Compute all embeddings again with a model, by default the workspace's. Returns how many this call made.
@@ -530,6 +572,8 @@ def upgrade(settings: Config, *, progress: Callable[[int, int], None] | None = N
 
 def restore(settings: Config, file: str, *, progress: Callable[[int, int], None] | None = None) -> Restored:
     """Replace the store with a copy of a backup. Other processes may be using the store."""
+    if settings.is_remote:
+        raise NotRemote()
     if settings.url.startswith("postgresql://"):
         raise InvalidInput(
             "engram restore works on SQLite stores. Restore a PostgreSQL store with PostgreSQL's own tools, such as "
@@ -548,6 +592,8 @@ def _open(
     create: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> Engine:
+    if settings.is_remote:
+        raise NotRemote()
     # Imported here, so that each engine loads only its own driver.
     if settings.url.startswith("postgresql://"):
         from .storage.postgres import PostgresEngine

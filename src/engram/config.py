@@ -48,6 +48,9 @@ MAX_NOTICES = 10
 FREE, STRICTER, NEVER = "yes", "stricter", "no"
 
 
+#: What stands for a secret.
+MASK = "***"
+
 Value = str | float | int
 
 
@@ -61,6 +64,8 @@ class Setting(NamedTuple):
     choices: tuple[str, ...] = ()
     #: Whether the value is a place on the disk, or an address.
     is_place: bool = False
+    #: Whether the value is a secret, which is never shown. If it is given, it may not be blank.
+    is_secret: bool = False
     #: The name of the field that declares it.
     name: str = ""
 
@@ -69,7 +74,9 @@ class Setting(NamedTuple):
         return f"ENGRAM_{self.name.upper()}"
 
     def shown(self, value: object) -> str:
-        """A value for people: a time has its largest whole unit."""
+        """A value for people: a time has its largest whole unit, and a secret is masked."""
+        if self.is_secret:
+            return MASK if value else ""
         if isinstance(value, bool):
             return str(value).lower()
         if self.read is not duration or not isinstance(value, float):
@@ -84,7 +91,8 @@ class Config(NamedTuple):
         str,
         Setting(
             "",
-            "the store: a path, sqlite:///path or postgresql://…; empty: engram.db in data_dir",
+            "the store: a path, sqlite:///path, postgresql://… or the https://… of a server; empty: engram.db in "
+            "data_dir",
             values.store,
             is_place=True,
         ),
@@ -117,6 +125,15 @@ class Config(NamedTuple):
             "the folder of the default store; empty: the platform's folder for user data",
             values.text,
             is_place=True,
+        ),
+    ]
+    token: Annotated[
+        str,
+        Setting(
+            "",
+            "the token for a server; `engram token create` makes one",
+            values.token,
+            is_secret=True,
         ),
     ]
     stale_after: Annotated[float, Setting(1_800.0, "a session silent for this long is shown as stale", duration)]
@@ -281,6 +298,18 @@ class Config(NamedTuple):
     #: The workspaces that the user's file calls a companion's.
     companions: frozenset[str] = frozenset()
 
+    def __repr__(self) -> str:
+        """Every setting, without passwords and tokens: a representation ends up in logs."""
+        shown = {setting.name: getattr(self, setting.name) for setting in SETTINGS}
+        shown |= {"url": masked(self.url), "llm_base_url": masked(self.llm_base_url)}
+        shown |= {each.name: MASK for each in SETTINGS if each.is_secret and shown[each.name]}
+        return f"Config({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the store is behind a server."""
+        return is_remote(self.url)
+
     def is_companion(self, workspace: str) -> bool:
         """Whether a workspace is a companion's. An argument and the environment speak of the current one only."""
         return self.companion if workspace == self.workspace else workspace in self.companions
@@ -341,24 +370,34 @@ def load(*, folder: str | None = None, environ: Mapping[str, str] | None = None,
 
 
 def normal_url(url: str, data_dir: str) -> str:
-    """`postgresql://…` as given; anything else as the absolute path of an SQLite file."""
+    """`postgresql://…` as given, a server as `https://host:port`; anything else is the absolute path of a file."""
     if not url:
         return os.path.join(os.path.abspath(os.path.expanduser(data_dir)), STORE_FILE)
     scheme, colon, rest = url.partition("://")
     if scheme in ("postgresql", "postgres") and colon:
         return f"postgresql://{rest}"
+    if scheme in ("http", "https") and colon:
+        # Imported here, because most stores are files.
+        from .server_url import normal
+
+        return normal(url)
     if scheme == "sqlite" and colon:
         if not rest.startswith("/") or rest == "/":
             raise InvalidURL(f"{url!r} names no file. Write sqlite:///relative.db or sqlite:////absolute.db.")
         url = rest[1:]
     elif colon:
-        raise InvalidURL(f"{masked(url)!r} is not a store. A store is a path, sqlite:///… or postgresql://…")
+        raise InvalidURL(f"{masked(url)!r} is not a store. A store is a path, sqlite:///…, postgresql://… or https://…")
     if url == ":memory:" or url.startswith("file:"):
         raise InvalidURL(
             f"{url!r} is not a store. Several processes share a store, so give the path of a file. In Python, "
             "Engram(':memory:') opens one for a trial."
         )
     return os.path.abspath(os.path.expanduser(checks.text(url, "store path", longest=4096)))
+
+
+def is_remote(url: str) -> bool:
+    """Whether the URL of a store is that of a server."""
+    return url.startswith(("https://", "http://"))
 
 
 def default_data_dir() -> str:
@@ -413,8 +452,10 @@ def find_project_file(folder: str) -> str | None:
 
 
 def _environment(environ: Mapping[str, str]) -> Layer:
-    given = {setting.name: environ.get(setting.environment) for setting in SETTINGS}
-    return Layer("environment", {name: value for name, value in given.items() if value})
+    given = {setting: environ.get(setting.environment) for setting in SETTINGS}
+    # A secret that is set and blank is a mistake, which must not pass for one that is not set.
+    kept = {each.name: value for each, value in given.items() if value or (each.is_secret and value is not None)}
+    return Layer("environment", kept)
 
 
 def _project_file(folder: str | None, user: Layer, user_file: str) -> tuple[Layer, tuple[str, ...]]:

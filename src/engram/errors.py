@@ -7,6 +7,7 @@ class's docstring is its default message. Most raisers give their own: what was 
     ├── InvalidInput                  a value that is never valid
     │   ├── InvalidURL                a store address that is not valid
     │   ├── NotOfFormat               a file to import that has another format
+    │   ├── NotRemote                 a call that cannot be made over the network
     │   └── SessionAmbiguous          part of an id that several sessions share; carries their ids
     ├── NotFound                      the named thing does not exist
     │   ├── WorkspaceNotFound         carries the workspaces there are
@@ -109,6 +110,12 @@ class NotOfFormat(InvalidInput):
     """The file does not have the format that was named."""
 
     code = "not_of_format"
+
+
+class NotRemote(InvalidInput):
+    """This cannot be done over the network. Do it on the server's machine, with its own store."""
+
+    code = "not_remote"
 
 
 class SessionAmbiguous(InvalidInput):

@@ -60,6 +60,8 @@ class Session(NamedTuple):
     turns: int = 0
     #: The result that the last completion reported; empty before that.
     outcome: str = ""
+    #: The name of the access token that registered it first; None for local use.
+    author: str | None = None
 
 
 class LogEntry(NamedTuple):
@@ -71,6 +73,8 @@ class LogEntry(NamedTuple):
     seq: int
     content: str
     created_at: str
+    #: The name of the access token that wrote it; None for local use.
+    author: str | None = None
 
 
 class Exchange(NamedTuple):
@@ -88,6 +92,8 @@ class Exchange(NamedTuple):
     created_at: str
     #: The harness's own id of the message that this turn records.
     external_id: str | None = None
+    #: The name of the access token that wrote it; None for local use.
+    author: str | None = None
 
 
 class Memory(NamedTuple):
@@ -122,6 +128,9 @@ class Memory(NamedTuple):
     updated_at: str
     #: A person has approved this version.
     approved: bool = False
+    #: The author of the first version: the name of an access token. None for local use and for what dreaming wrote.
+    #: `MemoryEdit` has the author of each later version.
+    author: str | None = None
 
     @property
     def said_at(self) -> str:
@@ -152,6 +161,8 @@ class MemoryEdit(NamedTuple):
     created_at: str
     #: The receipt, if forgetting removed text from this version.
     receipt: int | None = None
+    #: The name of the access token that wrote this version; None for local use and for what dreaming wrote.
+    author: str | None = None
 
 
 class MemoryState(NamedTuple):
@@ -170,6 +181,8 @@ class MemoryState(NamedTuple):
     at: str
     #: What changed, in plain words: `pinned`, `importance 0.5 → 0.9`, …
     changes: tuple[str, ...]
+    #: The name of the access token that changed it; None for local use.
+    author: str | None = None
 
 
 class Receipt(NamedTuple):
@@ -187,6 +200,8 @@ class Receipt(NamedTuple):
     created_at: str
     #: Only in a dry run, and never stored: by kind, the first words of the first few things, one line each.
     preview: dict[str, list[str]] | None = None
+    #: The name of the access token that asked for it; None for local use.
+    author: str | None = None
 
 
 #: Hits with a lower score are mostly not about the question. The interfaces leave them out by default;
@@ -233,6 +248,8 @@ class Hit(NamedTuple):
     answer: Answer | None = None
     #: `exchange` or `memory` and the id of the later statement that replaces this one.
     replaced_by: tuple[str, int] | None = None
+    #: The author of the exchange, or of the memory's first version; None for local use.
+    author: str | None = None
 
 
 class DreamBacklog(NamedTuple):
@@ -537,6 +554,8 @@ class Message(NamedTuple):
     recipients: tuple[str, ...] = ()
     #: Whether the message was shown before and the reader did not confirm it.
     again: bool = False
+    #: The name of the access token that sent it; None for local use.
+    author: str | None = None
 
 
 class Block(NamedTuple):
@@ -552,6 +571,8 @@ class Block(NamedTuple):
     updated_at: str
     #: Any JSON value that its writer keeps beside the text; None when there is none.
     data: object = None
+    #: The name of the access token that wrote the current version; None for local use.
+    author: str | None = None
 
 
 class BlockEdit(NamedTuple):
@@ -567,6 +588,8 @@ class BlockEdit(NamedTuple):
     receipt: int | None = None
     #: The block's data at this version.
     data: object = None
+    #: The name of the access token that wrote this version; None for local use.
+    author: str | None = None
 
 
 class Change(NamedTuple):

@@ -94,6 +94,14 @@ def name(text: str, longest: int = 60) -> str:
     return visible(text) if plain else quoted(text, longest)
 
 
+def by_whom(author: str | None, actor: str | None = None) -> str:
+    """`by laptop`: the author of something, and the session or user that acted, as far as they are known."""
+    shown = [one_line(actor, 100)] if actor else []
+    if author:
+        shown.append(f"({name(author)})" if shown else name(author))
+    return f"by {' '.join(shown)}" if shown else ""
+
+
 def lines(text: str) -> str:
     """Several lines, each made safe by `visible`."""
     return "\n".join(map(visible, text.replace("\r\n", "\n").split("\n")))

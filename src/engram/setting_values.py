@@ -49,7 +49,7 @@ def store(value: object, what: str) -> str:
     try:
         return text(value, what)
     except InvalidInput as error:
-        raise InvalidURL(f"{error} A store is a path, sqlite:///… or postgresql://…") from None
+        raise InvalidURL(f"{error} A store is a path, sqlite:///…, postgresql://… or https://…") from None
 
 
 def web_address(value: object, what: str) -> str:
@@ -57,6 +57,15 @@ def web_address(value: object, what: str) -> str:
         # The value is not quoted, because it may hold a key.
         raise InvalidInput(f"{what} must be an http or https address without a query, like http://localhost:11434/v1.")
     return text(value, what)
+
+
+def token(value: object, what: str) -> str:
+    # The value is never quoted.
+    if not str(value).strip():
+        raise InvalidInput(f"{what} is blank. Unset it, or set it to a token; `engram token create` makes one.")
+    if not str(value).isascii() or not str(value).isprintable() or " " in str(value) or len(str(value)) > 500:
+        raise InvalidInput(f"{what} is not a token. `engram token create` makes one.")
+    return str(value)
 
 
 def program(value: object, what: str) -> str:

@@ -20,6 +20,13 @@ class Watch(Protocol):
     def __call__(self, tx: Transaction, kind: str, ref: str | int, since: int | None = None) -> None: ...
 
 
+class Elsewhere(NamedTuple):
+    """Where a caller is that is not this process, such as the client of a server."""
+
+    #: The project of the caller's folder; None if it has none or did not say.
+    project: str | None = None
+
+
 class StoreView(NamedTuple):
     engine: Engine
     #: Every statement of a tier filters by it.
@@ -28,6 +35,10 @@ class StoreView(NamedTuple):
     #: Python objects that take the place of the settings `llm` and `embedder`.
     llm: Provider | None = None
     embedder: Embedder | None = None
+    #: None if the caller is this process. Otherwise folders and processes here say nothing about the caller.
+    elsewhere: Elsewhere | None = None
+    #: The author of what is written: the name of an access token. Local use has none.
+    author: str | None = None
 
     @property
     def thinker(self) -> str:

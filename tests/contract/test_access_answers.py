@@ -39,18 +39,17 @@ def test_a_repeated_request_gets_the_first_answer_and_does_nothing(eng: Engram) 
 
 
 @pytest.mark.requirement("ACCESS-11")
-def test_a_key_belongs_to_its_token(eng: Engram) -> None:
+def test_a_key_belongs_to_its_token_and_workspace(eng: Engram) -> None:
     eng.access.answers.once(TOKEN, "k", "d", "default", lambda: "1")
     assert eng.access.answers.once("ba9876543210", "k", "d", "default", lambda: "2") == ("2", False)
+    assert eng.access.answers.once(TOKEN, "k", "d", "team", lambda: "3") == ("3", False)
 
 
 @pytest.mark.requirement("ACCESS-11")
-@pytest.mark.parametrize("other", [{"digest": "other"}, {"workspace": "other"}])
-def test_a_key_is_for_one_request(eng: Engram, other: dict[str, str]) -> None:
-    given: dict[str, Any] = {"grant_id": TOKEN, "key": "k", "digest": "d", "workspace": "default"}
-    eng.access.answers.once(**given, perform=lambda: "1")
+def test_a_key_is_for_one_request(eng: Engram) -> None:
+    eng.access.answers.once(TOKEN, "k", "d", "default", lambda: "1")
     with pytest.raises(IdempotencyConflict, match="another request"):
-        eng.access.answers.once(**{**given, **other}, perform=lambda: pytest.fail("done"))
+        eng.access.answers.once(TOKEN, "k", "other", "default", lambda: pytest.fail("done"))
 
 
 @pytest.mark.requirement("ACCESS-11")

@@ -46,7 +46,7 @@ OTHERS = {
     *("embed", "embedder use", "init", "lock break", "lock claim", "lock release"),
     *("memory approve", "memory archive", "memory edit", "memory link", "memory pin", "message send"),
     *("reindex", "remember", "restore", "say", "session beat", "session done", "session log", "session start"),
-    "upgrade",
+    *("token create", "token revoke", "upgrade"),
 }
 
 

@@ -20,12 +20,14 @@ from typing import Any
 import pytest
 
 from engram import Engram as Store
+from engram.access_records import Grant
 from engram.config import load
 from engram.interfaces.hooks import respond
 from engram.interfaces.mcp import host as hosting
 from engram.interfaces.mcp.host import Host
 from engram.interfaces.recall_socket import client, peer, place, protocol
 from engram.interfaces.recall_socket import server as serving
+from engram.interfaces.recall_socket.answering import Answering
 from engram.interfaces.recall_socket.lock import Lock
 from engram.interfaces.recall_socket.server import RecallServer
 from engram.records import Hit, plain
@@ -185,6 +187,23 @@ def test_every_workspace_of_the_store_is_answered_and_none_sees_another(eng: Sto
     assert ask(other) is None
     assert texts(wait_for_answer(other)) == ["Deploys happen every day"]
     assert texts(ask(eng)) == ["Deploys never happen on Fridays"]
+
+
+@pytest.mark.requirement("SOCKET-8", "ACCESS-7")
+def test_a_request_is_answered_only_within_the_grant(eng: Store) -> None:
+    def asked(answering: Answering, workspace: str) -> object:
+        request = {"workspace": workspace, "embedder": eng.settings.embedder, "query": "deploys", "k": 1, "options": {}}
+        return protocol.decoded(answering.answer(protocol.encoded(request)).body).get("refused")
+
+    eng.remember("Deploys never happen on Fridays")
+    owner = Answering(eng)
+    owner.prepare()
+    team = Answering(eng, Grant("laptop", "read", "team", "0123456789ab", None))
+    team.prepare()
+    assert asked(owner, "default") is None
+    assert asked(team, "default") == protocol.FORBIDDEN
+    assert asked(team, "team") != protocol.FORBIDDEN
+    assert asked(Answering(eng, Grant("laptop", "", None, "0123456789ab", None)), "default") == protocol.FORBIDDEN
 
 
 @pytest.mark.requirement("SOCKET-1", "HOOK-2")

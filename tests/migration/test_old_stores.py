@@ -143,6 +143,24 @@ def test_a_hook_on_an_old_store_works_or_says_that_it_needs_an_upgrade(
     assert rows("SELECT MAX(number) FROM migrations") == [(release,)]
 
 
+@pytest.mark.requirement("MIGRATE-7", "AUTHOR-9")
+def test_what_an_old_store_has_or_an_earlier_release_still_writes_has_no_author(eng: Engram, old: str) -> None:
+    lead = eng.sessions.find("a-1", "claude-code")
+    assert lead is not None and lead.author is None
+    (turn, *_) = eng.exchanges.recent(lead.id)
+    with asking(old) as ask:
+        ask(f"""
+            INSERT INTO exchanges (workspace, session_id, seq, turn, role, content, trust, created_at)
+            SELECT workspace, session_id, 1000, 1000, role, 'as an earlier release writes it', trust, created_at
+            FROM exchanges WHERE id = {turn.id}""")
+    eng.as_author("laptop").exchanges.add(lead.id, "user", "as this release writes it")
+    said = {turn.content: turn.author for turn in eng.exchanges.history(lead.id)}
+    assert said.pop("as this release writes it") == "laptop"
+    assert "as an earlier release writes it" in said and set(said.values()) == {None}
+    assert {memory.author for memory in eng.memories.list()} == {None}
+    assert {hit.author for hit in eng.recall("which pump opens at 42 degrees?")} == {None}
+
+
 @pytest.mark.requirement("MIGRATE-7")
 def test_everything_in_an_old_store_can_be_read(eng: Engram) -> None:
     sessions = eng.sessions.list()

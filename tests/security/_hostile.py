@@ -6,6 +6,7 @@ import json
 from typing import Any, NamedTuple
 
 from engram import Engram
+from engram.access_records import OWNER
 from engram.config import load
 from tests._tables import columns, run, values
 
@@ -30,6 +31,9 @@ _FIXED = {
     *("month", "day", "decided_at", "status", "role", "trust", "ended_because", "derived_kind", "source_kind", "shelf"),
     *("state", "part", "hash", "model", "next", "term", "covers", "form", "went", "migrations.name", "changes.id"),
     *("changes.what", "proposals.what", "backlog.kind", "rebuilds.kind", "journal.kind", "journal.ref", "items.kind"),
+    *("scope", "family", "client_id", "token_id", "grant_id", "given_by", "last_used_at", "revoked_at", "used_at"),
+    *("access_tokens.id", "access_clients.id", "access_consents.id", "access_codes.id", "access_codes.kind"),
+    *("access_codes.asked", "audience"),
     *("journal.before", "journal.after", "proposal_parts.kind", "folds.target", "work.taken_by", "work.answer"),
 }
 #: Columns in which a session is named by its id.
@@ -37,7 +41,14 @@ _IDS = {"sessions.id", "session_id", "parent_id", "from_session"}
 #: A prompt is Engram's own text, with what it quotes on lines of their own; a newline was never part of a quotation.
 _PROMPTS = {"work.prompt"}
 #: Columns with JSON in which every text is made hostile.
-_JSON = {"sessions.metadata", "memories.data", "memory_states.tags", "proposals.data", "dreams.report"}
+_JSON = {
+    "access_clients.metadata",
+    "sessions.metadata",
+    "memories.data",
+    "memory_states.tags",
+    "proposals.data",
+    "dreams.report",
+}
 #: Blocks that Engram knows by name.
 _OWN_BLOCKS = "('world', 'profile', 'narrative', 'self')"
 
@@ -92,6 +103,11 @@ def fill(url: str, project: str) -> Hostile:
         assert report.id is not None
         eng.forget(memory=eng.remember("Something to forget", embed=False).id)
         eng.sessions.complete(three, "Docs written")
+        eng.access.tokens.create("laptop", "write")
+        for id in ("let-in", "waiting"):
+            eng.access.clients.register(id, {"client_name": "Editor"})
+        code, _ = eng.access.consents.approve(eng.access.consents.ask("let-in", {}), OWNER, "read")
+        eng.access.consents.exchange_code("let-in", code)
     with Engram(settings=load(url=url, llm="agent", embedder="none")) as eng:
         eng.exchanges.add(one, "user", "Zeppelin: one more thing, we use PostgreSQL 18.", embed=False)
         eng.dream(force=True)

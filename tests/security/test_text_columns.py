@@ -28,6 +28,7 @@ NEVER = {
     "from_session": "a session's id",
     "parent_id": "a session's id",
     "actor": "the id of a session or a user",
+    "author": "the name of an access token",
     "updated_by": "the id of a session or a user",
     "project": "a folder's name",
     "type": "which program a session belongs to",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from .permission import author_of, require
 
 if TYPE_CHECKING:
+    from ..access_records import NewToken
     from ..store_view import StoreView
     from .answers import Answers
     from .attempts import Attempts
@@ -26,6 +27,12 @@ class Access:
 
     def __init__(self, view: StoreView) -> None:
         self._engine = view.engine
+
+    def ensure_admin(self, path: str) -> NewToken | None:
+        """The first admin token, with its secret in a private file; None if the store has one already."""
+        from .first import ensure_admin
+
+        return ensure_admin(self._engine, path)
 
     @property
     def tokens(self) -> Tokens:

@@ -37,37 +37,40 @@ _TIDY_AFTER, _TIDY_EVERY, _AT_ONCE = 100, 60.0, 200
 _TIDIED = "access/answers"
 
 _FIND = """
-SELECT n.receipt, a.state, a.workspace, a.digest, a.answer, a.created_at
+SELECT n.receipt, a.state, a.digest, a.answer, a.created_at
 FROM (SELECT COALESCE(MAX(id), 0) AS receipt FROM receipts WHERE workspace = :workspace) n
-LEFT JOIN access_answers a ON a.grant_id = :grant_id AND a.key = :key
+LEFT JOIN access_answers a ON a.workspace = :workspace AND a.grant_id = :grant_id AND a.key = :key
 """
 # On PostgreSQL this waits for a transaction that has inserted the same key.
 _CLAIM = """
 INSERT INTO access_answers (grant_id, key, workspace, digest, state, answer, receipt, created_at)
 VALUES (:grant_id, :key, :workspace, :digest, 'running', '', :receipt, :now)
-ON CONFLICT (grant_id, key) DO NOTHING
+ON CONFLICT (workspace, grant_id, key) DO NOTHING
 """
-_REMOVE = "DELETE FROM access_answers WHERE grant_id = :grant_id AND key = :key AND created_at = :at"
+_REMOVE = """
+DELETE FROM access_answers
+WHERE workspace = :workspace AND grant_id = :grant_id AND key = :key AND created_at = :at
+"""
 _ABANDON = """
 DELETE FROM access_answers
-WHERE grant_id = :grant_id AND key = :key AND created_at = :at AND state = 'running'
+WHERE workspace = :workspace AND grant_id = :grant_id AND key = :key AND created_at = :at AND state = 'running'
 """
 # `own` is the receipt of the request itself, if it forgets something. A receipt quotes nothing.
 _STORE = """
 UPDATE access_answers SET state = 'done', answer = :answer
-WHERE grant_id = :grant_id AND key = :key AND created_at = :at AND state = 'running'
+WHERE workspace = :workspace AND grant_id = :grant_id AND key = :key AND created_at = :at AND state = 'running'
   AND NOT EXISTS (
     SELECT 1 FROM receipts r
-    WHERE r.workspace = access_answers.workspace AND r.id > access_answers.receipt AND r.id <> :own
+    WHERE r.workspace = :workspace AND r.id > access_answers.receipt AND r.id <> :own
   )
 """
 _BLANK = """
 UPDATE access_answers SET state = :state, digest = '', answer = ''
-WHERE grant_id = :grant_id AND key = :key AND created_at = :at AND state = 'running'
+WHERE workspace = :workspace AND grant_id = :grant_id AND key = :key AND created_at = :at AND state = 'running'
 """
 _TIDY = """
-DELETE FROM access_answers WHERE (grant_id, key) IN (
-  SELECT grant_id, key FROM access_answers WHERE created_at <= :before ORDER BY created_at LIMIT :most
+DELETE FROM access_answers WHERE (workspace, grant_id, key) IN (
+  SELECT workspace, grant_id, key FROM access_answers WHERE created_at <= :before ORDER BY created_at LIMIT :most
 )
 """
 
@@ -75,22 +78,18 @@ DELETE FROM access_answers WHERE (grant_id, key) IN (
 class Claim(NamedTuple):
     """A key that this request has claimed."""
 
+    workspace: str
     grant_id: str
     key: str
-    workspace: str
     #: When it was claimed. A later claim of the same key is another one.
     at: str
 
-    @property
-    def row(self) -> dict[str, str]:
-        return {"grant_id": self.grant_id, "key": self.key, "at": self.at}
-
 
 class _Request(NamedTuple):
+    workspace: str
     grant_id: str
     key: str
     digest: str
-    workspace: str
 
 
 class _Found(NamedTuple):
@@ -100,14 +99,15 @@ class _Found(NamedTuple):
     receipt: int
     #: None: the key is new.
     state: str | None
-    workspace: str
     digest: str
     answer: str
     at: str
 
-    def is_free(self, now: str) -> bool:
+    def is_free(self, tx: Transaction) -> bool:
         """Whether the key can be used: it is new, its answer is old, or its server has died."""
-        return self.state is None or self.at <= later(now, -(GIVEN_UP if self.state == "running" else KEPT))
+        if self.state is None:
+            return True
+        return self.at <= later(tx.now(), -(GIVEN_UP if self.state == "running" else KEPT))
 
     def answer_to(self, request: _Request) -> str:
         """The stored answer. IdempotencyConflict if there is none for this request."""
@@ -120,7 +120,7 @@ class _Found(NamedTuple):
             raise IdempotencyConflict(
                 "The request with this idempotency key was done. Its answer has a secret, which is shown only once."
             )
-        if (self.digest, self.workspace) != (request.digest, request.workspace):
+        if self.digest != request.digest:
             raise IdempotencyConflict(
                 "This idempotency key was used for another request. Use a new key for each request."
             )
@@ -149,30 +149,36 @@ class Answers:
         the stored answer. The transaction begins with its first write, so what it computes before holds no lock. An
         error rolls all of it back, and the key stays free.
 
-        `grant_id` says whose key it is, `digest` stands for the request's content, and the answer quotes nothing of
-        another workspace. IdempotencyConflict if the key was used for another request, or if the answer was forgotten
-        since. Work that waits, such as a claim with `wait`, is refused: it needs `begin`.
+        A key belongs to its workspace and to `grant_id`. `digest` stands for the request's content. The answer must
+        quote nothing of another workspace. IdempotencyConflict if the key was used for another request, or if the
+        answer was forgotten since. Work that waits, such as a claim with `wait`, is refused: it needs `begin`.
         """
         request = _checked(grant_id, key, digest, workspace)
         # First of all: work that was done already may fail now, before it writes anything.
-        found, now = self._look(request)
-        if not found.is_free(now):
+        found, free = self._look(request)
+        if not free:
             return found.answer_to(request), True
         self._tidy()
-        claims: list[Claim] = []
-        try:
+        claims: list[tuple[Transaction, Claim]] = []
+
+        def claim(tx: Transaction) -> None:
             # The receipt from before, because the work may read text that is forgotten before it writes.
-            with self._engine.deferred_write(lambda tx: claims.append(_claim(tx, request, found.receipt))):
+            claims.append((tx, _claim(tx, request, found.receipt)))
+
+        try:
+            with self._engine.deferred_write(claim):
                 answer = perform()
-                # Joins the transaction, or begins it if nothing was written.
-                with self._engine.write() as tx:
-                    self._store(tx, *claims, answer=answer)
+                if not claims:
+                    # Nothing was written, so the transaction begins here.
+                    with self._engine.write():
+                        pass
+                _store(*claims[0], answer)
         except _Known as known:
             return known.found.answer_to(request), True
         except EngramError:
             # Another request with this key may have been faster, so that this one failed.
-            found, now = self._look(request)
-            if claims or found.is_free(now):
+            found, free = self._look(request)
+            if claims or free:
                 raise
             return found.answer_to(request), True
         return answer, False
@@ -193,25 +199,18 @@ class Answers:
     def finish(self, claim: Claim, answer: str) -> None:
         """Store the answer of work that has ended."""
         with self._engine.write() as tx:
-            self._store(tx, claim, answer=answer)
+            _store(tx, claim, answer)
 
     def abandon(self, claim: Claim) -> None:
         """Free the key: the work failed, and a repeated request tries again."""
         with self._engine.write() as tx:
-            tx.run(_ABANDON, **claim.row)
+            tx.run(_ABANDON, **claim._asdict())
 
-    def _look(self, request: _Request) -> tuple[_Found, str]:
+    def _look(self, request: _Request) -> tuple[_Found, bool]:
+        """What is known of the key, and whether it can be used."""
         with self._engine.read() as tx:
-            return _find(tx, request), tx.now()
-
-    def _store(self, tx: Transaction, claim: Claim, *, answer: str) -> None:
-        tx.lock(mutexes.answers(claim.workspace))
-        own = max((int(id) for _, what, id in tx.notes if what == "receipt"), default=0)
-        if contains_secret(answer):
-            # A secret is shown once and never stored.
-            tx.run(_BLANK, state="withheld", **claim.row)
-        elif not tx.run(_STORE, answer=answer, own=own, **claim.row):
-            tx.run(_BLANK, state="forgotten", **claim.row)
+            found = _find(tx, request)
+            return found, found.is_free(tx)
 
     def _tidy(self) -> None:
         """Remove some old answers now and then, in a short transaction of its own."""
@@ -231,20 +230,30 @@ def _checked(grant_id: str, key: object, digest: str, workspace: str) -> _Reques
     if not isinstance(key, str) or not 1 <= len(key) <= MAX_KEY or not key.isascii() or not key.isprintable():
         raise InvalidInput(f"An idempotency key has 1 to {MAX_KEY} printable ASCII characters.")
     owner = checks.name(grant_id, "grant")
-    return _Request(owner, key, checks.name(digest, "digest"), checks.workspace(workspace))
+    return _Request(checks.workspace(workspace), owner, key, checks.name(digest, "digest"))
 
 
 def _find(tx: Transaction, request: _Request) -> _Found:
-    ((found),) = tx.all(_FIND, grant_id=request.grant_id, key=request.key, workspace=request.workspace)
+    (found,) = tx.all(_FIND, workspace=request.workspace, grant_id=request.grant_id, key=request.key)
     return _Found(*found)
 
 
 def _claim(tx: Transaction, request: _Request, receipt: int) -> Claim:
     """Insert the row of a new request. Raises _Known if there is one of an earlier request."""
-    now = tx.now()
-    while not tx.run(_CLAIM, now=now, receipt=receipt, **request._asdict()):
+    claim = Claim(request.workspace, request.grant_id, request.key, tx.now())
+    while not tx.run(_CLAIM, now=claim.at, receipt=receipt, **request._asdict()):
         found = _find(tx, request)
-        if not found.is_free(now):
+        if not found.is_free(tx):
             raise _Known(found)
-        tx.run(_REMOVE, grant_id=request.grant_id, key=request.key, at=found.at)
-    return Claim(request.grant_id, request.key, request.workspace, now)
+        tx.run(_REMOVE, **claim._replace(at=found.at)._asdict())
+    return claim
+
+
+def _store(tx: Transaction, claim: Claim, answer: str) -> None:
+    tx.lock(mutexes.answers(claim.workspace))
+    own = max((int(id) for _, what, id in tx.notes if what == "receipt"), default=0)
+    if contains_secret(answer):
+        # A secret is shown once and never stored.
+        tx.run(_BLANK, state="withheld", **claim._asdict())
+    elif not tx.run(_STORE, answer=answer, own=own, **claim._asdict()):
+        tx.run(_BLANK, state="forgotten", **claim._asdict())

@@ -106,11 +106,22 @@ class Clients:
                 consents[client_id] = (*consents.get(client_id, ()), Consent(*consent))
         return [_client(row)._replace(consents=consents.get(row[0], ())) for row in rows]
 
-    def remove(self, id: str) -> Client:
+    def find(self, name_or_id: str) -> Client:
+        """A client by its id, by what it calls itself, or by the name of a consent. InvalidInput if several match."""
+        found = self.list()
+        matching = [each for each in found if each.id == name_or_id] or [
+            each for each in found if name_or_id in (each.name, *(consent.name for consent in each.consents))
+        ]
+        if len(matching) > 1:
+            ids = ", ".join(each.id for each in matching)
+            raise InvalidInput(f"Several OAuth clients are named {name_or_id!r}. Give the id of one of them: {ids}.")
+        if not matching:
+            raise ClientNotFound(f"There is no OAuth client {name_or_id!r}.", typed="`engram token list` lists them.")
+        return matching[0]
+
+    def remove(self, name_or_id: str) -> Client:
         """Remove a client and revoke its tokens."""
-        client = self.get(id)
-        if client is None:
-            raise ClientNotFound(f"There is no OAuth client {id!r}.", typed="`engram token list` lists them.")
+        client = self.find(name_or_id)
         with self._engine.write() as tx:
             revoking.lock(tx)
             _remove(tx, client.id, tx.now())

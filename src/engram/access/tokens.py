@@ -6,6 +6,7 @@ tokens of OAuth clients are rows of the same table, and are verified by the same
 
 from __future__ import annotations
 
+import shlex
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from .secret_texts import TOKEN, make, read, same
 
 if TYPE_CHECKING:
     from ..storage.engine import Engine, Transaction
+    from .secret_texts import Secret
 
 MAX_NAME = 100
 #: The end of the names of OAuth clients' tokens. A person's token must not look like one.
@@ -74,23 +76,15 @@ class Tokens:
             expires = checks.seconds(expires, "expires", least=1.0)
         secret = make(TOKEN)
         with self._engine.write() as tx:
-            # Expiry depends on the time, so no index can keep the names of live tokens apart.
-            tx.lock("access/tokens")
+            lock(tx)
             now = tx.now()
-            self._require_new(tx, name, now)
-            expires_at = None if expires is None else later(now, expires)
-            token = AccessToken(secret.id, name, scope, workspace, now, expires_at, None, None, None)
-            tx.run(
-                _INSERT,
-                id=token.id,
-                hash=secret.hash,
-                name=name,
-                scope=scope,
-                workspace=workspace,
-                now=now,
-                expires_at=expires_at,
-            )
-        return NewToken(secret.text, token)
+            if not is_free(tx, name, now):
+                raise TokenExists(
+                    f"There is a token {name!r} already, and a secret is shown only once. Choose another name, or "
+                    "revoke that token first.",
+                    typed=f"`engram token revoke {shlex.quote(name)}` revokes it.",
+                )
+            return add(tx, secret, name, scope, workspace, now, None if expires is None else later(now, expires))
 
     def list(self, *, ended: bool = False) -> list[AccessToken]:
         """The tokens that work now, the oldest first; with `ended` also those that have expired or were revoked."""
@@ -140,14 +134,6 @@ class Tokens:
             now = tx.now()
             tx.run(_USED, id=id, now=now, before=later(now, -NOTE_EVERY))
 
-    def _require_new(self, tx: Transaction, name: str, now: str) -> None:
-        if tx.one(_BY_NAME, name=name, now=now) is not None:
-            raise TokenExists(
-                f"There is a token {name!r} already, and a secret is shown only once. Choose another name, or revoke "
-                "that token first.",
-                typed=f"`engram token revoke {name}` revokes it.",
-            )
-
     def _find(self, tx: Transaction, asked: str, now: str) -> AccessToken:
         row = tx.one(_BY_ID, id=asked)
         if row is not None:
@@ -159,6 +145,31 @@ class Tokens:
         if not named:
             raise TokenNotFound(f"There is no live token {asked!r}.", typed="`engram token list` lists them.")
         return AccessToken(*named[0])
+
+
+def lock(tx: Transaction) -> None:
+    """Take the lock for making tokens. No index can keep the names of live ones apart, because tokens expire."""
+    tx.lock("access/tokens")
+
+
+def is_free(tx: Transaction, name: str, now: str) -> bool:
+    """Whether no live token of a person has this name."""
+    return tx.one(_BY_NAME, name=name, now=now) is None
+
+
+def add(
+    tx: Transaction,
+    secret: Secret,
+    name: str,
+    scope: str,
+    workspace: str | None,
+    now: str,
+    expires_at: str | None,
+) -> NewToken:
+    """Insert a checked token."""
+    values = {"id": secret.id, "hash": secret.hash, "name": name, "scope": scope, "workspace": workspace}
+    tx.run(_INSERT, now=now, expires_at=expires_at, **values)
+    return NewToken(secret.text, AccessToken(secret.id, name, scope, workspace, now, expires_at, None, None, None))
 
 
 def new_name(name: object) -> str:

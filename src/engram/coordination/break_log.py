@@ -19,7 +19,15 @@ if TYPE_CHECKING:
 LOST, BROKE = "Lost the claim on ", "Broke the claim on "
 
 
-def log_break(tx: Transaction, workspace: str, lost: Mapping[str, list[str]], by: str, reason: str, now: str) -> None:
+def log_break(
+    tx: Transaction,
+    workspace: str,
+    lost: Mapping[str, list[str]],
+    by: str,
+    reason: str,
+    now: str,
+    author: str | None = None,
+) -> None:
     """Log a broken claim for the session that broke it and for every session that lost a resource."""
     entries = {session: f"{LOST}{', '.join(each)}{broken_by(by)}{reason}" for session, each in lost.items()}
     taken = "; ".join(f"{', '.join(each)}{taken_from(session)}" for session, each in lost.items())
@@ -27,7 +35,9 @@ def log_break(tx: Transaction, workspace: str, lost: Mapping[str, list[str]], by
     logged: dict[str, int] = {}
     # In order of id: all code locks session rows in that order.
     for session, entry in sorted(entries.items()):
-        logged[session], _ = exchanges.append(tx, workspace, session, "log", entry, now, alive=session == by)
+        logged[session], _ = exchanges.append(
+            tx, workspace, session, "log", entry, now, alive=session == by, author=author
+        )
     for session in lost:
         provenance.add(tx, workspace, "exchange", logged[session], 1, [("exchange", logged[by])])
 

@@ -137,11 +137,11 @@ class HarnessProcesses:
 
     def of(self, session_id: str) -> list[str]:
         """The harnesses' processes that run or ran the session; empty if no hook reports it."""
-        return [process for process, harness in self._noted(session_id) if harness is None]
+        return [process for process, harness in self.noted(session_id) if harness is None]
 
     def runs_elsewhere(self, session_id: str, process: str | None) -> bool:
         """Whether the session is also at work in another process of this machine: not this one, nor its servers."""
-        noted = self._noted(session_id)
+        noted = self.noted(session_id)
         others = [each for each, harness in noted if each != process and (harness is None or harness != process)]
         return any(map(processes.runs, others))
 
@@ -185,7 +185,8 @@ class HarnessProcesses:
                 tx.note(self._workspace, "message", message)
             sessions.Sessions(self._view).complete(session_id)
 
-    def _noted(self, session_id: str) -> list[tuple[str, str | None]]:
+    def noted(self, session_id: str) -> list[tuple[str, str | None]]:
+        """The processes that were noted with a session, and for that of an MCP server the harness that started it."""
         with self._engine.read() as tx:
             rows = tx.all(_OF_SESSION, workspace=self._workspace, session=session_id)
         return [(process, harness) for process, harness in rows]

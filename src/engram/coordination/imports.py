@@ -77,9 +77,9 @@ ORDER BY heartbeat_at DESC, id DESC LIMIT 1
 _GET = "SELECT id, status, created_at, heartbeat_at FROM sessions WHERE workspace = :workspace AND id = :id"
 _INSERT = """
 INSERT INTO sessions (workspace, id, type, name, summary, status, project, external_id, parent_id, metadata,
-                      last_seq, created_at, heartbeat_at, ended_at, outcome)
+                      last_seq, created_at, heartbeat_at, ended_at, outcome, author)
 VALUES (:workspace, :id, :type, :name, :summary, :status, :project, :external_id, :parent_id, :metadata,
-        0, :started_at, :heartbeat_at, :ended_at, :outcome)
+        0, :started_at, :heartbeat_at, :ended_at, :outcome, :author)
 """
 _EXTEND = """
 UPDATE sessions SET status = :status, heartbeat_at = :heartbeat_at, ended_at = :ended_at,
@@ -255,6 +255,7 @@ class Imports:
             status=session.status,
             ended_at=None if session.status == "active" else values["heartbeat_at"],
             parent_id=session.parent_id,
+            author=self._view.author,
             **{**values, "id": id},
         )
         tx.note(self._workspace, "session", id)

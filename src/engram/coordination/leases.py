@@ -101,6 +101,7 @@ class Leases:
         self._view = view
         self._engine = view.engine
         self._workspace = view.workspace
+        self._author = view.author
         self._config = view.config
         self._queue = Queue(view)
 
@@ -134,7 +135,7 @@ class Leases:
                 while (lease := waiter.look()) is None:
                     waiter.sleep()
         else:
-            lease = self._attempt(_claim(session_id, resource, note, exclusive, ttl))
+            lease = self._attempt(self._claim(session_id, resource, note, exclusive, ttl))
         if lease.conflicts:
             _warn(lease)
         return lease
@@ -151,7 +152,7 @@ class Leases:
             raise InvalidInput(
                 "wait cannot be used inside a transaction: no session could release the lease meanwhile."
             )
-        claim = _claim(session_id, resource, note, True, ttl)
+        claim = self._claim(session_id, resource, note, True, ttl)
         return Waiter(
             self._queue,
             claim.session_id,
@@ -164,7 +165,7 @@ class Leases:
     def release(self, session_id: str, resource: str) -> Lease:
         """Release a lease. LeaseNotFound when the session does not hold it."""
         checks.name(session_id, "session id")
-        resource = resources.normalise(resource)
+        resource = self._stored(resource, session_id)
         with self._engine.write() as tx:
             tx.lock(mutexes.leases(self._workspace))
             now = tx.now()
@@ -186,6 +187,16 @@ class Leases:
             held = tx.all(_OF_SESSION, workspace=self._workspace, session=session_id, now=now)
             ended = set(session_leases.end(tx, self._workspace, session_id, now, "released"))
         return [lease for lease in map(_lease, held) if lease.token in ended]
+
+    def end(self, token: int) -> bool:
+        """Release a lease by its token; False if it has ended already."""
+        checks.whole(token, "token", least=1)
+        with self._engine.write() as tx:
+            tx.lock(mutexes.leases(self._workspace))
+            ended = tx.run(_END, workspace=self._workspace, token=token, now=tx.now(), because="released")
+            if ended:
+                tx.note(self._workspace, "lease", token)
+            return bool(ended)
 
     def renew(self, token: int, ttl: float | None = None) -> Lease:
         """Restart the lease's time to live. LeaseLost when it has ended."""
@@ -211,7 +222,7 @@ class Leases:
 
     def check(self, resource: str) -> list[Holder]:
         """The holders of the resource and of anything that overlaps it, oldest lease first."""
-        resource = resources.normalise(resource)
+        resource = self._stored(resource)
         with self._engine.read() as tx:
             now = tx.now()
             stale_before = later(now, -self._config.stale_after)
@@ -222,7 +233,7 @@ class Leases:
         # Imported here: no hook breaks a lease.
         from . import break_log
 
-        resource = resources.normalise(resource)
+        resource = self._stored(resource, by)
         reason = checks.content(reason, "reason", longest=2_000)
         with self._engine.write() as tx:
             tx.lock(mutexes.leases(self._workspace))
@@ -240,7 +251,7 @@ class Leases:
             for lease in taken:
                 self._end(tx, lease.token, now, "broken")
                 lost.setdefault(lease.session_id, []).append(lease.resource)
-            break_log.log_break(tx, self._workspace, lost, by, reason, now)
+            break_log.log_break(tx, self._workspace, lost, by, reason, now, self._author)
         return taken
 
     @contextmanager
@@ -288,6 +299,30 @@ class Leases:
 
     def _recheck(self, tx: Transaction, token: int) -> None:
         self._require_live(tx, token, tx.now())
+
+    def _stored(self, resource: str, session_id: str | None = None) -> str:
+        """The resource as it is stored. A relative path of a caller elsewhere counts from its session's project."""
+        if self._view.elsewhere is None:
+            return resources.normalise(resource)
+        project = self._view.elsewhere.project
+        if session_id is not None:
+            with self._engine.read() as tx:
+                project = sessions.require(tx, self._workspace, session_id).project or project
+        return resources.elsewhere(resource, project)
+
+    def _claim(self, session_id: str, resource: str, note: str | None, exclusive: bool, ttl: float | None) -> _Claim:
+        """A claim from a caller's arguments. InvalidInput when one is wrong."""
+        checks.name(session_id, "session id")
+        stored = self._stored(resource, session_id)
+        # Normalising removes backslashes and doubled slashes, which may be what separates a secret from the text
+        # before it.
+        if stored != resource:
+            checks.without_secrets(resource, "resource")
+        resource = checks.without_secrets(stored, "resource")
+        note = checks.optional_content(note, "note", longest=2_000)
+        if ttl is not None:
+            checks.seconds(ttl, "ttl", least=0.001)
+        return _Claim(session_id, resource, note, exclusive, ttl)
 
     def _attempt(self, claim: _Claim, position: int | None = None) -> Lease:
         """Claim now or raise LeaseHeld. Holders whose processes are gone do not count."""
@@ -425,13 +460,7 @@ class Leases:
         done.set()
         if renewer.is_alive():
             renewer.join()
-        with self._engine.write() as tx:
-            tx.lock(mutexes.leases(self._workspace))
-            now = tx.now()
-            ended = tx.run(_END, workspace=self._workspace, token=lease.token, now=now, because="released")
-            if ended:
-                tx.note(self._workspace, "lease", lease.token)
-            return bool(ended)
+        return self.end(lease.token)
 
     # Defined last, because the name `list` hides the type in annotations after it.
     def list(self, session_id: str | None = None) -> list[Lease]:
@@ -470,20 +499,6 @@ class _Claim:
         self.note = note
         self.exclusive = exclusive
         self.ttl = ttl
-
-
-def _claim(session_id: str, resource: str, note: str | None, exclusive: bool, ttl: float | None) -> _Claim:
-    """A claim from a caller's arguments. InvalidInput when one is wrong."""
-    checks.name(session_id, "session id")
-    stored = resources.normalise(resource)
-    # Normalising removes backslashes and doubled slashes, which may be what separates a secret from the text before it.
-    if stored != resource:
-        checks.without_secrets(resource, "resource")
-    resource = checks.without_secrets(stored, "resource")
-    note = checks.optional_content(note, "note", longest=2_000)
-    if ttl is not None:
-        checks.seconds(ttl, "ttl", least=0.001)
-    return _Claim(session_id, resource, note, exclusive, ttl)
 
 
 def _require_at_work(session: Row) -> None:

@@ -44,33 +44,33 @@ PATIENCE = 5.0
 _FREE, _FREE_ONCE = "0000", "0001"
 
 _INSERT = """
-INSERT INTO messages (workspace, from_session, target, content, created_at, to_person)
-VALUES (:workspace, :from_session, :target, :content, :now, :to_person)
+INSERT INTO messages (workspace, from_session, target, content, created_at, to_person, author)
+VALUES (:workspace, :from_session, :target, :content, :now, :to_person, :author)
 RETURNING id
 """
 _DELIVER = "INSERT INTO deliveries (message_id, workspace, session_id) VALUES (:message, :workspace, :session)"
 _EXISTS = "SELECT 1 FROM sessions WHERE workspace = :workspace AND id = :id"
 _ACTIVE = "SELECT id FROM sessions WHERE workspace = :workspace AND status = 'active'"
 UNREAD = """
-SELECT m.id, m.from_session, m.target, m.content, m.created_at, d.shown_at
+SELECT m.id, m.from_session, m.target, m.content, m.created_at, m.author, d.shown_at
 FROM deliveries d JOIN messages m ON m.id = d.message_id
 WHERE d.workspace = :workspace AND d.session_id = :session AND d.read_at IS NULL
   AND (d.shown_at IS NULL OR d.shown_at <= :before)
 ORDER BY d.message_id
 """
 UNREAD_THEN = """
-SELECT m.id, m.from_session, m.target, m.content, m.created_at
+SELECT m.id, m.from_session, m.target, m.content, m.created_at, m.author
 FROM deliveries d JOIN messages m ON m.id = d.message_id
 WHERE d.workspace = :workspace AND d.session_id = :session AND m.created_at <= :now
   AND (d.read_at IS NULL OR d.read_at > :now)
 ORDER BY d.message_id
 """
 UNREAD_BY_PERSON = """
-SELECT id, from_session, target, content, created_at FROM messages
+SELECT id, from_session, target, content, created_at, author FROM messages
 WHERE workspace = :workspace AND to_person = 1 AND person_read_at IS NULL ORDER BY id
 """
 UNREAD_BY_PERSON_THEN = """
-SELECT id, from_session, target, content, created_at FROM messages
+SELECT id, from_session, target, content, created_at, author FROM messages
 WHERE workspace = :workspace AND to_person = 1 AND created_at <= :now
   AND (person_read_at IS NULL OR person_read_at > :now)
 ORDER BY id
@@ -102,13 +102,16 @@ WHERE workspace = :workspace AND session_id = :session AND message_id = :message
 
 class Messages:
     def __init__(self, view: StoreView) -> None:
+        self._view = view
         self._engine = view.engine
         self._workspace = view.workspace
+        self._author = view.author
 
-    def send(self, from_session: str | None, to: str, text: str) -> Message:
+    def send(self, from_session: str | None, to: str, text: str, *, resource: str | None = None) -> Message:
         """Send to a session, to the holders of a resource, to every other active session (`*`), or to the `person`.
 
         `from_session` None means a person. NoRecipient when no session would get it. `*` does not reach the person.
+        `resource` is the stored form of `to`, if the caller has worked it out: see `leases.normalise`.
         """
         checks.without_secrets(checks.text(to, "recipient", longest=4_096), "recipient")
         text = checks.content(text, "message", longest=MAX_MESSAGE)
@@ -120,7 +123,7 @@ class Messages:
             now = tx.now()
             # Also if an earlier release made a session of that name.
             to_person = to == PERSON
-            recipients = [] if to_person else self._recipients(tx, from_session, to, now)
+            recipients = [] if to_person else self._recipients(tx, from_session, to, resource, now)
             id: int = tx.value(
                 _INSERT,
                 workspace=self._workspace,
@@ -129,12 +132,21 @@ class Messages:
                 content=text,
                 now=now,
                 to_person=int(to_person),
+                author=self._author,
             )
             for session in recipients:
                 tx.run(_DELIVER, workspace=self._workspace, message=id, session=session)
             tx.note(self._workspace, "message", id)
         got = (PERSON,) if to_person else tuple(recipients)
-        return Message(id=id, from_session=from_session, to=to, text=text, created_at=now, recipients=got)
+        return Message(
+            id=id,
+            from_session=from_session,
+            to=to,
+            text=text,
+            created_at=now,
+            recipients=got,
+            author=self._author,
+        )
 
     def inbox(self, session_id: str, *, peek: bool = False) -> list[Message]:
         """Unread messages of the session or of the `person`, oldest first. Marks them as read, unless `peek` is set.
@@ -174,10 +186,10 @@ class Messages:
     @contextmanager
     def showing_person(self) -> Iterator[list[Message]]:
         """The person's unread messages around a block, which count as read at its end."""
-        shown = self._of_person(take=False)
+        shown = self.inbox(PERSON, peek=True)
         yield shown
         if shown:
-            self._read_by_person([message.id for message in shown])
+            self.read_by_person([message.id for message in shown])
 
     def acknowledge(self, session_id: str, shown: Iterable[Message]) -> None:
         """Mark what `show` returned as read."""
@@ -213,14 +225,16 @@ class Messages:
 
     def _of_person(self, *, take: bool) -> list[Message]:
         with self._engine.read() as tx:
-            unread = [Message(*row) for row in tx.all(UNREAD_BY_PERSON, workspace=self._workspace)]
+            rows = tx.all(UNREAD_BY_PERSON, workspace=self._workspace)
+        unread = [Message(*values)._replace(author=author) for *values, author in rows]
         if not take or not unread:
             return unread
         # Two readers may see a message at the same time; the one that marks it gets it.
-        marked = self._read_by_person([message.id for message in unread])
+        marked = self.read_by_person([message.id for message in unread])
         return [message for message in unread if message.id in marked]
 
-    def _read_by_person(self, ids: list[int]) -> set[int]:
+    def read_by_person(self, ids: Iterable[int]) -> set[int]:
+        """Mark messages to the person as read; the ids of those that were unread."""
         with self._engine.write() as tx:
             # Prevents deadlocks with forgetting, as for sessions.
             tx.lock(mutexes.leases(self._workspace))
@@ -266,10 +280,10 @@ class Messages:
     def _unread(self, tx: Transaction, session_id: str, now: str) -> list[Message]:
         rows = tx.all(UNREAD, workspace=self._workspace, session=session_id, before=due_before(now))
         return [
-            Message(id, sender, to, text, at, again=shown_at is not None) for id, sender, to, text, at, shown_at in rows
+            Message(*values)._replace(author=author, again=shown_at is not None) for *values, author, shown_at in rows
         ]
 
-    def _recipients(self, tx: Transaction, sender: str | None, to: str, now: str) -> list[str]:
+    def _recipients(self, tx: Transaction, sender: str | None, to: str, resource: str | None, now: str) -> list[str]:
         if to == EVERYBODY:
             everybody = sorted(id for id in tx.column(_ACTIVE, workspace=self._workspace) if id != sender)
             if not everybody:
@@ -277,7 +291,7 @@ class Messages:
             return everybody
         if tx.one(_EXISTS, workspace=self._workspace, id=to):
             return [to]
-        resource = resources.normalise(to)
+        resource = self._stored(tx, sender, resource or to)
         holders = {
             session
             for session, _, _, _, _, held, *_ in tx.all(LIVE, workspace=self._workspace, now=now)
@@ -290,6 +304,14 @@ class Messages:
                 typed="`engram session list` and `engram lock list` show both.",
             )
         return sorted(holders)
+
+    def _stored(self, tx: Transaction, sender: str | None, resource: str) -> str:
+        if self._view.elsewhere is None:
+            return resources.normalise(resource)
+        project = self._view.elsewhere.project
+        if sender is not None:
+            project = sessions.require(tx, self._workspace, sender).project or project
+        return resources.elsewhere(resource, project)
 
 
 def _fitting(messages: list[Message], longest: int | None) -> list[Message]:

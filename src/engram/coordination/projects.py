@@ -17,6 +17,7 @@ from ..redact import redact
 
 if TYPE_CHECKING:
     from ..config import Config
+    from ..store_view import StoreView
 
 
 class Project(NamedTuple):
@@ -35,8 +36,18 @@ def project_name(folder: str | None = None) -> str:
     return project.name if project else _label(os.path.basename(real))
 
 
-def default_project(config: Config) -> str | None:
-    """The project for sessions and memories made here: the configured one, else that of the current folder.
+def default_project(view: StoreView) -> str | None:
+    """The project for sessions and memories of this caller: the configured one, else that of the current folder.
+
+    A caller elsewhere has worked it out there.
+    """
+    if view.elsewhere is not None:
+        return view.elsewhere.project
+    return project_here(view.config)
+
+
+def project_here(config: Config) -> str | None:
+    """The configured project, else that of the current folder of this process.
 
     The user did not choose the folder's name for Engram. So a secret in it is redacted and a long name is cut, not
     refused. A folder that was deleted meanwhile has no project.

@@ -61,6 +61,24 @@ def normalise(resource: str, folder: str | None = None) -> str:
     return text
 
 
+def elsewhere(resource: str, project: str | None) -> str:
+    """The stored form of a resource that a caller on another machine names. Nothing is looked up on this machine.
+
+    A stored form stays what it is. A relative path counts from the root of `project`, the caller's; without a project
+    it is a plain name.
+    """
+    text = _plain(_stripped(_checked(resource)))
+    if _is_qualified(text):
+        return _checked(_clean(text))
+    if text.startswith("/"):
+        return _checked("/" + _tidy(text).removeprefix("."))
+    if project is None or text[0] == "~" or not _looks_like_path(text):
+        return text
+    # As in `_anchored`: a pattern without a slash matches in every folder.
+    anywhere = "**/" if has_magic(text) and text != "**" and "/" not in text.rstrip("/") else ""
+    return _checked(_clean(f"{project}:{anywhere}{text}"))
+
+
 def overlap(a: str, b: str) -> bool:
     """Whether two stored resources overlap: whether some path matches both."""
     if a == b:
@@ -152,29 +170,28 @@ def _exists(text: str, folder: str | None) -> bool:
 def _clean(text: str) -> str:
     """Tidy a qualified path without looking at the disk: the project may not be on this machine."""
     head, _, rest = text.partition(":")
-    if rest.startswith("//"):
-        return text
+    return text if rest.startswith("//") else f"{head}:{_tidy(rest)}"
+
+
+def _tidy(path: str) -> str:
+    """A path without empty segments, `.` and `..`; `.` for the root itself."""
     kept: list[str] = []
-    for raw in rest.split("/"):
+    for raw in path.split("/"):
         segment = canonical(raw)
         if segment == "..":
             del kept[-1:]
         elif segment not in ("", "."):
             kept.append(segment)
-    return f"{head}:{_with_tail('/'.join(kept)) or '.'}"
+    return _with_tail("/".join(kept)) or "."
 
 
 def _is_path(text: str, folder: str | None) -> bool:
     """Whether an unqualified string is a path. `dream` or `staging database` is not, unless it exists."""
-    return (
-        text[0] in "/~."
-        or "/" in text
-        or "*" in text
-        or "?" in text
-        or "[" in text
-        or has_extension(text)
-        or os.path.lexists(os.path.join(absolute(folder), text))
-    )
+    return _looks_like_path(text) or os.path.lexists(os.path.join(absolute(folder), text))
+
+
+def _looks_like_path(text: str) -> bool:
+    return text[0] in "/~." or any(sign in text for sign in "/*?[") or has_extension(text)
 
 
 def _located(text: str, folder: str | None) -> str:

@@ -40,12 +40,13 @@ MANY_TURNS = 20
 
 _COLUMNS = (
     "id, type, name, summary, status, project, external_id, parent_id, metadata, created_at, heartbeat_at, ended_at, "
-    "turns - turns_gone, outcome"
+    "turns - turns_gone, outcome, author"
 )
 _INSERT_IF_MISSING = """
 INSERT INTO sessions (workspace, id, type, name, summary, status, project, external_id, parent_id, metadata,
-                      last_seq, created_at, heartbeat_at)
-VALUES (:workspace, :id, :type, :name, :summary, :status, :project, :external_id, :parent_id, :metadata, 0, :now, :now)
+                      last_seq, created_at, heartbeat_at, author)
+VALUES (:workspace, :id, :type, :name, :summary, :status, :project, :external_id, :parent_id, :metadata, 0, :now, :now,
+        :author)
 ON CONFLICT (workspace, id) DO NOTHING
 """
 _GET = "SELECT " + _COLUMNS + " FROM sessions WHERE workspace = :workspace AND id = :id"
@@ -117,9 +118,11 @@ _NEWEST = (
     "SELECT "
     + _COLUMNS
     + """ FROM sessions WHERE workspace = :workspace AND (:dreams = 1 OR type <> 'dream')
-  AND (:subagents = 1 OR parent_id IS NULL)
+  AND (:subagents = 1 OR parent_id IS NULL) AND (created_at < :at OR (created_at = :at AND id < :id))
 ORDER BY created_at DESC, id DESC LIMIT :limit"""
 )
+#: After every time, so that the first page begins with the newest.
+_LAST = ("~", "")
 _SUBAGENTS = """
 SELECT parent_id, COUNT(*) FROM sessions
 WHERE workspace = :workspace AND parent_id IS NOT NULL AND (:active = 0 OR status = 'active') GROUP BY parent_id
@@ -141,7 +144,7 @@ SELECT COALESCE(MAX(left_over), 0) FROM dream_retries
 WHERE workspace = :workspace AND stage = 'sessions' AND retry_at > :now
 """
 _LOGS = """
-SELECT id, session_id, seq, content, created_at FROM exchanges
+SELECT id, session_id, seq, content, created_at, author FROM exchanges
 WHERE workspace = :workspace AND session_id = :id AND role = 'log'
 ORDER BY seq DESC LIMIT :limit
 """
@@ -177,6 +180,7 @@ class SessionRow(NamedTuple):
     ended_at: str | None
     turns: int
     outcome: str
+    author: str | None
 
 
 class Sessions:
@@ -216,7 +220,7 @@ class Sessions:
             "type": checks.new_name(session_type, "session type"),
             "summary": checks.optional_content(summary, "summary"),
             "name": checks.optional_new_name(name, "session name"),
-            "project": checks.new_name(project, "project") if project is not None else default_project(self._config),
+            "project": checks.new_name(project, "project") if project is not None else default_project(self._view),
             "external_id": checks.optional_new_name(external_id, "external id"),
             "parent_id": checks.optional_name(parent_id, "parent id"),
         }
@@ -233,7 +237,7 @@ class Sessions:
             when = checks.past(at, now)
             if known is None:
                 id = id or new_id(when)
-                new = {**values, "summary": values["summary"] or "", "metadata": given}
+                new = {**values, "summary": values["summary"] or "", "metadata": given, "author": self._view.author}
                 if not tx.run(
                     _INSERT_IF_MISSING, workspace=self._workspace, id=id, status="active", now=when, **new
                 ):  # another process chose the same id meanwhile
@@ -277,6 +281,7 @@ class Sessions:
                 external_id=None,
                 parent_id=None,
                 metadata="{}",
+                author=self._view.author,
                 now=checks.past(at, now),
             )
             if not made and name is not None:
@@ -319,8 +324,9 @@ class Sessions:
             if at is None:
                 session_leases.renew(tx, self._workspace, id, now)
             given = when if at is not None else None
-            number, seq = exchanges.append(tx, self._workspace, id, "log", entry, now, at=given)
-        return LogEntry(id=number, session_id=id, seq=seq, content=entry, created_at=when)
+            by = self._view.author
+            number, seq = exchanges.append(tx, self._workspace, id, "log", entry, now, at=given, author=by)
+        return LogEntry(id=number, session_id=id, seq=seq, content=entry, created_at=when, author=by)
 
     def complete(
         self, id: str, outcome: str | None = None, *, summary: str | None = None, at: str | None = None
@@ -348,6 +354,14 @@ class Sessions:
             tx.note(self._workspace, "session", id)
             _log_later(tx, "completed", id, row.type, row.project)
         return record(row, stale_before=now)  # just heard of, so not stale
+
+    def finish(self, id: str) -> Session:
+        """Complete a session. If it has no outcome, that is what the assistant said last, else its last log entry."""
+        with self._engine.write():
+            done = self.complete(id)
+            if done.outcome or not (self.quote(id, "assistant") or self.quote(id, "log")):
+                return done
+            return self.get(id)
 
     def quote(self, id: str, role: str) -> bool:
         """Copy an exchange of the session, shortened, into its summary or outcome; whether there is such an exchange.
@@ -511,16 +525,21 @@ class Sessions:
         return record(row, stale_before=later(now, -self._config.stale_after))
 
     # Last, because its name hides the type from annotations that follow it.
-    def list(self, limit: int = 0, *, dreams: bool = False, subagents: bool = True) -> list[Session]:
+    def list(
+        self, limit: int = 0, *, dreams: bool = False, subagents: bool = True, before: tuple[str, str] | None = None
+    ) -> list[Session]:
         """Sessions of any status, the newest first; limit 0: all. With `dreams` passes of dreaming, too.
 
-        `subagents=False` leaves out sessions with a parent; `subagents` counts them.
+        `subagents=False` leaves out sessions with a parent; `subagents` counts them. `before`, the time and id of the
+        last session of a page, gives the next page.
         """
         checks.whole(limit, "limit", least=0)
+        at, id = _LAST if before is None else before
         shown = {"dreams": int(checks.flag(dreams, "dreams")), "subagents": int(checks.flag(subagents, "subagents"))}
         with self._engine.read() as tx:
             now = tx.now()
-            rows = tx.all(_NEWEST, workspace=self._workspace, limit=limit or checks.MAX_WHOLE, **shown)
+            page = {"at": at, "id": id, "limit": limit or checks.MAX_WHOLE}
+            rows = tx.all(_NEWEST, workspace=self._workspace, **page, **shown)
             return [self._record(SessionRow(*row), now) for row in rows]
 
 
@@ -541,6 +560,7 @@ def record(row: SessionRow, stale_before: str) -> Session:
         ended_at=row.ended_at,
         turns=row.turns,
         outcome=row.outcome,
+        author=row.author,
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .. import checks
 from ..clock import age, later
 from ..records import WORLD
-from ..safe_text import name, one_line, visible
+from ..safe_text import by_whom, name, one_line, visible
 from . import leases, messages, sessions
 from .projects import default_project
 from .sections import Section, fit, fit_plain, world_state
@@ -31,17 +31,18 @@ MESSAGE_LENGTH = 500
 
 # Only the head of a text is shown, so only that is read: a summary may be long.
 _ACTIVE = """
-SELECT id, type, SUBSTR(summary, 1, 400), '', heartbeat_at, project, parent_id FROM sessions
+SELECT id, type, SUBSTR(summary, 1, 400), '', heartbeat_at, project, parent_id, author FROM sessions
 WHERE workspace = :workspace AND status = 'active' AND type <> 'dream'
 ORDER BY heartbeat_at DESC, id DESC
 """
 _COMPLETED = """
-SELECT id, type, SUBSTR(summary, 1, 400), SUBSTR(outcome, 1, 400), heartbeat_at, project, parent_id FROM sessions
+SELECT id, type, SUBSTR(summary, 1, 400), SUBSTR(outcome, 1, 400), heartbeat_at, project, parent_id, author
+FROM sessions
 WHERE workspace = :workspace AND status = 'completed' AND heartbeat_at >= :since AND type <> 'dream'
 ORDER BY heartbeat_at DESC, id DESC
 """
 _WORLD = """
-SELECT content, version, updated_by, updated_at FROM blocks WHERE workspace = :workspace AND name = :name
+SELECT content, version, updated_by, updated_at, author FROM blocks WHERE workspace = :workspace AND name = :name
 """
 _ALARMS = """
 SELECT id, alarms FROM dreams WHERE workspace = :workspace AND session_id <> '' ORDER BY id DESC LIMIT 1
@@ -64,6 +65,7 @@ class _Session(NamedTuple):
     heartbeat_at: str
     project: str | None
     parent_id: str | None
+    author: str | None
     #: How many of its subagents are in the same list; they have no line of their own.
     subagents: int = 0
 
@@ -82,7 +84,7 @@ def sitrep(
         if session_id is not None:
             you = sessions.require(tx, view.workspace, session_id)
             project = project or you.project
-        sections = _sections(tx, view, session_id, project or default_project(view.config) or "", now)
+        sections = _sections(tx, view, session_id, project or default_project(view) or "", now)
     head = f"# Situation in {view.workspace}, {now[:10]} {now[11:16]} UTC"
     if not sections:
         return fit_plain(f"{head}\n{_EMPTY.format(workspace=view.workspace)}", budget)
@@ -154,9 +156,10 @@ def _sections(tx: Transaction, view: StoreView, you: str | None, project: str, n
 
 
 def _world(row: Row | None, now: str) -> Section:
-    content, version, by, at = row or ("", 0, None, now)
-    by_whom = f" by {one_line(by, SUMMARY_LENGTH)}" if by else ""
-    head = f"**World state** (version {version}, {age(at, now)}{by_whom}):"
+    content, version, actor, at, author = row or ("", 0, None, now, None)
+    head = (
+        f"**World state** ({' '.join(filter(None, (f'version {version}, {age(at, now)}', by_whom(author, actor))))}):"
+    )
     return world_state(head, content, rank=4, share=0.15)
 
 
@@ -179,7 +182,8 @@ def _what(session: _Session) -> str:
     summary, outcome = one_line(session.summary, SUMMARY_LENGTH), one_line(session.outcome, SUMMARY_LENGTH)
     if outcome and summary and outcome != summary:
         summary = f"{one_line(session.summary, ASK_LENGTH)} → {outcome}"
-    return f"{visible(session.id)} {visible(session.type)}: {summary or outcome or '(no summary)'}"
+    who = " ".join(filter(None, (visible(session.id), visible(session.type), by_whom(session.author))))
+    return f"{who}: {summary or outcome or '(no summary)'}"
 
 
 def _where(session: _Session, now: str) -> str:
@@ -204,5 +208,6 @@ def _alarm(latest_pass: int, alarms: int) -> str:
 
 
 def _message(row: Row, now: str) -> str:
-    _, sender, _, text, at, _ = row
-    return f"- from {visible(sender or 'a person')}, {age(at, now)}: {one_line(text, MESSAGE_LENGTH)}"
+    _, sender, _, text, at, author, _ = row
+    who = " ".join(filter(None, (visible(sender or "a person"), by_whom(author))))
+    return f"- from {who}, {age(at, now)}: {one_line(text, MESSAGE_LENGTH)}"

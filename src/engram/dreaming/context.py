@@ -104,7 +104,7 @@ def _parts(view: StoreView, query: str | None, session_id: str | None) -> Iterat
 
 def _open_parts(view: StoreView, session_id: str | None, now: str) -> Iterator[Part]:
     """What is still to do in the project, and what was learnt and changed since its last session."""
-    project = default_project(view.config) or ""
+    project = default_project(view) or ""
     with view.engine.read() as tx:
         if session_id is not None:
             project = sessions.require(tx, view.workspace, session_id).project or project

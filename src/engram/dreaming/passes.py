@@ -56,7 +56,7 @@ WHERE workspace = :workspace AND id = :id
 """
 _LIST = """
 SELECT id, session_id, started_at, ended_at, report, undone_by, COALESCE(reason, 'by hand') FROM dreams
-WHERE workspace = :workspace AND undoes IS NULL AND session_id <> '' ORDER BY id DESC LIMIT :limit
+WHERE workspace = :workspace AND undoes IS NULL AND session_id <> '' AND id < :before ORDER BY id DESC LIMIT :limit
 """
 # The session of the pass that is running.
 _RUNNING = """
@@ -105,7 +105,8 @@ class Dreams:
     """Passes over one workspace."""
 
     def __init__(self, view: StoreView) -> None:
-        self._view = view
+        # What a pass writes is nobody's in particular, also when a request with a token has started it.
+        self._view = view = view._replace(author=None)
         self._engine = view.engine
         self.workspace = self._workspace = view.workspace
         self._leases = Leases(view)
@@ -573,11 +574,12 @@ class Dreams:
         return UndoReport(id, self._workspace, session, **dated, **values, undone_by=undone_by)
 
     # Defined last, because the name `list` hides the type in annotations after it.
-    def list(self, limit: int = 20) -> list[DreamReport]:
-        """Reports of earlier passes, newest first. Limit 0 means all."""
-        checks.whole(limit, "limit", least=0)
+    def list(self, limit: int = 20, *, before: int | None = None) -> list[DreamReport]:
+        """Reports of earlier passes, newest first; limit 0: all. `before`, the last id of a page, gives the next."""
+        most = checks.whole(limit, "limit", least=0) or checks.MAX_WHOLE
+        last = checks.MAX_WHOLE if before is None else checks.whole(before, "before", least=0)
         with self._engine.read() as tx:
-            rows = tx.all(_LIST, workspace=self._workspace, limit=limit or checks.MAX_WHOLE)
+            rows = tx.all(_LIST, workspace=self._workspace, limit=most, before=last)
             running = self._running(tx)
         return [self._dream_report(row, running) for row in rows]
 

@@ -146,11 +146,13 @@ ON CONFLICT (workspace, kind, ref) DO UPDATE SET receipt = :receipt
 _NO_REBUILD = "DELETE FROM rebuilds WHERE workspace = :workspace AND kind = :kind AND ref = :ref"
 
 _ADD_RECEIPT = """
-INSERT INTO receipts (workspace, asked, went, created_at) VALUES (:workspace, :asked, '{}', :now) RETURNING id
+INSERT INTO receipts (workspace, asked, went, created_at, author) VALUES (:workspace, :asked, '{}', :now, :author)
+RETURNING id
 """
 _FILL_RECEIPT = "UPDATE receipts SET went = :went WHERE workspace = :workspace AND id = :id"
 _RECEIPTS = """
-SELECT id, asked, went, created_at FROM receipts WHERE workspace = :workspace ORDER BY id DESC LIMIT :limit
+SELECT id, asked, went, created_at, author FROM receipts
+WHERE workspace = :workspace AND id < :before ORDER BY id DESC LIMIT :limit
 """
 
 
@@ -196,6 +198,7 @@ class Forgetting:
     def __init__(self, view: StoreView) -> None:
         self._engine = view.engine
         self._workspace = view.workspace
+        self._author = view.author
         self._memories = Memories(view)
 
     def forget(self, request: Request, *, dry_run: bool = False) -> Receipt:
@@ -212,11 +215,12 @@ class Forgetting:
             return receipt._replace(id=None, preview=shown)
         return receipt
 
-    def receipts(self, limit: int = 20) -> list[Receipt]:
-        """Receipts, the latest first. Limit 0 means all."""
-        checks.whole(limit, "limit", least=0)
+    def receipts(self, limit: int = 20, *, before: int | None = None) -> list[Receipt]:
+        """Receipts, the latest first. Limit 0 means all. `before`, the last id of a page, gives the next page."""
+        most = checks.whole(limit, "limit", least=0) or checks.MAX_WHOLE
+        last = checks.MAX_WHOLE if before is None else checks.whole(before, "before", least=0)
         with self._engine.read() as tx:
-            rows = tx.all(_RECEIPTS, workspace=self._workspace, limit=limit or checks.MAX_WHOLE)
+            rows = tx.all(_RECEIPTS, workspace=self._workspace, limit=most, before=last)
         return [self._receipt(*row) for row in rows]
 
     def _forget(self, tx: Transaction, request: Request) -> Receipt:
@@ -230,7 +234,8 @@ class Forgetting:
         gone.things.update(("exchange", id) for id in breaks.find_copies())
         cleaning = self._trace_derived(tx, gone)
         now = tx.now()
-        receipt: int = tx.value(_ADD_RECEIPT, workspace=self._workspace, asked=str(request), now=now)
+        by_whom = {"author": self._author}
+        receipt: int = tx.value(_ADD_RECEIPT, workspace=self._workspace, asked=str(request), now=now, **by_whom)
         cleaning.write(self._memories, receipt, now)
         gone.touched = cleaning.touched
         for kind, ref in gone.touched:
@@ -252,7 +257,7 @@ class Forgetting:
         tx.run(_FILL_RECEIPT, workspace=self._workspace, id=receipt, went=went)
         tx.note(self._workspace, "receipt", receipt)
         answers.blank_answers(tx, self._workspace)
-        return self._receipt(receipt, str(request), went, now)
+        return self._receipt(receipt, str(request), went, now, self._author)
 
     def _lock_sessions(self, tx: Transaction, request: Request) -> set[str]:
         """Lock and return the sessions that lose something. A writer that adds to one waits, then sees what is left of
@@ -435,14 +440,16 @@ class Forgetting:
         tx.run(_DELETE_MEMORY, workspace=self._workspace, id=id)
         tx.note(self._workspace, "memory", id)
 
-    def _receipt(self, id: int, asked: str, went: str, created_at: str) -> Receipt:
+    def _receipt(self, id: int, asked: str, went: str, created_at: str, author: str | None) -> Receipt:
         loaded: dict[str, Any] = json_columns.load_object(went, "receipts.went")
         ids, versions = loaded.get("ids", {}), loaded.get("versions", 0)
         counts = {name: len(found) for name, found in ids.items()}
         if versions:
             counts["block versions"] = versions
         backups = self._engine.backups(before=created_at)
-        return Receipt(id=id, asked=asked, counts=counts, ids=ids, backups=backups, created_at=created_at)
+        return Receipt(
+            id=id, asked=asked, counts=counts, ids=ids, backups=backups, created_at=created_at, author=author
+        )
 
     def _require(self, row: Row | None, request: Request, missing: type[Exception]) -> Row:
         if row is None:

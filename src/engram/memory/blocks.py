@@ -30,27 +30,29 @@ DEFAULT_TOKENS = 4_096
 WORLD_TOKENS = 32_768
 OVERFLOW = "overflow archived"
 
-_COLUMNS = "id, name, content, version, max_tokens, updated_by, created_at, updated_at, data"
+_COLUMNS = "id, name, content, version, max_tokens, updated_by, created_at, updated_at, data, author"
 _GET = "SELECT " + _COLUMNS + " FROM blocks WHERE workspace = :workspace AND name = :name"
 _LIST = "SELECT " + _COLUMNS + " FROM blocks WHERE workspace = :workspace ORDER BY name"
 _INSERT = """
-INSERT INTO blocks (workspace, name, content, version, max_tokens, updated_by, created_at, updated_at, data)
-VALUES (:workspace, :name, :content, 1, :max_tokens, :actor, :now, :now, :data)
+INSERT INTO blocks (workspace, name, content, version, max_tokens, updated_by, created_at, updated_at, data,
+                    author)
+VALUES (:workspace, :name, :content, 1, :max_tokens, :actor, :now, :now, :data, :author)
 RETURNING id
 """
 _UPDATE = """
-UPDATE blocks SET content = :content, version = :version, updated_by = :actor, updated_at = :now, data = :data
+UPDATE blocks SET content = :content, version = :version, updated_by = :actor, updated_at = :now, data = :data,
+  author = :author
 WHERE workspace = :workspace AND id = :id
 """
 _RENAME = "UPDATE blocks SET name = :name WHERE workspace = :workspace AND id = :id"
 _DELETE = "DELETE FROM blocks WHERE workspace = :workspace AND id = :id"
 _INSERT_VERSION = """
-INSERT INTO block_versions (block_id, version, content, reason, actor, created_at, data)
-VALUES (:id, :version, :content, :reason, :actor, :now, :data)
+INSERT INTO block_versions (block_id, version, content, reason, actor, created_at, data, author)
+VALUES (:id, :version, :content, :reason, :actor, :now, :data, :author)
 """
 _VERSIONS = """
-SELECT version, content, reason, actor, created_at, receipt, data FROM block_versions
-WHERE block_id = :id ORDER BY version DESC LIMIT :limit
+SELECT version, content, reason, actor, created_at, receipt, data, author FROM block_versions
+WHERE block_id = :id AND version < :before ORDER BY version DESC LIMIT :limit
 """
 _VERSION = "SELECT content, receipt, data FROM block_versions WHERE block_id = :id AND version = :version"
 
@@ -78,12 +80,14 @@ class _Version(NamedTuple):
     receipt: int | None
     #: JSON.
     data: str | None
+    author: str | None
 
 
 class Blocks:
     def __init__(self, view: StoreView, watch: Watch | None = None) -> None:
         self._engine = view.engine
         self._workspace = view.workspace
+        self._author = view.author
         self._watch = watch
 
     def create(
@@ -226,16 +230,20 @@ class Blocks:
             tx.run(_DELETE, workspace=self._workspace, id=id)
             tx.note(self._workspace, "block", name)
 
-    def history(self, name: str, limit: int = 0) -> list[BlockEdit]:
-        """The edits, newest first. Limit 0 means all. A block that was only created has none."""
-        return [edit for edit in self.versions(name, limit) if edit.version > 1]
+    def history(self, name: str, limit: int = 0, *, before: int | None = None) -> list[BlockEdit]:
+        """The edits, newest first. Limit 0 means all. A block that was only created has none.
 
-    def versions(self, name: str, limit: int = 0) -> list[BlockEdit]:
+        `before`, the last version of a page, gives the next page.
+        """
+        return [edit for edit in self.versions(name, limit, before=before) if edit.version > 1]
+
+    def versions(self, name: str, limit: int = 0, *, before: int | None = None) -> list[BlockEdit]:
         """The versions, newest first. Limit 0 means all. The first version has an empty `old`."""
         checks.whole(limit, "limit", least=0)
+        last = checks.MAX_WHOLE if before is None else checks.whole(before, "before", least=0)
         with self._engine.read() as tx:
-            found = self._versions(tx, self._require(tx, name), limit + 1 if limit else checks.MAX_WHOLE)
-        before = [each.content for each in found[1:]] + [""]
+            found = self._versions(tx, self._require(tx, name), limit + 1 if limit else checks.MAX_WHOLE, last)
+        earlier = [each.content for each in found[1:]] + [""]
         edits = [
             BlockEdit(
                 each.number,
@@ -246,8 +254,9 @@ class Blocks:
                 each.created_at,
                 each.receipt,
                 _load(each.data),
+                each.author,
             )
-            for each, old in zip(found, before, strict=True)
+            for each, old in zip(found, earlier, strict=True)
         ]
         return edits[:limit] if limit else edits
 
@@ -432,7 +441,7 @@ class Blocks:
         at: str | None = None,
     ) -> Block:
         now = checks.past(at, tx.now())
-        values = {"content": content, "actor": actor, "now": now, "data": data}
+        values = {"content": content, "actor": actor, "now": now, "data": data, "author": self._author}
         ((id,),) = tx.all(_INSERT, workspace=self._workspace, name=name, max_tokens=max_tokens, **values)
         self._changing(tx, id)
         tx.run(_INSERT_VERSION, id=id, version=1, reason=reason, **values)
@@ -446,6 +455,7 @@ class Blocks:
             created_at=now,
             updated_at=now,
             data=_load(data),
+            author=self._author,
         )
 
     def _write(
@@ -465,10 +475,16 @@ class Blocks:
                 f"Block {old.name!r} was last edited at {old.updated_at}; an edit at {at} cannot follow that."
             )
         block = old._replace(
-            content=content, version=old.version + 1, updated_by=actor, updated_at=now, data=_load(data)
+            content=content,
+            version=old.version + 1,
+            updated_by=actor,
+            updated_at=now,
+            data=_load(data),
+            author=self._author,
         )
         self._changing(tx, id)
         values = {"id": id, "version": block.version, "content": content, "actor": actor, "now": now, "data": data}
+        values["author"] = self._author
         tx.run(_UPDATE, workspace=self._workspace, **values)
         tx.run(_INSERT_VERSION, reason=reason, **values)
         tx.note(self._workspace, "block", block.name)
@@ -498,9 +514,9 @@ class Blocks:
             raise self.missing(name)
         return found
 
-    def _versions(self, tx: Transaction, stored: _Stored, limit: int) -> list[_Version]:
+    def _versions(self, tx: Transaction, stored: _Stored, limit: int, before: int = checks.MAX_WHOLE) -> list[_Version]:
         """The latest versions, newest first."""
-        return [_Version(*row) for row in tx.all(_VERSIONS, id=stored.id, limit=limit)]
+        return [_Version(*row) for row in tx.all(_VERSIONS, id=stored.id, limit=limit, before=before)]
 
     def _version(
         self, tx: Transaction, stored: _Stored, version: int, *, whole: bool = False
@@ -563,8 +579,8 @@ def _check(name: object, content: object, actor: object) -> str:
 
 
 def _stored(row: Row) -> _Stored:
-    id, *fields, data = row
-    return _Stored(id, Block(*fields)._replace(data=_load(data)), data)
+    id, *fields, data, author = row
+    return _Stored(id, Block(*fields)._replace(data=_load(data), author=author), data)
 
 
 def _with_data(stored: _Stored, data: str | None) -> _Stored:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _SHELF = "SELECT items, length FROM shelves WHERE workspace = :workspace AND shelf = :shelf"
-_ITEM_COLUMNS = "id, shelf, kind, ref, piece, label, session_id, project, turn, at"
+_ITEM_COLUMNS = "id, shelf, kind, ref, piece, label, session_id, project, turn, at, author"
 _ITEMS = (
     "SELECT " + _ITEM_COLUMNS + " FROM items WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids))"
 )

@@ -74,7 +74,7 @@ WHERE workspace = :workspace AND id = :id AND taken_until = :until
 _FORGET = "DELETE FROM backlog WHERE workspace = :workspace AND kind = :kind AND ref = :ref"
 _COUNT = "SELECT COUNT(*) FROM backlog WHERE workspace = :workspace"
 _EXCHANGE = """
-SELECT e.session_id, e.role, e.content, e.turn, e.created_at, s.project
+SELECT e.session_id, e.role, e.content, e.turn, e.created_at, s.project, e.author
 FROM exchanges e JOIN sessions s ON s.workspace = e.workspace AND s.id = e.session_id
 WHERE e.workspace = :workspace AND e.id = :id
 """
@@ -289,9 +289,9 @@ class EmbeddingQueue:
         row = tx.one(_EXCHANGE, workspace=self._workspace, id=ref)
         if row is None:
             return None
-        session, role, content, turn, at, project = row
+        session, role, content, turn, at, project, author = row
         shelf = "logs" if turn is None else "turns"
-        return word_index.Entry(shelf, kind, ref, role, session, project, turn, at, cut(content))
+        return word_index.Entry(shelf, kind, ref, role, session, project, turn, at, cut(content), author=author)
 
     def _finish(self, taken: list[_TakenEntry], vectors: list[Vectors] | None) -> list[_TakenEntry]:
         """Write the words and vectors of the taken entries; returns those that have to stay in the queue."""

@@ -49,8 +49,9 @@ SET last_seq = last_seq + 1, turns = turns + :turn,
 WHERE workspace = :workspace AND id = :session
 """
 _INSERT = """
-INSERT INTO exchanges (workspace, session_id, seq, turn, role, content, trust, created_at, external_id)
-SELECT workspace, id, last_seq, CASE WHEN :turn = 1 THEN turns ELSE NULL END, :role, :content, :trust, :at, :external_id
+INSERT INTO exchanges (workspace, session_id, seq, turn, role, content, trust, created_at, external_id, author)
+SELECT workspace, id, last_seq, CASE WHEN :turn = 1 THEN turns ELSE NULL END, :role, :content, :trust, :at,
+  :external_id, :author
 FROM sessions WHERE workspace = :workspace AND id = :session
 RETURNING id, seq, turn
 """
@@ -63,12 +64,12 @@ WHERE workspace = :workspace AND id = :session
 RETURNING last_seq, turns, project
 """
 _INSERT_NUMBERED = """
-INSERT INTO exchanges (workspace, session_id, seq, turn, role, content, trust, created_at, external_id)
-VALUES (:workspace, :session, :seq, :turn, :role, :content, :trust, :at, :external_id)
+INSERT INTO exchanges (workspace, session_id, seq, turn, role, content, trust, created_at, external_id, author)
+VALUES (:workspace, :session, :seq, :turn, :role, :content, :trust, :at, :external_id, :author)
 RETURNING id
 """
 _PROJECT = "SELECT project FROM sessions WHERE workspace = :workspace AND id = :session"
-_COLUMNS = "id, session_id, seq, role, content, trust, created_at, external_id"
+_COLUMNS = "id, session_id, seq, role, content, trust, created_at, external_id, author"
 _GET = "SELECT " + _COLUMNS + " FROM exchanges WHERE workspace = :workspace AND id = :id"
 _TURN_OF = "SELECT session_id, turn FROM exchanges WHERE workspace = :workspace AND id = :id"
 _RECENT = (
@@ -80,7 +81,8 @@ ORDER BY seq DESC LIMIT :limit"""
 _HISTORY = (
     "SELECT "
     + _COLUMNS
-    + """ FROM exchanges WHERE workspace = :workspace AND session_id = :session AND role <> 'log' ORDER BY seq"""
+    + """ FROM exchanges WHERE workspace = :workspace AND session_id = :session AND role <> 'log'
+  AND seq > :after ORDER BY seq LIMIT :limit"""
 )
 _AROUND = (
     "SELECT "
@@ -92,8 +94,11 @@ _SINCE = (
     "SELECT "
     + _COLUMNS
     + """ FROM exchanges WHERE workspace = :workspace AND role <> 'log' AND created_at >= :since
+  AND created_at <= :at AND (created_at < :at OR id < :id)
 ORDER BY created_at DESC, id DESC LIMIT :limit"""
 )
+#: After every time, so that the first page begins with the newest.
+_LAST = "~"
 _FIND = (
     "SELECT "
     + _COLUMNS
@@ -133,6 +138,7 @@ class CheckedExchange(NamedTuple):
     external_id: str | None = None
     #: The vectors of its pieces. None: left to the embedding queue.
     vectors: embedding_queue.Vectors | None = None
+    author: str | None = None
 
 
 class Added(NamedTuple):
@@ -261,6 +267,7 @@ class Exchanges:
                     trust=each.trust,
                     at=latest if each.at is None else checks.past(each.at, tx.now(), _TIME),
                     external_id=each.external_id,
+                    author=each.author,
                 )
                 tx.note(self._workspace, "exchange", number)
                 embedding_queue.enqueue(tx, self._workspace, "exchange", number, indexed=False, words_due=True)
@@ -306,11 +313,14 @@ class Exchanges:
             rows = tx.all(_RECENT, workspace=self._workspace, session=session_id, limit=n)
         return [Exchange(*row) for row in reversed(rows)]
 
-    def history(self, session_id: str) -> list[Exchange]:
-        """All turns of a session, oldest first."""
+    def history(self, session_id: str, limit: int = 0, *, after: int = 0) -> list[Exchange]:
+        """The turns of a session, oldest first; limit 0: all. `after`, the last `seq` of a page, gives the next."""
+        most = checks.whole(limit, "limit", least=0) or checks.MAX_WHOLE
+        checks.whole(after, "after", least=0)
         with self._engine.read() as tx:
             self._require(tx, session_id)
-            return [Exchange(*row) for row in tx.all(_HISTORY, workspace=self._workspace, session=session_id)]
+            rows = tx.all(_HISTORY, workspace=self._workspace, session=session_id, after=after, limit=most)
+        return [Exchange(*row) for row in rows]
 
     def around(self, id: int, n: int = 2) -> list[Exchange]:
         """A turn with the n turns before and after it."""
@@ -325,13 +335,20 @@ class Exchanges:
             rows = tx.all(_AROUND, workspace=self._workspace, session=session, first=turn - n, last=turn + n)
         return [Exchange(*found) for found in rows]
 
-    def timeline(self, since: str | None = None, limit: int = 50) -> list[Exchange]:
-        """Turns of all sessions, newest first; by default those of the last week."""
+    def timeline(
+        self, since: str | None = None, limit: int = 50, *, before: tuple[str, int] | None = None
+    ) -> list[Exchange]:
+        """Turns of all sessions, newest first; by default those of the last week.
+
+        `before`, the time and id of the last turn of a page, gives the next page.
+        """
         checks.whole(limit, "limit", least=1)
         start = None if since is None else checks.moment(since, "since")
         with self._engine.read() as tx:
             start = start or later(tx.now(), -7 * 86_400)
-            return [Exchange(*row) for row in tx.all(_SINCE, workspace=self._workspace, since=start, limit=limit)]
+            at, id = before or (_LAST, 0)
+            page = {"since": start, "at": at, "id": id, "limit": limit}
+            return [Exchange(*row) for row in tx.all(_SINCE, workspace=self._workspace, **page)]
 
     def _check(
         self,
@@ -353,7 +370,9 @@ class Exchanges:
         at = None if created_at is None else checks.moment(created_at, _TIME)
         pieces = word_index.cut(content) if words and role != "log" else None
         external_id = checks.optional_new_name(external_id, "external id")
-        return CheckedExchange(session_id, role, content, trust or _TRUST[role], at, pieces, external_id)
+        return CheckedExchange(
+            session_id, role, content, trust or _TRUST[role], at, pieces, external_id, author=self._view.author
+        )
 
     def _embedded(self, batch: list[CheckedExchange]) -> list[CheckedExchange]:
         """The exchanges with the vectors of those that bring none, if this process has a model."""
@@ -379,6 +398,7 @@ class Exchanges:
             pieces=said.pieces,
             vectors=said.vectors,
             external_id=said.external_id,
+            author=said.author,
         )
 
     def _require(self, tx: Transaction, session_id: str) -> None:
@@ -404,6 +424,7 @@ def append(
     pieces: list[word_index.Piece] | None = None,
     vectors: embedding_queue.Vectors | None = None,
     external_id: str | None = None,
+    author: str | None = None,
 ) -> tuple[int, int]:
     """Add one exchange; returns its id and `seq`. `alive=False` when another session wrote it about this one."""
     is_turn = int(role != "log")
@@ -421,13 +442,14 @@ def append(
         trust=trust or _TRUST[role],
         at=when,
         external_id=external_id,
+        author=author,
     )
     tx.note(workspace, "exchange", id)
     if pieces is None:
         embedding_queue.enqueue(tx, workspace, "exchange", id, indexed=False, words_due=turn is not None)
     else:
         project = tx.value(_PROJECT, workspace=workspace, session=session)
-        entry = word_index.Entry("turns", "exchange", id, role, session, project, turn, when, pieces)
+        entry = word_index.Entry("turns", "exchange", id, role, session, project, turn, when, pieces, author=author)
         embedding_queue.store_vectors(tx, workspace, [entry], [vectors])
     return id, seq
 
@@ -452,6 +474,7 @@ def append_many(tx: Transaction, workspace: str, exchanges: Sequence[CheckedExch
                 trust=said.trust,
                 at=at,
                 external_id=said.external_id,
+                author=said.author,
             )
             added.append(Added(id, seq))
             tx.note(workspace, "exchange", id)
@@ -459,7 +482,7 @@ def append_many(tx: Transaction, workspace: str, exchanges: Sequence[CheckedExch
                 embedding_queue.enqueue(tx, workspace, "exchange", id, indexed=False)
                 continue
             place = (said.role, said.session_id, project, turn, at, said.pieces)
-            entries.append(word_index.Entry("turns", "exchange", id, *place))
+            entries.append(word_index.Entry("turns", "exchange", id, *place, author=said.author))
             vectors.append(said.vectors)
         if entries:
             embedding_queue.store_vectors(tx, workspace, entries, vectors)

@@ -35,7 +35,7 @@ _CURRENT = """
 SELECT id FROM memories WHERE workspace = :workspace AND kind = 'gist' AND key = :session AND status = 'active'
 """
 _UNSUMMARISED = """
-SELECT id, session_id, seq, role, content, trust, created_at FROM exchanges
+SELECT id, session_id, seq, role, content, trust, created_at, external_id, author FROM exchanges
 WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND seq > :after ORDER BY seq LIMIT :limit
 """
 _LAST_TURN = """

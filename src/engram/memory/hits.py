@@ -42,12 +42,12 @@ _DIGITS: Final = 4
 
 # The casts keep SQLite from reading the whole workspace through an index.
 _EXCHANGES = """
-SELECT e.id, e.content, e.trust, s.type FROM exchanges e
+SELECT e.id, e.content, e.trust, s.type, e.author FROM exchanges e
   LEFT JOIN sessions s ON s.workspace = e.workspace AND s.id = e.session_id
 WHERE e.id IN (SELECT value FROM json_each(:ids)) AND CAST(e.workspace AS TEXT) = :workspace
 """
 _MEMORIES = """
-SELECT m.id, m.content, m.trust, s.type, m.importance, m.data, m.expires_at, m.superseded_by FROM memories m
+SELECT m.id, m.content, m.trust, s.type, m.author, m.importance, m.data, m.expires_at, m.superseded_by FROM memories m
   LEFT JOIN sessions s ON s.workspace = m.workspace AND s.id = m.session_id
 WHERE m.id IN (SELECT value FROM json_each(:ids)) AND CAST(m.workspace AS TEXT) = :workspace
 """
@@ -57,7 +57,7 @@ WHERE workspace = :workspace AND derived_kind = 'memory' AND CAST(source_kind AS
   AND derived_id IN (SELECT value FROM json_each(:ids))
 """
 _NEIGHBOURS = """
-SELECT id, session_id, seq, role, content, trust, created_at FROM exchanges
+SELECT id, session_id, seq, role, content, trust, created_at, external_id, author FROM exchanges
 WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND turn BETWEEN :first AND :last ORDER BY seq
 """
 
@@ -83,6 +83,7 @@ class _Read(NamedTuple):
     text: str
     trust: str
     source: str | None
+    author: str | None
     form: text_forms.Form
     #: What its form and length multiply the strength by.
     factor: float
@@ -135,7 +136,7 @@ def make(
 
 
 def texts(tx: Transaction, workspace: str, ranked: Sequence[Scored]) -> dict[Thing, Row]:
-    """Content, trust, source, importance, data, expiry and replacement of the things that these items belong to."""
+    """Content, trust, source, author, importance, data, expiry and replacement of the things of these items."""
     exchanges = [scored.item.ref for scored in ranked if scored.item.kind == "exchange"]
     memories = [scored.item.ref for scored in ranked if scored.item.kind == "memory"]
     rows: dict[Thing, Row] = {}
@@ -159,7 +160,7 @@ def _has_expired(row: Row, now: str) -> bool:
 
 
 def _read(scored: Scored, row: Row) -> _Read:
-    content, trust, source, importance, data, _, superseded_by = row
+    content, trust, source, author, importance, data, _, superseded_by = row
     start, text = piece(content, scored.item.piece)
     form = text_forms.form(text, scored.item.label)
     preference = 1.0 + _IMPORTANCE * (importance - _NEUTRAL)
@@ -169,7 +170,8 @@ def _read(scored: Scored, row: Row) -> _Read:
     strength = scored.strength * preference * factor
     replaced_by = None if superseded_by is None else ("memory", superseded_by)
     at = said_at(json_columns.load(data, "memories.data"), scored.item.at) if data else scored.item.at
-    return _Read(scored, content, start, text, trust, source, form, factor, strength, preference, replaced_by, at)
+    weighed = (form, factor, strength, preference)
+    return _Read(scored, content, start, text, trust, source, author, *weighed, replaced_by, at)
 
 
 def _arranged(
@@ -257,6 +259,7 @@ def _hit(
         whole=each.whole,
         answer=replies.answer(tx, workspace, item, each.text, rarity),
         replaced_by=relation.replaced_by,
+        author=each.author,
     )
 
 

@@ -34,7 +34,7 @@ from .fingerprints import fingerprint
 from .given_vectors import GivenVectors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ..records import Exchange, Gist, Hit, Memory, MemoryState
     from ..storage.engine import Transaction
@@ -57,7 +57,7 @@ SELECT o.id FROM memories m JOIN memories o
 WHERE m.workspace = :workspace AND m.id = :id AND m.key IS NULL AND o.key IS NULL
 """
 _VERSIONS = """
-SELECT version, content, reason, actor, created_at, receipt FROM memory_versions
+SELECT version, content, reason, actor, created_at, receipt, author FROM memory_versions
 WHERE memory_id = :id ORDER BY version DESC
 """
 _EXPIRED = """
@@ -96,6 +96,7 @@ class Memories:
         self._view = view
         self._engine = view.engine
         self._workspace = view.workspace
+        self._author = view.author
         self._backlog = embedding_queue.EmbeddingQueue(view)
         self._watch = watch
         self._default_project = default_project
@@ -194,13 +195,14 @@ class Memories:
                     project=belongs_to or home,
                     data=stored,
                     approved=1 if by_person else None,
+                    author=self._author,
                     **values,
                 )
                 self._changing(tx, id)
                 if old is not None:
                     memory_writes.retire(tx, self._workspace, old.id, now, "superseded", by=id)
-                    memory_states.record(tx, self._workspace, old.id, replaced, now, session_id)
-                memory_writes.add_version(tx, id, 1, content, now, actor=session_id)
+                    memory_states.record(tx, self._workspace, old.id, replaced, now, session_id, self._author)
+                memory_writes.add_version(tx, id, 1, content, now, actor=session_id, author=self._author)
                 memory_tags.add(tx, self._workspace, id, labels or ())
             self._add_sources(tx, id, sources)
             if not known:
@@ -323,7 +325,8 @@ class Memories:
                     memory_tags.drop(tx, self._workspace, id)
                     memory_tags.add(tx, self._workspace, id, labels)
             if content is not None and prepared is not None:
-                memory_writes.add_version(tx, id, version, text, now, reason=reason, actor=actor)
+                by_whom = {"actor": actor, "author": self._author}
+                memory_writes.add_version(tx, id, version, text, now, reason=reason, **by_whom)
                 memory_index.remove(tx, self._workspace, id)
                 memory_index.add(tx, self._workspace, self._read(tx, id), prepared.pieces, prepared.vectors)
             self._add_sources(tx, id, sources)
@@ -336,6 +339,16 @@ class Memories:
         VersionConflict when `version` is given and is not the current one.
         """
         return self._decide(id, True, version, actor)
+
+    def approve_all(self, versions: Mapping[int, int], *, actor: str | None = None) -> list[Memory]:
+        """Approve several memories, each at the version that the person has read: all of them, or none."""
+        with self._engine.write():
+            return [self.approve(id, version=version, actor=actor) for id, version in versions.items()]
+
+    def withdraw_all(self, ids: Sequence[int], *, actor: str | None = None) -> list[Memory]:
+        """Withdraw the approval of several memories: of all of them, or of none."""
+        with self._engine.write():
+            return [self.withdraw(id, actor=actor) for id in ids]
 
     def withdraw(self, id: int, *, actor: str | None = None) -> Memory:
         """Take a person's approval away."""
@@ -535,7 +548,7 @@ class Memories:
         self._changing(tx, id)
         before = memory_states.read(tx, self._workspace, id)
         yield
-        memory_states.record(tx, self._workspace, id, before, now, actor)
+        memory_states.record(tx, self._workspace, id, before, now, actor, self._author)
 
     def _move(self, id: int, status: str, actor: str | None = None, at: str | None = None) -> Memory:
         checks.whole(id, "memory id", least=1)
@@ -598,6 +611,7 @@ class Memories:
         project: str | None = None,
         since: str | None = None,
         until: str | None = None,
+        author: str | None = None,
         importance: float = 0.0,
         pinned: bool = False,
         waiting: bool = False,
@@ -605,13 +619,16 @@ class Memories:
         at: str | None = None,
         latest: bool = False,
         limit: int = 0,
+        before: int | None = None,
     ) -> list[Memory]:
         """Memories that match all given filters, newest first. Limit 0 means all.
 
+        `author`: only those whose first version has this author.
         `waiting`: only those that need a person's approval before they enter the brief: pinned without approval, or
         made of what a tool or an import said. `expired`: only those that have expired, which are left out otherwise.
         `at`: as they stood at that time, and filtered by that; a time in the future counts as the present. `latest`:
-        the most recently changed first; not together with `at`.
+        the most recently changed first; not together with `at`. `before`, the id of the last memory of a page, gives
+        the next page; not together with `latest`.
         """
         if status not in ("active", "superseded", "archived"):
             raise InvalidInput(f"status is {status!r}; it must be active, superseded or archived.")
@@ -627,11 +644,15 @@ class Memories:
             pinned=int(checks.flag(pinned, "pinned")),
             waiting=int(checks.flag(waiting, "waiting")),
             expired=int(checks.flag(expired, "expired")),
+            before=checks.MAX_WHOLE if before is None else checks.whole(before, "before", least=0),
+            author=checks.optional_name(author, "author"),
         )
         most = limit or checks.MAX_WHOLE
         then = None if at is None else checks.moment(at, "at")
         if checks.flag(latest, "latest") and then is not None:
             raise InvalidInput("latest and at cannot be combined; leave one of them out.")
+        if latest and before is not None:
+            raise InvalidInput("latest and before cannot be combined; leave one of them out.")
         with self._engine.read() as tx:
             if then is None:
                 return memory_rows.find(tx, self._workspace, filters, most, latest=latest)

@@ -23,9 +23,8 @@ def add(
 ) -> None:
     """Index a memory on the shelf for its status. Without vectors, the embedding queue computes them."""
     shelf = word_index.shelf_of(memory.kind, memory.status)
-    entry = word_index.Entry(
-        shelf, "memory", memory.id, memory.kind, memory.session_id, memory.project, None, memory.created_at, pieces
-    )
+    place = (memory.kind, memory.session_id, memory.project, None, memory.created_at, pieces)
+    entry = word_index.Entry(shelf, "memory", memory.id, *place, author=memory.author)
     embedding_queue.store_vectors(tx, workspace, [entry], [vectors])
 
 

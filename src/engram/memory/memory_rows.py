@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = (
     "id, kind, key, content, version, importance, pinned, trust, status, superseded_by, session_id, project, data, "
-    "reinforced, recalled, recalled_at, expires_at, created_at, updated_at, approved"
+    "reinforced, recalled, recalled_at, expires_at, created_at, updated_at, approved, author"
 )
 _GET = "SELECT " + _COLUMNS + " FROM memories WHERE workspace = :workspace AND id = :id"
 _BY_KEY = (
@@ -33,12 +33,13 @@ _FILTERS = """
 WHERE workspace = :workspace AND status = :status
   AND (CAST(:kind AS TEXT) IS NULL OR kind = :kind)
   AND (CAST(:project AS TEXT) IS NULL OR project = :project)
+  AND (CAST(:author AS TEXT) IS NULL OR author = :author)
   AND (CAST(:since AS TEXT) IS NULL OR created_at >= :since)
   AND (CAST(:until AS TEXT) IS NULL OR created_at < :until)
   AND importance >= :importance AND (:pinned = 0 OR pinned = 1)
   AND (:waiting = 0 OR ((approved IS NULL OR approved <> version)
        AND (pinned = 1 OR (trust IN ('tool', 'import') AND kind NOT IN ('gist', 'era', 'digest')))))
-  AND CASE WHEN expires_at <= :at THEN 1 ELSE 0 END = :expired
+  AND CASE WHEN expires_at <= :at THEN 1 ELSE 0 END = :expired AND id < :before
 """
 _NOW = "SELECT " + _COLUMNS + " FROM memories" + _FILTERS + "ORDER BY id DESC LIMIT :limit"
 _LATEST = "SELECT " + _COLUMNS + " FROM memories" + _FILTERS + "ORDER BY updated_at DESC, id DESC LIMIT :limit"
@@ -55,7 +56,7 @@ ORDER BY CASE WHEN :latest = 1 THEN updated_at ELSE '' END DESC, id DESC LIMIT :
 # The state `s` is the latest one up to the time. There is none where the memory's row applies: after the last change.
 _STOOD = """
   SELECT m.workspace, m.id, m.kind, m.key, v.content, v.version, m.trust, m.session_id, m.project, m.data, m.reinforced,
-    m.recalled, m.recalled_at, m.expires_at, m.created_at, s.tags AS tags,
+    m.recalled, m.recalled_at, m.expires_at, m.created_at, m.author, s.tags AS tags,
     CASE WHEN s.number IS NULL THEN m.importance ELSE s.importance END AS importance,
     CASE WHEN s.number IS NULL THEN m.pinned ELSE s.pinned END AS pinned,
     CASE WHEN s.number IS NULL THEN m.approved ELSE s.approved END AS approved,
@@ -93,6 +94,9 @@ class Filters(NamedTuple):
     waiting: int
     #: Only those that have expired, which are left out otherwise.
     expired: int = 0
+    #: Only those with a smaller id: the next page.
+    before: int = checks.MAX_WHOLE
+    author: str | None = None
 
 
 def read(tx: Transaction, workspace: str, id: int) -> Memory:
@@ -178,9 +182,9 @@ def load_tags(stored: str) -> tuple[str, ...]:
 
 def _record(row: Row, tags: tuple[str, ...]) -> Memory:
     id, kind, key, content, version, importance, pinned, trust, status, by, session, project, data, *rest = row
-    reinforced, recalled, recalled_at, expires_at, created_at, updated_at, approved = rest
+    reinforced, recalled, recalled_at, expires_at, created_at, updated_at, approved, author = rest
     return Memory(
         id, kind, key, content, version, tags, importance, bool(pinned), trust, status, by, session, project,
         json_columns.load(data, "memories.data"), reinforced, recalled, recalled_at, expires_at, created_at, updated_at,
-        approved == version,
+        approved == version, author,
     )  # fmt: skip

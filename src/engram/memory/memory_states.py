@@ -26,17 +26,18 @@ SELECT version, importance, pinned, approved, status, superseded_by, created_at,
 WHERE workspace = :workspace AND id = :id
 """
 _STATES = """
-SELECT number, version, importance, pinned, approved, status, superseded_by, tags, actor, at FROM memory_states
-WHERE memory_id = :id ORDER BY number
+SELECT number, version, importance, pinned, approved, status, superseded_by, tags, actor, at, author
+FROM memory_states WHERE memory_id = :id ORDER BY number
 """
 _LAST = """
-SELECT number, version, importance, pinned, approved, status, superseded_by, tags, actor, at FROM memory_states
-WHERE memory_id = :id ORDER BY number DESC LIMIT 1
+SELECT number, version, importance, pinned, approved, status, superseded_by, tags, actor, at, author
+FROM memory_states WHERE memory_id = :id ORDER BY number DESC LIMIT 1
 """
 _ADD = """
 INSERT INTO memory_states (memory_id, number, version, importance, pinned, approved, status, superseded_by, tags, actor,
-                           at)
-VALUES (:id, :number, :version, :importance, :pinned, :approved, :status, :superseded_by, :tags, :actor, :at)
+                           at, author)
+VALUES (:id, :number, :version, :importance, :pinned, :approved, :status, :superseded_by, :tags, :actor, :at,
+        :author)
 """
 _LAST_TIME = """
 SELECT MAX(at) FROM (
@@ -77,6 +78,7 @@ class Recorded(NamedTuple):
     state: State
     actor: str | None
     at: str
+    author: str | None = None
 
 
 def read(tx: Transaction, workspace: str, id: int) -> Found | None:
@@ -89,7 +91,15 @@ def read(tx: Transaction, workspace: str, id: int) -> Found | None:
     return Found(State(version, importance, pinned, approved, status, by, tags), created_at, updated_at)
 
 
-def record(tx: Transaction, workspace: str, id: int, before: Found | None, now: str, actor: str | None = None) -> None:
+def record(
+    tx: Transaction,
+    workspace: str,
+    id: int,
+    before: Found | None,
+    now: str,
+    actor: str | None = None,
+    author: str | None = None,
+) -> None:
     """Append what a memory is like now, if that changed."""
     after = read(tx, workspace, id)
     if before is None or after is None or after.state == before.state:
@@ -101,7 +111,7 @@ def record(tx: Transaction, workspace: str, id: int, before: Found | None, now: 
         last = each
     assert last is not None
     # A clock that was set back must not change the order.
-    _append(tx, id, Recorded(last.number + 1, after.state, actor, max(now, last.at)))
+    _append(tx, id, Recorded(last.number + 1, after.state, actor, max(now, last.at), author))
 
 
 def require_order(tx: Transaction, id: int, at: str | None) -> None:
@@ -156,13 +166,13 @@ def _missing(found: Found, last: Recorded | None) -> list[Recorded]:
 
 def _append(tx: Transaction, id: int, each: Recorded) -> None:
     values = {**each.state._asdict(), "tags": _dump(each.state.tags)}
-    tx.run(_ADD, id=id, number=each.number, actor=each.actor, at=each.at, **values)
+    tx.run(_ADD, id=id, number=each.number, actor=each.actor, at=each.at, author=each.author, **values)
 
 
 def _recorded(row: Row) -> Recorded:
-    number, version, importance, pinned, approved, status, by, tags, actor, at = row
+    number, version, importance, pinned, approved, status, by, tags, actor, at, author = row
     state = State(version, importance, pinned, approved, status, by, memory_rows.load_tags(tags))
-    return Recorded(number, state, actor, at)
+    return Recorded(number, state, actor, at, author)
 
 
 def _dump(tags: Iterable[str]) -> str:
@@ -172,8 +182,9 @@ def _dump(tags: Iterable[str]) -> str:
 def _shown(old: Recorded | None, new: Recorded) -> MemoryState:
     version, importance, pinned, approved, status, by, tags = new.state
     changes = ("stored",) if old is None else tuple(_changes(old.state, new.state))
+    is_approved, is_pinned = approved == version, bool(pinned)
     return MemoryState(
-        version, importance, bool(pinned), approved == version, status, by, tags, new.actor, new.at, changes
+        version, importance, is_pinned, is_approved, status, by, tags, new.actor, new.at, changes, new.author
     )
 
 

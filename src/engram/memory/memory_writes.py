@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 _INSERT = """
 INSERT INTO memories (workspace, kind, key, content, hash, version, importance, pinned, trust, status, session_id,
-                      project, data, reinforced, recalled, expires_at, created_at, updated_at, approved)
+                      project, data, reinforced, recalled, expires_at, created_at, updated_at, approved, author)
 VALUES (:workspace, :kind, :key, :content, :hash, 1, :importance, :pinned, :trust, 'active', :session_id,
-        :project, :data, 0, 0, :expires_at, :now, :now, :approved)
+        :project, :data, 0, 0, :expires_at, :now, :now, :approved, :author)
 RETURNING id
 """
 _UPDATED = """ updated_at = CASE WHEN updated_at > :now THEN updated_at ELSE :now END """
@@ -56,8 +56,8 @@ _APPROVE = "UPDATE memories SET approved = :approved WHERE workspace = :workspac
 # Nor here: when a memory ends is no part of what it says.
 _EXPIRE = "UPDATE memories SET expires_at = :expires_at WHERE workspace = :workspace AND id = :id"
 _ADD_VERSION = """
-INSERT INTO memory_versions (memory_id, version, content, reason, actor, created_at)
-VALUES (:id, :version, :content, :reason, :actor, :now)
+INSERT INTO memory_versions (memory_id, version, content, reason, actor, created_at, author)
+VALUES (:id, :version, :content, :reason, :actor, :now, :author)
 """
 
 
@@ -98,6 +98,15 @@ def expire(tx: Transaction, workspace: str, id: int, at: str | None) -> None:
 
 
 def add_version(
-    tx: Transaction, id: int, version: int, content: str, now: str, *, reason: str = "", actor: str | None = None
+    tx: Transaction,
+    id: int,
+    version: int,
+    content: str,
+    now: str,
+    *,
+    reason: str = "",
+    actor: str | None = None,
+    author: str | None = None,
 ) -> None:
-    tx.run(_ADD_VERSION, id=id, version=version, content=content, reason=reason, actor=actor, now=now)
+    written = {"content": content, "reason": reason, "actor": actor, "author": author}
+    tx.run(_ADD_VERSION, id=id, version=version, now=now, **written)

@@ -62,6 +62,7 @@ WHERE p.term IN (SELECT value FROM json_each(:terms))
   AND (CAST(:session AS TEXT) IS NULL OR i.session_id = :session)
   AND (CAST(:exclude AS TEXT) IS NULL OR i.session_id IS NULL OR i.session_id <> :exclude)
   AND (CAST(:project AS TEXT) IS NULL OR i.project = :project)
+  AND (CAST(:author AS TEXT) IS NULL OR i.author = :author)
   AND (CAST(:since AS TEXT) IS NULL OR i.at >= :since) AND (CAST(:until AS TEXT) IS NULL OR i.at < :until)"""
     + _BEST_SUMS
 )
@@ -214,5 +215,6 @@ class _Shelf:
             project=self._filters.project,
             since=self._filters.since,
             until=self._filters.until,
+            author=self._filters.author,
             **values,
         )

@@ -130,6 +130,7 @@ class Recall:
         turns_project: str | None = None,
         since: str | None = None,
         until: str | None = None,
+        author: str | None = None,
         budget: int | None = None,
         include_archived: bool = False,
         mode: str = "hybrid",
@@ -143,8 +144,9 @@ class Recall:
         """The best matches for a question, at most `k`.
 
         By meaning there are always `k`, if the filters leave as many; `min_score` leaves out those that are probably
-        not about the question. `turns_project` leaves out turns of other projects, but not their memories. Memories
-        that are returned count as recalled, unless `note` is False. `weights` is for measurements.
+        not about the question. `turns_project` leaves out turns of other projects, but not their memories. With
+        `author`, only what this author wrote first. Memories that are returned count as recalled, unless `note` is
+        False. `weights` is for measurements.
         """
         checks.text(query, "query")
         checks.whole(k, "k", least=1, most=1_000)
@@ -163,6 +165,7 @@ class Recall:
             since,
             until,
             include_archived,
+            author,
         )
         budget = None if budget is None else checks.whole(budget, "budget", least=1)
         min_score = checks.share(min_score, "min_score")

@@ -33,11 +33,12 @@ class Filters(NamedTuple):
     turns_project: str | None
     since: str | None
     until: str | None
+    author: str | None = None
 
     @property
     def filtered(self) -> bool:
         """Whether the filters may exclude most items. One excluded session is little, and is left out afterwards."""
-        return any((self.session_id, self.project, self.turns_project, self.since, self.until))
+        return any((self.session_id, self.project, self.turns_project, self.since, self.until, self.author))
 
     def fits(self, item: Item) -> bool:
         labels = self.roles if item.kind == "exchange" else self.kinds
@@ -53,6 +54,7 @@ class Filters(NamedTuple):
             and (self.turns_project is None or item.kind != "exchange" or item.project == self.turns_project)
             and (self.since is None or item.at >= self.since)
             and (self.until is None or item.at < self.until)
+            and (self.author is None or item.author == self.author)
         )
 
 
@@ -68,6 +70,7 @@ def filters(
     since: str | None,
     until: str | None,
     include_archived: bool,
+    author: str | None = None,
 ) -> Filters:
     """Checked filters. InvalidInput when one of them makes no sense."""
     return Filters(
@@ -81,6 +84,7 @@ def filters(
         turns_project=checks.optional_name(turns_project, "project"),
         since=None if since is None else checks.moment(since, "since"),
         until=None if until is None else checks.moment(until, "until"),
+        author=checks.optional_name(author, "author"),
     )
 
 

@@ -104,6 +104,7 @@ class Item(NamedTuple):
     project: str | None
     turn: int | None
     at: str
+    author: str | None = None
 
 
 class Query(NamedTuple):

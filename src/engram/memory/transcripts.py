@@ -63,6 +63,7 @@ class Transcripts:
     def __init__(self, view: StoreView) -> None:
         self._engine = view.engine
         self._workspace = view.workspace
+        self._author = view.author
         self._embedding_queue = EmbeddingQueue(view)
 
     def add(self, session_id: str, messages: Iterable[tuple[object, str | None, str]]) -> None:
@@ -107,16 +108,17 @@ class Transcripts:
         return [next(left, None) if each.role else None for each in checked]
 
     def _write(self, tx: Transaction, session: str, each: _Checked, now: str, vectors: Vectors | None) -> None:
+        by = self._author
         if each.role is None:
             # Nothing that is not known to be said by the user or an agent may count as said by them.
-            exchanges.append(tx, self._workspace, session, "log", each.line, now, trust="tool")
+            exchanges.append(tx, self._workspace, session, "log", each.line, now, trust="tool", author=by)
             return
         turn, _ = exchanges.append(
-            tx, self._workspace, session, each.role, each.text, now, pieces=each.pieces, vectors=vectors
+            tx, self._workspace, session, each.role, each.text, now, pieces=each.pieces, vectors=vectors, author=by
         )
         source = [("exchange", turn)]
         trust = provenance.trust(tx, self._workspace, source)
-        entry, _ = exchanges.append(tx, self._workspace, session, "log", each.line, now, trust=trust)
+        entry, _ = exchanges.append(tx, self._workspace, session, "log", each.line, now, trust=trust, author=by)
         provenance.add(tx, self._workspace, "exchange", entry, 1, source)
 
 

@@ -51,8 +51,10 @@ ON CONFLICT (workspace, shelf, term) DO NOTHING
 RETURNING id
 """
 _ADD_ITEM = """
-INSERT INTO items (workspace, shelf, kind, ref, piece, label, session_id, project, turn, at, length, terms)
-VALUES (:workspace, :shelf, :kind, :ref, :piece, :label, :session_id, :project, :turn, :at, :length, :terms)
+INSERT INTO items (workspace, shelf, kind, ref, piece, label, session_id, project, turn, at, length, terms,
+                   author)
+VALUES (:workspace, :shelf, :kind, :ref, :piece, :label, :session_id, :project, :turn, :at, :length, :terms,
+        :author)
 RETURNING id
 """
 _ADD_POSTING = "INSERT INTO postings (term, item, tf, length) VALUES (:term, :item, :tf, :length)"
@@ -93,6 +95,7 @@ class Entry(NamedTuple):
     pieces: list[Piece]
     #: The number of the first of these pieces; those before it are already on the shelf.
     first: int = 0
+    author: str | None = None
 
 
 def shelf_of(kind: str, status: str) -> str:
@@ -206,6 +209,7 @@ def _add_to_shelf(tx: Transaction, workspace: str, shelf: str, entries: list[Ent
             at=entry.at,
             length=length,
             terms=pack(numbers[term] for term in piece.counts),
+            author=entry.author,
         )
         placed.append((item, piece))
         postings += [

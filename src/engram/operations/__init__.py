@@ -2,7 +2,8 @@
 
 The table is plain data. The MCP server makes its tools and their JSON Schema from it; an HTTP server and a remote
 client can make their routes and calls from it in the same way. The package also has what they share: the check
-of the arguments, one shape for results (`{"result": …}`) and one for errors (`{"error": {"code", "message",
+of the arguments, one shape for results (`{"result": …}`, with `next` for a list in pages) and one for errors
+(`{"error": {"code", "message",
 "hint", "details"}}`). The command line does not go through it: it calls the client, and checks its options with click.
 """
 
@@ -21,6 +22,7 @@ from .inputs import (
     Input,
     Kind,
     Operation,
+    Pages,
     Scope,
     check_arguments,
     require_arguments,
@@ -38,6 +40,7 @@ __all__ = [
     "Input",
     "Kind",
     "Operation",
+    "Pages",
     "Scope",
     "check_arguments",
     "error_shape",
@@ -83,11 +86,17 @@ def run(eng: Engram, operation: Operation, given: Mapping[str, object]) -> dict[
     """Check the arguments and perform the operation: its result in the one shape, or a typed error."""
     values = check_arguments(operation, given)
     require_arguments(operation, values)
+    if operation.page is not None:
+        # Imported here, for the sake of a start-up that needs no pages.
+        from .pages import perform_page
+
+        page = perform_page(eng, operation, values)
+        return {"result": page.rows, "next": page.next}
     return {"result": perform(eng, operation, values)}
 
 
 def perform(eng: Engram, operation: Operation, values: Mapping[str, object]) -> object:
-    """Perform the operation with arguments that were checked; its result as plain data."""
+    """Perform the operation with arguments that were checked; its result as plain data. A list has no pages."""
     return plain(operation.handler(eng, **values))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..records import WORLD
-from .inputs import LIMIT, ME_IF_KNOWN, REASON, Input, Operation, text, whole
+from .inputs import CURSOR, LIMIT, ME_IF_KNOWN, REASON, Input, Operation, Pages, text, whole
 
 if TYPE_CHECKING:
     from ..client import Engram
@@ -109,8 +109,9 @@ OPERATIONS = (
         "block.history",
         "read",
         "Edits, newest first.",
-        lambda eng, name, limit=10: eng.blocks.history(name, limit),
-        (_NAME, LIMIT),
+        lambda eng, name, limit=10, start=None: eng.blocks.history(name, limit, before=start[0] if start else None),
+        (_NAME, LIMIT, CURSOR),
+        Pages(("version",), (int,), 10),
     ),
     Operation(
         "block.diff",

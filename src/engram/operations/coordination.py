@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InvalidInput
 from .inputs import (
     BUDGET,
+    CURSOR,
     LIMIT,
     ME,
     ME_IF_KNOWN,
@@ -15,6 +16,7 @@ from .inputs import (
     SESSION_ID,
     Input,
     Operation,
+    Pages,
     duration,
     flag,
     text,
@@ -34,14 +36,26 @@ def _show_session(eng: Engram, id: str, limit: int = 20) -> object:
     return {**session._asdict(), "leases": eng.leases.list(id), "logs": eng.sessions.logs(id, limit)}
 
 
-def _list_sessions(eng: Engram, all: bool = False, limit: int = 50, subagents: bool = False) -> object:
+def _list_sessions(
+    eng: Engram,
+    all: bool = False,
+    limit: int = 50,
+    subagents: bool = False,
+    start: tuple[str, str] | tuple[()] | None = None,
+) -> object:
     # Imported here: an MCP server lists the operations before it does anything else.
     from .. import checks
 
     if all:
-        found = eng.sessions.list(limit, subagents=subagents)
+        found = eng.sessions.list(limit, subagents=subagents, before=start or None)
     else:
-        found = eng.sessions.active(subagents=subagents)[: checks.whole(limit, "limit", least=0) or None]
+        found = eng.sessions.active(subagents=subagents)
+        most = checks.whole(limit, "limit", least=0) or None
+        if start or (start is not None and most is not None and len(found) >= most):
+            # They do not fit on one page. Heartbeats change their order, so pages go by when they began.
+            found.sort(key=lambda each: (each.created_at, each.id), reverse=True)
+            found = [each for each in found if not start or (each.created_at, each.id) < start]
+        found = found[:most]
     counts = eng.sessions.subagents(active=not all)
     return [{**session._asdict(), "subagents": counts.get(session.id, 0)} for session in found]
 
@@ -87,8 +101,9 @@ OPERATIONS = (
         "changes",
         "read",
         "Changes after a change number.",
-        lambda eng, after=0, limit=1_000: eng.changes(after, limit),
-        (whole("after", "change number"), whole("limit")),
+        lambda eng, after=0, limit=1_000, start=None: eng.changes(start[0] if start else after, limit),
+        (whole("after", "change number"), whole("limit"), CURSOR),
+        Pages(("number",), (int,), 1_000),
     ),
     Operation(
         "session.register",
@@ -137,7 +152,9 @@ OPERATIONS = (
             flag("all", "include ended"),
             LIMIT,
             flag("subagents", "list them too, not only their number")._replace(rare=True),
+            CURSOR,
         ),
+        Pages(("created_at", "id"), (str, str), 50),
     ),
     Operation(
         "session.show",

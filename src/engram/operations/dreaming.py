@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .inputs import BUDGET, ID, LIMIT, ME_IF_KNOWN, Operation, flag, text, texts, whole
+from .inputs import BUDGET, CURSOR, ID, LIMIT, ME_IF_KNOWN, Operation, Pages, flag, text, texts, whole
 
 if TYPE_CHECKING:
     from ..client import Engram
@@ -47,8 +47,9 @@ OPERATIONS = (
         "dream.list",
         "read",
         "Earlier passes, newest first.",
-        lambda eng, limit=20: eng.dreams.list(limit),
-        (LIMIT,),
+        lambda eng, limit=20, start=None: eng.dreams.list(limit, before=start[0] if start else None),
+        (LIMIT, CURSOR),
+        Pages(("id",), (int,), 20),
     ),
     Operation(
         "dream.show",

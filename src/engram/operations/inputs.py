@@ -40,6 +40,16 @@ class Input(NamedTuple):
     formerly: str = ""
 
 
+class Pages(NamedTuple):
+    """How the rows of a list are cut into pages."""
+
+    #: The fields of a row that say where the next page begins, and their types. The rows are sorted by them.
+    key: tuple[str, ...]
+    kinds: tuple[type, ...]
+    #: Rows on a page when no limit is given; 0: all.
+    limit: int
+
+
 class Operation(NamedTuple):
     """One thing that can be done with a workspace."""
 
@@ -49,6 +59,9 @@ class Operation(NamedTuple):
     #: Called with the facade and the arguments that were given, by name.
     handler: Callable[..., object]
     inputs: tuple[Input, ...] = ()
+    #: For a list with pages. Its handler also takes `start`: the key of the last row of the page before, () for the
+    #: first page, None when the caller does not want pages.
+    page: Pages | None = None
 
     def input(self, name: str) -> Input | None:
         return next((each for each in self.inputs if each.name == name), None)
@@ -82,12 +95,15 @@ ME = text(SESSION, "default: your session", required=True)
 ME_IF_KNOWN = ME._replace(required=False)
 PROJECT = text("project", "repository or folder")
 LIMIT = whole("limit", "maximum number; 0: all")
+#: Not offered over MCP: an agent gives a larger limit instead.
+CURSOR = text("cursor", "`next` of the answer before", rare=True)
 REASON = text("reason", "kept in the history")
 SINCE = text("since", "ISO 8601")
 UNTIL = text("until", "ISO 8601")
 BUDGET = whole("budget", "tokens")
 ID = whole("id", required=True)
 SESSION_ID = text("id", "default: your session", required=True)
+AUTHOR = text("author", "only what this author wrote: the name of an access token", rare=True)
 TRUST = text("trust", "source of the text", choices=("user", "agent", "tool", "import"), rare=True)
 
 

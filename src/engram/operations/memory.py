@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..errors import InvalidInput
 from ..records import UNLIKELY
 from .inputs import (
+    AUTHOR,
     BUDGET,
+    CURSOR,
     ID,
     LIMIT,
     ME,
@@ -19,6 +22,7 @@ from .inputs import (
     UNTIL,
     Input,
     Operation,
+    Pages,
     flag,
     number,
     text,
@@ -57,13 +61,18 @@ def _link(eng: Engram, id: int, to: int, relation: str = "related") -> object:
     return {"from": id, "to": to, "relation": relation}
 
 
-def _history(eng: Engram, id: str, last: int | None = None) -> object:
+def _history(
+    eng: Engram, id: str, last: int | None = None, limit: int = 0, start: tuple[int, ...] | None = None
+) -> object:
     if last is None:
-        return eng.exchanges.history(id)
+        return eng.exchanges.history(id, limit, after=start[0] if start else 0)
     # Imported here: an MCP server lists the operations before it does anything else.
     from .. import checks
 
-    return eng.exchanges.recent(id, checks.whole(last, "last", least=1))
+    if start:
+        raise InvalidInput("last and cursor cannot be combined; leave one of them out.")
+    most = checks.whole(limit, "limit", least=0) or None
+    return eng.exchanges.recent(id, checks.whole(last, "last", least=1))[:most]
 
 
 def _work_backlog(eng: Engram, limit: int | None = None) -> object:
@@ -112,6 +121,7 @@ OPERATIONS = (
             texts("roles", "only turns with these roles; log for log entries", rare=True),
             text("exclude_session", "not from this session", rare=True),
             text("prefer_project", "rank it slightly higher", rare=True),
+            AUTHOR,
             text("mode", choices=("hybrid", "words", "vectors"), rare=True),
             flag("include_archived", "include archived and superseded ones", rare=True),
         ),
@@ -135,14 +145,17 @@ OPERATIONS = (
         "receipts",
         "read",
         "What was forgotten, newest first.",
-        lambda eng, limit=20: eng.receipts(limit),
-        (LIMIT,),
+        lambda eng, limit=20, start=None: eng.receipts(limit, before=start[0] if start else None),
+        (LIMIT, CURSOR),
+        Pages(("id",), (int,), 20),
     ),
     Operation(
         "memory.list",
         "read",
         "Memories, newest first.",
-        lambda eng, limit=50, **filters: eng.memories.list(limit=limit, **filters),
+        lambda eng, limit=50, start=None, **filters: eng.memories.list(
+            limit=limit, before=start[0] if start else None, **filters
+        ),
         (
             text("kind"),
             text("tag"),
@@ -152,8 +165,11 @@ OPERATIONS = (
             UNTIL,
             number("importance", "minimum"),
             flag("pinned", "only pinned ones"),
+            AUTHOR,
             LIMIT,
+            CURSOR,
         ),
+        Pages(("id",), (int,), 50),
     ),
     Operation("memory.show", "read", "Everything about one memory.", _show_memory, (ID,)),
     Operation(
@@ -219,14 +235,16 @@ OPERATIONS = (
         "read",
         "The turns of a session, oldest first.",
         _history,
-        (SESSION_ID, whole("last", "only this many of the latest")),
+        (SESSION_ID, whole("last", "only this many of the latest"), LIMIT._replace(rare=True), CURSOR),
+        Pages(("seq",), (int,), 1_000),
     ),
     Operation(
         "exchange.timeline",
         "read",
         "Turns of all sessions, newest first.",
-        lambda eng, since=None, limit=50: eng.exchanges.timeline(since, limit),
-        (SINCE, whole("limit")),
+        lambda eng, since=None, limit=50, start=None: eng.exchanges.timeline(since, limit, before=start or None),
+        (SINCE, whole("limit"), CURSOR),
+        Pages(("created_at", "id"), (str, int), 50),
     ),
     Operation(
         "backlog.work",

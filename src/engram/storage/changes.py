@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from .. import checks
 from ..errors import InvalidInput
 from ..records import Change
+from ..setup_records import StoreChange
 
 if TYPE_CHECKING:
     from ..store_view import StoreView
@@ -22,7 +23,10 @@ _SINCE = """
 SELECT number, what, id FROM changes WHERE workspace = :workspace AND number > :after ORDER BY number LIMIT :limit
 """
 _LATEST = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
-# The only query across workspaces. Each execution is one index lookup.
+# Across workspaces, for a server that tells each client about its own. Both read the end of the primary key.
+_SINCE_EVERYWHERE = "SELECT number, what, id, workspace FROM changes WHERE number > :after ORDER BY number LIMIT :limit"
+_LATEST_EVERYWHERE = "SELECT COALESCE(MAX(number), 0) FROM changes"
+# Across workspaces, too. Each execution is one index lookup.
 _NEXT_WORKSPACE = "SELECT MIN(workspace) FROM changes WHERE workspace > :workspace"
 
 
@@ -58,6 +62,20 @@ class Changes:
         """The number of the newest change; 0 before the first one."""
         with self._engine.read() as tx:
             number: int = tx.value(_LATEST, workspace=self._workspace)
+        return number
+
+    def everywhere(self, after: int, limit: int = 1_000) -> list[StoreChange]:
+        """Changes of all workspaces of the store after a change number, in commit order."""
+        checks.whole(after, "after", least=0)
+        checks.whole(limit, "limit", least=1)
+        with self._engine.read() as tx:
+            return [StoreChange(*row) for row in tx.all(_SINCE_EVERYWHERE, after=after, limit=limit)]
+
+    @property
+    def latest_everywhere(self) -> int:
+        """The number of the newest change of the store; 0 before the first one."""
+        with self._engine.read() as tx:
+            number: int = tx.value(_LATEST_EVERYWHERE)
         return number
 
     def wait(self, after: int, timeout: float, limit: int = 1_000) -> list[Change]:

@@ -120,7 +120,7 @@ def _snapshot(
     now = tx.now()
     if session_id is not None:
         project = project or sessions.require(tx, view.workspace, session_id).project
-    chosen = project or default_project(view.config) or ""
+    chosen = project or default_project(view) or ""
     past = at is not None and at < now
     return snapshot.take(tx, view, at if past and at is not None else now, past, chosen, session_id)
 

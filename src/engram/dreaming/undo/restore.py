@@ -43,6 +43,10 @@ ON CONFLICT (id) DO UPDATE SET key = :key, content = :content, hash = :hash, ver
   project = :project, data = :data, reinforced = :reinforced, expires_at = :expires_at, updated_at = :updated_at
 """
 _APPROVED = "UPDATE memories SET approved = :approved WHERE workspace = :workspace AND id = :id"
+# A snapshot of an earlier release has no author. The row, if it is still there, keeps the one that it has.
+_AUTHOR_OF = "SELECT author FROM memories WHERE workspace = :workspace AND id = :id"
+_AUTHOR = "UPDATE memories SET author = :author WHERE workspace = :workspace AND id = :id"
+_VERSION_AUTHOR = "UPDATE memory_versions SET author = :author WHERE memory_id = :id AND version = :version"
 _SUPERSEDED = "UPDATE memories SET superseded_by = :by WHERE workspace = :workspace AND id = :id"
 _ADD_VERSION = """
 INSERT INTO memory_versions (memory_id, version, content, reason, actor, created_at, receipt)
@@ -75,6 +79,8 @@ VALUES (:id, :version, :content, :reason, :actor, :created_at, :receipt)
 """
 _BLOCK_DATA = "UPDATE blocks SET data = :data WHERE workspace = :workspace AND id = :id"
 _VERSION_DATA = "UPDATE block_versions SET data = :data WHERE block_id = :id AND version = :version"
+_BLOCK_AUTHOR = "UPDATE blocks SET author = :author WHERE workspace = :workspace AND id = :id"
+_BLOCK_VERSION_AUTHOR = "UPDATE block_versions SET author = :author WHERE block_id = :id AND version = :version"
 _UNFOLD = """
 DELETE FROM folds WHERE workspace = :workspace
   AND gist IN (SELECT memory_id FROM gists WHERE workspace = :workspace AND session_id = :session)
@@ -146,6 +152,10 @@ def _insert_memory(tx: Transaction, workspace: str, id: int, snapshot: Snapshot)
     for version, content, reason, actor, created_at, receipt in snapshot["versions"]:
         written = {"content": content, "reason": reason, "actor": actor, "created_at": created_at}
         tx.run(_ADD_VERSION, id=id, version=version, receipt=receipt, **written)
+    if "author" in snapshot:
+        tx.run(_AUTHOR, workspace=workspace, id=id, author=snapshot["author"])
+    for version, author in snapshot.get("version_authors", ()):
+        tx.run(_VERSION_AUTHOR, id=id, version=version, author=author)
     for tag in snapshot["tags"]:
         tx.run(_ADD_TAG, workspace=workspace, tag=tag, id=id)
     _restore_provenance(tx, workspace, "memory", id, snapshot)
@@ -167,9 +177,8 @@ def _restore_index(tx: Transaction, workspace: str, id: int, row: Snapshot, vect
     """Index the words. Restore the vectors, unless the workspace uses another model by now."""
     shelf = word_index.shelf_of(row["kind"], row["status"])
     pieces = memory_index.pieces(row["kind"], row["content"], json_columns.load(row["data"], "memories.data"))
-    entry = word_index.Entry(
-        shelf, "memory", id, row["kind"], row["session_id"], row["project"], None, row["created_at"], pieces
-    )
+    place = (row["kind"], row["session_id"], row["project"], None, row["created_at"], pieces)
+    entry = word_index.Entry(shelf, "memory", id, *place, author=tx.value(_AUTHOR_OF, workspace=workspace, id=id))
     items = [item for item, _ in word_index.add(tx, workspace, [entry])]
     serving, coming = tx.one(_MODELS, workspace=workspace) or (None, None)
     for model in {serving, coming} & vectors.keys():
@@ -195,6 +204,10 @@ def _restore_block(tx: Transaction, workspace: str, id: int, snapshot: Snapshot 
     tx.run(_BLOCK_DATA, workspace=workspace, id=id, data=snapshot.get("data"))
     for version, data in snapshot.get("version_data", ()):
         tx.run(_VERSION_DATA, id=id, version=version, data=data)
+    if "author" in snapshot:
+        tx.run(_BLOCK_AUTHOR, workspace=workspace, id=id, author=snapshot["author"])
+    for version, author in snapshot.get("version_authors", ()):
+        tx.run(_BLOCK_VERSION_AUTHOR, id=id, version=version, author=author)
     _restore_provenance(tx, workspace, "block", id, snapshot)
     tx.note(workspace, "block", snapshot["row"]["name"])
 

@@ -30,8 +30,12 @@ MEMORY_COLUMNS = (
     "reinforced, recalled, recalled_at, expires_at, created_at, updated_at"
 )
 _MEMORY = "SELECT " + MEMORY_COLUMNS + " FROM memories WHERE workspace = :workspace AND id = :id"
-# Not one of the columns: a program of an earlier release restores those, and does not know this one.
-_APPROVED = "SELECT approved FROM memories WHERE workspace = :workspace AND id = :id"
+# Not among the columns and the versions: a program of an earlier release restores those, and does not know these.
+_LATER_COLUMNS = "SELECT approved, author FROM memories WHERE workspace = :workspace AND id = :id"
+_MEMORY_AUTHORS = """
+SELECT version, author FROM memory_versions
+WHERE memory_id = :id AND version > :since AND author IS NOT NULL ORDER BY version
+"""
 _MEMORY_VERSIONS = """
 SELECT version, content, reason, actor, created_at, receipt FROM memory_versions
 WHERE memory_id = :id AND version > :since ORDER BY version
@@ -58,11 +62,15 @@ _BLOCK_VERSIONS = """
 SELECT version, content, reason, actor, created_at, receipt FROM block_versions
 WHERE block_id = :id AND version > :since ORDER BY version
 """
-# Not among the columns and the versions, which a program of an earlier release restores: it does not know the data.
-_BLOCK_DATA = "SELECT data FROM blocks WHERE workspace = :workspace AND id = :id"
+# As for a memory.
+_LATER_BLOCK_COLUMNS = "SELECT data, author FROM blocks WHERE workspace = :workspace AND id = :id"
 _VERSION_DATA = """
 SELECT version, data FROM block_versions
 WHERE block_id = :id AND version > :since AND data IS NOT NULL ORDER BY version
+"""
+_BLOCK_AUTHORS = """
+SELECT version, author FROM block_versions
+WHERE block_id = :id AND version > :since AND author IS NOT NULL ORDER BY version
 """
 _BLOCK_MADE = "SELECT 1 FROM block_versions WHERE block_id = :id AND version = :version"
 _SESSION = "SELECT gist_seq, gist_turns FROM sessions WHERE workspace = :workspace AND id = :id"
@@ -93,14 +101,14 @@ def with_earlier_versions(snapshot: Snapshot, whole: Snapshot) -> Snapshot:
     """The snapshot with the history that a later, longer one has. The sources of its own version stay its own."""
     version, since = snapshot["row"]["version"], snapshot["since"]
     older = [(number, *source) for number, *source in whole["sources"] if number < since]
-    data = (
-        {"version_data": [(number, text) for number, text in whole["version_data"] if number <= version]}
-        if "version_data" in whole
-        else {}
-    )
+    later: Snapshot = {
+        name: [(number, value) for number, value in whole[name] if number <= version]
+        for name in ("version_data", "version_authors")
+        if name in whole
+    }
     return {
         **snapshot,
-        **data,
+        **later,
         "versions": [(number, *values) for number, *values in whole["versions"] if number <= version],
         "sources": [*older, *snapshot["sources"]],
         "since": whole["since"],
@@ -151,10 +159,13 @@ def _memory(tx: Transaction, workspace: str, id: int, since: int | None) -> Snap
     vectors: dict[str, list[str]] = {}
     for model, vector in tx.all(_VECTORS, workspace=workspace, id=id):
         vectors.setdefault(model, []).append(b64encode(bytes(vector)).decode())
+    ((approved, author),) = tx.all(_LATER_COLUMNS, workspace=workspace, id=id)
     return {
         "row": row,
-        "approved": tx.value(_APPROVED, workspace=workspace, id=id),
+        "approved": approved,
+        "author": author,
         "versions": tx.all(_MEMORY_VERSIONS, id=id, since=since),
+        "version_authors": tx.all(_MEMORY_AUTHORS, id=id, since=since),
         "tags": tx.column(_TAGS, workspace=workspace, id=id),
         "links": tx.all(_LINKS, workspace=workspace, id=id),
         **_derived(tx, workspace, "memory", id, since),
@@ -168,11 +179,14 @@ def _block(tx: Transaction, workspace: str, id: int, since: int | None) -> Snaps
     if not found or not tx.one(_BLOCK_MADE, id=id, version=row["version"]):
         return None
     since = row["version"] if since is None else since
+    ((data, author),) = tx.all(_LATER_BLOCK_COLUMNS, workspace=workspace, id=id)
     return {
         "row": row,
-        "data": tx.value(_BLOCK_DATA, workspace=workspace, id=id),
+        "data": data,
+        "author": author,
         "versions": tx.all(_BLOCK_VERSIONS, id=id, since=since),
         "version_data": tx.all(_VERSION_DATA, id=id, since=since),
+        "version_authors": tx.all(_BLOCK_AUTHORS, id=id, since=since),
         **_derived(tx, workspace, "block", id, since),
     }
 

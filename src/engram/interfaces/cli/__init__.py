@@ -51,6 +51,7 @@ _MODULES = {
     "sitrep": "report",
     "stats": "report",
     "timeline": "memory",
+    "token": "tokens",
     "uninstall": "install",
     "upgrade": "store",
     "usage": "dream",

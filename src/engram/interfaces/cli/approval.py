@@ -57,8 +57,7 @@ def approve(ctx: click.Context, eng: Engram, named: Sequence[tuple[int, int | No
         )
     if not sure and _can_ask(ctx):
         click.confirm("Approve this?" if len(found) == 1 else f"Approve these {len(found)}?", abort=True, err=True)
-    with eng.write():
-        return [eng.memories.approve(memory.id, version=memory.version) for memory, _ in found]
+    return eng.memories.approve_all({memory.id: memory.version for memory, _ in found})
 
 
 def decided(memory: Memory, *, withdrawn: bool = False) -> str:

@@ -317,12 +317,13 @@ def _history(edits: list[BlockEdit]) -> str:
             str(each.version),
             when(each.created_at),
             each.actor or "",
+            each.author or "",
             one_line(each.reason, 200),
             f"text forgotten (receipt {each.receipt})" if each.receipt else one_line(each.new, 100),
         )
         for each in edits
     ]
-    return table(("version", "when", "session", "reason", "text"), rows) if rows else "No versions yet."
+    return table(("version", "when", "session", "author", "reason", "text"), rows) if rows else "No versions yet."
 
 
 def _keep(content: str) -> str:

@@ -12,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from ...errors import InvalidInput
-from .reading import only_reads, open_to_read, path
+from .reading import STORE_WIDE, only_reads, open_to_read, path
 from .screen import META, one_line, print_json, say, style
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ ALIASES: dict[str, dict[str, str]] = {
         "memories": "memory",
         "messages": "message",
         "sessions": "session",
+        "tokens": "token",
         "workspaces": "workspace",
     },
     "block": {"get": "show", "view": "show", "update": "set", "archive_overflow": "archive"},
@@ -71,7 +72,7 @@ def _common_options() -> list[click.Parameter]:
             metavar="URL",
             expose_value=False,
             callback=_remember,
-            help="Store to use: a path, or postgresql://…",
+            help="Store to use: a path, postgresql://…, or https://… of a server.",
         ),
     ]
 
@@ -191,8 +192,7 @@ def open_store(ctx: click.Context, *, warn: bool = True) -> Engram:
         reads = only_reads(ctx)
         eng = ctx.meta[_OPENED] = open_to_read(ctx, settings) if reads else Engram(settings=settings)
         ctx.call_on_close(eng.close)
-        # A list of the workspaces helps most when the name is wrong.
-        if reads and path(ctx) != "workspace list" and settings.origins["workspace"] in ("argument", "environment"):
+        if reads and path(ctx) not in STORE_WIDE and settings.origins["workspace"] in ("argument", "environment"):
             eng.require_workspace()
     return eng
 

@@ -84,11 +84,13 @@ def forget(ctx: click.Context, /, dry_run: bool, yes: bool, **chosen: Any) -> No
 def receipts(ctx: click.Context, limit: int) -> None:
     """List what was forgotten, newest first: counts and ids, without any text."""
     found = open_store(ctx).receipts(limit)
-    rows = [(str(each.id), when(each.created_at), each.asked, _counts(each)) for each in found]
+    rows = [(str(each.id), when(each.created_at), each.author or "", each.asked, _counts(each)) for each in found]
     result(
         ctx,
         found,
-        lambda: table(("id", "when", "request", "forgotten"), rows) if rows else "Nothing has been forgotten.",
+        lambda: (
+            table(("id", "when", "author", "request", "forgotten"), rows) if rows else "Nothing has been forgotten."
+        ),
     )
 
 

@@ -27,7 +27,20 @@ from .common import (
 )
 from .counting import counted
 from .persons import is_person, require_person
-from .screen import day, fields, hanging, highlighted, one_line, short_ids, style, table, when, with_times, wrapped
+from .screen import (
+    by_whom,
+    day,
+    fields,
+    hanging,
+    highlighted,
+    one_line,
+    short_ids,
+    style,
+    table,
+    when,
+    with_times,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +56,7 @@ _SINCE = click.option(
 )
 _UNTIL = click.option("--until", metavar="TIME", callback=moment_type, help="Before this time; same forms as --since.")
 
+_AUTHOR = click.option("--author", metavar="NAME", help="Only what this author wrote: the name of an access token.")
 _NO_EMBED = click.option(
     "--no-embed",
     is_flag=True,
@@ -116,6 +130,7 @@ def remember(
 )
 @click.option("--tag", "tags", multiple=True, help="Only memories with this tag; may be repeated.")
 @click.option("--project", help="Only from this project.")
+@_AUTHOR
 @_SINCE
 @_UNTIL
 @click.option("--archived", "include_archived", is_flag=True, help="Include archived and superseded memories.")
@@ -268,6 +283,7 @@ def memory() -> None:
     help="Only memories with this status.",
 )
 @click.option("--project", help="Only from this project.")
+@_AUTHOR
 @_SINCE
 @_UNTIL
 @click.option("--pinned", is_flag=True, help="Only pinned memories.")
@@ -333,8 +349,7 @@ def approve(ctx: click.Context, named: tuple[tuple[int, int | None], ...], withd
     require_person("approve a memory", typed("memory", "approve", *options, *(str(id) for id, _ in named)))
     eng = open_store(ctx)
     if withdraw:
-        with eng.write():
-            done = [eng.memories.withdraw(id) for id, _ in named]
+        done = eng.memories.withdraw_all([id for id, _ in named])
     else:
         done = approval.approve(ctx, eng, named, sure=yes)
     result(ctx, done, lambda: "\n".join(approval.decided(each, withdrawn=withdraw) for each in done))
@@ -420,18 +435,20 @@ def _events(versions: list[MemoryEdit], states: list[MemoryState]) -> Iterator[s
     for each in reversed(versions):
         text = f"text forgotten (receipt {each.receipt})" if each.receipt else one_line(each.content)
         reason = f" ({one_line(each.reason, 200)})" if each.reason else ""
-        events.append((each.created_at, _event(each.created_at, each.actor, f"version {each.version}: {text}{reason}")))
+        by = by_whom(each.author, each.actor)
+        events.append((each.created_at, _event(each.created_at, by, f"version {each.version}: {text}{reason}")))
     written = {(each.created_at, f"version {each.version}") for each in versions}
     for state in reversed(states):
         rest = [word for word in state.changes if word != "stored" and (state.at, word) not in written]
         if rest:
-            events.append((state.at, _event(state.at, state.actor, one_line(", ".join(rest), 500))))
+            events.append(
+                (state.at, _event(state.at, by_whom(state.author, state.actor), one_line(", ".join(rest), 500)))
+            )
     for _, line in sorted(events, key=lambda event: event[0])[::-1]:
         yield line
 
 
-def _event(at: str, actor: str | None, what: str) -> str:
-    by = f"by {one_line(actor)}" if actor else ""
+def _event(at: str, by: str, what: str) -> str:
     return "  ".join(filter(None, (when(at), what, by)))
 
 
@@ -457,6 +474,7 @@ def _shown(hits: list[Hit], explain: bool) -> Iterator[str]:
         where = f"memory {hit.memory_id}" if hit.memory_id else f"exchange {hit.exchange_id}"
         head = [where, hit.label, day(hit.created_at)]
         head += [f"session {short(hit.session_id)}"] if hit.session_id else []
+        head += [by_whom(hit.author)] if hit.author else []
         head += [f"cut from {len(hit.whole):,} characters"] if len(hit.whole) > len(hit.text) else []
         head += ["replaced by {} {}".format(*hit.replaced_by)] if hit.replaced_by is not None else []
         yield style(f"{hit.score:.2f}  {wrapped(one_line(', '.join(head), 500), _INDENT)}", dim=True)
@@ -522,8 +540,9 @@ def _highlighted(text: str, matched: list[str]) -> str:
 
 
 def _turn(turn: Exchange, session: bool = False) -> str:
-    head = f"{when(turn.created_at)}  exchange {turn.id}" + (f"  {one_line(turn.session_id)}" if session else "")
-    return f"{style(head, dim=True)}  {style(turn.role, bold=True)}: {hanging(turn.content)}"
+    head = [when(turn.created_at), f"exchange {turn.id}", one_line(turn.session_id) if session else ""]
+    shown = "  ".join(filter(None, [*head, by_whom(turn.author)]))
+    return f"{style(shown, dim=True)}  {style(turn.role, bold=True)}: {hanging(turn.content)}"
 
 
 def _whole(
@@ -552,7 +571,7 @@ def _link(own: int, begin: int, end: int, relation: str) -> str:
 def _version(version: MemoryEdit) -> str:
     parts = (
         f"{version.version}  {when(version.created_at)}",
-        f"by {one_line(version.actor)}" if version.actor else "",
+        by_whom(version.author, version.actor),
         one_line(version.reason, 200),
         f"text forgotten (receipt {version.receipt})" if version.receipt else one_line(version.content),
     )

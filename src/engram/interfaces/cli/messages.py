@@ -10,7 +10,7 @@ import click
 from ...records import PERSON
 from .common import Group, complete_session, open_store, result, session_option, text_from, utc_option
 from .persons import agent_variable, sender
-from .screen import ago, hanging, one_line, short_ids, style
+from .screen import ago, by_whom, hanging, one_line, short_ids, style
 
 if TYPE_CHECKING:
     from ...client import Engram
@@ -85,9 +85,9 @@ def _sent(eng: Engram, by: str | None, to: str, text: str) -> Message:
 
 def _print(ctx: click.Context, unread: list[Message]) -> None:
     short = short_ids(each.from_session for each in unread if each.from_session)
-    lines = [
-        f"{style(one_line(short(each.from_session)) if each.from_session else 'a person', bold=True)}, "
-        f"{ago(each.created_at)}{', shown again' if each.again else ''}\n  {hanging(each.text)}"
-        for each in unread
-    ]
+    lines = []
+    for each in unread:
+        sender = style(one_line(short(each.from_session)) if each.from_session else "a person", bold=True)
+        head = [sender, by_whom(each.author), ago(each.created_at), "shown again" if each.again else ""]
+        lines.append(f"{', '.join(filter(None, head))}\n  {hanging(each.text)}")
     result(ctx, unread, "\n\n".join(lines) or "No unread messages.")

@@ -22,13 +22,16 @@ READING = frozenset(
         *("dream list", "dream review", "dream show", "dream status"),
         *("lock check", "lock list"),
         *("memory history", "memory list", "memory show"),
-        *("session list", "session logs", "session show", "workspace list"),
+        *("session list", "session logs", "session show", "token list", "workspace list"),
     }
 )
 #: Commands that only read when this option is given.
 READING_WITH = {"dream run": "dry_run", "forget": "dry_run", "import": "dry_run", "message inbox": "peek"}
 #: Commands that only read when this argument is not given.
 READING_WITHOUT = {"dream thinker": "name"}
+#: Commands about the whole store, which do not need an existing workspace. A list of the workspaces helps most when the
+#: name is wrong.
+STORE_WIDE = ("token list", "workspace list")
 
 
 def only_reads(ctx: click.Context) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 import click
 
+from ...safe_text import by_whom as by_whom
 from ...safe_text import lines, visible
 from ...safe_text import one_line as _cut
 from .counting import counted

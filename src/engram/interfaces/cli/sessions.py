@@ -17,7 +17,7 @@ from .common import (
     text_from,
     utc_option,
 )
-from .screen import ago, fields, hanging, short_ids, style, table, when, with_times
+from .screen import ago, by_whom, fields, hanging, short_ids, style, table, when, with_times
 
 if TYPE_CHECKING:
     from ...records import Session
@@ -165,7 +165,8 @@ def show(ctx: click.Context, session_id: str) -> None:
 def logs(ctx: click.Context, session_id: str, limit: int) -> None:
     """Show the session's log, newest entry first."""
     entries = open_store(ctx).sessions.logs(session_id, limit)
-    lines = [f"{style(when(entry.created_at), dim=True)}  {hanging(entry.content)}" for entry in entries]
+    heads = ["  ".join(filter(None, (when(entry.created_at), by_whom(entry.author)))) for entry in entries]
+    lines = [f"{style(head, dim=True)}  {hanging(entry.content)}" for head, entry in zip(heads, entries, strict=True)]
     result(ctx, entries, "\n".join(lines) or "The log is empty.")
 
 
@@ -190,7 +191,7 @@ def _table(sessions: list[Session], counts: dict[str, int]) -> str:
     outcomes = [each.outcome if each.status == "completed" else "" for each in sessions]
     short = short_ids(each.id for each in sessions)
     return table(
-        ("id", "name", "type", "status", "seen", "turns", "project", "summary", "outcome"),
+        ("id", "name", "type", "status", "seen", "turns", "project", "author", "summary", "outcome"),
         [
             (
                 short(each.id),
@@ -200,6 +201,7 @@ def _table(sessions: list[Session], counts: dict[str, int]) -> str:
                 ago(each.heartbeat_at, short=True),
                 f"{each.turns:,}",
                 each.project or "",
+                each.author or "",
                 each.summary,
                 outcome,
             )

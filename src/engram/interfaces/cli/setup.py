@@ -47,6 +47,7 @@ def show(ctx: click.Context) -> None:
     found = load_settings(ctx, warn=as_json(ctx))
     declared = settings.SETTINGS
     values = {**found._asdict(), "url": shown_url(found), "llm_base_url": masked(found.llm_base_url)}
+    values |= {each.name: each.shown(values[each.name]) for each in declared if each.is_secret}
     rows = [
         {
             "name": each.name,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ...framing import clean, frame, own_words
 from ...harness_payloads import log_line
 from ...redact import redact
-from ...safe_text import one_line
+from ...safe_text import by_whom, one_line
 from .. import external_ids, harness_process
 from . import events, locks, starts
 from .events import Answer, Event
@@ -323,9 +323,13 @@ def _agent_name(event: Event) -> str | None:
     return None if name is None or external_ids.looks_secret(name) else name
 
 
+def _sender(message: Message) -> str:
+    return " ".join(filter(None, (message.from_session or "a person", by_whom(message.author))))
+
+
 def _messages_frame(shown: Sequence[Message], waiting: int) -> str:
     lines = [
-        f"- from {message.from_session or 'a person'}{' (shown again)' if message.again else ''}: "
+        f"- from {_sender(message)}{' (shown again)' if message.again else ''}: "
         f"{one_line(message.text, len(message.text))}"
         for message in shown
     ]

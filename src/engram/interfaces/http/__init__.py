@@ -2,7 +2,7 @@
 
 How a request goes, from the outside in:
 
-1. `recording` gives it an id, and at its end counts it and writes one line to the log. What fails unexpectedly ends here.
+1. `recording` gives it an id. At its end it is counted and gets a line in the log. An unexpected failure ends here.
 2. `guard` refuses a request without the secret of a token (401), whatever its path, before anything else looks at it.
    `guard.OPEN` lists the paths that need none. The caller is in the scope now (`guard.caller_of`), not yet verified.
 3. `routes` answers the operations: one lookup by path, and one job in a thread. The job verifies the token, checks
@@ -12,6 +12,6 @@ How a request goes, from the outside in:
 The guard lets no byte of an answer out before the token is verified. So an answer that is made without the store (a
 path that does not exist, a body that is too large) is replaced by 401 too if the token is wrong.
 
-`service.Service` holds what all requests share: the store, the threads, the counters, the change feed. `answers` has the
-one shape of answers and errors. `serving` runs it all under uvicorn.
+`service.Service` holds what all requests share: the store, the threads, the counters, the change feed. `answers` has
+the one shape of answers and errors. `serving` runs it all under uvicorn.
 """

@@ -30,10 +30,13 @@ class Answer(NamedTuple):
     kind: bytes = b"application/json"
 
 
-def encoded(value: object) -> bytes:
+def text_of(value: object) -> str:
     """JSON, as compact as it can be."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.encode("utf-8", "replace")
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def encoded(value: object) -> bytes:
+    return text_of(value).encode("utf-8", "replace")
 
 
 def result(value: object, **more: object) -> Answer:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 
 from ...errors import EngramError, InvalidInput, Unauthorized
 from . import answers, guard
 from .answers import Answer, Receive, Scope, Send, send_answer
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from ...client import Engram
     from .guard import Caller
     from .service import Service
 
+_T = TypeVar("_T")
+
 #: Where `recording` finds the template of the path.
 ROUTE = "engram.route"
+#: A body that is too large is read to its end if it is at most so many times as large as allowed.
+_READ_OUT = 4
 
 
 class Call(NamedTuple):
@@ -34,37 +40,60 @@ class Call(NamedTuple):
         return object_in(self.body, self.caller.headers.get(b"content-type", b""))
 
 
+#: What answers a request. An instance of a class, because Starlette takes a function for something else.
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 #: Does the work of a call, in a thread. Its result becomes `{"result": …}` unless it is an answer already.
 Perform = Callable[[Call], object]
 
 
-def endpoint(service: Service, route: str, needed: str, perform: Perform) -> Callable[..., Awaitable[None]]:
-    """An ASGI application for one path: `Route(route, endpoint(…), methods=["POST"])` serves it.
+class Endpoint:
+    """An ASGI application for one path; `add` gives it to the application.
 
     `needed` is the scope that the token must have: read, write or admin. Errors of Engram that `perform` raises are
     answered in the one shape.
     """
-    threads = "readers" if needed == "read" else "writers"
 
-    async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        scope[ROUTE] = route
+    def __init__(self, service: Service, route: str, needed: str, perform: Perform) -> None:
+        self._service = service
+        self._route = route
+        self._needed = needed
+        self._perform = perform
+        self._reads = needed == "read"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        service = self._service
+        scope[ROUTE] = self._route
         body = await read_body(scope, receive, service.options.max_body)
         if body is None:
             await send_answer(send, too_large(service))
             return
-        job = partial(answer, service, scope, needed, perform, body, route)
-        made = await getattr(service, threads).run(job)
+        job = partial(answer, service, scope, self._needed, self._perform, body, self._route)
+        made = await (service.readers if self._reads else service.writers).run(job)
         await send_answer(send, made, body=scope["method"] != "HEAD")
 
-    return application
+
+def add(app: FastAPI, path: str, methods: Sequence[str], application: Application) -> None:
+    """Serve a path with an ASGI application, such as an `Endpoint`."""
+    from starlette.routing import Route
+
+    app.router.routes.append(Route(path, application, methods=methods))
 
 
 def answer(service: Service, scope: Scope, needed: str, perform: Perform, body: bytes, route: str) -> Answer:
     """Verify, permit, perform. Every failure becomes an answer."""
-    try:
+
+    def performed() -> Answer:
         caller = guard.caller_of(scope)
         made = perform(Call(caller.engram(needed), caller, body, scope["query_string"]))
         return made if isinstance(made, Answer) else answers.result(made)
+
+    return answered(service, route, performed)
+
+
+def answered(service: Service, route: str, perform: Callable[[], _T]) -> _T | Answer:
+    """The result of a step of a call. Every failure becomes an answer."""
+    try:
+        return perform()
     except Unauthorized as error:
         return guard.refusal(service, scope, error)
     except EngramError as error:
@@ -74,23 +103,25 @@ def answer(service: Service, scope: Scope, needed: str, perform: Perform, body: 
 
 
 async def read_body(scope: Scope, receive: Receive, most: int) -> bytes | None:
-    """The body of a request; None if it is larger than `most` bytes. It is counted while it arrives."""
-    declared = guard.caller_of(scope).headers.get(b"content-length")
-    if declared is not None and declared.isdigit() and int(declared) > most:
+    """The body of a request; None if it is larger than `most` bytes. It is counted while it arrives.
+
+    A body that is not much too large is read to its end: a client that is still sending would not see the refusal.
+    """
+    declared = guard.caller_of(scope).headers.get(b"content-length", b"")
+    if len(declared) > 18 or (declared.isdigit() and int(declared) > _READ_OUT * most):
         return None
     message = await receive()
     body: bytes = message.get("body", b"")
     if not message.get("more_body", False):
         return body if len(body) <= most else None
     pieces, size = [body], len(body)
-    while message.get("more_body", False):
+    while message.get("more_body", False) and size <= _READ_OUT * most:
         message = await receive()
         piece = message.get("body", b"")
         size += len(piece)
-        if size > most:
-            return None
-        pieces.append(piece)
-    return b"".join(pieces)
+        if size <= most:
+            pieces.append(piece)
+    return b"".join(pieces) if size <= most else None
 
 
 def too_large(service: Service) -> Answer:

@@ -9,15 +9,16 @@ routers do, takes longer than some operations.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ... import operations
 from ...operations import OPERATIONS, Operation
-from . import answers, calls, query
-from .answers import Receive, Scope, Send, send_answer
-from .calls import Call
+from ...operations.pages import perform_page
+from . import answers, arguments, calls, keys, versions
+from .answers import Answer, Receive, Scope, Send, send_answer
+from .calls import Application, Call
+from .waiting import WaitingClaims
 
 if TYPE_CHECKING:
     from .service import Service
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 PREFIX = "/api/v1"
 #: Reads that are offered as POST too.
 _ALSO_POST = frozenset({"recall", "context"})
-
-_Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 def path_of(operation: Operation) -> str:
@@ -42,17 +41,20 @@ def methods_of(operation: Operation) -> tuple[str, ...]:
 class Operations:
     """Answers the operations; hands every other request on."""
 
-    def __init__(self, app: _Application, service: Service) -> None:
+    def __init__(self, app: Application, service: Service) -> None:
         self._app = app
-        self._routes: dict[str, dict[str, _Application]] = {}
+        self._routes: dict[str, dict[str, Application]] = {}
         for operation in OPERATIONS.values():
-            by_method: dict[str, _Application] = {}
+            by_method: dict[str, Application] = {}
             for method in methods_of(operation):
                 perform = partial(_perform, operation, from_query=method == "GET")
-                by_method[method] = calls.endpoint(service, path_of(operation), operation.scope, perform)
+                by_method[method] = calls.Endpoint(service, path_of(operation), operation.scope, perform)
             if "GET" in by_method:
                 by_method["HEAD"] = by_method["GET"]
             self._routes[path_of(operation)] = by_method
+        claim = OPERATIONS["lock.claim"]
+        # A claim may wait for minutes, which must not take a thread.
+        self._routes[path_of(claim)] = {"POST": WaitingClaims(service, path_of(claim), claim)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         by_method = self._routes.get(scope["path"]) if scope["type"] == "http" else None
@@ -67,8 +69,26 @@ class Operations:
         await application(scope, receive, send)
 
 
-def _perform(operation: Operation, call: Call, *, from_query: bool) -> object:
-    given = query.arguments(operation, call.query) if from_query else call.arguments()
-    values = operations.check_arguments(operation, given)
-    operations.require_arguments(operation, values)
-    return operations.perform(call.eng, operation, values)
+def _perform(operation: Operation, call: Call, *, from_query: bool) -> Answer:
+    """The answer to a call, in its thread."""
+    given = arguments.in_query(operation, call.query) if from_query else call.arguments()
+    values = arguments.checked(operation, call, given)
+    request = keys.of(call, operation.name, values) if operation.scope != "read" else None
+    if request is None:
+        return _answer(operation, call, values)
+    run = request.claimed if operation.name in keys.NOT_ONE_TRANSACTION else request.once
+    text, replayed = run(lambda: answers.text_of(_result(operation, call, values)))
+    return Answer(200, text.encode(), (keys.REPLAYED,) if replayed else ())
+
+
+def _answer(operation: Operation, call: Call, values: dict[str, object]) -> Answer:
+    result = _result(operation, call, values)
+    tag = versions.tags(operation, values, result["result"])
+    return versions.unchanged(operation, call.caller.headers, tag) or Answer(200, answers.encoded(result), tag)
+
+
+def _result(operation: Operation, call: Call, values: dict[str, object]) -> dict[str, Any]:
+    if operation.page is not None:
+        page = perform_page(call.eng, operation, values)
+        return {"result": page.rows, "next": page.next}
+    return {"result": operations.perform(call.eng, operation, values)}

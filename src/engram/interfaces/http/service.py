@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 #: Threads by engine: those that read, and those that write. They are apart, so that no reader waits behind writers.
 #: SQLite has one writer at a time; PostgreSQL gets as many as the pool has connections.
 _THREADS = {"sqlite": (6, 4), "postgresql": (8, 6)}
+#: Threads in which waiting claims look. They are few: a look is short.
+_WAITERS = 2
 #: Facades that are kept ready, by workspace and author.
 _MOST_FACADES = 256
 
@@ -24,9 +26,10 @@ _MOST_FACADES = 256
 class Service:
     """The store and everything around it. `start` and `stop` are called in the event loop that serves."""
 
-    #: Threads for what only reads, and for what may write.
+    #: Threads for what only reads, for what may write, and for the looks of waiting claims.
     readers: Threads
     writers: Threads
+    waiters: Threads
 
     def __init__(self, eng: Engram, options: Options) -> None:
         self.eng = eng
@@ -40,9 +43,10 @@ class Service:
         readers, writers = _THREADS["postgresql" if on_server else "sqlite"]
         self.readers = Threads(self.options.readers or readers, "read")
         self.writers = Threads(self.options.writers or writers, "write")
+        self.waiters = Threads(_WAITERS, "wait")
 
     async def stop(self) -> None:
-        for threads in (self.readers, self.writers):
+        for threads in (self.readers, self.writers, self.waiters):
             threads.close(within=1.0)
 
     def facade(self, grant: Grant, needed: str, workspace: str) -> Engram:
@@ -54,5 +58,6 @@ class Service:
         if found is None:
             if len(self._facades) >= _MOST_FACADES:
                 self._facades.clear()
-            found = self._facades[key] = self.eng.workspace(workspace)
+            # The server's folder says nothing about the caller's project.
+            found = self._facades[key] = self.eng.workspace(workspace).from_elsewhere()
         return found

@@ -41,5 +41,5 @@ def add(app: FastAPI, service: Service) -> None:
                 return answers.Answer(503, answers.encoded({"status": "not ready", "code": error.code}))
             return answers.Answer(200, answers.encoded({"status": "ready"}))
 
-    app.add_route("/health", Health(), methods=["GET"])
-    app.add_route("/ready", Ready(), methods=["GET"])
+    calls.add(app, "/health", ["GET"], Health())
+    calls.add(app, "/ready", ["GET"], Ready())

@@ -44,7 +44,7 @@ class Threads:
         return self._jobs.qsize()
 
     def close(self, within: float) -> None:
-        """End the threads after the jobs that were given. They may outlive `within` seconds, and end with the process."""
+        """End the threads after the jobs that were given. One that takes longer ends with the process."""
         for _ in self._threads:
             self._jobs.put(None)
         for thread in self._threads:

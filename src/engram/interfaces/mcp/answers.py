@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ... import operations
 from ...clock import Clock, age_in_words
 from ...errors import StoreError
-from ...safe_text import lines, one_line, visible
+from ...safe_text import by_whom, lines, one_line, visible
 from . import tools
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ def with_messages(given: Answer, reader: str | None, messages: Sequence[Message]
     for message in messages:
         again = ", shown again" if message.again else ""
         by = visible(message.from_session) if message.from_session else _PERSON
+        by += f" {by_whom(message.author)}" if message.author else ""
         by += f" ({_BY_AGENT})" if message.from_session and not by_agents else ""
         shown += [f"- from {by}, {age_in_words(message.created_at, now)}{again}:", quoted(message.text)]
     unread = [_clean({**message._asdict(), "again": message.again or None}) for message in messages]
@@ -107,7 +108,7 @@ _REMEMBERED = frozenset({"recall", "context"})
 def _hit_fields(hit: Mapping[str, Any]) -> dict[str, object]:
     """A hit without the fields that only help to tune recall."""
     source = f"memory {hit['memory_id']}" if "memory_id" in hit else f"exchange {hit['exchange_id']}"
-    kept = ("label", "trust", "created_at", "session_id", "project", "score", "text")
+    kept = ("label", "trust", "created_at", "session_id", "project", "author", "score", "text")
     chosen: dict[str, object] = {"source": source, **{name: hit[name] for name in kept if name in hit}}
     if len(hit["whole"]) > len(hit["text"]):
         chosen["cut_from"] = f"{len(hit['whole']):,} characters"
@@ -130,6 +131,7 @@ def _recall_text(result: Any) -> str:
     for position, hit in enumerate(hits, 1):
         where = [hit["source"], hit["label"], f"trust {hit['trust']}", hit["created_at"][:10]]
         where += [each for each in (hit.get("project"), hit.get("session_id")) if each]
+        where += [by_whom(hit["author"])] if "author" in hit else []
         where += [f"cut from {hit['cut_from']}"] if "cut_from" in hit else []
         where += [f"replaced by {hit['replaced_by']}"] if "replaced_by" in hit else []
         shown += [f"{position}. {visible(', '.join(where))}, score {hit['score']:.2f}", quoted(hit["text"])]
@@ -148,8 +150,8 @@ def _memory_text(memory: Any) -> str:
 
 
 def _block_text(block: Any) -> str:
-    by = f", by {visible(block['updated_by'])}" if block.get("updated_by") else ""
-    head = f"Block {visible(block['name'])}, version {block['version']}{by} ({_SHARED}):"
+    version = [f"version {block['version']}", by_whom(block.get("author"), block.get("updated_by"))]
+    head = f"Block {visible(block['name'])}, {', '.join(filter(None, version))} ({_SHARED}):"
     return f"{head}\n{quoted(block.get('content', '')) or '(empty)'}"
 
 

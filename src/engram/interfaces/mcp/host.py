@@ -179,7 +179,7 @@ class Host:
         if key is None or connection.session is None or eng.sessions.get(connection.session).external_id != key:
             return
         permission.require(connection.grant, "write", eng.workspace_name)
-        _complete(eng, connection.session)
+        eng.sessions.finish(connection.session)
 
     def leave(self, connection: Connection) -> None:
         """Note that the client has gone: a session that no hook reports is completed, and its leases are free.
@@ -396,7 +396,7 @@ class Host:
                 return
             if eng.harness_processes.runs_elsewhere(id, connection.origin.server):
                 return
-            _complete(eng, id)
+            eng.sessions.finish(id)
 
     def _act_as(
         self, eng: Engram, connection: Connection, operation: Operation, given: dict[str, object]
@@ -513,13 +513,6 @@ def _note(eng: Engram, connection: Connection, session: str) -> None:
         eng.harness_processes.note_server(session, connection.key, connection.key)
     else:
         identity.note(eng, connection.origin, session)
-
-
-def _complete(eng: Engram, session: str) -> None:
-    """Complete the session of a client that has gone. As with hooks, what it said last is its outcome."""
-    with eng.write():
-        if not eng.sessions.complete(session).outcome and not eng.sessions.quote(session, "assistant"):
-            eng.sessions.quote(session, "log")
 
 
 def _status(eng: Engram, session: str | None) -> str | None:

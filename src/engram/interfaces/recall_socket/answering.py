@@ -3,6 +3,8 @@
 It only reads, and it answers at once: a workspace whose model or vectors are not in memory yet is refused, and prepared
 after the refusal was sent. The next request for it is answered. A model on a server is never used: it is slow, and each
 request costs money.
+
+Every request is checked like those of the server's other interfaces. The socket serves one user only, who may do all.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...errors import EngramError
+from ...access.permission import require
+from ...access_records import OWNER, Grant
+from ...errors import EngramError, Forbidden
 from ...records import plain
 from . import protocol
 
@@ -30,8 +34,9 @@ class Reply(NamedTuple):
 
 
 class Answering:
-    def __init__(self, eng: Engram) -> None:
+    def __init__(self, eng: Engram, grant: Grant = OWNER) -> None:
         self._eng = eng
+        self._grant = grant
         #: Workspaces and models that a recall has used.
         self._ready: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
@@ -52,6 +57,9 @@ class Answering:
             if not isinstance(workspace, str) or not isinstance(options, dict) or "weights" in options:
                 raise ValueError("a field has a wrong value")
             eng = self._eng.workspace(workspace)
+            require(self._grant, "read", workspace)
+        except Forbidden:
+            return refusal(protocol.FORBIDDEN)
         except (KeyError, ValueError, EngramError):
             return refusal(protocol.MALFORMED)
         if embedder != eng.settings.embedder:

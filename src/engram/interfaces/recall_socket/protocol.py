@@ -29,6 +29,7 @@ OTHER_EMBEDDER = "the settings differ"
 BUSY = "too many requests"
 TOO_LARGE = "too large"
 MALFORMED = "malformed"
+FORBIDDEN = "not allowed"
 #: Recall raised an error. A recall by the client itself raises it again, with its message.
 FAILED = "failed"
 
@@ -61,7 +62,7 @@ _OPTIONAL_TEXT, _OPTIONAL_ID = (str, type(None)), (int, type(None))
 #: The types of a hit's fields in JSON.
 _TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("text", "label", "created_at", "trust", "whole"), _TEXT),
-    **dict.fromkeys(("session_id", "project", "source"), _OPTIONAL_TEXT),
+    **dict.fromkeys(("session_id", "project", "source", "author"), _OPTIONAL_TEXT),
     **dict.fromkeys(("exchange_id", "memory_id"), _OPTIONAL_ID),
     **dict.fromkeys(("score", "age"), _NUMBER),
     "why": (dict,),

@@ -56,10 +56,10 @@ CREATE TABLE access_attempts (
 CREATE INDEX access_attempts_by_end ON access_attempts (ends_at);
 
 CREATE TABLE access_answers (
+  workspace TEXT COLLATE "C" NOT NULL,
   -- Whose key it is: a token's id, or the user of this machine.
   grant_id TEXT COLLATE "C" NOT NULL,
   key TEXT COLLATE "C" NOT NULL,
-  workspace TEXT COLLATE "C" NOT NULL,
   -- A digest of the request.
   digest TEXT COLLATE "C" NOT NULL,
   -- running, done, forgotten, or withheld because the answer has a secret. Of the last two, digest and answer are blank.
@@ -68,10 +68,9 @@ CREATE TABLE access_answers (
   -- The workspace's newest receipt of forgetting when the request began.
   receipt BIGINT NOT NULL,
   created_at TEXT COLLATE "C" NOT NULL,
-  PRIMARY KEY (grant_id, key)
+  PRIMARY KEY (workspace, grant_id, key)
 );
 CREATE INDEX access_answers_by_age ON access_answers (created_at);
-CREATE INDEX access_answers_by_workspace ON access_answers (workspace, state);
 -- A program of an earlier release forgets without knowing this table.
 CREATE FUNCTION forget_answers() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS '

@@ -56,10 +56,10 @@ CREATE TABLE access_attempts (
 CREATE INDEX access_attempts_by_end ON access_attempts (ends_at);
 
 CREATE TABLE access_answers (
+  workspace TEXT NOT NULL,
   -- Whose key it is: a token's id, or the user of this machine.
   grant_id TEXT NOT NULL,
   key TEXT NOT NULL,
-  workspace TEXT NOT NULL,
   -- A digest of the request.
   digest TEXT NOT NULL,
   -- running, done, forgotten, or withheld because the answer has a secret. Of the last two, digest and answer are blank.
@@ -68,10 +68,9 @@ CREATE TABLE access_answers (
   -- The workspace's newest receipt of forgetting when the request began.
   receipt INTEGER NOT NULL,
   created_at TEXT NOT NULL,
-  PRIMARY KEY (grant_id, key)
+  PRIMARY KEY (workspace, grant_id, key)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX access_answers_by_age ON access_answers (created_at);
-CREATE INDEX access_answers_by_workspace ON access_answers (workspace, state);
 -- A program of an earlier release forgets without knowing this table.
 CREATE TRIGGER receipts_forget_answers AFTER INSERT ON receipts
 BEGIN

@@ -1,5 +1,6 @@
-"""Arguments in a query string. Each is read into the kind of its input; what cannot be is left as text.
+"""The arguments of a call: from its query string or its body, and its headers.
 
+Each parameter of a query string is read into the kind of its input; what cannot be is left as text.
 `operations.check_arguments` then refuses it, in the same words as for a JSON body.
 """
 
@@ -8,9 +9,11 @@ from __future__ import annotations
 import re
 from urllib.parse import parse_qsl
 
+from ... import operations
 from ...errors import InvalidInput
 from ...operations import Input, Operation
-from .calls import parsed
+from . import versions
+from .calls import Call, parsed
 
 #: More parameters than any operation has, with lists.
 _MOST = 1_000
@@ -19,7 +22,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,3})?", 
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
-def arguments(operation: Operation, query: bytes) -> dict[str, object]:
+def in_query(operation: Operation, query: bytes) -> dict[str, object]:
     """The arguments in a query string. A list is given by naming it several times."""
     if not query:
         return {}
@@ -39,6 +42,14 @@ def arguments(operation: Operation, query: bytes) -> dict[str, object]:
         else:
             found[name] = text if wanted is None else _value(wanted, text)
     return found
+
+
+def checked(operation: Operation, call: Call, given: dict[str, object]) -> dict[str, object]:
+    """The arguments of a call, checked, with the version that a header names."""
+    values = operations.check_arguments(operation, given)
+    versions.expected(operation, call.caller.headers, values)
+    operations.require_arguments(operation, values)
+    return values
 
 
 def _value(wanted: Input, text: str) -> object:

@@ -1,0 +1,51 @@
+"""A real server in a thread of the test process. One serves all tests of the process, each with its own store."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from typing import Any
+
+import uvicorn
+
+from engram import Engram
+from engram.interfaces.http import app
+from engram.interfaces.http.options import Options
+
+
+class Served:
+    """`use` makes it serve a store, `url` is where."""
+
+    def __init__(self, eng: Engram, options: Options | None = None) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        application = app.build(eng, options or Options(public_url=self.url))
+        self.service: Any = application.state.service
+        config = uvicorn.Config(application, log_level="critical", access_log=False, timeout_graceful_shutdown=2)
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        while not self._server.started:
+            self._thread.join(0.005)
+            assert self._thread.is_alive(), "the server did not start"
+
+    def use(self, eng: Engram) -> None:
+        """Serve another store from now on."""
+        self.service.eng = eng
+        self.service._facades.clear()
+
+    def close(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        # Signals belong to the test process.
+        self._server.capture_signals = _no_signals  # type: ignore[method-assign, assignment]
+        asyncio.run(self._server.serve(sockets=[self._socket]))
+
+
+class _no_signals:
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
