@@ -1,4 +1,4 @@
-"""Records about how a store is set up: embedder, thinker, schema. Hooks import `records.py` and do without these."""
+"""Records about a whole store: its embedder, thinker, schema and changes. Hooks import `records.py` and need none."""
 
 from typing import NamedTuple
 
@@ -99,3 +99,14 @@ class Upgraded(NamedTuple):
     backup: str | None
     #: The number of the store's newest migration.
     schema: int
+
+
+class StoreChange(NamedTuple):
+    """One entry of the change feed, with its workspace."""
+
+    #: Increases in commit order across the whole store.
+    number: int
+    #: `session`, `exchange`, `lease`, `message`, `block`, `memory`, `proposal`, `dream` or `receipt`.
+    what: str
+    id: str
+    workspace: str

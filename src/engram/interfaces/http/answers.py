@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+import zlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,15 +21,20 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Header = tuple[bytes, bytes]
 
+_JSON = (b"content-type", b"application/json")
 # Answers hold what is stored, and depend on the token.
 _PRIVATE = (b"cache-control", b"no-store")
+
+
+#: The smallest body that is compressed, and how hard. A higher level takes twice as long for a few percent.
+_WORTH_IT, _LEVEL = 1_024, 4
+_GZIP = re.compile(rb"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?(?:,|\s|$))")
 
 
 class Answer(NamedTuple):
     status: int
     body: bytes
     headers: Sequence[Header] = ()
-    kind: bytes = b"application/json"
 
 
 def text_of(value: object) -> str:
@@ -37,6 +44,15 @@ def text_of(value: object) -> str:
 
 def encoded(value: object) -> bytes:
     return text_of(value).encode("utf-8", "replace")
+
+
+def compressed(answer: Answer, accepted: bytes) -> Answer:
+    """The answer in gzip, if it is large enough and the caller accepts that."""
+    if len(answer.body) < _WORTH_IT or not _GZIP.search(accepted):
+        return answer
+    packer = zlib.compressobj(_LEVEL, wbits=31)
+    body = packer.compress(answer.body) + packer.flush()
+    return Answer(answer.status, body, (*answer.headers, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding")))
 
 
 def result(value: object, **more: object) -> Answer:
@@ -78,9 +94,11 @@ def described(error: BaseException) -> str:
 
 async def send_answer(send: Send, answer: Answer, *, body: bool = True) -> None:
     """Send it. Without `body`, only its head: the answer to HEAD, or 304."""
-    status, content, more, kind = answer
-    headers = [(b"content-type", kind), (b"content-length", b"%d" % len(content)), _PRIVATE, *more]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+    status, content, more = answer
+    length = (b"content-length", b"%d" % len(content))
+    kind = () if any(name == _JSON[0] for name, _ in more) else (_JSON,)
+    start: Message = {"type": "http.response.start", "status": status, "headers": [*kind, length, _PRIVATE, *more]}
+    await send(start)
     await send({"type": "http.response.body", "body": content if body else b""})
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 from ..._version import VERSION
-from . import answers, browser, library, mcp, oauth, state
+from . import answers, browser, events, library, mcp, metrics, oauth, overview, state
 from .guard import Guard
 from .options import Options
 from .origins import CheckOrigins, SecurityHeaders
@@ -61,6 +61,9 @@ def build(eng: Engram, options: Options | None = None) -> FastAPI:
 def _add_parts(app: FastAPI, service: Service) -> None:
     """Every part with routes of its own has a function `add(app, service)`."""
     state.add(app, service)
+    overview.add(app, service)
+    events.add(app, service)
+    metrics.add(app, service)
     library.add(app, service)
     oauth.add(app, service)
     browser.add(app, service)

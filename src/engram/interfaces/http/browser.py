@@ -41,7 +41,7 @@ MOST_ATTEMPTS, ATTEMPTS_WITHIN = 10, 300.0
 #: The largest form, in bytes.
 MAX_FORM = 16 * 1024
 _FORMS = {"referrer-policy": "same-origin"}
-_PAGE = b"text/html; charset=utf-8"
+_PAGE = (b"content-type", b"text/html; charset=utf-8")
 _STATIC = {"engram.css": "text/css; charset=utf-8"}
 _WHAT = {
     "read": "read everything",
@@ -140,10 +140,10 @@ def refused_page(error: EngramError) -> Answer:
     """The page that a browser shows to a person who is not logged in."""
     if error.status != 401:
         section = tag("section", tag("h1", "Not allowed"), tag("p", error.message))
-        return Answer(error.status, page("Not allowed", section), kind=_PAGE)
+        return Answer(error.status, page("Not allowed", section), (_PAGE,))
     link = tag("p", tag("a", "Log in", href="/login", class_="button"))
     section = tag("section", tag("h1", "You are not logged in"), link)
-    return Answer(401, page("Log in", section, refresh="/login"), kind=_PAGE)
+    return Answer(401, page("Log in", section, refresh="/login"), (_PAGE,))
 
 
 def allowed_next(given: str | None) -> str:

@@ -79,13 +79,19 @@ def add(app: FastAPI, path: str, methods: Sequence[str], application: Applicatio
     app.router.routes.append(Route(path, application, methods=methods))
 
 
-def answer(service: Service, scope: Scope, needed: str, perform: Perform, body: bytes, route: str) -> Answer:
-    """Verify, permit, perform. Every failure becomes an answer."""
+def answer(
+    service: Service, scope: Scope, needed: str, perform: Perform, body: bytes, route: str, *, permit: bool = True
+) -> Answer:
+    """Verify, permit, perform. Every failure becomes an answer. Without `permit`, `perform` permits by itself."""
 
     def performed() -> Answer:
         caller = guard.caller_of(scope)
-        made = perform(Call(caller.engram(needed), caller, body, scope["query_string"]))
-        return made if isinstance(made, Answer) else answers.result(made)
+        eng = caller.engram(needed) if permit else service.eng
+        caller.grant()
+        made = perform(Call(eng, caller, body, scope["query_string"]))
+        answer = made if isinstance(made, Answer) else answers.result(made)
+        accepted = caller.headers.get(b"accept-encoding")
+        return answer if accepted is None else answers.compressed(answer, accepted)
 
     return answered(service, route, performed)
 
@@ -95,7 +101,7 @@ def answered(service: Service, route: str, perform: Callable[[], _T]) -> _T | An
     try:
         return perform()
     except Unauthorized as error:
-        return guard.refusal(service, scope, error)
+        return guard.refusal(service, error)
     except EngramError as error:
         return answers.refusal(error)
     except Exception as error:

@@ -49,16 +49,24 @@ def caller_of(scope: Scope) -> Caller:
     return caller
 
 
+def caller_if_any(scope: Scope) -> Caller | None:
+    caller: Caller | None = scope.get(_CALLER)
+    return caller
+
+
 class Caller:
     """Who makes a request, by the secret that it carries."""
 
-    __slots__ = ("_by_cookie", "_grant", "_secret", "_service", "headers")
+    __slots__ = ("_by_cookie", "_grant", "_service", "headers", "secret", "used")
 
     def __init__(self, service: Service, secret: str, headers: dict[bytes, bytes], *, by_cookie: bool = False) -> None:
         self._service = service
-        self._secret = secret
+        #: Identifies the token or the login. Never written anywhere.
+        self.secret = secret
         self._by_cookie = by_cookie
         self._grant: Grant | None = None
+        #: The workspace that the request was let into; empty before.
+        self.used = ""
         #: The headers of the request; of several with the same name, the last.
         self.headers = headers
 
@@ -74,14 +82,7 @@ class Caller:
     def grant(self) -> Grant:
         """What the caller may do, verified on the first call. Asks the store: call it in a thread."""
         if self._grant is None:
-            access = self._service.eng.access
-            if self._by_cookie:
-                self._grant = access.logins.grant_of(self._secret)
-            else:
-                bearer = access.tokens.bearer(self._secret)
-                if bearer.audience is not None and not self._service.places.owns(bearer.audience):
-                    raise Unauthorized(f"The token {bearer.grant.name!r} is for another server.")
-                self._grant = bearer.grant
+            self._grant = self._verified()
         return self._grant
 
     async def verify(self) -> Grant:
@@ -92,8 +93,16 @@ class Caller:
 
     def verify_again(self) -> Grant:
         """What the caller may do now. A stream outlives the moment when its token was checked."""
-        self._grant = None
-        return self.grant()
+        self._grant = self._verified()
+        return self._grant
+
+    def _verified(self) -> Grant:
+        if self._by_cookie:
+            return self._service.eng.access.logins.grant_of(self.secret)
+        grant, _, audience = self._service.tokens.bearer(self.secret)
+        if audience is not None and not self._service.places.owns(audience):
+            raise Unauthorized(f"The token {grant.name!r} is for another server.")
+        return grant
 
     def workspace(self) -> str:
         """The workspace of this request: the one in its header, else the token's, else the server's."""
@@ -107,8 +116,10 @@ class Caller:
 
         Unauthorized or Forbidden unless the token allows it. Asks the store: call it in a thread.
         """
-        grant = self.grant()
-        return self._service.facade(grant, needed, self.workspace())
+        workspace = self.workspace()
+        found = self._service.facade(self.grant(), needed, workspace)
+        self.used = workspace
+        return found
 
 
 class Guard:
@@ -150,28 +161,34 @@ class Guard:
                     refused = True
                     await self._refuse(scope, send, error)
             if not refused:
-                await send(message)
+                await send(self._challenged(scope, message))
 
         await self._app(scope, receive, send_verified)
 
     async def _refuse(self, scope: Scope, send: Send, error: EngramError) -> None:
-        await send_answer(send, refusal(self._service, scope, error))
+        answer = refusal(self._service, error)
+        if scope["method"] == "GET" and b"text/html" in dict(scope["headers"]).get(b"accept", b""):
+            from . import browser
+
+            answer = browser.refused_page(error)
+
+        async def send_challenged(message: Message) -> None:
+            await send(self._challenged(scope, message))
+
+        await send_answer(send_challenged, answer)
+
+    def _challenged(self, scope: Scope, message: Message) -> Message:
+        """A 401 with the header from which a client that knows OAuth learns where to begin."""
+        if message["type"] == "http.response.start" and message["status"] == 401:
+            metadata = f"{self._service.places.base(scope)}/.well-known/oauth-protected-resource/mcp"
+            challenge = f'Bearer realm="engram", resource_metadata="{metadata}"'.encode("latin-1")
+            message["headers"] = [*message.get("headers", ()), (b"www-authenticate", challenge)]
+        return message
 
 
-def refusal(service: Service, scope: Scope, error: EngramError) -> answers.Answer:
-    """The answer to a caller that is not let in. A client that knows OAuth learns from it where to begin."""
-    headers = [(b"www-authenticate", challenge(service, scope))] if error.status == 401 else []
-    if scope["method"] == "GET" and b"text/html" in dict(scope["headers"]).get(b"accept", b""):
-        from . import browser
-
-        return browser.refused_page(error)._replace(headers=headers)
-    return answers.refusal(error, headers)
-
-
-def challenge(service: Service, scope: Scope) -> bytes:
-    """The header WWW-Authenticate of a 401."""
-    metadata = f"{service.places.base(scope)}/.well-known/oauth-protected-resource/mcp"
-    return f'Bearer realm="engram", resource_metadata="{metadata}"'.encode("latin-1")
+def refusal(service: Service, error: EngramError) -> answers.Answer:
+    """The answer to a caller that is not let in. The guard adds a challenge."""
+    return answers.refusal(error)
 
 
 def _bearer(headers: dict[bytes, bytes]) -> str | None:

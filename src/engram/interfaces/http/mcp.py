@@ -86,7 +86,7 @@ class Endpoint:
             grant = await caller.verify()
             eng = caller.engram("read")
         except EngramError as error:
-            await send_answer(send, guard.refusal(self._service, scope, error))
+            await send_answer(send, guard.refusal(self._service, error))
             return
         if scope["method"] not in ("POST", "DELETE"):
             await send_answer(send, answers.not_allowed(("POST", "DELETE")))

@@ -93,6 +93,10 @@ _KEY = {
 }
 
 
+WORKSPACE_HEADER: Schema = {"$ref": "#/components/parameters/workspace"}
+ANY_JSON: Schema = {"description": "JSON.", "content": {"application/json": {"schema": {"type": "object"}}}}
+
+
 class Path(NamedTuple):
     """A path outside the table of operations."""
 
@@ -161,7 +165,7 @@ def _operation(schemas: Schemas, operation: Operation, method: str) -> dict[str,
         "responses": _responses(schemas, operation),
     }
     if method == "GET":
-        made["parameters"] += [_parameter(each, REQUESTS[operation.name]) for each in operation.inputs]
+        made["parameters"] += [parameter(each, REQUESTS[operation.name]) for each in operation.inputs]
         made["parameters"] += versions.describe(operation)
         return made
     if operation.scope != "read":
@@ -239,7 +243,7 @@ def _schema(wanted: Input) -> Schema:
     return made
 
 
-def _parameter(wanted: Input, request: Mapping[str, object]) -> Schema:
+def parameter(wanted: Input, request: Mapping[str, object]) -> Schema:
     """An argument in a query string."""
     schema = _schema(wanted)
     made: Schema = {"name": wanted.name, "in": "query", "required": wanted.required}

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ... import checks
-from ...access.permission import require
+from ...access.permission import author_of, require
+from .feed import Feed
+from .metrics import Metrics
 from .origins import places
 from .threads import Threads
 
 if TYPE_CHECKING:
     from ...access_records import Grant
     from ...client import Engram
+    from .logs import Log
     from .options import Options
 
 #: Threads by engine: those that read, and those that write. They are apart, so that no reader waits behind writers.
@@ -30,12 +33,18 @@ class Service:
     readers: Threads
     writers: Threads
     waiters: Threads
+    #: Follows the change feed for the event streams.
+    feed: Feed
 
     def __init__(self, eng: Engram, options: Options) -> None:
         self.eng = eng
         self.options = options
         #: The addresses of this server.
         self.places = places(options.host, options.port, tls=options.tls, public_url=options.public_url)
+        self.tokens = eng.access.tokens
+        self.metrics = Metrics(self)
+        #: Where each request gets a line; None: nowhere.
+        self.log: Log | None = None
         self._facades: dict[tuple[str, str], Engram] = {}
 
     async def start(self) -> None:
@@ -44,8 +53,11 @@ class Service:
         self.readers = Threads(self.options.readers or readers, "read")
         self.writers = Threads(self.options.writers or writers, "write")
         self.waiters = Threads(_WAITERS, "wait")
+        self.feed = Feed(self)
+        self.feed.start()
 
     async def stop(self) -> None:
+        await self.feed.stop()
         for threads in (self.readers, self.writers, self.waiters):
             threads.close(within=1.0)
 
@@ -59,5 +71,5 @@ class Service:
             if len(self._facades) >= _MOST_FACADES:
                 self._facades.clear()
             # The server's folder says nothing about the caller's project.
-            found = self._facades[key] = self.eng.workspace(workspace).from_elsewhere()
+            found = self._facades[key] = self.eng.workspace(workspace).from_elsewhere().as_author(author_of(grant))
         return found
