@@ -14,12 +14,14 @@ import uvicorn
 from engram import Engram
 from engram.interfaces.http import app
 from engram.interfaces.http.options import Options
+from engram.interfaces.http.service import Service
 
 
 class Server(NamedTuple):
     url: str
     port: int
     eng: Engram
+    service: Service
 
     @property
     def mcp(self) -> str:
@@ -53,7 +55,7 @@ def serving(eng: Engram, options: Options | None = None, wrap: Any = None) -> It
         while not running.started and thread.is_alive():
             thread.join(0.01)
         assert running.started
-        yield Server(f"http://127.0.0.1:{port}", port, eng)
+        yield Server(f"http://127.0.0.1:{port}", port, eng, built.state.service)
     finally:
         running.should_exit = True
         thread.join()

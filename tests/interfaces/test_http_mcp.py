@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,6 +20,7 @@ from engram import Engram, __version__
 from engram.interfaces.mcp import tools
 from engram.operations import OPERATIONS
 from mcp import Client
+from tests._tables import values
 
 from ._server import Server, serving
 
@@ -288,7 +290,7 @@ CALLS_OF = {tool.name: list(tool.actions.items()) for tool in tools.TOOLS}
 
 @pytest.mark.requirement("SERVER-48")
 def test_a_token_that_only_reads_sees_everything_and_changes_nothing(server: Server) -> None:
-    me = server.eng.sessions.register("codex", "Porting")
+    me = server.eng.from_elsewhere().sessions.register("codex", "Porting")
     server.eng.messages.send(None, me, "hello")
     server.eng.remember("Deploys never happen on Fridays")
     before = server.eng.changes()
@@ -375,3 +377,54 @@ def test_what_is_no_request_of_the_protocol_is_refused_without_harm(server: Serv
     answer = httpx.post(server.mcp, headers=headers, content=cut, trust_env=False)
     assert result(answer)["isError"] is False
     assert [each.content for each in server.eng.memories.list()] == ["cut \N{REPLACEMENT CHARACTER}"]
+
+
+@pytest.mark.requirement("SERVER-45")
+def test_a_client_says_which_project_it_works_in(server: Server) -> None:
+    raw = Raw(server.token("laptop"), **{"x-engram-project": "acme/shop"})
+    raw.begin(server)
+    me = raw.tool(server, "sitrep", summary="Porting")["session"]
+    assert server.eng.sessions.get(me).project == "acme/shop"
+    claim = raw.tool(server, "lock", action="claim", resource="src/router.py")["result"]
+    assert claim["resource"] == "acme/shop:src/router.py"
+    plain = Raw(server.token("desktop"))
+    plain.begin(server)
+    other = plain.tool(server, "sitrep", summary="Reading")["session"]
+    assert server.eng.sessions.get(other).project is None
+    odd = Raw(server.token("odd"), **{"x-engram-project": "x" * 300})
+    assert odd.begin(server).status_code == 400
+
+
+@pytest.mark.requirement("SERVER-65", "SERVER-47")
+def test_a_claim_that_waits_leaves_the_queue_when_its_client_goes(server: Server, store_url: str) -> None:
+    holder = server.eng.sessions.register("codex", "Deploying")
+    server.eng.leases.claim(holder, "port:80", exclusive=True)
+    raw = Raw(server.token("laptop"))
+    raw.begin(server)
+    me = raw.tool(server, "sitrep", summary="Waiting")["session"]
+    arguments = {"action": "claim", "resource": "port:80", "exclusive": True, "wait": "5m"}
+    params = {"name": "lock", "arguments": arguments}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+
+    def waiting() -> int:
+        return len(values(store_url, "lease_waiters", "session_id"))
+
+    with (
+        httpx.Client(trust_env=False, timeout=30) as http,
+        http.stream("POST", server.mcp, headers=raw.headers, json=body) as answer,
+    ):
+        assert answer.status_code == 200
+        until(lambda: waiting() == 1)
+    until(lambda: waiting() == 0)
+    server.eng.messages.send(None, me, "hello")
+    assert raw.tool(server, "lock", action="list")["messages"]["unread"][0]["text"] == "hello"
+
+
+def until(reached: Callable[[], bool]) -> None:
+    """Wait for what another thread does; as long as a busy machine may take."""
+    done = threading.Event()
+    for _ in range(600):
+        if reached():
+            return
+        done.wait(0.05)
+    raise AssertionError("it did not happen")

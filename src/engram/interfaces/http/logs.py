@@ -33,7 +33,7 @@ _LONGEST = 2_000
 _PARTING = 2.0
 
 #: Loggers whose messages are written.
-_NAMES = ("engram", "uvicorn.error", "asyncio")
+_NAMES = ("engram", "mcp", "uvicorn.error", "asyncio")
 #: What uvicorn says about an event stream that this server has ended because its reader is too slow.
 _EXPECTED = frozenset({"ASGI callable returned without completing response."})
 
@@ -72,7 +72,7 @@ class Log:
             logger = logging.getLogger(name)
             self._earlier.append((logger, logger.handlers[:], logger.level, logger.propagate))
             logger.handlers[:] = [self._handler]
-            logger.setLevel(logging.WARNING if name == "asyncio" else logging.INFO)
+            logger.setLevel(logging.WARNING if name in ("asyncio", "mcp") else logging.INFO)
             logger.propagate = False
 
     def close(self) -> None:

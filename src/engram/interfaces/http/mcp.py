@@ -53,6 +53,8 @@ PATH = "/mcp"
 #: The most clients about which this process remembers what it told them, and that they have ended.
 MOST_KEPT = 1_000
 _SESSION = b"mcp-session-id"
+#: The project that the client works in. A client that runs elsewhere has no folder here from which to tell it.
+_PROJECT = b"x-engram-project"
 _ID = re.compile(r"[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{0,600}", re.ASCII)
 _MOST_NAME = 100
 #: Where a request carries the connection that was made for it.
@@ -85,6 +87,9 @@ class Endpoint:
         try:
             grant = await caller.verify()
             eng = caller.engram("read")
+            project = caller.headers.get(_PROJECT)
+            if project is not None:
+                eng = eng.from_elsewhere(project.decode("utf-8", "replace"))
         except EngramError as error:
             await send_answer(send, guard.refusal(self._service, error))
             return
