@@ -557,6 +557,7 @@ REQUIREMENTS = {
     "CLIENT-7": "A real client may edit what it claimed over MCP; another is denied it, and may edit it at once when the first has gone.",
     "CLIENT-8": "With lock_policy ask, a real client without a person does not edit a file that another session holds exclusively.",
     "CLIENT-6": "A hook that fails or is killed by a signal does not stop a client.",
+    "CLIENT-9": "The real Claude Code works with a server over HTTP with a token, is told what a token does not allow, and gets nothing without one.",
     # Which memories say the same
     "SIMILAR-1": "Two statements that differ in a number, date, version, name, negation or opposite are never merged.",
     "SIMILAR-2": "Rewordings and differences in case, punctuation and order are recognised: at least 40 of 50 pairs with static, 45 with minilm.",

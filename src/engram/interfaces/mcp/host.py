@@ -412,10 +412,7 @@ class Host:
         if mine is not None:
             given.setdefault(SESSION, mine)
         if wanted.required and SESSION not in given:
-            raise InvalidInput(
-                f"{tools.named(operation.name)} needs a session, and {_why_none(eng, connection)}. Call sitrep with a "
-                "summary of your task first, or pass session if you know your session id."
-            )
+            raise InvalidInput(f"{tools.named(operation.name)} needs a session, and {_why_none(eng, connection)}.")
         acting = given.get(SESSION)
         return None if acting is None else str(acting)
 
@@ -524,10 +521,13 @@ def _status(eng: Engram, session: str | None) -> str | None:
 
 
 def _why_none(eng: Engram, connection: Connection) -> str:
-    """Why a connection has no session."""
+    """Why a connection has no session, and what to do."""
+    if connection.remote is not None and connection.key is None:
+        return "nothing connects your calls. Pass session: the id that sitrep with a summary gave you"
+    why = "yours has ended" if connection.ended or connection.known is not None else "you have none yet"
     if connection.origin is not None and identity.is_ambiguous(eng, connection.origin):
-        return "several sessions of your client are at work, so it is not known which one you are"
-    return "yours has ended" if connection.ended or connection.known is not None else "you have none yet"
+        why = "several sessions of your client are at work, so it is not known which one you are"
+    return f"{why}. Call sitrep with a summary of your task first, or pass session if you know your session id"
 
 
 def _is_gone(process: str | None) -> bool:
