@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from engram import Engram, IdempotencyConflict, InvalidInput, MemoryNotFound
+from engram import Engram, IdempotencyConflict, InvalidInput, MemoryNotFound, StoreBusy
 from engram.access.answers import Claim
+from engram.config import load
 from tests._tables import run, values
 from tests.conftest import ShiftedClock
 from tests.contract.test_access_logins import at_once
@@ -351,3 +352,26 @@ def test_answers_are_kept_for_a_day_and_then_removed(eng: Engram, clock: Shifted
     clock.advance(2)
     assert eng.access.answers.once(TOKEN, "old 0", "other", "default", lambda: "new") == ("new", False)
     assert values(store_url, "access_answers", "key") == ["old 0"]
+
+
+@pytest.mark.requirement("ACCESS-13")
+def test_work_whose_first_write_was_refused_is_still_one_transaction_with_its_key(sqlite_url: str) -> None:
+    # Only SQLite refuses to begin a transaction while another program writes.
+    hurried = load(url=sqlite_url, busy_timeout=0.01, embedder="none")
+    with Engram(settings=hurried) as here, Engram(settings=hurried) as there:
+
+        def tries_twice(fails: bool) -> str:
+            with there.write(), pytest.raises(StoreBusy):
+                here.remember("refused")
+            here.remember("said at last")
+            if fails:
+                here.memories.get(999)
+            return "done"
+
+        ask = (TOKEN, "k", "d", "default")
+        with pytest.raises(MemoryNotFound):
+            here.access.answers.once(*ask, lambda: tries_twice(True))
+        assert texts(here) == [] and values(sqlite_url, "access_answers", "key") == []
+        assert here.access.answers.once(*ask, lambda: tries_twice(False)) == ("done", False)
+        assert there.access.answers.once(*ask, lambda: pytest.fail("twice")) == ("done", True)
+        assert texts(here) == ["said at last"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +36,27 @@ def test_only_a_hash_of_a_secret_is_stored(store_url: str, eng: Engram) -> None:
     for secret in (made.secret, link, cookie):
         assert secret[-43:] not in stored
     assert values(store_url, "access_tokens", "hash") == [secret_texts.digest(made.secret)]
+
+
+@pytest.mark.requirement("ACCESS-2")
+def test_no_byte_of_a_secret_is_in_the_files_of_a_store(sqlite_url: str) -> None:
+    with Engram(sqlite_url) as eng:
+        made = eng.access.tokens.create("laptop", "admin")
+        cookie = eng.access.logins.log_in(made.secret)
+        links = [eng.access.logins.make_link(OWNER) for _ in range(2)]
+        eng.access.logins.use_link(links[0])
+        eng.access.answers.once(
+            made.token.id, "k", "d", "default", lambda: eng.access.tokens.create("x", "read").secret
+        )
+        # The log is copied, because the last connection that closes removes it.
+        copies = [Path(f"{sqlite_url}{end}") for end in ("", "-wal")]
+        subprocess.run(["cp", *map(str, copies), str(copies[0].parent.parent)], check=True)
+    files = [*copies[0].parent.iterdir(), *(copies[0].parent.parent / each.name for each in copies)]
+    stored = b"".join(file.read_bytes() for file in files)
+    assert secret_texts.digest(made.secret).encode() in stored
+    for secret in (made.secret, cookie, *links):
+        assert secret[-43:].encode() not in stored
+    assert b"engram_" not in stored
 
 
 @pytest.mark.requirement("ACCESS-2")

@@ -14,6 +14,7 @@ import pytest
 from engram import EmbedderFailed, Engram, InvalidInput, NotFound, SessionNotFound, StoreUnavailable, embedding
 from engram.coordination.messages import PATIENCE
 from engram.embedding.static import StaticEmbedder
+from engram.interfaces import background
 from engram.interfaces.mcp import guide
 from engram.interfaces.mcp import host as hosting
 from engram.interfaces.mcp.answers import FOR_THE_USER, FRAME, NO_MODEL, WORDS_ONLY, Answer, answer
@@ -546,7 +547,7 @@ class Loading(StaticEmbedder):
 def loading(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loading]:
     model = Loading()
     monkeypatch.setitem(embedding._loaded, "static", model)
-    monkeypatch.setattr(hosting, "BACKLOG_SOON", 0.01)
+    monkeypatch.setattr(background, "BACKLOG_SOON", 0.01)
     monkeypatch.setattr(hosting, "MODEL_WITHIN", 0.0)
     yield model
     model.there.set()

@@ -22,8 +22,8 @@ import pytest
 from engram import Engram as Store
 from engram.access_records import Grant
 from engram.config import load
+from engram.interfaces import background
 from engram.interfaces.hooks import respond
-from engram.interfaces.mcp import host as hosting
 from engram.interfaces.mcp.host import Host
 from engram.interfaces.recall_socket import client, peer, place, protocol
 from engram.interfaces.recall_socket import server as serving
@@ -730,8 +730,8 @@ def test_the_socket_can_be_turned_off_on_either_side(
 def test_the_background_of_an_mcp_server_takes_over_when_another_one_ends(
     open_store: Callable[..., Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hosting, "BACKLOG_SOON", 0.01)
-    monkeypatch.setattr(hosting, "BACKLOG_EVERY", 0.01)
+    monkeypatch.setattr(background, "BACKLOG_SOON", 0.01)
+    monkeypatch.setattr(background, "BACKLOG_EVERY", 0.01)
     eng = open_store()
     first, second = Host(open_store), Host(open_store)
     first.work_in_background()

@@ -58,6 +58,8 @@ class Section:
         #: The first entry, if only its beginning is shown.
         self._whole: str | None = None
         self._costs = list(accumulate((_cost(line) for line in lines), initial=0))
+        #: The cost with so many lines, once it was asked for. A report asks again and again.
+        self._known: dict[int, int] = {}
 
     def text(self) -> list[str]:
         if self.optional and not self.shown:
@@ -69,12 +71,21 @@ class Section:
         """The cost of the section with that many lines, in quarters of a token."""
         if self.optional and not shown:
             return 0
-        note = _cost(self._note(shown)) if shown < len(self.lines) else 0
-        return _cost(self.head) + self._costs[shown] + note
+        known = self._known.get(shown)
+        if known is None:
+            note = _cost(self._note(shown)) if shown < len(self.lines) else 0
+            known = self._known[shown] = _cost(self.head) + self._costs[shown] + note
+        return known
 
     def grow(self, left: int, most: int) -> int:
         """Show more lines while there is room; the room left after that."""
         before = self.cost(self.shown)
+        if self._whole is None and self.shown < len(self.lines):
+            whole = self.cost(len(self.lines))
+            if whole <= most and whole - before <= left:
+                # Usually everything fits.
+                self.shown = len(self.lines)
+                return left - (whole - before)
         while self._whole is None and self.shown < len(self.lines):
             cost = self.cost(self.shown + 1)
             if cost > most or cost - before > left:
@@ -104,6 +115,7 @@ class Section:
 
     def _replace_first(self, line: str) -> None:
         self.lines[0] = line
+        self._known.clear()
         self._costs = list(accumulate((_cost(each) for each in self.lines), initial=0))
 
     def counted(self, count: int, more: str = "") -> str:

@@ -30,19 +30,25 @@ _KEYS = {
 _NETWORK = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
-def start(settings: Config, reason: str) -> bool:
-    """Start a pass over the settings' workspace; False if one is running or was started within the last minute."""
+def start(settings: Config, reason: str, *, all_workspaces: bool = False) -> bool:
+    """Start a pass over the settings' workspace; False if one is running or was started within the last minute.
+
+    With `all_workspaces` one command goes through all of them, one after the other.
+    """
     from . import detached
 
-    arguments = ["dream", "--if-due", "--reason", reason]
-    return detached.start(lock_name(settings), arguments, settings, also=needed_variables(settings))
+    arguments = ["dream", "--if-due", "--reason", reason, *(["--all"] if all_workspaces else [])]
+    name = lock_name(settings, all_workspaces=all_workspaces)
+    return detached.start(name, arguments, settings, also=needed_variables(settings))
 
 
-def lock_name(settings: Config) -> str:
+def lock_name(settings: Config, *, all_workspaces: bool = False) -> str:
     """The name of the lock. A data folder can serve several stores and workspaces, which do not wait for each other."""
     from zlib import crc32
 
-    return f"dream-{settings.workspace}-{crc32(masked(settings.url).encode()):08x}"
+    # No workspace is called so: an empty name is not valid.
+    workspace = "" if all_workspaces else settings.workspace
+    return f"dream-{workspace}-{crc32(masked(settings.url).encode()):08x}"
 
 
 def needed_variables(settings: Config) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 from ..._version import VERSION
-from . import answers, browser, events, library, mcp, metrics, oauth, overview, state
+from . import answers, browser, events, library, mcp, metrics, oauth, overview, state, stopping
 from .guard import Guard
 from .options import Options
 from .origins import CheckOrigins, SecurityHeaders
@@ -21,18 +21,21 @@ if TYPE_CHECKING:
     from ...client import Engram
 
 
-def build(eng: Engram, options: Options | None = None) -> FastAPI:
-    """The application on an open store. Whoever opened the store closes it, after the application has stopped."""
+def build(eng: Engram, options: Options | None = None, *, owns_store: bool = False) -> FastAPI:
+    """The application on an open store. With `owns_store` the store is closed when the application stops."""
     service = Service(eng, options or Options())
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await service.start()
+        stopping.on_signal(service.feed.end_streams)
         try:
             async with endpoint.run():
                 yield
         finally:
             await service.stop()
+            if owns_store:
+                eng.close()
 
     app = FastAPI(
         title="Engram",

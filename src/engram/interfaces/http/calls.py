@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 from ...errors import EngramError, InvalidInput, Unauthorized
 from . import answers, guard
@@ -20,6 +19,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+#: Which threads do the work: those for short reads, for short writes, for short writes that may share a transaction
+#: with others, or for work that may take long.
+Kind: TypeAlias = Literal["reads", "writes", "shared writes", "long work"]
 #: Where `recording` finds the template of the path.
 ROUTE = "engram.route"
 #: A body that is too large is read to its end if it is at most so many times as large as allowed.
@@ -40,25 +42,80 @@ class Call(NamedTuple):
         return object_in(self.body, self.caller.headers.get(b"content-type", b""))
 
 
+class ClientGone(Exception):
+    """The client has closed its connection before the request was complete."""
+
+
 #: What answers a request. An instance of a class, because Starlette takes a function for something else.
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 #: Does the work of a call, in a thread. Its result becomes `{"result": …}` unless it is an answer already.
 Perform = Callable[[Call], object]
 
 
+class Job:
+    """The work of one call: verify, permit, perform. It is called in a thread; every failure becomes an answer."""
+
+    __slots__ = ("_body", "_needed", "_perform", "_permit", "_route", "_scope", "_service")
+
+    def __init__(
+        self,
+        service: Service,
+        scope: Scope,
+        needed: str,
+        perform: Perform,
+        body: bytes,
+        route: str,
+        *,
+        permit: bool = True,
+    ) -> None:
+        """Without `permit`, `perform` decides by itself what the token allows."""
+        self._service = service
+        self._scope = scope
+        self._needed = needed
+        self._perform = perform
+        self._body = body
+        self._route = route
+        self._permit = permit
+
+    def __call__(self) -> Answer:
+        return answered(self._service, self._route, self._answer)
+
+    def refusal(self) -> Answer | None:
+        """The answer to a caller that is not let in; None if it is."""
+        return answered(self._service, self._route, self._let_in)
+
+    def _let_in(self) -> None:
+        guard.caller_of(self._scope).engram(self._needed)
+
+    def _answer(self) -> Answer:
+        caller = guard.caller_of(self._scope)
+        if self._permit:
+            eng = caller.engram(self._needed)
+        else:
+            eng = self._service.eng
+            caller.grant()
+        made = self._perform(Call(eng, caller, self._body, self._scope["query_string"]))
+        answer = made if isinstance(made, Answer) else answers.result(made)
+        accepted = caller.headers.get(b"accept-encoding")
+        return answer if accepted is None else answers.compressed(answer, accepted)
+
+
 class Endpoint:
     """An ASGI application for one path; `add` gives it to the application.
 
     `needed` is the scope that the token must have: read, write or admin. Errors of Engram that `perform` raises are
-    answered in the one shape.
+    answered in the one shape. `threads` are those of the service that do the work; by default those that read or those
+    that write.
     """
 
-    def __init__(self, service: Service, route: str, needed: str, perform: Perform) -> None:
+    def __init__(
+        self, service: Service, route: str, needed: str, perform: Perform, threads: Kind | None = None
+    ) -> None:
         self._service = service
         self._route = route
         self._needed = needed
         self._perform = perform
-        self._reads = needed == "read"
+        self._kind: Kind = threads or ("reads" if needed == "read" else "writes")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._service
@@ -67,8 +124,10 @@ class Endpoint:
         if body is None:
             await send_answer(send, too_large(service))
             return
-        job = partial(answer, service, scope, self._needed, self._perform, body, self._route)
-        made = await (service.readers if self._reads else service.writers).run(job)
+        job = Job(service, scope, self._needed, self._perform, body, self._route)
+        made = await service.run(self._kind, job)
+        if self._needed != "read":
+            service.feed.poke()
         await send_answer(send, made, body=scope["method"] != "HEAD")
 
 
@@ -77,23 +136,6 @@ def add(app: FastAPI, path: str, methods: Sequence[str], application: Applicatio
     from starlette.routing import Route
 
     app.router.routes.append(Route(path, application, methods=methods))
-
-
-def answer(
-    service: Service, scope: Scope, needed: str, perform: Perform, body: bytes, route: str, *, permit: bool = True
-) -> Answer:
-    """Verify, permit, perform. Every failure becomes an answer. Without `permit`, `perform` permits by itself."""
-
-    def performed() -> Answer:
-        caller = guard.caller_of(scope)
-        eng = caller.engram(needed) if permit else service.eng
-        caller.grant()
-        made = perform(Call(eng, caller, body, scope["query_string"]))
-        answer = made if isinstance(made, Answer) else answers.result(made)
-        accepted = caller.headers.get(b"accept-encoding")
-        return answer if accepted is None else answers.compressed(answer, accepted)
-
-    return answered(service, route, performed)
 
 
 def answered(service: Service, route: str, perform: Callable[[], _T]) -> _T | Answer:
@@ -117,12 +159,17 @@ async def read_body(scope: Scope, receive: Receive, most: int) -> bytes | None:
     if len(declared) > 18 or (declared.isdigit() and int(declared) > _READ_OUT * most):
         return None
     message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientGone
     body: bytes = message.get("body", b"")
     if not message.get("more_body", False):
         return body if len(body) <= most else None
     pieces, size = [body], len(body)
     while message.get("more_body", False) and size <= _READ_OUT * most:
         message = await receive()
+        if message["type"] == "http.disconnect":
+            # Half a body may be a whole request that nobody meant.
+            raise ClientGone
         piece = message.get("body", b"")
         size += len(piece)
         if size <= most:

@@ -75,7 +75,7 @@ class Events:
         scope[calls.ROUTE] = PATH
         service = self._service
         found: list[_Opening] = []
-        job = partial(calls.answer, service, scope, "read", partial(self._open, found), b"", PATH, permit=False)
+        job = calls.Job(service, scope, "read", partial(self._open, found), b"", PATH, permit=False)
         refused = await service.readers.run(job)
         if not found:
             await send_answer(send, refused)
@@ -106,6 +106,7 @@ class Events:
         if workspace == ALL:
             workspace = grant.workspace
         eng = self._service.facade(grant, "read", workspace or grant.workspace or self._service.eng.workspace_name)
+        call.caller.used = workspace or ALL
         wanted = Wanted(workspace, frozenset(whats) if whats else None)
         if after is not None:
             # A number that this store has not reached is of another store, or of a copy that was replaced.

@@ -32,8 +32,14 @@ _LONGEST = 2_000
 #: Seconds that the last lines get at the end.
 _PARTING = 2.0
 
-#: Loggers whose messages are written.
-_NAMES = ("engram", "mcp", "uvicorn.error", "asyncio")
+#: Loggers whose messages are written, from which level on. The tiers also tell what they do, which is no news here.
+_LEVELS = {
+    "engram": logging.WARNING,
+    "engram.http": logging.INFO,
+    "mcp": logging.WARNING,
+    "uvicorn.error": logging.INFO,
+    "asyncio": logging.WARNING,
+}
 #: What uvicorn says about an event stream that this server has ended because its reader is too slow.
 _EXPECTED = frozenset({"ASGI callable returned without completing response."})
 
@@ -61,6 +67,8 @@ class Log:
         self._for_people = self._stream.isatty() if for_people is None else for_people
         self._lines: queue.SimpleQueue[tuple[float, RequestLine | logging.LogRecord] | None] = queue.SimpleQueue()
         self._dropped = 0
+        #: The last second, and how it is written.
+        self._second = (0, "")
         self._thread = threading.Thread(target=self._write, name="engram-log", daemon=True)
         self._handler = _Handler(self)
         self._earlier: list[tuple[logging.Logger, list[logging.Handler], int, bool]] = []
@@ -68,11 +76,11 @@ class Log:
     def start(self) -> None:
         """Begin to write, and take the messages of all parts of the server."""
         self._thread.start()
-        for name in _NAMES:
+        for name, level in _LEVELS.items():
             logger = logging.getLogger(name)
             self._earlier.append((logger, logger.handlers[:], logger.level, logger.propagate))
             logger.handlers[:] = [self._handler]
-            logger.setLevel(logging.WARNING if name in ("asyncio", "mcp") else logging.INFO)
+            logger.setLevel(level)
             logger.propagate = False
 
     def close(self) -> None:
@@ -121,13 +129,23 @@ class Log:
                 who = " ".join(filter(None, (line.token, line.workspace)))
                 text = f"{line.method} {line.route} {line.status} {line.seconds * 1000:.1f} ms  {who}  {line.id}"
                 return self._line(at, level, message=text)
-            fields = line._asdict()
-            fields["ms"] = round(fields.pop("seconds") * 1000, 2)
-            return self._line(at, level, **{name: value for name, value in fields.items() if value != ""})
+            # Put together by hand, which takes a fifth of the time. Only the names need quoting.
+            who = f',"token":{json.dumps(line.token)}' if line.token else ""
+            where = f',"workspace":"{line.workspace}"' if line.workspace else ""
+            return (
+                f'{{"time":"{self._stamp(at)}","level":"{level.lower()}","method":"{line.method}","route":"{line.route}"'
+                f',"status":{line.status},"ms":{line.seconds * 1000:.2f}{who}{where},"id":"{line.id}"}}\n'
+            )
         return self._line(at, line.levelname, logger=line.name, message=message_of(line))
 
+    def _stamp(self, at: float) -> str:
+        second = int(at)
+        if second != self._second[0]:
+            self._second = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        return f"{self._second[1]}.{int(at % 1 * 1000):03d}Z"
+
     def _line(self, at: float, level: str, **fields: object) -> str:
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at % 1 * 1000):03d}Z"
+        stamp = self._stamp(at)
         if self._for_people:
             return f"{stamp} {level:<7} {fields['message']}\n"
         values: Mapping[str, object] = {"time": stamp, "level": level.lower(), **fields}

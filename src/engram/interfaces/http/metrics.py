@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
@@ -41,6 +41,8 @@ _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 class Metrics:
     def __init__(self, service: Service) -> None:
         self._service = service
+        # Otherwise every counter has a second series with the time of its first count.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         own = CollectorRegistry()
         self._requests = Counter(
             "engram_requests", "Requests by route and status.", ("method", "route", "status"), registry=own

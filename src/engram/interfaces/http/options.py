@@ -16,6 +16,10 @@ class Options(NamedTuple):
     max_body: int = 4 * 1024 * 1024
     #: Whether passes of dreaming that are due start by themselves; None: as the setting `auto_dream` says.
     dream: bool | None = None
+    #: Whether the process also loads the model, works through the embedding queue and starts passes.
+    chores: bool = False
+    #: Whether each request gets a line on standard error.
+    log: bool = False
     #: Threads that read and threads that write; None: what suits the store.
     readers: int | None = None
     writers: int | None = None

@@ -265,7 +265,7 @@ def _has_more(url: str, parts: SplitResult) -> bool:
 
 
 def _not_public(url: str, problem: str) -> InvalidInput:
-    return InvalidInput(f"The public URL {url[:100]!r} {problem}.")
+    return InvalidInput(f"The public URL is {url[:100]!r}; it {problem}.")
 
 
 def _values(scope: Scope, name: bytes) -> list[bytes]:

@@ -49,6 +49,8 @@ class Recording:
 
         try:
             await self._app(scope, receive, send_recorded)
+        except calls.ClientGone:
+            pass
         except Exception as error:
             answer = answers.mistake(error, route_of(scope))
             if not status:

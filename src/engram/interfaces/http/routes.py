@@ -27,6 +27,18 @@ PREFIX = "/api/v1"
 #: Reads that are offered as POST too.
 _ALSO_POST = frozenset({"recall", "context"})
 
+#: Operations that use a model, or may take long for another reason.
+_LONG = (
+    *("brief", "recall", "context", "remember", "forget", "memory.update", "exchange.add"),
+    *("dream.run", "dream.status", "dream.review", "dream.undo", "backlog.work"),
+)
+#: What agents do all the time. None of it computes anything before it writes.
+_SHARED = ("session.log", "session.heartbeat", "message.send", "message.inbox", "lock.release")
+_KINDS: dict[str, calls.Kind] = {
+    **dict.fromkeys(_LONG, "long work"),
+    **dict.fromkeys(_SHARED, "shared writes"),
+}
+
 
 def path_of(operation: Operation) -> str:
     return f"{PREFIX}/{operation.name.replace('.', '/')}"
@@ -48,7 +60,8 @@ class Operations:
             by_method: dict[str, Application] = {}
             for method in methods_of(operation):
                 perform = partial(_perform, operation, from_query=method == "GET")
-                by_method[method] = calls.Endpoint(service, path_of(operation), operation.scope, perform)
+                route = path_of(operation)
+                by_method[method] = calls.Endpoint(service, route, operation.scope, perform, _KINDS.get(operation.name))
             if "GET" in by_method:
                 by_method["HEAD"] = by_method["GET"]
             self._routes[path_of(operation)] = by_method

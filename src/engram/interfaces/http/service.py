@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from ... import checks
 from ...access.permission import author_of, require
+from ...errors import EngramError
+from . import answers
+from .answers import Answer
+from .chores import Chores
 from .feed import Feed
+from .logs import Log
 from .metrics import Metrics
 from .origins import places
-from .threads import Threads
+from .threads import SharedWrites, Threads
 
 if TYPE_CHECKING:
     from ...access_records import Grant
     from ...client import Engram
-    from .logs import Log
+    from .calls import Kind
     from .options import Options
 
-#: Threads by engine: those that read, and those that write. They are apart, so that no reader waits behind writers.
-#: SQLite has one writer at a time; PostgreSQL gets as many as the pool has connections.
-_THREADS = {"sqlite": (6, 4), "postgresql": (8, 6)}
+_T = TypeVar("_T")
+
+#: Threads by engine: for short reads, for short writes, and for long work. They are apart, so that no reader waits
+#: behind writers, and nothing short behind a model. SQLite has one writer at a time. PostgreSQL gets about as many as
+#: there are connections in its pool.
+_THREADS = {"sqlite": (4, 2, 4), "postgresql": (6, 6, 4)}
 #: Threads in which waiting claims look. They are few: a look is short.
 _WAITERS = 2
+#: Seconds that threads get to end.
+_PARTING = 1.0
 #: Facades that are kept ready, by workspace and author.
 _MOST_FACADES = 256
 
@@ -29,9 +41,10 @@ _MOST_FACADES = 256
 class Service:
     """The store and everything around it. `start` and `stop` are called in the event loop that serves."""
 
-    #: Threads for what only reads, for what may write, and for the looks of waiting claims.
     readers: Threads
     writers: Threads
+    workers: Threads
+    #: For the looks of waiting claims.
     waiters: Threads
     #: Follows the change feed for the event streams.
     feed: Feed
@@ -45,21 +58,46 @@ class Service:
         self.metrics = Metrics(self)
         #: Where each request gets a line; None: nowhere.
         self.log: Log | None = None
+        self._chores: Chores | None = None
         self._facades: dict[tuple[str, str], Engram] = {}
 
     async def start(self) -> None:
         on_server = self.eng.settings.url.startswith("postgresql://")
-        readers, writers = _THREADS["postgresql" if on_server else "sqlite"]
+        readers, writers, workers = _THREADS["postgresql" if on_server else "sqlite"]
         self.readers = Threads(self.options.readers or readers, "read")
         self.writers = Threads(self.options.writers or writers, "write")
+        self.workers = Threads(workers, "work")
         self.waiters = Threads(_WAITERS, "wait")
+        self._threads = {"reads": self.readers, "writes": self.writers, "long work": self.workers}
+        # PostgreSQL has many writers. In one transaction they would take their locks in any order.
+        shared = self.writers if on_server else SharedWrites("shared", self.eng.write, self._failed)
+        self._threads["shared writes"] = shared
         self.feed = Feed(self)
         self.feed.start()
+        if self.options.log:
+            self.log = Log()
+            self.log.start()
+        if self.options.chores:
+            self._chores = Chores(self)
+            self._chores.start()
 
     async def stop(self) -> None:
         await self.feed.stop()
-        for threads in (self.readers, self.writers, self.waiters):
-            threads.close(within=1.0)
+        if self._chores is not None:
+            self._chores.close(_PARTING)
+        for threads in {*self._threads.values(), self.waiters}:
+            threads.close(_PARTING)
+        if self.log is not None:
+            self.log.close()
+
+    def run(self, kind: Kind, job: Callable[[], _T]) -> asyncio.Future[_T]:
+        """Do some work in a thread of this kind."""
+        return self._threads[kind].run(job)
+
+    def _failed(self, error: Exception) -> Answer:
+        if isinstance(error, EngramError):
+            return answers.refusal(error)
+        return answers.mistake(error, "a shared transaction")
 
     def facade(self, grant: Grant, needed: str, workspace: str) -> Engram:
         """A workspace, if the grant includes this scope in it. What is written through it has the grant as author."""

@@ -91,8 +91,8 @@ class WaitingClaims:
             await send_answer(send, calls.too_large(service))
             return
         waiting: list[Waiting] = []
-        job = partial(calls.answer, service, scope, "write", partial(self._begin, waiting), body, self._route)
-        made: Answer | None = await service.writers.run(job)
+        job = calls.Job(service, scope, "write", partial(self._begin, waiting), body, self._route)
+        made: Answer | None = await service.run("writes", job)
         if waiting:
             made = await awaited(service, self._route, waiting[0], receive)
         if made is not None:

@@ -23,7 +23,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from itertools import chain, repeat
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,7 +33,7 @@ from ...errors import EngramError, Forbidden, InvalidInput, SessionNotFound
 from ...operations import OPERATIONS, SESSION
 from ...records import plain
 from ...safe_text import one_line
-from .. import harness_process
+from .. import background, harness_process
 from . import answers, guide, identity, tools
 from .answers import Answer
 from .connections import Connection, Pending, Waiter
@@ -44,18 +43,11 @@ if TYPE_CHECKING:
 
     from ...operations import Operation
     from ...records import Message
-    from ..recall_socket.server import RecallServer
 
 _T = TypeVar("_T")
 
 #: Seconds between two heartbeats: far below the usual lifetime of a lease, and rare enough to cost nothing.
 BEAT_EVERY = 30.0
-#: Seconds between two checks of the embedding queue.
-BACKLOG_EVERY = 20.0
-#: The most items embedded per check.
-BACKLOG_STEP = 256
-#: Seconds until the second check. A write that began while the model was being loaded may have ended after the first.
-BACKLOG_SOON = 1.0
 #: Seconds that a recall waits for the model, which usually is there within a second or two of the start.
 MODEL_WITHIN = 2.0
 #: Seconds that running calls get to finish after the client has gone.
@@ -89,8 +81,8 @@ class Host:
         self._passed_on: set[threading.Timer] = set()
         #: When a tool was last called, and when it was last checked whether a pass is due.
         self._last_call = self._last_check = clock()
-        #: What serves the recall socket, or waits to; made in the background.
-        self._recall_server: RecallServer | None = None
+        #: Serves the recall socket, or waits to.
+        self._offer = background.Offer()
 
     def store(self) -> Engram:
         """The store, opened on first use. If that fails, the next call tries again."""
@@ -203,9 +195,7 @@ class Host:
     def tidy(self) -> int:
         """Check the embedding queue once; the number of items embedded."""
         with self._counted():
-            backlog = self.store().backlog
-            # Checking the size is a read. Taking items is a write that blocks all other writers.
-            return backlog.work(BACKLOG_STEP) if backlog.size() else 0
+            return background.tidy(self.store())
 
     def dream_when_idle(self) -> bool:
         """Start a pass of dreaming, detached, if no tool was called for a while and one is due; whether it was started.
@@ -230,10 +220,7 @@ class Host:
         self._stop.set()
         for timer in list(self._passed_on):
             timer.cancel()
-        with self._idle:
-            server = self._recall_server
-        if server is not None:
-            server.close()
+        self._offer.close()
         with self._idle:
             if self._idle.wait_for(lambda: self._calls == 0, timeout=PARTING) and self._eng is not None:
                 self._eng.close()
@@ -436,23 +423,14 @@ class Host:
                 self._idle.notify_all()
 
     def _background(self) -> None:
-        """Load the model. Then, now and then, work through the embedding queue and start a pass if one is due."""
-        failing = False
-        steps = chain((self._load_model,), repeat(self.tidy))
-        pauses = chain((0.0, BACKLOG_SOON), repeat(BACKLOG_EVERY))
-        for step in steps:
-            try:
-                step()
-                self._offer_model()
-                self.dream_when_idle()
-                failing = False
-            except (EngramError, OSError) as error:
-                # Logged once. Every call reports the same error to its caller.
-                if not failing:
-                    _log().warning("background work is paused: %s", error)
-                failing = True
-            if self._stop.wait(next(pauses)):
-                return
+        background.run(self._load_model, self.tidy, self._offer_and_dream, self._stop, _log())
+
+    def _offer_and_dream(self) -> None:
+        with self._idle:
+            eng = self._eng
+        if eng is not None:
+            self._offer.take(eng)
+        self.dream_when_idle()
 
     def _load_model(self) -> None:
         try:
@@ -464,17 +442,6 @@ class Host:
                 self._warming = None
             if eng is not None:
                 eng.embedding_queue.warm()
-
-    def _offer_model(self) -> None:
-        """Serve the recall socket, unless another process of this store does. Each call looks again."""
-        from ..recall_socket.server import RecallServer
-
-        with self._idle:
-            if self._recall_server is None and self._eng is not None and not self._stop.is_set():
-                self._recall_server = RecallServer(self._eng)
-            server = self._recall_server
-        if server is not None:
-            server.take()
 
 
 def _log() -> Logger:
