@@ -770,6 +770,7 @@ def test_a_hook_with_a_server_imports_nothing_it_does_not_need(
     heavy = {"click", "logging", "dataclasses", "tomllib", "numpy", "platformdirs", "pydantic", "ssl", "socket"}
     heavy |= {"selectors", "http.client", "urllib.parse", "apsw", "engram.client", "engram.interfaces.hooks.handlers"}
     assert heavy & set(shown.split()) == set()
+    server.wait()
     assert len(server.requests) == 1
     assert log() == ""
 
