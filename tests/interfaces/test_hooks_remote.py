@@ -472,7 +472,9 @@ class Lossy:
 
     def __call__(self, client: socket.socket, request: bytes) -> None:
         with socket.create_connection(("127.0.0.1", self._server.port)) as upstream:
-            upstream.sendall(request)
+            # The server answers only to its own name.
+            _, host = client.getsockname()
+            upstream.sendall(request.replace(b":%d\r\n" % host, b":%d\r\n" % self._server.port, 1))
             shown = b""
             while piece := upstream.recv(1 << 16):
                 shown += piece
@@ -768,6 +770,7 @@ def test_a_hook_with_a_server_imports_nothing_it_does_not_need(
     heavy = {"click", "logging", "dataclasses", "tomllib", "numpy", "platformdirs", "pydantic", "ssl", "socket"}
     heavy |= {"selectors", "http.client", "urllib.parse", "apsw", "engram.client", "engram.interfaces.hooks.handlers"}
     assert heavy & set(shown.split()) == set()
+    server.wait()
     assert len(server.requests) == 1
     assert log() == ""
 
