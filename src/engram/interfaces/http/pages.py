@@ -68,17 +68,11 @@ def login_page(going_to: str, *, about: str | None = None, problem: str | None =
         method="post",
         action="/login",
     )
-    how = tag(
-        "p",
-        "On the server's machine, ",
-        tag("code", "engram token create NAME --scope write"),
-        " makes a token.",
-        id="how",
-        class_="quiet",
-    )
+    how = tag("p", "To make a token, type on the server's machine:", id="how", class_="quiet")
+    command = tag("pre", tag("code", "engram token create NAME --scope write"))
     why = tag("p", about) if about else None
     wrong = tag("p", problem, class_="bad", role="alert") if problem else None
-    section = tag("section", tag("h1", "Log in"), together(why, wrong, form, how))
+    section = tag("section", tag("h1", "Log in"), together(why, wrong, form, how, command))
     return shown("Log in", section, status=status)
 
 
