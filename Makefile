@@ -60,6 +60,7 @@ docs: setup  ## write docs/cli.md, docs/engram.svg and the output in the README
 bench: setup  ## measure the numbers in docs/benchmarks.md
 	$(BIN)/python bench/coordination.py
 	$(BIN)/python bench/startup.py
+	$(BIN)/python bench/server_hooks.py
 	$(BIN)/python bench/recall_quality.py
 	$(BIN)/python bench/calibration.py
 	$(BIN)/python bench/recall_speed.py

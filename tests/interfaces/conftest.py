@@ -7,14 +7,17 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
 from engram import Engram as Store
 from engram.interfaces.cli import run
+
+if TYPE_CHECKING:
+    from tests.interfaces._hook_server import Listener
 
 
 class Outcome(NamedTuple):
@@ -76,3 +79,13 @@ def in_terminal(*arguments: str, environment: dict[str, str] | None = None) -> t
         shown += piece
     os.close(master)
     return process.wait(timeout=30), shown.decode().replace("\r\n", "\n")
+
+
+@pytest.fixture(scope="session")
+def listener() -> Iterator[Listener]:
+    """An HTTP server on loopback, without an application yet."""
+    from tests.interfaces._hook_server import Listener
+
+    listening = Listener()
+    yield listening
+    listening.close()

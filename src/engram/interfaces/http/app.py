@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 from ..._version import VERSION
-from . import answers, browser, events, library, mcp, metrics, oauth, overview, state, stopping
+from . import answers, browser, events, hook, library, mcp, metrics, oauth, overview, state, stopping
 from .guard import Guard
 from .options import Options
 from .origins import CheckOrigins, SecurityHeaders
@@ -68,6 +68,6 @@ def _add_parts(app: FastAPI, service: Service) -> None:
     events.add(app, service)
     metrics.add(app, service)
     library.add(app, service)
+    hook.add(app, service)
     oauth.add(app, service)
     browser.add(app, service)
-    # To be added here: hook.
