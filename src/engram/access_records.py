@@ -4,6 +4,10 @@ from typing import NamedTuple
 
 #: What a grant may do, the least first. Each includes those before it.
 SCOPES = ("read", "write", "admin")
+#: The end of the names of OAuth clients' tokens. A person's token must not look like one.
+OAUTH_MARK = " (oauth)"
+#: Seconds that the login of a browser lasts.
+LOGIN_LIFE = 7 * 86_400.0
 
 
 class Grant(NamedTuple):

@@ -651,4 +651,4 @@ def test_no_secret_of_a_login_or_of_oauth_is_in_a_log_or_an_error(
     said += written.getvalue()
     assert '"/token"' in said
     for each in hidden:
-        assert each.rpartition("_")[2] not in said
+        assert each[-30:] not in said

@@ -10,14 +10,14 @@ import hmac
 from typing import TYPE_CHECKING
 
 from .. import checks, json_columns
-from ..access_records import Client, Consent
+from ..access_records import OAUTH_MARK, Client, Consent
 from ..clock import later
 from ..errors import ClientNotFound, InvalidInput, TooManyRequests
 from ..redact import redact
 from ..safe_text import one_line
 from . import revoking
 from .secret_texts import digest
-from .tokens import MAX_NAME, OAUTH_MARK
+from .tokens import MAX_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,13 +15,12 @@ import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks, json_columns
-from ..access_records import SCOPES, AuthorizationCode, AuthorizationRequest, IssuedTokens
+from ..access_records import OAUTH_MARK, SCOPES, AuthorizationCode, AuthorizationRequest, IssuedTokens
 from ..clock import between, later
 from ..errors import InvalidInput, Unauthorized
 from . import permission, revoking
 from .clients import Clients, plain_name
 from .secret_texts import CODE, REFRESH, REQUEST, TOKEN, make, read, same
-from .tokens import OAUTH_MARK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

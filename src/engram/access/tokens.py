@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from .. import checks
-from ..access_records import SCOPES, AccessToken, Bearer, Grant, NewToken
+from ..access_records import OAUTH_MARK, SCOPES, AccessToken, Bearer, Grant, NewToken
 from ..clock import later
 from ..errors import InvalidInput, StoreBusy, StoreError, TokenExists, TokenNotFound, Unauthorized
 from . import revoking
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from .secret_texts import Secret
 
 MAX_NAME = 100
-#: The end of the names of OAuth clients' tokens. A person's token must not look like one.
-OAUTH_MARK = " (oauth)"
 #: Seconds between two notes of a token's use.
 NOTE_EVERY = 60.0
 

@@ -7,8 +7,7 @@ The login is a cookie that the browser sends only for pages of this server (`Sam
 when a person comes from another site, such as a client that asks for consent. Then a page that sends the browser on to
 the same address is enough: that request comes from a page of this server.
 
-A request that changes something and carries the cookie must come from a page of this server. The pages with forms allow
-the browser to say so: under the policy `no-referrer` it would send `Origin: null`.
+A request that changes something and carries the cookie must come from a page of this server.
 """
 
 from __future__ import annotations
@@ -22,12 +21,11 @@ from urllib.parse import parse_qs
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from ...access.logins import LOGIN_LIFE
+from ...access_records import LOGIN_LIFE
 from ...errors import EngramError, Forbidden, InvalidInput, TooManyRequests, Unauthorized
 from . import calls, cookies, guard
-from .answers import Answer
-from .html import Html, page, tag, together
 from .origins import client_address
+from .pages import continue_page, home_page, link_page, login_page, problem_page
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -40,14 +38,7 @@ if TYPE_CHECKING:
 MOST_ATTEMPTS, ATTEMPTS_WITHIN = 10, 300.0
 #: The largest form, in bytes.
 MAX_FORM = 16 * 1024
-_FORMS = {"referrer-policy": "same-origin"}
-_PAGE = (b"content-type", b"text/html; charset=utf-8")
 _STATIC = {"engram.css": "text/css; charset=utf-8"}
-_WHAT = {
-    "read": "read everything",
-    "write": "read and write",
-    "admin": "read, write, delete and administer",
-}
 
 
 def add(app: FastAPI, service: Service) -> None:
@@ -74,76 +65,10 @@ def comes_from_elsewhere(request: Request) -> bool:
     return request.headers.get("sec-fetch-site") in ("cross-site", "same-site")
 
 
-def shown(
-    title: str, *sections: Html, status: int = 200, refresh: str | None = None, headers: dict[str, str] | None = None
-) -> Response:
-    """A page of this server."""
-    content = page(title, *sections, refresh=refresh)
-    return Response(content, status, headers={**_FORMS, **(headers or {})}, media_type="text/html")
-
-
-def problem_page(title: str, message: str, status: int, headers: dict[str, str] | None = None) -> Response:
-    return shown(title, tag("section", tag("h1", title), tag("p", message)), status=status, headers=headers)
-
-
-def continue_page(address: str) -> Response:
-    """Sends the browser on to an address of this server."""
-    link = tag("p", tag("a", "Continue", href=address))
-    return shown("One moment", tag("section", tag("h1", "One moment"), link), refresh=address)
-
-
 def address_of(request: Request) -> str:
     """The path and query of a request."""
     query = request.url.query
     return request.url.path + (f"?{query}" if query else "")
-
-
-def login_page(going_to: str, *, about: str | None = None, problem: str | None = None, status: int = 200) -> Response:
-    """The form to log in, and then go on to a page of this server."""
-    form = tag(
-        "form",
-        tag("input", type="hidden", name="next", value=going_to),
-        tag(
-            "p",
-            tag("label", "Access token", for_="token"),
-            tag(
-                "input",
-                id="token",
-                name="token",
-                type="password",
-                required=True,
-                autofocus=True,
-                autocomplete="off",
-                aria_describedby="how",
-            ),
-            class_="field",
-        ),
-        tag("button", "Log in", type="submit"),
-        method="post",
-        action="/login",
-    )
-    how = tag(
-        "p",
-        "On the server's machine, ",
-        tag("code", "engram token create NAME --scope write"),
-        " makes a token.",
-        id="how",
-        class_="quiet",
-    )
-    why = tag("p", about) if about else None
-    wrong = tag("p", problem, class_="bad", role="alert") if problem else None
-    section = tag("section", tag("h1", "Log in"), together(why, wrong, form, how))
-    return shown("Log in", section, status=status)
-
-
-def refused_page(error: EngramError) -> Answer:
-    """The page that a browser shows to a person who is not logged in."""
-    if error.status != 401:
-        section = tag("section", tag("h1", "Not allowed"), tag("p", error.message))
-        return Answer(error.status, page("Not allowed", section), (_PAGE,))
-    link = tag("p", tag("a", "Log in", href="/login", class_="button"))
-    section = tag("section", tag("h1", "You are not logged in"), link)
-    return Answer(401, page("Log in", section, refresh="/login"), (_PAGE,))
 
 
 def allowed_next(given: str | None) -> str:
@@ -180,7 +105,7 @@ class Pages:
         going_to = allowed_next(request.query_params.get("next"))
         code = request.query_params.get("code")
         if code:
-            return _link_page(code, going_to)
+            return link_page(code, going_to)
         if comes_from_elsewhere(request):
             return continue_page(address_of(request))
         if await grant_of(self._service, request.scope) is not None:
@@ -241,7 +166,7 @@ class Pages:
         request.scope[calls.ROUTE] = "/"
         grant = await guard.caller_of(request.scope).verify()
         names = [grant.workspace] if grant.workspace else await self._service.readers.run(self._workspaces)
-        return _home_page(self._service.places.base(request.scope), grant, names)
+        return home_page(self._service.places.base(request.scope), grant, names)
 
     def _workspaces(self) -> list[str]:
         return workspace_names(self._service)
@@ -254,36 +179,3 @@ class Pages:
 def workspace_names(service: Service) -> list[str]:
     """Every workspace of the store, and the server's own."""
     return sorted({service.eng.workspace_name, *(each.name for each in service.eng.workspaces())})
-
-
-def _link_page(code: str, going_to: str) -> Response:
-    form = tag(
-        "form",
-        tag("input", type="hidden", name="code", value=code),
-        tag("input", type="hidden", name="next", value=going_to),
-        tag("button", "Log in", type="submit", autofocus=True),
-        method="post",
-        action="/login",
-    )
-    about = tag("p", "This link works once. It logs this browser in to Engram.")
-    return shown("Log in", tag("section", tag("h1", "Log in"), about, form))
-
-
-def _home_page(base: str, grant: Grant, workspaces: list[str]) -> Response:
-    who = f"{grant.name} may {_WHAT[grant.scope]}" if grant.name else "the user of this machine"
-    about = tag(
-        "dl",
-        *(tag("dt", "You"), tag("dd", who)),
-        *(tag("dt", "Workspaces"), tag("dd", ", ".join(workspaces))),
-        *(tag("dt", "Address"), tag("dd", base)),
-    )
-    log_out = tag("form", tag("button", "Log out", type="submit", class_="second"), method="post", action="/logout")
-    status = tag("section", tag("h1", "The server runs"), about, log_out)
-    connect = tag(
-        "section",
-        tag("h2", "Connect an agent"),
-        tag("p", "Claude Code asks you for consent in the browser:"),
-        tag("pre", tag("code", f"claude mcp add --transport http engram {base}/mcp")),
-        tag("p", "Other clients that speak MCP over HTTP take the address ", tag("code", f"{base}/mcp"), "."),
-    )
-    return shown("Engram", status, connect)

@@ -9,11 +9,10 @@ from urllib.parse import urlsplit
 from mcp.server.auth.provider import construct_redirect_uri
 from starlette.responses import Response
 
-from ...access.clients import plain_name
 from ...access_records import SCOPES
-from . import browser
 from .html import Html, tag, together
 from .oauth_store import highest
+from .pages import shown
 
 if TYPE_CHECKING:
     from mcp.server.auth.provider import AuthorizationParams
@@ -38,7 +37,7 @@ class Asked(NamedTuple):
 
     @property
     def name(self) -> str:
-        return plain_name(self.client.client_name)
+        return self.client.client_name or self.client.client_id
 
     @property
     def address(self) -> str:
@@ -74,7 +73,7 @@ def wrong_request(response: Response) -> Response:
 def problem_page(message: str, answer: str | None) -> Response:
     link = tag("p", tag("a", "Tell the client", href=answer, rel="noreferrer"), class_="quiet") if answer else None
     section = tag("section", tag("h1", "This does not work"), together(tag("p", message), link))
-    return browser.shown("This does not work", section, status=400)
+    return shown("This does not work", section, status=400)
 
 
 def leads_on(title: str, message: str, asked: Asked, base: str, **answer: str) -> Response:
@@ -87,7 +86,7 @@ def leads_on(title: str, message: str, asked: Asked, base: str, **answer: str) -
         tag("p", tag("a", "Continue", href=there, class_="button", rel="noreferrer")),
         tag("p", "If nothing happens, press Continue. Then you can close this page.", class_="quiet"),
     )
-    return browser.shown(title, section, refresh=there)
+    return shown(title, section, refresh=there)
 
 
 def consent_page(asked: Asked, grant: Grant, workspaces: list[str], usual: str) -> Response:
@@ -121,7 +120,7 @@ def consent_page(asked: Asked, grant: Grant, workspaces: list[str], usual: str) 
     )
     warning = tag("p", "The name is what the program calls itself. Allow it only if you have just started it.")
     section = tag("section", tag("h1", f"Let {asked.name} use Engram?"), facts, warning, form)
-    return browser.shown("Let a program in", section)
+    return shown("Let a program in", section)
 
 
 def _choice(scope: str, chosen: bool) -> Html:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ...errors import EngramError, Forbidden, Unauthorized
 from . import answers, cookies
 from .answers import Message, Receive, Scope, Send, send_answer
+from .pages import refused_page
 
 if TYPE_CHECKING:
     from ...access_records import Grant
@@ -168,9 +169,7 @@ class Guard:
     async def _refuse(self, scope: Scope, send: Send, error: EngramError) -> None:
         answer = refusal(self._service, error)
         if scope["method"] == "GET" and b"text/html" in dict(scope["headers"]).get(b"accept", b""):
-            from . import browser
-
-            answer = browser.refused_page(error)
+            answer = refused_page(error)
 
         async def send_challenged(message: Message) -> None:
             await send(self._challenged(scope, message))

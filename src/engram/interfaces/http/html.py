@@ -44,6 +44,8 @@ def page(title: str, *sections: Html, refresh: str | None = None) -> bytes:
         tag("meta", http_equiv="refresh", content=f"0; url={refresh}") if refresh else None,
         tag("title", f"{title} · Engram"),
         tag("link", rel="stylesheet", href=STYLE),
+        # No icon, so that the browser does not ask for one.
+        tag("link", rel="icon", href="data:,"),
     )
     brand = tag("p", "Engram", class_="brand")
     body = tag("body", tag("main", brand, *sections))

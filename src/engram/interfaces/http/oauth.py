@@ -36,10 +36,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, request_response
 
-from ...access.tokens import OAUTH_MARK
-from ...access_records import SCOPES
+from ...access_records import OAUTH_MARK, SCOPES
 from ...errors import EngramError, Forbidden, TooManyRequests
-from . import browser, calls, mcp
+from . import browser, calls, mcp, pages
 from .consent import OFFERED, Asked, consent_page, leads_on, problem_page, wrong_request
 from .oauth_store import Authenticator, Provider, text_of
 from .origins import client_address
@@ -137,20 +136,20 @@ class Flow:
 
     async def authorize(self, request: Request) -> Response:
         if request.method == "POST" and not self._service.places.is_same_origin(request.scope):
-            return browser.problem_page("Not allowed", "This form was not sent by a page of this server.", 403)
+            return pages.problem_page("Not allowed", "This form was not sent by a page of this server.", 403)
         asked = await self._asked(request)
         if isinstance(asked, Response):
             return asked
         going_to = browser.address_of(request)
         grant = await browser.grant_of(self._service, request.scope)
         if request.method == "POST" and grant is None:
-            return browser.problem_page("Not logged in", "Your login has ended. Begin again in your client.", 401)
+            return pages.problem_page("Not logged in", "Your login has ended. Begin again in your client.", 401)
         if grant is None:
             if browser.comes_from_elsewhere(request):
-                return browser.continue_page(going_to)
-            return browser.login_page(going_to, about=f"{asked.name} wants to use Engram.")
+                return pages.continue_page(going_to)
+            return pages.login_page(going_to, about=f"{asked.name} wants to use Engram.")
         if grant.name.endswith(OAUTH_MARK):
-            return browser.problem_page("Not allowed", "A client cannot let in another client.", 403)
+            return pages.problem_page("Not allowed", "A client cannot let in another client.", 403)
         if request.method == "POST":
             return await self._decide(request, asked, grant)
         names = [grant.workspace] if grant.workspace else await self._service.readers.run(self._workspaces)
@@ -193,7 +192,7 @@ class Flow:
             scope, workspace = text_of(form.get("may")), text_of(form.get("workspace")) or None
             code = await self._service.writers.run(partial(self._approve, asked, grant, scope, workspace, base))
         except EngramError as error:
-            return browser.problem_page("Not let in", error.message, error.status)
+            return pages.problem_page("Not let in", error.message, error.status)
         return leads_on("Let in", f"{asked.name} may use Engram now.", asked, base, code=code)
 
     def _approve(self, asked: Asked, grant: Grant, scope: str, workspace: str | None, base: str) -> str:

@@ -30,7 +30,6 @@ from mcp.shared.auth import InvalidRedirectUriError, OAuthClientInformationFull,
 from pydantic import AnyUrl
 from starlette.requests import Request
 
-from ...access.clients import plain_name
 from ...access_records import SCOPES
 from ...errors import InvalidInput, Unauthorized
 from .origins import is_loopback
@@ -91,9 +90,10 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         secret = client_info.client_secret
         stored = client_info.model_dump(mode="json", exclude_none=True, exclude={"client_secret", "client_id"})
         try:
-            await self._write(partial(self._access.clients.register, client_info.client_id, stored, secret))
+            made = await self._write(partial(self._access.clients.register, client_info.client_id, stored, secret))
         except InvalidInput as error:
             raise RegistrationError("invalid_client_metadata", error.message) from None
+        client_info.client_name = made.name
 
     async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
         """Take the checked request. A person decides about it before the browser goes anywhere."""
@@ -212,7 +212,6 @@ def _keep_what_counts(client: OAuthClientInformationFull) -> None:
         problem = _wrong_redirect(address)
         if problem:
             raise RegistrationError("invalid_redirect_uri", problem)
-    client.client_name = plain_name(client.client_name)
     client.scope = " ".join(SCOPES)
     for name in ("client_uri", "logo_uri", "tos_uri", "policy_uri", "jwks_uri", "jwks", "contacts"):
         setattr(client, name, None)

@@ -2,7 +2,8 @@
 
 - `tools`: which operations are offered under which tool, and their definitions as they go over the wire
 - `guide`: what an agent is told: the server's instructions, its resources and prompts
-- `host`: the store, and what is known about each connection; everything here is synchronous and knows no protocol
+- `host`: runs the calls; everything here is synchronous and knows no protocol
+- `connections`: what is known about each client
 - `answers`: results as an agent should read them
 - `server`: all of that on the official SDK, for whichever transport
 - `early`: answers to what every client asks first, while the SDK is still being imported

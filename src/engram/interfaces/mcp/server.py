@@ -48,6 +48,8 @@ def build(
     #: Threads for waiting claims. They are few, so that other calls always find a free thread.
     lookers = anyio.CapacityLimiter(LOOKERS)
 
+    schemas: dict[object, Any] = {tool["name"]: tool["inputSchema"] for tool in tools.definitions()}
+
     async def call_tool(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         cancelled = threading.Event()
         connection = connection_of(context)
@@ -105,6 +107,8 @@ def build(
         on_read_resource=read_resource,
         on_list_prompts=list_prompts,
         on_get_prompt=get_prompt,
+        # Otherwise the SDK lists all tools at each call over HTTP.
+        get_tool_input_schema=lambda name: schemas.get(name),
     )
 
 
