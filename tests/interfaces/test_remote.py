@@ -537,7 +537,7 @@ def test_the_command_line_works_with_a_server(
     assert "Goal: ship on Monday" in run("sitrep")
     assert "Goal: ship on Monday" in run("brief")
     run("message", "send", "person", "Done soon")
-    assert "Done soon" in run("message", "inbox", "--person")
+    assert "Done soon" in run("message", "inbox", "person")
     run("memory", "edit", "1", "Deploys never happen on Sundays")
     assert "laptop 0" in run("memory", "history", "1")
     run("dream", "--force")
