@@ -40,6 +40,7 @@ REQUIREMENTS = {
     "REMOTE-9": "Scope and workspace of a token hold for every call of the library.",
     "REMOTE-10": "A waiting claim takes no thread of the server.",
     "REMOTE-11": "The command line and the MCP server work with a store behind a server.",
+    "REMOTE-12": "Two servers serve one PostgreSQL store. If one is killed under load, its clients go on with the other: no acknowledged write is lost, none is done twice.",
     "REMOTE-20": "With a server, a hook's event is one request, and the store then has what a local hook would have written.",
     "REMOTE-21": "A hook resolves its project, files and settings on the agent's machine; the server looks nothing of that up on its own disk.",
     "REMOTE-22": "No secret and nothing private leaves the agent's machine with an event.",

@@ -30,7 +30,8 @@ from engram import (
 )
 from engram.config import load
 from engram.interfaces.cli import cli
-from engram.interfaces.mcp.host import Connection, Host
+from engram.interfaces.mcp.connections import Connection
+from engram.interfaces.mcp.host import Host
 from engram.remote import wire
 from engram.remote.calls import CALLS, SPECIAL
 from tests._served import Served
