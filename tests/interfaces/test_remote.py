@@ -67,7 +67,7 @@ def connect(server: Served, local: Engram) -> Iterator[Connect]:
 
     def connect_with(scope: str = "admin", workspace: str | None = None, *, use: str | None = None) -> Engram:
         name = f"laptop {len(opened)}"
-        secret = local.access.tokens.create(name, scope, workspace=workspace).secret  # type: ignore[arg-type]
+        secret = local.access.tokens.create(name, scope, workspace=workspace).secret
         opened.append(Engram(server.url, token=secret, workspace=use or workspace))
         return opened[-1]
 

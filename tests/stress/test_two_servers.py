@@ -1,4 +1,4 @@
-"""Two servers on one store, one killed under load: the clients go on with the other, and nothing is lost or done twice."""
+"""Two servers on one store, one killed under load: its clients go on with the other, and nothing is lost or doubled."""
 
 from __future__ import annotations
 
