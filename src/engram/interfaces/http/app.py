@@ -47,6 +47,7 @@ def build(eng: Engram, options: Options | None = None, *, owns_store: bool = Fal
         redirect_slashes=False,
     )
     app.state.service = service
+    service.app = app
     answers.handle_errors(app)
     _add_parts(app, service)
     # The last one that is added is the first to see a request.
