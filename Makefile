@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Outside the repository, because it is large and all clones can share it.
 INSPECTOR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/engram-tests/inspector
+CONFORMANCE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/engram-tests/conformance
 
-.PHONY: run test inspector pgbouncer test-icu test-pooler e2e e2e-model lint fix docs bench stress clean setup
+.PHONY: run test inspector conformance pgbouncer test-icu test-pooler e2e e2e-model lint fix docs bench stress clean setup
 .DEFAULT_GOAL := run
 
 setup: $(READY)
@@ -23,7 +24,7 @@ $(READY): pyproject.toml constraints.txt
 run: setup  ## the demo on a SQLite store
 	$(BIN)/engram demo
 
-test: setup lint inspector pgbouncer  ## lint and all tests; must pass before a change is merged
+test: setup lint inspector conformance pgbouncer  ## lint and all tests; must pass before a change is merged
 	$(BIN)/python -m pytest -n 5 --dist worksteal
 
 inspector: $(INSPECTOR)/node_modules/.bin/mcp-inspector  ## install the MCP Inspector, a client that tests the server
@@ -32,6 +33,13 @@ inspector: $(INSPECTOR)/node_modules/.bin/mcp-inspector  ## install the MCP Insp
 $(INSPECTOR)/node_modules/.bin/mcp-inspector:
 	@command -v npm >/dev/null || test "$$(id -u)" != 0 || apt-get install -qq -y nodejs npm >/dev/null 2>&1 || true
 	@! command -v npm >/dev/null || npm install --silent --no-audit --no-fund --prefix $(INSPECTOR) @modelcontextprotocol/inspector@2.12.0 || true
+
+conformance: $(CONFORMANCE)/node_modules/.bin/conformance  ## install the MCP conformance suite, which tests the server over HTTP
+
+# It needs a newer node than many systems have. Without npm its tests are skipped.
+$(CONFORMANCE)/node_modules/.bin/conformance:
+	@command -v npm >/dev/null || test "$$(id -u)" != 0 || apt-get install -qq -y nodejs npm >/dev/null 2>&1 || true
+	@! command -v npm >/dev/null || npm install --silent --no-audit --no-fund --prefix $(CONFORMANCE) @modelcontextprotocol/conformance@0.2.0-alpha.12 node@22.23.3 || true
 
 # Without it the tests behind a connection pooler are skipped. It is installed only for root, so nobody is asked for a password.
 pgbouncer:  ## install PgBouncer, for the tests behind a connection pooler
@@ -52,6 +60,7 @@ docs: setup  ## write docs/cli.md, docs/engram.svg and the output in the README
 bench: setup  ## measure the numbers in docs/benchmarks.md
 	$(BIN)/python bench/coordination.py
 	$(BIN)/python bench/startup.py
+	$(BIN)/python bench/server_hooks.py
 	$(BIN)/python bench/recall_quality.py
 	$(BIN)/python bench/calibration.py
 	$(BIN)/python bench/recall_speed.py
@@ -81,7 +90,7 @@ E2E_CLIENTS := @anthropic-ai/claude-code@2.1.325 @google/gemini-cli@0.61.0 @open
 e2e: setup $(if $(LLM),e2e-model)  ## the real harness clients against a scripted model, with only the loopback network
 	@command -v npm >/dev/null || { test "$$(id -u)" = 0 && apt-get install --yes --quiet nodejs npm; } || { echo "make e2e needs node 20 or newer and npm"; exit 1; }
 	@test "$$(cat $(E2E_CACHE)/.ready 2>/dev/null)" = "$(E2E_CLIENTS)" || { mkdir -p $(E2E_CACHE) && npm install --prefix $(E2E_CACHE) --no-save --no-audit --no-fund $(E2E_CLIENTS) && echo "$(E2E_CLIENTS)" > $(E2E_CACHE)/.ready; }
-	ENGRAM_E2E_CLIENTS=$(E2E_CACHE)/node_modules/.bin unshare --map-root-user --net $(BIN)/python -m pytest tests/e2e/test_harnesses.py tests/e2e/test_thinkers.py -n 0
+	ENGRAM_E2E_CLIENTS=$(E2E_CACHE)/node_modules/.bin unshare --map-root-user --net $(BIN)/python -m pytest tests/e2e/test_harnesses.py tests/e2e/test_server.py tests/e2e/test_thinkers.py -n 0
 
 e2e-model: setup  ## run a pass with a real model: make e2e-model LLM=openai:llama3.2 LLM_BASE_URL=http://localhost:11434/v1
 	@test -n "$(LLM)" || { echo "Name a model: make e2e-model LLM=openai:MODEL [LLM_BASE_URL=http://HOST/v1]"; exit 1; }

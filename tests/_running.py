@@ -44,17 +44,10 @@ def serving(eng: Engram, **options: Any) -> Iterator[Running]:
     """Serve a store within the block."""
     at = listen("127.0.0.1", 0)
     url = f"http://127.0.0.1:{at.port}"
-    chosen = Options(public_url=url)._replace(**options)
+    chosen = Options(port=at.port)._replace(**options)
     built = app.build(eng, chosen)
-    config = uvicorn.Config(
-        built,
-        http=Connection,
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=10,
-    )
+    quiet: dict[str, Any] = {"log_config": None, "access_log": False}
+    config = uvicorn.Config(built, http=Connection, ws="none", lifespan="on", timeout_graceful_shutdown=10, **quiet)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [at.socket]}, name="server", daemon=True)
     thread.start()

@@ -10,6 +10,8 @@ from typing import Any
 import uvicorn
 
 from engram import Engram
+from engram.access.permission import require
+from engram.access_records import Grant
 from engram.interfaces.http import app
 from engram.interfaces.http.options import Options
 
@@ -33,7 +35,18 @@ class Served:
     def use(self, eng: Engram) -> None:
         """Serve another store from now on."""
         self.service.eng = eng
+        self.service.tokens = eng.access.tokens
         self.service._facades.clear()
+
+    def use_without_authors(self, eng: Engram) -> None:
+        """The same for tests that know no authors: what they write has none, as in a local store."""
+        self.use(eng)
+
+        def facade(grant: Grant, needed: str, workspace: str) -> Engram:
+            require(grant, needed, workspace)
+            return eng.workspace(workspace).from_elsewhere()
+
+        self.service.facade = facade
 
     def close(self) -> None:
         self._server.should_exit = True

@@ -178,7 +178,7 @@ def _through_a_server(store: Engram, clock: ShiftedClock, **settings: Any) -> En
     if not _served:
         _served.append(Served(store))
         atexit.register(_served[0].close)
-    _served[0].use(store)
+    _served[0].use_without_authors(store)
     token = store.access.tokens.create(f"tests-{len(store.access.tokens.list())}", "admin").secret
     return Engram(settings=load(url=_served[0].url, token=token, **settings), clock=clock)
 

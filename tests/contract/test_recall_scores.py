@@ -10,7 +10,8 @@ import pytest
 from engram import Engram, InvalidInput
 from engram.clock import later
 from engram.interfaces.mcp.answers import Answer
-from engram.interfaces.mcp.host import Connection, Host
+from engram.interfaces.mcp.connections import Connection
+from engram.interfaces.mcp.host import Host
 from engram.memory.backdrop import _SAID
 from engram.records import UNLIKELY, Hit
 from tests.conftest import ShiftedClock

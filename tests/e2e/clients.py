@@ -115,6 +115,10 @@ class Desk(NamedTuple):
         """Run Engram's own command line, as the person at this desk would. `more` are variables."""
         return self._run([ENGRAM, *arguments], **more)
 
+    def run(self, *arguments: str) -> str:
+        """Run a command of the client, such as `claude mcp list`."""
+        return self._run([self.program, *arguments])
+
     def prompt(self, text: str, **more: str) -> str:
         """One prompt to the client, from its start to its end; what it printed. `more` are variables."""
         return self._run([self.program, *self.client.arguments(text)], **more)

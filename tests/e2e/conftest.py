@@ -19,7 +19,7 @@ from tests.e2e.clients import CLIENTS, PROGRAMS, Desk
 from tests.e2e.model import Model, Script, serving
 
 collect_ignore = [
-    *(["test_harnesses.py", "test_thinkers.py"] if PROGRAMS is None else []),
+    *(["test_harnesses.py", "test_server.py", "test_thinkers.py"] if PROGRAMS is None else []),
     *(["test_endpoint.py"] if "ENGRAM_E2E_LLM" not in os.environ else []),
 ]
 

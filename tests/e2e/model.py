@@ -7,6 +7,7 @@ no state of its own, and any number of clients may ask it at once.
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -78,6 +79,31 @@ class Model:
         if results > script.claims:
             return protocol.speak(request, None, script.closing)
         return protocol.speak(request, script._replace(claims=script.claims and not results), "")
+
+
+#: Stands for the session that Engram named in an earlier answer.
+SESSION = "the session that sitrep named"
+
+
+class Calling(Model):
+    """A model for Claude Code that calls tools, one after the other, and then says one thing."""
+
+    def __init__(self, closing: str) -> None:
+        super().__init__(Script("", "", closing))
+        self.calls: list[tuple[str, Json]] = []
+
+    def answer(self, request: Request) -> tuple[bool, list[tuple[str | None, Json]]]:
+        if not _Anthropic.offers_tools(request.body):
+            return super().answer(request)
+        self.requests.append(request)
+        done = _Anthropic.results(request.body)
+        if done >= len(self.calls):
+            return _Anthropic.speak(request, None, self.script.closing)
+        name, arguments = self.calls[done]
+        if SESSION in arguments.values():
+            (id,) = set(re.findall(r"Pass session: (\S+) with every call", request.text))
+            arguments = {key: id if value == SESSION else value for key, value in arguments.items()}
+        return _Anthropic.call(request, name, arguments)
 
 
 @contextmanager

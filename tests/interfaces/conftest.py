@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx
 import pytest
@@ -18,6 +18,9 @@ from engram import Engram as Store
 from engram.interfaces.cli import run
 from tests._running import Running, serving
 from tests._schemas import url as schema_url
+
+if TYPE_CHECKING:
+    from tests.interfaces._hook_server import Listener
 
 
 class Outcome(NamedTuple):
@@ -101,3 +104,13 @@ def admin(server: Running) -> Iterator[httpx.Client]:
     """A client with the token of an administrator."""
     with server.client() as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def listener() -> Iterator[Listener]:
+    """An HTTP server on loopback, without an application yet."""
+    from tests.interfaces._hook_server import Listener
+
+    listening = Listener()
+    yield listening
+    listening.close()

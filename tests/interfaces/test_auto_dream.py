@@ -19,7 +19,8 @@ from engram import Engram as Store
 from engram.config import load
 from engram.interfaces import auto_dream, detached
 from engram.interfaces.hooks import respond
-from engram.interfaces.mcp.host import DUE_EVERY, IDLE_AFTER, Connection, Host
+from engram.interfaces.mcp.connections import Connection
+from engram.interfaces.mcp.host import DUE_EVERY, IDLE_AFTER, Host
 from tests._talks import talk
 from tests.conftest import ShiftedClock
 

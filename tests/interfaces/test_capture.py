@@ -13,9 +13,12 @@ import pytest
 from engram import Engram, Exchange
 from engram.harness_prompts import compaction_summary, said
 from engram.interfaces.hooks import respond
+from engram.interfaces.hooks.spoken import MOST
 from engram.interfaces.hooks.transcript import MOST_BYTES, since_last_prompt
-from engram.interfaces.hooks.turns import MOST
 from tests.conftest import ShiftedClock
+from tests.interfaces._hook_server import hook_url, store_url
+
+__all__ = ["hook_url", "store_url"]
 
 Hook = Callable[..., str]
 
@@ -31,9 +34,7 @@ def written(seconds: int = 0) -> str:
 
 
 @pytest.fixture
-def hook(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hook:
-    monkeypatch.setenv("ENGRAM_URL", store_url)
-
+def hook(hook_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hook:
     def report(event: str, harness: str = "claude-code", session: str = "s1", **fields: Any) -> str:
         payload = {"session_id": session, "cwd": str(tmp_path), "hook_event_name": event, **fields}
         return respond(harness, json.dumps(payload).encode())

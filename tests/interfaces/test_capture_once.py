@@ -12,9 +12,10 @@ from engram import Engram
 from engram import harness_payloads as payloads
 from engram.interfaces.hooks import transcript as transcripts
 from engram.narration import is_narration, without_narration
+from tests.interfaces._hook_server import hook_url, store_url
 from tests.interfaces.test_capture import DECISION, FINDING, Hook, Transcript, hook, transcript, turns, written
 
-__all__ = ["hook", "transcript"]
+__all__ = ["hook", "hook_url", "store_url", "transcript"]
 
 NARRATED = f"Let me sum up. {FINDING}"
 TOKEN = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
@@ -122,16 +123,18 @@ def test_a_sentence_with_a_reason_or_a_rule_is_recorded_however_it_begins(
     assert contents(eng) == [sentence, "Finished."]
 
 
+# With a server, everything is sent in one request, so the transcript is read before.
 @pytest.mark.requirement("CAPTURE-2", "HOOK-13")
+@pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
 def test_the_closing_message_is_stored_before_the_transcript_is_read(
     hook: Hook, eng: Engram, transcript: Transcript, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[list[str]] = []
     read = transcripts._lines
 
-    def watched(path: str) -> Any:
+    def watched(path: str, within: float) -> Any:
         seen.append(contents(eng))
-        return read(path)
+        return read(path, within)
 
     monkeypatch.setattr(transcripts, "_lines", watched)
     transcript.add("user", "Why?")

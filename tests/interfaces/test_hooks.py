@@ -15,7 +15,10 @@ from engram.framing import clean, frame
 from engram.interfaces.hooks import respond
 from engram.safe_text import TAG
 from engram.tokens import estimate
+from tests.interfaces._hook_server import hook_url, store_url
 from tests.security._secrets import secrets
+
+__all__ = ["hook_url", "store_url"]
 
 #: Report one event; what the model would be shown, or why the tool may not run.
 Hook = Callable[..., str]
@@ -32,9 +35,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def hook(store_url: str, project: Path, monkeypatch: pytest.MonkeyPatch) -> Hook:
-    monkeypatch.setenv("ENGRAM_URL", store_url)
-
+def hook(hook_url: str, project: Path, monkeypatch: pytest.MonkeyPatch) -> Hook:
     def report(event: str, session: str = "s1", **fields: Any) -> str:
         payload = {"session_id": session, "cwd": str(project), "hook_event_name": event, **fields}
         answer = respond("claude-code", json.dumps(payload).encode())

@@ -10,11 +10,13 @@ import pytest
 
 from engram import Engram
 from engram.interfaces.hooks import HARNESSES, respond
+from tests.interfaces._hook_server import hook_url, store_url
+
+__all__ = ["hook_url", "store_url"]
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store_url: str) -> Path:
-    monkeypatch.setenv("ENGRAM_URL", store_url)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hook_url: str) -> Path:
     folder = tmp_path / "shop"
     (folder / ".git").mkdir(parents=True)
     monkeypatch.chdir(folder)

@@ -12,6 +12,9 @@ import pytest
 from engram import Engram
 from engram.interfaces.hooks import locks, respond
 from tests.conftest import ShiftedClock
+from tests.interfaces._hook_server import hook_url, store_url
+
+__all__ = ["hook_url", "store_url"]
 
 #: For each harness: its names of the events before and after a tool, and a tool that writes files.
 NAMES = {
@@ -59,10 +62,9 @@ def refused(answer: Any) -> str:
 
 
 @pytest.fixture
-def project(tmp_path: Path, store_url: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path: Path, hook_url: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "shop"
     (folder / ".git").mkdir(parents=True)
-    monkeypatch.setenv("ENGRAM_URL", store_url)
     monkeypatch.chdir(folder)
     return folder
 

@@ -154,7 +154,7 @@ def test_a_client_that_goes_away_leaves_the_queue(server: Running) -> None:
 def queued(server: Running, workspace: str) -> int:
     """How many claims wait for a lease."""
     with server.eng._view.engine.read() as tx:
-        count: int = tx.value("SELECT COUNT(*) FROM lease_queue WHERE workspace = :workspace", workspace=workspace)
+        count: int = tx.value("SELECT COUNT(*) FROM lease_waiters WHERE workspace = :workspace", workspace=workspace)
     return count
 
 
@@ -192,9 +192,8 @@ def test_short_writes_that_wait_together_are_each_done_or_not(server: Running) -
         ids = [id for done in pool.map(log, range(16)) for id in done]
     logged = eng.sessions.logs(session, 0)
     assert sorted(entry.id for entry in logged) == sorted(ids)
-    assert sorted(entry.content for entry in logged) == sorted(
-        f"{a}/{b}" for a in range(16) for b in range(20) if b % 4 != 3
-    )
+    right = [f"{writer}/{each}" for writer in range(16) for each in range(20) if each % 4 != 3]
+    assert sorted(entry.content for entry in logged) == sorted(right)
     assert sorted(entry.seq for entry in logged) == list(range(1, len(logged) + 1))
 
 

@@ -16,7 +16,8 @@ import pytest
 from engram import Engram, processes
 from engram.interfaces import harness_process
 from engram.interfaces.hooks import respond
-from engram.interfaces.mcp.host import Connection, Host
+from engram.interfaces.mcp.connections import Connection
+from engram.interfaces.mcp.host import Host
 from engram.interfaces.mcp.identity import Origin
 
 from .conftest import program

@@ -12,6 +12,9 @@ from engram import Engram
 from engram.interfaces.hooks import injection, respond
 from engram.memory import prompt_gate
 from engram.tokens import estimate
+from tests.interfaces._hook_server import hook_url, store_url
+
+__all__ = ["hook_url", "store_url"]
 
 #: Send one prompt; what the model is shown beside it.
 Prompt = Callable[..., str]
@@ -20,9 +23,7 @@ FINDING = "The ledger upload retries three times because the gateway of the bank
 
 
 @pytest.fixture
-def prompt(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prompt:
-    monkeypatch.setenv("ENGRAM_URL", store_url)
-
+def prompt(hook_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prompt:
     def send(text: str, session: str = "s1", project: str = "shop") -> str:
         (tmp_path / project).mkdir(exist_ok=True)
         monkeypatch.chdir(tmp_path / project)

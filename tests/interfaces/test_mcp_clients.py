@@ -1,15 +1,12 @@
-"""Real clients: the SDK's over standard input and output and over HTTP, and the MCP Inspector."""
+"""Real clients over standard input and output: the SDK's, and the MCP Inspector."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import socket
 import subprocess
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +16,6 @@ from mcp.shared.exceptions import MCPError
 
 from engram import Engram, __version__
 from engram.config import load
-from engram.interfaces.mcp.host import Host
-from engram.interfaces.mcp.server import build
 from mcp import Client, StdioServerParameters
 from tests._tables import values
 
@@ -108,52 +103,6 @@ def test_two_clients_at_once_see_each_other_and_keep_out_of_each_other_s_way(sto
             assert (await call(other, "recall", query="router"))["hits"]
 
     anyio.run(visit)
-
-
-@contextmanager
-def http_server(eng: Engram) -> Iterator[str]:
-    """The server mounted as it is; its address."""
-    import uvicorn
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    app = build(Host(lambda: eng)).streamable_http_app()
-    running = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", ws="none"))
-    thread = threading.Thread(target=running.run)
-    thread.start()
-    while not running.started and thread.is_alive():
-        thread.join(0.01)
-    yield f"http://127.0.0.1:{port}/mcp"
-    running.should_exit = True
-    thread.join()
-
-
-@pytest.mark.requirement("MCP-12", "MCP-3")
-def test_over_http_each_connection_has_its_own_session(eng: Engram) -> None:
-    async def visit(url: str) -> None:
-        async with Client(url, mode="legacy") as one, Client(url, mode="legacy") as other:
-            first = (await one.call_tool("sitrep", {"summary": "One"})).structured_content["session"]
-            second = (await other.call_tool("sitrep", {"summary": "Other"})).structured_content["session"]
-            assert first != second
-            assert (await call(one, "session", action="log", text="x"))["session_id"] == first
-            assert (await call(other, "session", action="log", text="y"))["session_id"] == second
-
-    with http_server(eng) as url:
-        anyio.run(visit, url)
-
-
-@pytest.mark.requirement("MCP-12", "MCP-3")
-def test_over_stateless_http_nobody_acts_as_somebody_else(eng: Engram) -> None:
-    async def visit(url: str) -> None:
-        async with Client(url, mode="2026-07-28") as client:
-            me = (await client.call_tool("sitrep", {"summary": "One"})).structured_content["session"]
-            nameless = await client.call_tool("session", {"action": "log", "text": "x"})
-            assert nameless.is_error
-            assert (await call(client, "session", action="log", text="x", session=me))["session_id"] == me
-
-    with http_server(eng) as url:
-        anyio.run(visit, url)
 
 
 def inspect(store: str, *arguments: str) -> Any:

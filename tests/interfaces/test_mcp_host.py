@@ -18,7 +18,8 @@ from engram.interfaces import background
 from engram.interfaces.mcp import guide
 from engram.interfaces.mcp import host as hosting
 from engram.interfaces.mcp.answers import FOR_THE_USER, FRAME, NO_MODEL, WORDS_ONLY, Answer, answer
-from engram.interfaces.mcp.host import BEAT_EVERY, Connection, Host
+from engram.interfaces.mcp.connections import Connection
+from engram.interfaces.mcp.host import BEAT_EVERY, Host
 from tests._repositories import make_repository
 from tests.conftest import ShiftedClock
 
@@ -246,12 +247,12 @@ def test_an_agent_can_write_to_the_person_and_every_brief_shows_it(agent: Agent,
 def test_messages_of_an_answer_that_was_lost_come_with_the_next_one(agent: Agent, eng: Engram) -> None:
     agent("sitrep", summary="Porting")
     eng.messages.send(None, str(agent.connection.session), "hello")
-    agent.host.lost(agent.answer("lock", action="list"))
+    agent.host.lost(agent.connection, agent.answer("lock", action="list"))
     answer = agent.answer("lock", action="list")
     assert ", shown again:\n> hello" in answer.text
     (unread,) = answer.structured["messages"]["unread"]  # type: ignore[index]
     assert unread["again"] is True
-    agent.host.lost(answer)
+    agent.host.lost(agent.connection, answer)
     assert "hello" in agent.answer("lock", action="list").text, "nobody has seen it yet"
 
 
@@ -262,7 +263,7 @@ def test_messages_of_an_answer_that_was_passed_on_are_read_a_moment_later(
     agent("sitrep", summary="Porting")
     session = str(agent.connection.session)
     eng.messages.send(None, session, "hello")
-    agent.host.passed_on(agent.answer("lock", action="list"))
+    agent.host.passed_on(agent.connection, agent.answer("lock", action="list"))
     clock.advance(PATIENCE + 1)
     deadline = monotonic() + 60
     while eng.messages.inbox(session, peek=True):
@@ -280,7 +281,7 @@ def test_messages_of_an_answer_whose_client_left_at_once_stay_unread(
     session = str(agent.connection.session)
     eng.messages.send(None, session, "hello")
     answer = agent.answer("lock", action="list")
-    agent.host.passed_on(answer)
+    agent.host.passed_on(agent.connection, answer)
     agent.host.close()
     clock.advance(PATIENCE + 1)
     assert [(each.text, each.again) for each in eng.messages.inbox(session)] == [("hello", True)]

@@ -8,7 +8,8 @@ import pytest
 
 from engram import Engram
 from engram.interfaces.mcp import tools
-from engram.interfaces.mcp.host import Connection, Host
+from engram.interfaces.mcp.connections import Connection
+from engram.interfaces.mcp.host import Host
 from engram.operations import HINTS
 
 #: Commands and flags of the command line, and names of operations, which no agent can call.

@@ -398,7 +398,8 @@ def test_a_message_taken_by_a_call_that_was_cancelled_meanwhile_is_given_back(en
     """The call is done and has taken the message, and its client no longer waits for it."""
     import anyio
 
-    from engram.interfaces.mcp.host import Connection, Host
+    from engram.interfaces.mcp.connections import Connection
+    from engram.interfaces.mcp.host import Host
     from engram.interfaces.mcp.lines import converse
     from engram.interfaces.mcp.server import build
 
@@ -414,8 +415,8 @@ def test_a_message_taken_by_a_call_that_was_cancelled_meanwhile_is_given_back(en
                 assert cancelled.wait(DEADLINE)
             return answer
 
-        def lost(self, answer: Any) -> None:
-            super().lost(answer)
+        def lost(self, connection: Connection, answer: Any) -> None:
+            super().lost(connection, answer)
             given_back.set()
 
     cancelled = threading.Event()

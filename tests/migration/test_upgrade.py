@@ -20,7 +20,8 @@ from engram import Engram, StoreFull, UpgradeNeeded
 from engram.config import load
 from engram.interfaces import detached, hooks
 from engram.interfaces.hooks import respond
-from engram.interfaces.mcp.host import Connection, Host
+from engram.interfaces.mcp.connections import Connection
+from engram.interfaces.mcp.host import Host
 from engram.storage import backup, migrate
 from tests.interfaces.conftest import Engram as Command
 from tests.interfaces.conftest import engram, program

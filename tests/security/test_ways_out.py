@@ -28,7 +28,8 @@ from engram.interfaces.cli import cli, run
 from engram.interfaces.hooks import HARNESSES, respond
 from engram.interfaces.hooks.events import BEFORE_TOOL
 from engram.interfaces.mcp import guide, tools
-from engram.interfaces.mcp.host import Connection, Host
+from engram.interfaces.mcp.connections import Connection
+from engram.interfaces.mcp.host import Host
 from engram.safe_text import TAG, lines, one_line, visible
 
 from ._hostile import FORGED, HOSTILE, HOSTILE_NAME, Hostile, fill

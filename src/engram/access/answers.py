@@ -4,6 +4,9 @@ The answer is stored in the transaction that does the work. So a server can be k
 and any other server on the same store still answers the client's next attempt (`once`). Two requests with the same key
 at once: the second waits for the first, then gets its answer.
 
+Where an answer can be made again, only the work must not be done twice: an event of a hook is recorded once, and its
+answer is made for each attempt. There the key alone is stored, in the transaction of the work (`is_first`).
+
 Some work cannot be one transaction, such as a pass of dreaming. There the key is claimed first and the answer stored
 afterwards (`begin`, `finish`). If the server dies in between, the key stays claimed for some minutes.
 
@@ -45,6 +48,11 @@ LEFT JOIN access_answers a ON a.workspace = :workspace AND a.grant_id = :grant_i
 _CLAIM = """
 INSERT INTO access_answers (grant_id, key, workspace, digest, state, answer, receipt, created_at)
 VALUES (:grant_id, :key, :workspace, :digest, 'running', '', :receipt, :now)
+ON CONFLICT (workspace, grant_id, key) DO NOTHING
+"""
+_NOTE = """
+INSERT INTO access_answers (grant_id, key, workspace, digest, state, answer, receipt, created_at)
+VALUES (:grant_id, :key, :workspace, '', 'done', '', 0, :now)
 ON CONFLICT (workspace, grant_id, key) DO NOTHING
 """
 _REMOVE = """
@@ -158,7 +166,7 @@ class Answers:
         found, free = self._look(request)
         if not free:
             return found.answer_to(request), True
-        self._tidy()
+        self.tidy()
         claims: list[tuple[Transaction, Claim]] = []
 
         def claim(tx: Transaction) -> None:
@@ -183,13 +191,24 @@ class Answers:
             return found.answer_to(request), True
         return answer, False
 
+    def is_first(self, grant_id: str, key: str, workspace: str) -> bool:
+        """Whether no request with this key was carried out before. Notes that this one is.
+
+        Call it in the transaction that does the work, so that both are committed or neither. Call `tidy` afterwards,
+        outside of it.
+        """
+        request = _checked(grant_id, key, "none", workspace)
+        given = {"grant_id": request.grant_id, "key": request.key, "workspace": request.workspace}
+        with self._engine.write() as tx:
+            return bool(tx.run(_NOTE, now=tx.now(), **given))
+
     def begin(self, grant_id: str, key: str, digest: str, workspace: str) -> Claim | str:
         """Claim a key for work that is not one transaction. Returns the stored answer if the work was done before.
 
         Call `finish` or `abandon` afterwards. IdempotencyConflict as for `once`, and while the work is still running.
         """
         request = _checked(grant_id, key, digest, workspace)
-        self._tidy()
+        self.tidy()
         try:
             with self._engine.write() as tx:
                 return _claim(tx, request, _find(tx, request).receipt)
@@ -212,8 +231,8 @@ class Answers:
             found = _find(tx, request)
             return found, found.is_free(tx)
 
-    def _tidy(self) -> None:
-        """Remove some old answers now and then, in a short transaction of its own."""
+    def tidy(self) -> None:
+        """Remove some old answers now and then, in a short transaction of its own. Usually there is nothing to do."""
         if self._engine.joined:
             return
         clock, memo = self._engine.clock, self._engine.memo

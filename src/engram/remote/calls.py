@@ -82,7 +82,12 @@ BY_PERSON = "by_person"
 #: Arguments that stay with the caller: they are called while the work goes on.
 NOT_SENT = frozenset({"progress", "stop", "lock"})
 #: Arguments with names. A name with a secret is refused, as it is locally. Everywhere else secrets are removed.
-NAMES = frozenset({"name", "kind", "key", "project", "external_id", "session_type", "resource", "to"})
+NAMES = frozenset(
+    {
+        *("name", "names", "kind", "key", "project", "external_id", "session_type", "resource", "to", "tags"),
+        *("id", "session_id", "parent_id", "actor", "updated_by", "by", "relation"),
+    }
+)
 #: Arguments that a client may not choose. A model may be an address that the server would ask, or a folder of its disk.
 KEPT_BY_SERVER = {"reindex": frozenset({"model"})}
 #: Arguments with any JSON.
@@ -91,6 +96,11 @@ JSON = frozenset({"data", "metadata"})
 SLOW = frozenset({"dream", "dream_if_due", "reindex", "forget", "dreams.dream", "dreams.dream_if_due"}) | {
     *("dreams.undo", "dreams.estimate", "embedding_queue.work", "imports.write", "sessions.delete"),
 }
+
+#: Calls that do no harm when they are repeated, and that may have to end a transaction in between. They need no key.
+REPEATABLE = frozenset({"leases.claim", "harness_processes.take_over"})
+#: Afterwards abandoned sessions are swept, which registering does not do inside a transaction.
+SWEEPS = frozenset({"sessions.register"})
 
 
 def scope_of(name: str) -> Scope | None:

@@ -73,7 +73,8 @@ class RemoteStore:
         body = wire.to_json({"options": sent, "project": project_here(self._config)}).encode()
         # Every call has a key. The server ignores that of one which only reads.
         headers = {"X-Engram-Workspace": workspace, "Idempotency-Key": os.urandom(16).hex()}
-        within = LONG if name in SLOW else ANSWER_WITHIN + float(options.get("wait") or 0)
+        wait = options.get("wait") if isinstance(options.get("wait"), int | float) else 0
+        within = LONG if name in SLOW else ANSWER_WITHIN + min(max(wait or 0, 0), LONG)
         return _result(self._transport.post(f"/api/v1/library/{name}", body, headers, within=within))
 
     def close(self) -> None:
@@ -332,7 +333,8 @@ def _without_secrets(name: str, value: Any) -> Any:
         # What is beside a value may show that it is a secret.
         return clean(value)
     if isinstance(value, Mapping):
-        return {_without_secrets("", key): _without_secrets(str(key), each) for key, each in value.items()}
+        inner = name if name in NAMES else ""
+        return {_without_secrets(inner, key): _without_secrets(inner, each) for key, each in value.items()}
     if isinstance(value, tuple | set | frozenset):
         return type(value)(_without_secrets(name, each) for each in value)
     return [_without_secrets(name, each) for each in value] if isinstance(value, Iterable) else value

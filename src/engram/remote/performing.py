@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import EngramError, InvalidInput, NotFound
 from . import wire
-from .calls import BY_PERSON, KEPT_BY_SERVER, NOT_SENT, PROPERTIES, SLOW, SPECIAL, Scope
+from .calls import BY_PERSON, KEPT_BY_SERVER, NOT_SENT, PROPERTIES, REPEATABLE, SLOW, SPECIAL, Scope
 from .calls import scope_of as scope_of
 
 if TYPE_CHECKING:
@@ -30,6 +30,11 @@ class Call(NamedTuple):
     def waits(self) -> bool:
         """Whether it is a claim that may have to wait for others."""
         return self.name == "leases.claim" and bool(self.options.get("exclusive")) and bool(self.options.get("wait"))
+
+    @property
+    def needs_no_key(self) -> bool:
+        """Whether the call may be carried out twice."""
+        return self.scope == "read" or self.name in REPEATABLE
 
     @property
     def in_one_step(self) -> bool:

@@ -13,6 +13,7 @@ from .screen import coloured_diff, table
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ...config import Config
     from ..install.commands import Commands
     from ..install.files import Backups, Change
     from ..install.harness import Harness
@@ -25,6 +26,14 @@ _dry_run = click.option("--dry-run", is_flag=True, help="Show what would change,
 _EDITED = "Kept your edits to: {}. To get this release's entries, remove these from the settings and run {} again."
 _WRAPPED = "Left your own commands that run engram-hook: {}. Remove them from the settings by hand."
 _KEPT = "Kept {}. To go back to what the settings say, run `engram uninstall {harness}` and `engram install {harness}`."
+_NO_TOKEN = (
+    "The server needs a token. `engram token create NAME --scope write` makes one there; set it as `token` in {}, "
+    "which only you should be able to read."
+)
+_SHELL_TOKEN = (
+    "ENGRAM_TOKEN is set in this shell. A program that was started elsewhere does not have it; `token` in {} works "
+    "everywhere."
+)
 _DONE = {"create": "created", "change": "changed", "remove": "removed"}
 
 
@@ -43,11 +52,13 @@ def install(ctx: click.Context, harness: tuple[str, ...], project: bool, dry_run
     HARNESS is claude-code, codex, gemini, cursor, or all: every harness that is found on this machine.
 
     With --workspace or --store, the hooks and the server always use that workspace or store. Without them, an existing
-    installation keeps its own. To go back to what the settings say, uninstall first.
+    installation keeps its own. To go back to what the settings say, uninstall first. The token for a server's store is
+    never written into a command: it stays in config.toml or ENGRAM_TOKEN.
     """
     from ..install import plan
 
-    commands = _commands(ctx)
+    settings = load_settings(ctx)
+    commands = _commands(settings)
     if show:
         _show(ctx, commands)
         return
@@ -55,7 +66,7 @@ def install(ctx: click.Context, harness: tuple[str, ...], project: bool, dry_run
     chosen = plan.chosen(harness, found_only=True)
     kept = {} if commands.options else {each.name: plan.options(each, location) for each in chosen}
     planned = [(each, plan.install(each, location, commands)) for each in chosen]
-    _carry_out(ctx, planned, location, dry_run, kept=kept)
+    _carry_out(ctx, planned, location, dry_run, kept=kept, notes=_token_notes(settings))
 
 
 @command()
@@ -77,11 +88,20 @@ def uninstall(ctx: click.Context, harness: tuple[str, ...], project: bool, dry_r
     _carry_out(ctx, planned, location, dry_run, uninstalling=True)
 
 
-def _commands(ctx: click.Context) -> Commands:
+def _token_notes(settings: Config) -> list[str]:
+    """What is left to do so that the installed programs have the token for a server."""
+    from ...config import USER_FILE, config_dir
+
+    file = os.path.join(config_dir(), USER_FILE)
+    if not settings.is_remote or settings.origins["token"] not in ("default", "environment"):
+        return []
+    return [(_SHELL_TOKEN if settings.token else _NO_TOKEN).format(file)]
+
+
+def _commands(settings: Config) -> Commands:
     """This installation's programs, with the workspace and the store that were named as options."""
     from ..install.commands import carried, this_installation
 
-    settings = load_settings(ctx)
     workspace, store = (
         getattr(settings, name) if settings.origins[name] == "argument" else None for name in ("workspace", "url")
     )
@@ -114,10 +134,12 @@ def _carry_out(
     *,
     uninstalling: bool = False,
     kept: Mapping[str, Sequence[str]] | None = None,
+    notes: Sequence[str] = (),
 ) -> None:
     """Make the changes, or show them. Everything was planned before, so what cannot be understood stops all of it.
 
-    `kept` has the options of each harness that stay, although the command does not name them.
+    `kept` has the options of each harness that stay, although the command does not name them. `notes` are about every
+    harness.
     """
     from ..install import plan
     from ..install.files import apply, earlier_backups, move_backups
@@ -136,8 +158,8 @@ def _carry_out(
                     "diff": change.diff() if dry_run else None,
                 }
             )
-        notes = [] if uninstalling or not changes else list(harness.notes)
-        outcome = {"harness": harness.name, "title": harness.title, "files": files, "notes": notes}
+        advice = [] if uninstalling or not changes else list(harness.notes)
+        outcome = {"harness": harness.name, "title": harness.title, "files": files, "notes": [*advice, *notes]}
         if not uninstalling:
             outcome["edited"] = plan.edited(harness, location)
             outcome["options_kept"] = list((kept or {}).get(harness.name, ()))

@@ -41,7 +41,7 @@ def serve(ctx: click.Context, /, host: str, port: int, dream: bool | None, **giv
     browser in once. `engram token create` makes more. docs/server.md describes the interface.
     """
     settings = load_settings(ctx)
-    url = _public_url(host, port, **_checked(host, **given))
+    url = _public_url(host, _checked(host, **given)["public_url"])
     if settings.url.startswith(("http://", "https://")):
         raise InvalidInput("The store is another server. Name the store itself with --store or ENGRAM_URL.")
     _need_packages()
@@ -59,7 +59,9 @@ def serve(ctx: click.Context, /, host: str, port: int, dream: bool | None, **giv
         started = _first_start(settings, public)
         result(ctx, started, lambda: _said(started))
         tls = Tls(given["tls_cert"], given["tls_key"]) if given["tls_cert"] else None
-        options = Options(public, given["behind_proxy"], dream=dream, chores=True, log=True)
+        options = Options(
+            url, given["behind_proxy"], dream=dream, chores=True, log=True, host=host, port=at.port, tls=tls is not None
+        )
         run(settings, options, at, workers=given["workers"], tls=tls)
 
 
@@ -75,7 +77,7 @@ def _checked(host: str, **given: Any) -> dict[str, Any]:
     return given
 
 
-def _public_url(host: str, port: int, *, public_url: str | None, **_: Any) -> str | None:
+def _public_url(host: str, public_url: str | None) -> str | None:
     """The address that clients use; None if it is where the server listens."""
     if public_url is None:
         if host in ("0.0.0.0", "::", ""):
@@ -83,17 +85,9 @@ def _public_url(host: str, port: int, *, public_url: str | None, **_: Any) -> st
                 f"--host {host!r} is every address of this machine. Say with --public-url which one clients use."
             )
         return None
-    from urllib.parse import urlsplit
+    from ..http.origins import public_origin
 
-    try:
-        parts = urlsplit(public_url)
-        parts.port  # noqa: B018  raises ValueError
-    except ValueError:
-        parts = urlsplit("")
-    extra = parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc
-    if parts.scheme not in ("http", "https") or not parts.hostname or extra:
-        raise InvalidInput(f"--public-url is {public_url[:200]!r}; it must be https://host or https://host:port.")
-    return f"{parts.scheme}://{parts.netloc}"
+    return public_origin(public_url)
 
 
 def _is_loopback(host: str) -> bool:

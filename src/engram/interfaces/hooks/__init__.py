@@ -37,6 +37,8 @@ OPTIONS = {"--workspace": "workspace", "--store": "url"}
 LIMIT, THREAD_LIMIT, HARD_LIMIT = 1.5, 1.7, 2.0
 #: Seconds after which a hook starts no further work that a later process can do.
 SOFT_LIMIT = 1.0
+#: Seconds that a hook has for its exchange with a server. The rest of its time is for an answer after a failure.
+SERVER_LIMIT = 1.2
 #: Seconds between two attempts to open a store that is being upgraded.
 _RETRY_INTERVAL = 0.05
 #: Seconds that a write waits for other writers. Long, because the event is lost if the write fails.
@@ -144,7 +146,6 @@ def _handle_event(event: Event, harness: str, show: Callable[[Answer], None], op
         return show(Answer())  # most tools write no file, so the store is not opened
     begun = monotonic()
     from .failures import clear_count
-    from .handlers import handle
 
     _change_folder(event.folder)
     settings = _load_settings(options)
@@ -155,8 +156,15 @@ def _handle_event(event: Event, harness: str, show: Callable[[Answer], None], op
     def out_of_time() -> bool:
         return monotonic() - begun > SOFT_LIMIT
 
-    with _open_store(settings, out_of_time) as eng:
-        handle(eng, event, harness, show, out_of_time)
+    if settings.is_remote:
+        from .sending import send
+
+        show(send(settings, event, harness, begun + SERVER_LIMIT))
+    else:
+        from .handlers import handle
+
+        with _open_store(settings, out_of_time) as eng:
+            handle(eng, event, harness, show, out_of_time)
     clear_count(settings.data_dir)
 
 
@@ -211,29 +219,45 @@ def _change_folder(folder: str | None) -> None:
 
 def _failure_answer(event: Event, error: Exception) -> Answer:
     """The answer after a failure: empty, unless failures are permanent or repeated."""
-    from ...errors import SchemaTooNew, UpgradeNeeded
     from ...framing import frame
     from .events import START, Answer
     from .failures import LOG, count_failure
 
-    too_new, too_old = isinstance(error, SchemaTooNew), isinstance(error, UpgradeNeeded)
+    permanent = _permanent_problem(error)
     tell = count_failure(
-        _log_folder(), new_session=event.kind == START, permanent=too_new or too_old, can_tell=event.takes_context
+        _log_folder(), new_session=event.kind == START, permanent=bool(permanent), can_tell=event.takes_context
     )
     if not tell:
         return Answer()
-    if too_new:
+    what = permanent or f"its hook keeps failing ({type(error).__name__}); see {os.path.join(_log_folder(), LOG)}"
+    return Answer(frame("notice", f"Engram does not see or record this session at present: {what}."))
+
+
+def _permanent_problem(error: Exception) -> str:
+    """What to say about a failure that does not go away by itself; empty for others."""
+    from ...errors import SchemaTooNew, UpgradeNeeded
+
+    if isinstance(error, SchemaTooNew):
         from ..._version import UPGRADE
 
-        what = f"a newer version of Engram wrote its store; upgrade this one ({UPGRADE})"
-    elif too_old:
-        what = (
+        return f"a newer version of Engram wrote its store; upgrade this one ({UPGRADE})"
+    if isinstance(error, UpgradeNeeded):
+        return (
             "its store is being upgraded to a new version, and recording resumes afterwards. If this message appears "
             "again, run `engram upgrade`"
         )
-    else:
-        what = f"its hook keeps failing ({type(error).__name__}); see {os.path.join(_log_folder(), LOG)}"
-    return Answer(frame("notice", f"Engram does not see or record this session at present: {what}."))
+    # Not imported: only a store behind a server raises it, and then it is loaded.
+    status = getattr(error, "answered", None)
+    if status == 0:
+        return "no token for its server is set; set ENGRAM_TOKEN, or `token` in Engram's config.toml"
+    if status in (401, 403):
+        return (
+            f"its server refuses the token ({status}); `engram token create NAME --scope write` makes one on the "
+            "server, and ENGRAM_TOKEN or `token` in Engram's config.toml holds it"
+        )
+    if status in (404, 405):
+        return "its server does not know hooks; upgrade Engram there"
+    return ""
 
 
 def _start_upgrade(settings: Config) -> bool:

@@ -50,6 +50,36 @@ class Event(NamedTuple):
     can_ask: bool = False
 
 
+class Told(NamedTuple):
+    """An event as it is handled: no text has a secret, and nothing has to be looked up on the agent's machine.
+
+    `preparing` makes it from an `Event`. `place` has what is looked up there.
+    """
+
+    kind: str
+    #: The name of the harness, which is the type of the session.
+    harness: str
+    #: The external id of the session, or of the subagent in which the event happened.
+    session: str
+    #: The external id of the session that the subagent works for; None outside of subagents.
+    parent: str | None = None
+    #: The name of the subagent, and what it is to do.
+    name: str | None = None
+    task: str = ""
+    #: The prompt, or the assistant's last message, as it is stored.
+    text: str = ""
+    #: The line of the session's log about a tool.
+    line: str = ""
+    failed: bool = False
+    #: Why the session started or is compacted.
+    reason: str = ""
+    #: As in `Event`.
+    takes_context: bool = False
+    in_background: bool = False
+    warn_late: bool = False
+    can_ask: bool = False
+
+
 class Answer(NamedTuple):
     #: Text for the model; empty for none.
     context: str = ""

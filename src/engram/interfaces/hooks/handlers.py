@@ -16,21 +16,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...framing import clean, frame, own_words
-from ...harness_payloads import log_line
-from ...redact import redact
+from ...framing import frame
 from ...safe_text import by_whom, one_line
-from .. import external_ids, harness_process
 from . import events, locks, starts
-from .events import Answer, Event
+from .events import Answer, Event, Told
+from .place import Here
+from .preparing import SUMMARY_LENGTH, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ...client import Engram
     from ...records import Message, Session
+    from .injection import Recall
+    from .place import Place
 
-SUMMARY_LENGTH = 200
 #: Characters of all messages in one answer. A single message may be longer; no message is cut.
 MESSAGES_LENGTH = 16_000
 #: Set in a session's metadata after a compaction: the model no longer has the brief and needs it again.
@@ -47,98 +47,128 @@ _FRAME_TOKENS = 30
 
 
 def handle(eng: Engram, event: Event, harness: str, show: Callable[[Answer], None], enough: Callable[[], bool]) -> None:
-    """Handle the event and show the answer. Then index words until none are left or `enough` returns True."""
-    happened = _Happened(eng, event, harness)
-    given = _ACTIONS[event.kind](happened)
-    session = happened.session
-    due = session is not None and session.status == "active" and session.metadata.get(DUE)
-    if due and event.takes_context and event.kind != events.START and not given.denied and not given.asked:
-        given = given._replace(context=f"{happened.report_again()}\n{given.context}".strip())
-    happened.show(given, show)
+    """Handle an event of this machine and show the answer. Then index words until none are left or `enough` says so."""
+    leases = eng.leases
+    here = Here(event, harness, eng.settings, lambda path: leases.normalise(leases.escape(path)))
+    handling = Handling(eng, prepare(event, harness), here)
+    given = handling.answer()
+    try:
+        show(given)
+    except BaseException:
+        handling.lost()
+        raise
+    handling.delivered()
     eng.backlog.index_words(enough)
-    if happened.ended:
-        _start_pass(eng)
-
-
-def _start_pass(eng: Engram) -> None:
-    """After the end of a session: start a pass of dreaming if one is due. Nothing is imported before that is known."""
-    if eng.settings.auto_dream == "on" and eng.sessions.need_pass():
+    if handling.may_dream and eng.sessions.need_pass():
+        # Nothing is imported before this is known.
         from ..auto_dream import SESSION_END, start
 
         start(eng.settings, SESSION_END)
 
 
-class _Happened:
-    """An event in its session."""
+def _always() -> bool:
+    return True
 
-    def __init__(self, eng: Engram, event: Event, harness: str) -> None:
+
+class Handling:
+    """One event in its session.
+
+    Call `answer`, and after the answer was passed on `delivered`, or `lost` if that failed. `is_first` is called in the
+    transaction that records the event. It returns False if an earlier attempt has recorded it; then only the answer is
+    made again. `recall` recalls by meaning, where the process has a model loaded.
+    """
+
+    def __init__(
+        self,
+        eng: Engram,
+        told: Told,
+        place: Place,
+        *,
+        is_first: Callable[[], bool] = _always,
+        recall: Recall | None = None,
+    ) -> None:
         self.eng = eng
-        self.event = event
-        self.harness = harness
-        self.session = eng.sessions.find(_external_id(event), harness)
+        self.told = told
+        self.place = place
+        self.session = eng.sessions.find(told.session, told.harness)
+        self._is_first = is_first
+        self._recall = recall
         #: Messages that were taken from the mailbox, and those of them that an earlier answer has told.
         self._taken: list[Message] = []
         self._told: list[Message] = []
         #: Whether a session has ended.
-        self.ended = False
+        self._ended = False
         #: The turns and memories in the answer.
         self._given: tuple[tuple[str, int], ...] = ()
 
-    def show(self, given: Answer, show: Callable[[Answer], None]) -> None:
-        """Show the answer. Messages in it count as read only if that succeeds."""
-        try:
-            show(given)
-        except BaseException:
-            if self.session is not None:
-                self.eng.messages.give_back(self.session.id, self._taken)
-            raise
+    @property
+    def may_dream(self) -> bool:
+        """Whether a pass of dreaming may start now: a session has ended, and its agent's settings allow one."""
+        return self._ended and self.place.may_dream
+
+    def answer(self) -> Answer:
+        """Do what the event asks for. Returns the answer to pass on."""
+        given = _ACTIONS[self.told.kind](self)
+        session = self.session
+        due = session is not None and session.status == "active" and session.metadata.get(DUE)
+        if due and self.told.takes_context and self.told.kind != events.START and not given.denied and not given.asked:
+            return given._replace(context=f"{self._report_again()}\n{given.context}".strip())
+        return given
+
+    def delivered(self) -> None:
+        """Note that the answer was passed on: the messages in it are read, and what it tells is not told again."""
         if self.session is not None:
             self._acknowledge(self.session)
             self.eng.injections.record(self.session.id, self._given)
-        if self.event.kind == events.PROMPT:
+        if self.told.kind == events.PROMPT:
             self.eng.memories.used([id for kind, id in self._given if kind == "memory"])
 
+    def lost(self) -> None:
+        """Return the messages in the answer to the mailbox, because it could not be passed on."""
+        if self.session is not None:
+            self.eng.messages.give_back(self.session.id, self._taken)
+
     def start(self) -> Answer:
-        known = self.session
-        if known is not None and self.event.reason == "compact" and known.metadata.get(SUMMARY_DUE):
+        known, reason = self.session, self.told.reason
+        if known is not None and reason == "compact" and known.metadata.get(SUMMARY_DUE):
             self.compacted()
-        continued = self.event.reason in _CONTINUED or bool(known and known.metadata.get(DUE))
+        continued = reason in _CONTINUED or bool(known and known.metadata.get(DUE))
         session = self._begin()
-        for earlier in starts.left(self.eng, self.event, self.harness, session.id):
+        for earlier in starts.left(self.eng, self.told, self.place, session.id):
             self._end(earlier)
-        if self.event.reason == "compact":
+        if reason == "compact":
             self.eng.injections.clear(session.id)
         return Answer(self._brief(session, resumed=continued))
 
     def prompt(self) -> Answer:
-        # Redact before the text is cut, which could split a secret, and before the transaction.
-        said = redact(own_words(self.event.text))
+        said = self.told.text
         if not said:
             return Answer()
         session, turn = self._record("user", said)
-        if self.event.agent is None:
-            self.eng.harness_processes.confirm(session.id, harness_process.find())
+        if self.told.parent is None:
+            self.eng.harness_processes.confirm(session.id, self.place.process)
         if not session.summary:
             self.eng.sessions.quote(session.id, "user")
-        if self.event.transcript is not None:
+        if turn is not None and self.place.has_transcript:
             from .turns import record_interrupted
 
-            record_interrupted(self.eng, session.id, turn, self.event.transcript, self.event.agent)
-        return Answer(self._recalled(said, session) if self.event.takes_context else "")
+            record_interrupted(self.eng, session.id, turn, self.place.spoken)
+        return Answer(self._recalled(said, session) if self.told.takes_context else "")
 
     def before_tool(self) -> Answer:
-        if not self.event.paths or self.eng.settings.lock_policy == "off":
+        if self.place.lock_policy == "off" or not self.place.files:
             return Answer()
-        return locks.before_edit(self.eng, self.event, self._at_work())
+        return locks.before_edit(self.eng, self.told, self.place, self._at_work())
 
     def after_tool(self) -> Answer:
         session = self.session or self._begin()
         with self.eng.write():
             if session.status == "abandoned":
                 self.eng.sessions.heartbeat(session.id)
-            self.eng.sessions.log(session.id, log_line(self.event.tool, self.event.target, failed=self.event.failed))
-            messages = self._take_messages(session) if self.event.takes_context else ""
-            edited = locks.after_edit(self.eng, self.event, session)
+            if self._is_first():
+                self.eng.sessions.log(session.id, self.told.line)
+            messages = self._take_messages(session) if self.told.takes_context else ""
+            edited = locks.after_edit(self.eng, self.told, self.place, session)
         return Answer("\n".join(filter(None, [messages, edited.context])))
 
     def stop(self) -> Answer:
@@ -146,18 +176,21 @@ class _Happened:
         return Answer()
 
     def compact(self) -> Answer:
-        how = f" ({one_line(self.event.reason, 40)})" if self.event.reason else ""
+        how = f" ({self.told.reason})" if self.told.reason else ""
         session = self._begin({DUE: True, SUMMARY_DUE: True})
         self.eng.injections.clear(session.id)
-        self.eng.sessions.log(session.id, f"The context is being compacted{how}")
+        with self.eng.write():
+            if self._is_first():
+                self.eng.sessions.log(session.id, f"The context is being compacted{how}")
         return Answer()
 
     def compacted(self) -> Answer:
         from .turns import keep_summary
 
         session = self._at_work()
+        text = self.place.summary()
         with self.eng.write():
-            kept = keep_summary(self.eng, session.id, self.event)
+            kept = self._is_first() and keep_summary(self.eng, session.id, text)
         if kept:
             self._begin({SUMMARY_DUE: False})
         return Answer()
@@ -175,11 +208,12 @@ class _Happened:
 
     def end(self) -> Answer:
         session = self.session
-        if session is not None and session.status != "completed" and not starts.leave(self.eng, session.id):
+        at_work = session is not None and session.status != "completed"
+        if session is not None and at_work and not starts.leave(self.eng, self.place, session.id):
             self._end(session)
         return Answer()
 
-    def report_again(self) -> str:
+    def _report_again(self) -> str:
         return self._brief(self._begin(), resumed=True)
 
     def _end(self, session: Session) -> None:
@@ -188,29 +222,27 @@ class _Happened:
         with self.eng.write():
             for ending in sorted([session, *children], key=lambda each: each.id):
                 self._complete(ending)
-        self.ended = True
+        self._ended = True
 
     def _begin(self, metadata: dict[str, object] | None = None) -> Session:
         """Create or resume the event's session. A resumed session keeps its summary and its outcome."""
         known = self.session
         parent = None
-        if self.event.agent is not None:
-            above = self.event._replace(agent=None, agent_type=None)
-            parent = _Happened(self.eng, above, self.harness)._at_work().id
-        # A subagent's event also starts its parent, which has a different task.
-        is_start = self.event.kind == events.SUBAGENT_START and self.event.agent is not None
-        task = self.event.reason if is_start else ""
+        if self.told.parent is not None:
+            above = self.told._replace(session=self.told.parent, parent=None, name=None, task="")
+            parent = Handling(self.eng, above, self.place)._at_work().id
         id = self.eng.sessions.register(
-            self.harness,
-            None if known else one_line(redact(clean(task)), SUMMARY_LENGTH),
+            self.told.harness,
+            None if known else self.told.task,
             metadata or ({DUE: False} if known and known.metadata.get(DUE) else None),
-            name=_agent_name(self.event),
-            external_id=_external_id(self.event),
+            name=self.told.name,
+            project=self.place.project,
+            external_id=self.told.session,
             parent_id=parent,
         )
-        if self.event.agent is None:
+        if self.told.parent is None:
             # A subagent runs in the process of its parent, which is the session that the MCP server acts as.
-            starts.note(self.eng, self.event, self.harness, id)
+            starts.note(self.eng, self.told, self.place, id)
         self.session = self.eng.sessions.get(id)
         return self.session
 
@@ -218,7 +250,7 @@ class _Happened:
         return self.session if self.session is not None and self.session.status == "active" else self._begin()
 
     def _brief(self, session: Session, *, resumed: bool) -> str:
-        budget = max(1, self.eng.settings.brief_budget - _FRAME_TOKENS)
+        budget = max(1, self.place.brief_budget - _FRAME_TOKENS)
         made = self.eng.briefing(session.id, budget=budget, resumed=resumed)
         self._given += made.things
         return frame("brief", made.text)
@@ -227,7 +259,7 @@ class _Happened:
         # Imported here, because only a prompt recalls.
         from . import injection
 
-        lines = injection.recalled(self.eng, said, session)
+        lines = injection.recalled(self.eng, said, session, self._recall)
         self._given += tuple(thing for line in lines for thing in line.things)
         return injection.framed(lines) if lines else ""
 
@@ -247,13 +279,19 @@ class _Happened:
         The model gets the answer of a hook in the background with its next request, if there is one. A later event
         shows that there was. So such a message is noted as told, and counts as read when it would be due again.
         """
-        if not self.event.in_background:
+        if not self.told.in_background:
             self.eng.messages.acknowledge(session.id, self._taken)
             return
         self.eng.messages.acknowledge(session.id, self._told)
         new = [message.id for message in self._taken if message not in self._told]
         if new:
-            self.eng.sessions.register(self.harness, None, {TOLD: new}, external_id=_external_id(self.event))
+            self.eng.sessions.register(
+                self.told.harness,
+                None,
+                {TOLD: new},
+                project=self.place.project,
+                external_id=self.told.session,
+            )
 
     def _record_reply(self) -> None:
         """Store what the assistant said since the last prompt, and the session if it is new.
@@ -262,31 +300,34 @@ class _Happened:
         """
         from . import turns
 
-        text, recorded = turns.closing_message(self.event.text), None
+        text, recorded = self.told.text, None
         if text:
             self._begin_above()
             with self.eng.write():
                 # The assistant's last message does not resume a completed session.
                 recorded = turns.record_closing(self.eng, (self.session or self._begin()).id, text)
-        if self.event.transcript is None:
-            return
-        spoken = turns.read_turns(self.event.transcript, self.event.agent, self.event.text)
+        spoken = self.place.spoken() if self.place.has_transcript else []
         if any(turn.messages for turn in spoken):
             self._begin_above()
             with self.eng.write():
                 turns.record_turns(self.eng, (self.session or self._begin()).id, spoken, (text, recorded))
 
-    def _record(self, role: str, said: str) -> tuple[Session, int]:
-        """Store a turn, and its session if that is new. This is the first thing that a hook commits."""
+    def _record(self, role: str, said: str) -> tuple[Session, int | None]:
+        """Store a turn, and its session if that is new. This is the first thing that a hook commits.
+
+        The turn is None if an earlier attempt has stored it.
+        """
         self._begin_above()
         with self.eng.write():
             session = self._at_work()
+            if not self._is_first():
+                return session, None
             turn = self.eng.exchanges.add(session.id, role, said, embed=False, words=False)
         return session, turn
 
     def _begin_above(self) -> None:
         """Begin a subagent's session in a transaction of its own, because creating a child session locks leases."""
-        if self.event.agent is not None and self.session is None:
+        if self.told.parent is not None and self.session is None:
             self._begin()
 
     def _complete(self, session: Session) -> None:
@@ -301,26 +342,21 @@ class _Happened:
 
 
 _ACTIONS = {
-    events.START: _Happened.start,
-    events.PROMPT: _Happened.prompt,
-    events.BEFORE_TOOL: _Happened.before_tool,
-    events.AFTER_TOOL: _Happened.after_tool,
-    events.STOP: _Happened.stop,
-    events.COMPACT: _Happened.compact,
-    events.COMPACTED: _Happened.compacted,
-    events.SUBAGENT_START: _Happened.subagent_start,
-    events.SUBAGENT_STOP: _Happened.subagent_stop,
-    events.END: _Happened.end,
+    events.START: Handling.start,
+    events.PROMPT: Handling.prompt,
+    events.BEFORE_TOOL: Handling.before_tool,
+    events.AFTER_TOOL: Handling.after_tool,
+    events.STOP: Handling.stop,
+    events.COMPACT: Handling.compact,
+    events.COMPACTED: Handling.compacted,
+    events.SUBAGENT_START: Handling.subagent_start,
+    events.SUBAGENT_STOP: Handling.subagent_stop,
+    events.END: Handling.end,
 }
 
 
-def _external_id(event: Event) -> str:
-    return external_ids.of_session(event.session, event.agent)
-
-
-def _agent_name(event: Event) -> str | None:
-    name = event.agent_type if event.agent is not None else None
-    return None if name is None or external_ids.looks_secret(name) else name
+#: The kinds of events that are handled.
+KINDS = tuple(_ACTIONS)
 
 
 def _sender(message: Message) -> str:

@@ -9,10 +9,13 @@ from ...safe_text import name, one_line, visible
 from ...tokens import estimate
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ...client import Engram
     from ...records import Hit, Session
+
+    #: Recalls a number of hits with options of `Engram.recall`; None if it cannot do so by meaning now.
+    Recall = Callable[[Engram, str, int, dict[str, Any]], list[Hit] | None]
 
 Thing = tuple[str, int]
 
@@ -34,12 +37,15 @@ class Line(NamedTuple):
     things: tuple[Thing, ...]
 
 
-def recalled(eng: Engram, said: str, session: Session) -> list[Line]:
-    """What is remembered that helps with a prompt of this session, and was not given to it before."""
+def recalled(eng: Engram, said: str, session: Session, recall: Recall | None = None) -> list[Line]:
+    """What is remembered that helps with a prompt of this session, and was not given to it before.
+
+    `recall` recalls by meaning, if it can; by default the recall socket is asked.
+    """
     asked = eng.injections.query(said)
     if not asked:
         return []
-    hits, by_meaning = find(eng, asked, session)
+    hits, by_meaning = find(eng, asked, session, recall)
     chosen: list[Line] = []
     for hit in eng.injections.worthy(session.id, hits, said, by_meaning):
         line = _line(eng, hit, session.project)
@@ -50,12 +56,8 @@ def recalled(eng: Engram, said: str, session: Session) -> list[Line]:
     return chosen
 
 
-def find(eng: Engram, asked: str, session: Session) -> tuple[list[Hit], bool]:
+def find(eng: Engram, asked: str, session: Session, recall: Recall | None = None) -> tuple[list[Hit], bool]:
     """Hits for a prompt, and whether they were found by meaning too. Turns of other projects are left out."""
-    # Imported here, because only a prompt recalls.
-    from ..recall_socket.client import PROMPT_DEADLINE
-    from ..recall_socket.client import recall as ask_server
-
     options: dict[str, Any] = {
         "exclude_session": session.id,
         "prefer_project": session.project,
@@ -65,11 +67,18 @@ def find(eng: Engram, asked: str, session: Session) -> tuple[list[Hit], bool]:
     if session.project is None:
         # Which turns are of other projects is not known.
         options["what"] = ("memories",)
-    hits = ask_server(eng, asked, DEPTH, within=PROMPT_DEADLINE, rerank="never", **options)
+    hits = (recall or _ask_socket)(eng, asked, DEPTH, {"rerank": "never", **options})
     # A workspace without vectors answers by words, too.
     if hits is not None:
         return hits, any(hit.why.get("meaning") for hit in hits)
     return eng.recall(asked, DEPTH, mode="words", **options), False
+
+
+def _ask_socket(eng: Engram, asked: str, k: int, options: dict[str, Any]) -> list[Hit] | None:
+    # Imported here, because only a prompt recalls.
+    from ..recall_socket.client import PROMPT_DEADLINE, recall
+
+    return recall(eng, asked, k, within=PROMPT_DEADLINE, **options)
 
 
 def framed(lines: Sequence[Line]) -> str:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ... import checks
 from ...framing import denial, frame
 from ...safe_text import name, one_line, quoted
 from .events import Answer
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
     from ...client import Engram
     from ...records import Holder, Session
-    from .events import Event
+    from .events import Told
+    from .place import File, Place
 
 #: Seconds that a claim made by editing a file lasts. Each further edit renews it.
 LEASE_TTL = 7_200.0
@@ -44,67 +46,79 @@ class _Held(NamedTuple):
     """A lease of another session, and the files that the tool writes under it."""
 
     holder: Holder
-    paths: list[str]
+    files: list[File]
 
 
-def before_edit(eng: Engram, event: Event, session: Session) -> Answer:
+def before_edit(eng: Engram, told: Told, place: Place, session: Session) -> Answer:
     """Decide about a tool that is about to write files, and claim them."""
-    answer, barred = _decide(eng, event, session)
+    answer, barred = _decide(eng, told, place, session)
     if barred and eng.harness_processes.free_gone(holder.session_id for holder in barred):
-        answer, _ = _decide(eng, event, session)
+        answer, _ = _decide(eng, told, place, session)
     return answer
 
 
-def _decide(eng: Engram, event: Event, session: Session) -> tuple[Answer, list[Holder]]:
+def _decide(eng: Engram, told: Told, place: Place, session: Session) -> tuple[Answer, list[Holder]]:
     """The answer, and the holders because of which the tool may not run yet."""
-    policy = eng.settings.lock_policy
+    policy = place.lock_policy
+    files = place.files
     with eng.write():
-        others = _others(eng, event, session)
+        others = _others(eng, files, session)
         barred = [holder for holder, _ in others if holder.exclusive]
         if barred and policy == "deny":
             return Answer(denied=_refusal(barred[0])), barred
         if barred and policy == "ask":
-            if event.can_ask:
+            if told.can_ask:
                 return Answer(asked=_question(barred[0])), barred
             # The attempt is noted for every lease, so one more attempt is enough, however many leases there are.
             times = {"after": INSIST_AFTER, "within": INSIST_WITHIN}
             insisting = [eng.lease_notices.insist(holder, session.id, **times) for holder in barred]
             if not all(insisting):
                 return Answer(denied=_refusal(barred[insisting.index(False)], can_insist=True)), barred
-        _claim(eng, event, session, others)
+        _claim(eng, files, session, others)
     return Answer(_warning([holder for holder, _ in others])), []
 
 
-def after_edit(eng: Engram, event: Event, session: Session) -> Answer:
+def after_edit(eng: Engram, told: Told, place: Place, session: Session) -> Answer:
     """What is left to do after a tool wrote files: warn late, and claim what a person allowed."""
-    policy = eng.settings.lock_policy
-    late = event.warn_late and event.takes_context and policy != "off"
-    # Whether a person allowed an edit is seen only by its result.
-    allowed = event.can_ask and policy == "ask" and not event.failed and session.status == "active"
-    others = _others(eng, event, session) if late or allowed else []
+    late = warns_late(told, place.lock_policy)
+    allowed = may_be_allowed(told, place.lock_policy) and session.status == "active"
+    files = place.files if late or allowed else ()
+    others = _others(eng, files, session)
     if allowed and any(holder.exclusive for holder, _ in others):
-        _claim(eng, event, session, others)
+        _claim(eng, files, session, others)
     return Answer(_warning([holder for holder, _ in others]) if late else "")
 
 
-def _claim(eng: Engram, event: Event, session: Session, others: Sequence[_Held]) -> None:
+def warns_late(told: Told, policy: str) -> bool:
+    """Whether a warning about the files comes after the tool."""
+    return told.warn_late and told.takes_context and policy != "off"
+
+
+def may_be_allowed(told: Told, policy: str) -> bool:
+    """Whether a person may have allowed the edit. That is seen only by its result."""
+    return told.can_ask and policy == "ask" and not told.failed
+
+
+def _claim(eng: Engram, files: Sequence[File], session: Session, others: Sequence[_Held]) -> None:
     """Claim the files that the tool writes, and tell the other holders."""
-    for resource in map(eng.leases.escape, event.paths):
+    for path, resource in files:
+        # A claim looks for secrets in the resource. In the path, other characters may be next to one.
+        checks.without_secrets(path, "resource")
         if not _holds(eng, session, resource):
             eng.leases.claim(session.id, resource, ttl=LEASE_TTL)
-    for holder, paths in others:
+    for holder, written in others:
         if eng.lease_notices.tell(holder, session.id):
-            eng.messages.send(session.id, holder.session_id, _notice(eng, session, holder, paths))
+            eng.messages.send(session.id, holder.session_id, _notice(session, holder, written))
 
 
-def _others(eng: Engram, event: Event, session: Session) -> list[_Held]:
+def _others(eng: Engram, files: Sequence[File], session: Session) -> list[_Held]:
     """What the tool writes and other sessions hold. A subagent's parent does not count as another session."""
     family = (session.id, session.parent_id)
     found: dict[tuple[str, str], _Held] = {}
-    for path in event.paths:
-        for holder in eng.leases.check(eng.leases.escape(path)):
+    for file in files:
+        for holder in eng.leases.check(file.resource):
             if holder.session_id not in family:
-                found.setdefault((holder.session_id, holder.resource), _Held(holder, [])).paths.append(path)
+                found.setdefault((holder.session_id, holder.resource), _Held(holder, [])).files.append(file)
     return list(found.values())
 
 
@@ -146,12 +160,12 @@ def _warning(others: Sequence[Holder]) -> str:
     return frame("warning", "\n".join([head, *lines, f"Settle it with {_ask(others[0])}."]))
 
 
-def _notice(eng: Engram, session: Session, holder: Holder, paths: Sequence[str]) -> str:
+def _notice(session: Session, holder: Holder, files: Sequence[File]) -> str:
     # Without the summary of the session: it quotes a turn, and forgetting that turn would not reach a message.
-    shown = ", ".join(quoted(path, RESOURCE_LENGTH) for path in paths[:3])
-    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    shown = ", ".join(quoted(file.path, RESOURCE_LENGTH) for file in files[:3])
+    more = f" and {len(files) - 3} more" if len(files) > 3 else ""
     # A claim on exactly this file need not be named again.
-    is_file = [eng.leases.normalise(eng.leases.escape(path)) for path in paths] == [holder.resource]
+    is_file = [file.resource for file in files] == [holder.resource]
     held = "which you hold" if is_file else f"and you hold {_held(holder)}"
     return (
         f"Session {name(session.id, 200)} ({name(session.type)}) is editing {shown}{more}, {held}. "

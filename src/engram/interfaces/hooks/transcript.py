@@ -40,11 +40,14 @@ def since_last_prompt(path: str, agent: str | None = None) -> Spoken:
     return last_turns(path, agent, 1)[0]
 
 
-def last_turns(path: str, agent: str | None = None, most: int = 2) -> list[Spoken]:
-    """What was said since each of the last prompts, newest first; at least one."""
+def last_turns(path: str, agent: str | None = None, most: int = 2, *, within: float | None = None) -> list[Spoken]:
+    """What was said since each of the last prompts, newest first; at least one.
+
+    Reading takes at most so many seconds, by default `LONGEST_READ`.
+    """
     turns: list[Spoken] = []
     found: list[Message] = []
-    for role, message in _entries(path, agent):
+    for role, message in _entries(path, agent, within):
         if role == "user":
             turns.append(Spoken(message, found[::-1]))
             found = []
@@ -63,10 +66,10 @@ def last_summary(path: str, agent: str | None = None) -> str:
     return next((message.text for role, message in near if role == "summary"), "")
 
 
-def _entries(path: str, agent: str | None) -> Iterator[tuple[str, Message]]:
+def _entries(path: str, agent: str | None, within: float | None = None) -> Iterator[tuple[str, Message]]:
     """The messages from the last to the first: of the `assistant`, of the `user`, and any `summary`."""
     seen = 0
-    for entry in _objects(path):
+    for entry in _objects(path, LONGEST_READ if within is None else within):
         found = message_of(entry) if _is_in(entry, agent) else None
         if found is None:
             continue
@@ -76,12 +79,13 @@ def _entries(path: str, agent: str | None) -> Iterator[tuple[str, Message]]:
             return
 
 
-def _objects(path: str) -> Iterator[Mapping[str, object]]:
+def _objects(path: str, within: float) -> Iterator[Mapping[str, object]]:
     """The JSON objects of the file from the last to the first, as far as it is read."""
     import json
 
     # A session in one document is written over several lines.
-    for line in [b"\n".join(reversed(list(_lines(path))))] if path.endswith(".json") else _lines(path):
+    lines = _lines(path, within)
+    for line in [b"\n".join(reversed(list(lines)))] if path.endswith(".json") else lines:
         if not any(speaker in line for speaker in _SPEAKERS):
             continue
         try:
@@ -96,10 +100,10 @@ def _objects(path: str) -> Iterator[Mapping[str, object]]:
                 yield entry
 
 
-def _lines(path: str) -> Iterator[bytes]:
+def _lines(path: str, within: float) -> Iterator[bytes]:
     """The lines of the file from the last to the first, up to `MOST_BYTES`. The first one may be incomplete.
 
-    Reading ends early when `LONGEST_READ` seconds have passed.
+    Reading ends early when so many seconds have passed.
     """
     begun = monotonic()
     try:
@@ -120,7 +124,7 @@ def _lines(path: str) -> Iterator[bytes]:
                 lines[-1] += b"".join(reversed(tail))
                 tail = []
                 for count, line in enumerate(reversed(lines)):
-                    if count % 16 == 0 and monotonic() - begun > LONGEST_READ:
+                    if count % 16 == 0 and monotonic() - begun > within:
                         return
                     if line:
                         yield line

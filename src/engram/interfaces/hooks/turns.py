@@ -1,34 +1,26 @@
-"""What of a conversation becomes a turn of its session.
+"""Records what was said as turns of its session; `spoken` says what that is.
 
-At a stop these are the assistant's messages since the last prompt that say something: findings, decisions, results. A
-harness gives the last one with the event, so that one is recorded first; the others are in its transcript. Each is
-recorded once, however often a stop is reported: a message is known by the harness's own id of it, or by its text, if a
-turn since the prompt contains it.
+Each message is recorded once, however often a stop is reported: it is known by the harness's own id of it, or by its
+text, if a turn since the prompt contains it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...harness_messages import CUT, FAILURE, Message, gist_text, is_worth_keeping, usable
-from .transcript import Spoken, last_summary, last_turns
+from ...harness_messages import CUT
+from .spoken import is_end
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ...client import Engram
+    from ...harness_messages import Message
     from ...records import Exchange
-    from .events import Event
+    from .transcript import Spoken
 
-#: The most messages that one stop records. The latest are kept: they are closest to what came of it.
-MOST = 12
 #: Turns of the session in which a message without an id is looked for.
 _RECENT = 60
-
-
-def closing_message(text: str) -> str:
-    """The closing message of an event as it is stored; empty if there is none."""
-    return "" if text.startswith(FAILURE) else usable(Message(text, None, None), in_full=True).text
 
 
 def record_closing(eng: Engram, session_id: str, text: str) -> int | None:
@@ -39,17 +31,6 @@ def record_closing(eng: Engram, session_id: str, text: str) -> int | None:
     recorded = [turn.content for turn in _since(eng.exchanges.recent(session_id, _RECENT), 1)]
     text = _new_part(text, recorded)
     return eng.exchanges.add(session_id, "assistant", text, embed=False, words=False) if text else None
-
-
-def read_turns(transcript: str, agent: str | None, text: str) -> list[Spoken]:
-    """The messages since the last prompt that are worth recording, and those since the prompt before, newest first.
-
-    `text` is the closing message of the event. The second turn has messages that no stop reported if the person
-    interrupted it.
-    """
-    spoken = last_turns(transcript, agent)
-    text = "" if text.startswith(FAILURE) else text
-    return [_chosen(spoken[0], text, with_last=not text.strip()), *(_chosen(each, "") for each in spoken[1:])]
 
 
 def record_turns(eng: Engram, session_id: str, spoken: list[Spoken], closing: tuple[str, int | None]) -> None:
@@ -64,7 +45,7 @@ def record_turns(eng: Engram, session_id: str, spoken: list[Spoken], closing: tu
     messages = list(current.messages)
     if current.prompt is not None and current.prompt.id is not None and prompts:
         _identify(eng, prompts[-1:], current.prompt)
-    if text and messages and _is_end(messages[-1].text, text):
+    if text and messages and is_end(messages[-1].text, text):
         last = messages.pop()
         if closing_id is not None and last.id is not None:
             eng.exchanges.set_external_id(closing_id, last.id)
@@ -77,62 +58,32 @@ def record_turns(eng: Engram, session_id: str, spoken: list[Spoken], closing: tu
     _add(eng, session_id, new, closing_id)
 
 
-def record_interrupted(eng: Engram, session_id: str, prompt_id: int, transcript: str, agent: str | None) -> None:
-    """Add what was said since the prompt before this one, if no stop has reported it: the person interrupted it."""
+def record_interrupted(eng: Engram, session_id: str, prompt_id: int, read: Callable[[], list[Spoken]]) -> None:
+    """Add what was said since the prompt before this one, if no stop has reported it: the person interrupted it.
+
+    `read` returns what was said since the last prompts. It may read a transcript, so it is called only if needed.
+    """
     turns = eng.exchanges.recent(session_id, 2)
     if len(turns) < 2 or turns[0].role != "user" or turns[1].id != prompt_id:
         return
     # The transcript may have the new prompt already, or not yet.
-    for spoken in (_chosen(each, "") for each in last_turns(transcript, agent)):
+    for spoken in read():
         if spoken.messages and _is_prompt(turns[0], spoken.prompt):
             return _add(eng, session_id, _unrecorded(eng, session_id, spoken.messages, []), prompt_id)
 
 
-def keep_summary(eng: Engram, session_id: str, event: Event) -> bool:
+def keep_summary(eng: Engram, session_id: str, text: str) -> bool:
     """Make the harness's summary of a compaction the session's gist so far; whether there is a summary.
 
-    The event has it, or the transcript. Its sources are the turns that the last gist does not cover, and a log entry:
-    the summary is the words of an agent, even if only the person's turns were recorded.
+    Its sources are the turns that the last gist does not cover, and a log entry: the summary is the words of an agent,
+    even if only the person's turns were recorded.
     """
-    text = event.text or (last_summary(event.transcript, event.agent) if event.transcript is not None else "")
-    text = gist_text(text)
     if not text or not eng.exchanges.recent(session_id, 1):
         return False
     noted = eng.sessions.log(session_id, "The context was compacted; its summary is the gist so far")
     turns = eng.memories.unsummarised(session_id)
     eng.memories.store_gist(session_id, text, noted.seq, sources=[*(turn.id for turn in turns), noted.id], embed=False)
     return True
-
-
-def _chosen(spoken: Spoken, closing: str, *, with_last: bool = False) -> Spoken:
-    """The prompt and the messages as they are stored, if they say something which the closing one does not repeat.
-
-    With `with_last` the last message counts as the closing one, which is kept in full.
-    """
-    messages = spoken.messages
-    last = messages[-1:] if with_last or (messages and _is_end(messages[-1].text, closing)) else []
-    rest = messages[:-1] if last else messages
-    closing = last[0].text if with_last and last else closing
-    chosen = [usable(message, in_full=False) for message in _worth_keeping(rest, closing)]
-    chosen += [usable(message, in_full=True) for message in last]
-    prompt = spoken.prompt and usable(spoken.prompt, in_full=True)
-    return Spoken(prompt, [message for message in chosen if message.text])
-
-
-def _is_end(message: str, closing: str) -> bool:
-    """Whether a message of the transcript is the end of the closing one. The event joins separate messages."""
-    return bool(message.strip()) and closing.strip().endswith(message.strip())
-
-
-def _worth_keeping(messages: list[Message], closing: str) -> list[Message]:
-    """The messages that say something which the closing one does not repeat; the latest, in order."""
-    kept: list[Message] = []
-    for message in reversed(messages):
-        if len(kept) == MOST - 1:
-            break
-        if is_worth_keeping(message.text, closing):
-            kept.append(message)
-    return kept[::-1]
 
 
 def _since(turns: Sequence[Exchange], prompts: int) -> list[Exchange]:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 from ..._version import VERSION
-from . import answers, events, library, metrics, overview, state, stopping
+from . import answers, browser, events, hook, library, mcp, metrics, oauth, overview, state, stopping
 from .guard import Guard
 from .options import Options
+from .origins import CheckOrigins, SecurityHeaders
 from .recording import Recording
 from .routes import Operations
 from .service import Service
@@ -29,7 +30,8 @@ def build(eng: Engram, options: Options | None = None, *, owns_store: bool = Fal
         await service.start()
         stopping.on_signal(service.feed.end_streams)
         try:
-            yield
+            async with endpoint.run():
+                yield
         finally:
             await service.stop()
             if owns_store:
@@ -50,11 +52,13 @@ def build(eng: Engram, options: Options | None = None, *, owns_store: bool = Fal
     service.app = app
     answers.handle_errors(app)
     _add_parts(app, service)
+    endpoint = mcp.add(app, service)
     # The last one that is added is the first to see a request.
     app.add_middleware(Operations, service=service)
     app.add_middleware(Guard, service=service)
-    # Checks of Host and Origin are added here: they come before the guard.
+    app.add_middleware(CheckOrigins, places=service.places)
     app.add_middleware(Recording, service=service)
+    app.add_middleware(SecurityHeaders, places=service.places)
     return app
 
 
@@ -65,4 +69,6 @@ def _add_parts(app: FastAPI, service: Service) -> None:
     events.add(app, service)
     metrics.add(app, service)
     library.add(app, service)
-    # To be added here: hook, mcp, oauth, browser.
+    hook.add(app, service)
+    oauth.add(app, service)
+    browser.add(app, service)

@@ -4,6 +4,9 @@ A request without the secret of a token gets 401 at once; the store is not asked
 its token is verified in the thread that does its work, right before the work: that saves a second hop between threads.
 Whoever needs the store gets it from `Caller.engram`, which verifies first. Should a route answer without that, the
 guard verifies before the first byte of the answer leaves.
+
+A browser sends the cookie of a login instead. Other sites can make it do that, so a request with a cookie that changes
+something must come from a page of this server.
 """
 
 from __future__ import annotations
@@ -11,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from ...errors import EngramError, Unauthorized
-from . import answers
+from ...errors import EngramError, Forbidden, Unauthorized
+from . import answers, cookies
 from .answers import Message, Receive, Scope, Send, send_answer
 
 if TYPE_CHECKING:
@@ -21,7 +24,13 @@ if TYPE_CHECKING:
     from .service import Service
 
 #: Every path that needs no token. Below a path that ends in a slash, none does.
-OPEN = ("/health", "/ready", "/login", "/.well-known/", "/oauth/")
+OPEN = (
+    *("/health", "/ready", "/.well-known/"),
+    # A person logs in. The style of that page is no secret.
+    *("/login", "/static/"),
+    # OAuth's own: the consent asks for a login, and the others for what the client was given.
+    *("/authorize", "/token", "/register", "/revoke"),
+)
 
 _OPEN_PATHS = frozenset(path for path in OPEN if not path.endswith("/"))
 _OPEN_FOLDERS = tuple(path for path in OPEN if path.endswith("/"))
@@ -29,6 +38,7 @@ _CALLER = "engram.caller"
 _WORKSPACE = b"x-engram-workspace"
 #: The project of the folder that the caller works in. Relative paths count from it.
 _PROJECT = b"x-engram-project"
+_ONLY_READ = ("GET", "HEAD", "OPTIONS")
 
 
 def is_open(path: str) -> bool:
@@ -49,12 +59,13 @@ def caller_if_any(scope: Scope) -> Caller | None:
 class Caller:
     """Who makes a request, by the secret that it carries."""
 
-    __slots__ = ("_grant", "_service", "headers", "secret", "used")
+    __slots__ = ("_by_cookie", "_grant", "_service", "headers", "secret", "used")
 
-    def __init__(self, service: Service, secret: str, headers: dict[bytes, bytes]) -> None:
+    def __init__(self, service: Service, secret: str, headers: dict[bytes, bytes], *, by_cookie: bool = False) -> None:
         self._service = service
-        #: Identifies the token. Never written anywhere.
+        #: Identifies the token or the login. Never written anywhere.
         self.secret = secret
+        self._by_cookie = by_cookie
         self._grant: Grant | None = None
         #: The workspace that the request was let into; empty before.
         self.used = ""
@@ -73,7 +84,7 @@ class Caller:
     def grant(self) -> Grant:
         """What the caller may do, verified on the first call. Asks the store: call it in a thread."""
         if self._grant is None:
-            self._grant = self._service.tokens.verify(self.secret)
+            self._grant = self._verified()
         return self._grant
 
     async def verify(self) -> Grant:
@@ -84,8 +95,16 @@ class Caller:
 
     def verify_again(self) -> Grant:
         """What the caller may do now. A stream outlives the moment when its token was checked."""
-        self._grant = self._service.tokens.verify(self.secret)
+        self._grant = self._verified()
         return self._grant
+
+    def _verified(self) -> Grant:
+        if self._by_cookie:
+            return self._service.eng.access.logins.grant_of(self.secret)
+        grant, _, audience = self._service.tokens.bearer(self.secret)
+        if audience is not None and not self._service.places.owns(audience):
+            raise Unauthorized(f"The token {grant.name!r} is for another server.")
+        return grant
 
     def workspace(self) -> str:
         """The workspace of this request: the one in its header, else the token's, else the server's."""
@@ -124,11 +143,17 @@ class Guard:
             return
         headers = dict(scope["headers"])
         secret = _bearer(headers)
+        by_cookie = secret is None
+        if secret is None:
+            secret = cookies.find(self._service.places, scope)
         if secret is None:
             missing = Unauthorized("This needs a token: Authorization: Bearer engram_…")
-            await self._refuse(send, missing)
+            await self._refuse(scope, send, missing)
             return
-        caller = scope[_CALLER] = Caller(self._service, secret, headers)
+        if by_cookie and scope["method"] not in _ONLY_READ and not self._service.places.is_same_origin(scope):
+            await self._refuse(scope, send, Forbidden("A page of another site sent this."))
+            return
+        caller = scope[_CALLER] = Caller(self._service, secret, headers, by_cookie=by_cookie)
         refused = False
 
         async def send_verified(message: Message) -> None:
@@ -138,29 +163,36 @@ class Guard:
                     await caller.verify()
                 except EngramError as error:
                     refused = True
-                    await self._refuse(send, error)
+                    await self._refuse(scope, send, error)
             if not refused:
-                await send(message)
+                await send(self._challenged(scope, message))
 
         await self._app(scope, receive, send_verified)
 
-    async def _refuse(self, send: Send, error: EngramError) -> None:
-        await send_answer(send, self.refusal(error))
+    async def _refuse(self, scope: Scope, send: Send, error: EngramError) -> None:
+        answer = refusal(self._service, error)
+        if scope["method"] == "GET" and b"text/html" in dict(scope["headers"]).get(b"accept", b""):
+            from . import browser
 
-    def refusal(self, error: EngramError) -> answers.Answer:
-        return refusal(self._service, error)
+            answer = browser.refused_page(error)
+
+        async def send_challenged(message: Message) -> None:
+            await send(self._challenged(scope, message))
+
+        await send_answer(send_challenged, answer)
+
+    def _challenged(self, scope: Scope, message: Message) -> Message:
+        """A 401 with the header from which a client that knows OAuth learns where to begin."""
+        if message["type"] == "http.response.start" and message["status"] == 401:
+            metadata = f"{self._service.places.base(scope)}/.well-known/oauth-protected-resource/mcp"
+            challenge = f'Bearer realm="engram", resource_metadata="{metadata}"'.encode("latin-1")
+            message["headers"] = [*message.get("headers", ()), (b"www-authenticate", challenge)]
+        return message
 
 
 def refusal(service: Service, error: EngramError) -> answers.Answer:
-    """The answer to a caller that is not let in. A client that knows OAuth learns from it where to begin."""
-    headers = [(b"www-authenticate", challenge(service, error))] if error.status == 401 else []
-    return answers.refusal(error, headers)
-
-
-def challenge(service: Service, error: EngramError) -> bytes:
-    """The header WWW-Authenticate of a 401."""
-    metadata = f"{service.options.public_url}/.well-known/oauth-protected-resource"
-    return f'Bearer realm="engram", resource_metadata="{metadata}"'.encode("latin-1")
+    """The answer to a caller that is not let in. The guard adds a challenge."""
+    return answers.refusal(error)
 
 
 def _bearer(headers: dict[bytes, bytes]) -> str | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ...errors import EngramError, Unauthorized
 from ...operations import error_shape
 from ...remote import performing, wire
+from ...remote.calls import SWEEPS
 from . import answers, calls, guard, keys
 from .answers import Answer, Receive, Scope, Send, send_answer
 from .waiting import Waiting, awaited
@@ -74,19 +75,16 @@ class Library:
         def perform() -> str:
             return wire.to_json({"result": performing.perform(eng, call)})
 
-        if call.scope == "read":
-            return Answer(200, perform().encode())
-        asked = {"body": sha256(body).hexdigest()}
-        request = keys.of(calls.Call(eng, caller, body, b""), name, asked)
         if call.waits:
-            claim = None if request is None else request.claim()
-            if isinstance(claim, str):
-                return Answer(200, claim.encode(), (keys.REPLAYED,))
-            waiting.append(Waiting(performing.line_up(eng, call), request, claim, _text_of, _refusal))
+            waiting.append(Waiting(performing.line_up(eng, call), None, None, _text_of, _refusal))
             return None
+        asked = {"body": sha256(body).hexdigest()}
+        request = None if call.needs_no_key else keys.of(calls.Call(eng, caller, body, b""), name, asked)
         if request is None:
             return Answer(200, perform().encode())
         text, replayed = (request.once if call.in_one_step else request.claimed)(perform)
+        if call.name in SWEEPS and call.options.get("at") is None:
+            eng.sessions.sweep()
         return Answer(200, text.encode(), (keys.REPLAYED,) if replayed else ())
 
 

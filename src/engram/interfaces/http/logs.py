@@ -36,6 +36,7 @@ _PARTING = 2.0
 _LEVELS = {
     "engram": logging.WARNING,
     "engram.http": logging.INFO,
+    "mcp": logging.WARNING,
     "uvicorn.error": logging.INFO,
     "asyncio": logging.WARNING,
 }

@@ -8,8 +8,8 @@ DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8377
 
 
 class Options(NamedTuple):
-    #: The address that clients use, without a slash at its end; behind a proxy, the proxy's.
-    public_url: str = f"http://{DEFAULT_HOST}:{DEFAULT_PORT}"
+    #: The address that clients use; behind a proxy, the proxy's. None: where the server listens.
+    public_url: str | None = None
     #: Whether a proxy stands in front, so that its `X-Forwarded-…` headers count.
     behind_proxy: bool = False
     #: The largest body of a request, in bytes.
@@ -23,3 +23,7 @@ class Options(NamedTuple):
     #: Threads that read and threads that write; None: what suits the store.
     readers: int | None = None
     writers: int | None = None
+    #: Where the server listens, and whether it ends TLS itself.
+    host: str = DEFAULT_HOST
+    port: int = DEFAULT_PORT
+    tls: bool = False

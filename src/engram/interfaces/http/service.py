@@ -15,6 +15,7 @@ from .chores import Chores
 from .feed import Feed
 from .logs import Log
 from .metrics import Metrics
+from .origins import places
 from .threads import SharedWrites, Threads
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Service:
     def __init__(self, eng: Engram, options: Options) -> None:
         self.eng = eng
         self.options = options
+        #: The addresses of this server.
+        self.places = places(options.host, options.port, tls=options.tls, public_url=options.public_url)
         self.tokens = eng.access.tokens
         self.metrics = Metrics(self)
         #: Where each request gets a line; None: nowhere.

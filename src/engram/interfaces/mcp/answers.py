@@ -32,6 +32,8 @@ _PERSON = "a person"
 WORDS_ONLY = "The model is still being loaded, so this was searched by words alone. Ask again to search by meaning too."
 #: Says that the model cannot be used; the reason and the command to type follow.
 NO_MODEL = "This was searched by words alone, because the model of this workspace cannot be used. Tell your user:"
+#: Says how a client whose requests are not connected acts as its session.
+NAME_YOURSELF = "Pass session: {session} with every call. Nothing else connects your calls."
 #: Says that no tool can mend an error. Its message names what a person can type.
 FOR_THE_USER = "No tool can mend this. Tell your user."
 #: The longest text of an error, in characters; its details are in the structured form.

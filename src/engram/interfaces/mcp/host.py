@@ -6,6 +6,10 @@ session act as it. A session that no hook reports ends with the client. Each cal
 delivers the messages of other sessions to it. Messages count as read when the answer with them was sent and
 the client is still connected a moment later. If the answer was cancelled or not received, they become unread again.
 
+A client over HTTP comes with a grant: what its token allows. Each call is checked against it, here and nowhere else for
+all transports; a local client may do everything. Any worker may get the next request of such a client, so the store
+remembers which session it acts as, under the key of its connection.
+
 The first call that needs the store opens it. A store that cannot be opened is then an error that an agent can show to
 its user, and the server keeps running.
 
@@ -20,23 +24,25 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ... import operations
+from ...access import permission
 from ...client import Engram
-from ...errors import EngramError, InvalidInput, SessionNotFound
+from ...errors import EngramError, Forbidden, InvalidInput, SessionNotFound
 from ...operations import OPERATIONS, SESSION
 from ...records import plain
 from ...safe_text import one_line
 from .. import background, harness_process
 from . import answers, guide, identity, tools
 from .answers import Answer
+from .connections import Connection, Pending, Waiter
 
 if TYPE_CHECKING:
     from logging import Logger
 
     from ...operations import Operation
-    from ...records import Lease, Message
+    from ...records import Message
 
 _T = TypeVar("_T")
 
@@ -56,71 +62,8 @@ RECEIVED_AFTER = 1.0
 _CLAIM = "lock.claim"
 #: These operations are heartbeats already.
 _ALIVE_ANYWAY = frozenset({"session.heartbeat", "session.log", "session.complete"})
-#: The session type for a client that does not give its name.
-UNKNOWN_CLIENT = "mcp"
-
-
-class Connection:
-    """One connected client."""
-
-    def __init__(
-        self, client: str = UNKNOWN_CLIENT, session: str | None = None, origin: identity.Origin | None = None
-    ) -> None:
-        self.client = client
-        #: The session of calls that name none.
-        self.session = session
-        self.project: str | None = None
-        #: What started the server; None for a client that reaches it over a network.
-        self.origin = origin
-        #: Whether the caller chose the session. Then it is neither looked up nor ended with the client.
-        self.chosen = session is not None
-        #: The session that hooks report for this client, also if it has ended.
-        self.known: identity.Known | None = None
-        #: Whether the client has completed its session.
-        self.ended = False
-        self.lock = threading.Lock()
-        #: Whether an answer has said why the model cannot be used.
-        self.told = False
-
-
-class Waiter(Protocol):
-    """A claim in the queue for a lease, as the facade returns it."""
-
-    @property
-    def pause(self) -> float: ...
-    def look(self) -> Lease | None: ...
-    def sleep(self) -> None: ...
-    def leave(self) -> None: ...
-
-
-class Pending:
-    """A waiting claim. As a context manager, it leaves the queue at its end."""
-
-    def __init__(self, host: Host, session: str, waiter: Waiter) -> None:
-        self._host = host
-        self.session = session
-        self.waiter = waiter
-
-    @property
-    def pause(self) -> float:
-        """Seconds until the next check."""
-        return self.waiter.pause
-
-    def look(self) -> Answer | None:
-        """The answer; None while the claim still waits."""
-        return self._host.look(self)
-
-    def sleep(self) -> None:
-        self.waiter.sleep()
-
-    def leave(self) -> None:
-        self.waiter.leave()
-
-    def __enter__(self) -> Pending:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.leave()
+#: The most sessions whose last heartbeat is remembered.
+MOST_BEATS = 10_000
 
 
 class Host:
@@ -129,7 +72,7 @@ class Host:
         self._clock = clock
         self._idle = threading.Condition()
         self._eng: Engram | None = None
-        self._beats: dict[str, float] = {}
+        self._beats: dict[tuple[str, str], float] = {}
         self._calls = 0
         self._stop = threading.Event()
         #: Whether the model is to be loaded in the background, and the store whose model that is.
@@ -150,6 +93,10 @@ class Host:
                     self._warming = self._eng
                     self._warming.embedding_queue.warm_later()
             return self._eng
+
+    def store_of(self, connection: Connection) -> Engram:
+        """The workspace of a client."""
+        return self.store() if connection.remote is None else connection.remote.eng
 
     def call(self, connection: Connection, name: str, arguments: Mapping[str, object]) -> Answer | None:
         """Call a tool; None if there is no such tool."""
@@ -179,31 +126,52 @@ class Host:
             return None if lease is None else answers.answer(_CLAIM, plain(lease), pending.session)
 
         answer = self._answered("lock", perform)
-        return None if answer is None else answers.with_messages(answer, pending.session, self._shown(pending.session))
+        if answer is None:
+            return None
+        shown = self._shown(self.store_of(pending.connection), pending.connection, pending.session)
+        return answers.with_messages(answer, pending.session, shown)
 
-    def passed_on(self, answer: Answer) -> None:
-        """Note that the answer was sent. Its messages count as read unless the client turns out to be gone."""
-        if answer.messages:
-            timer = threading.Timer(RECEIVED_AFTER, lambda: self._received(timer, answer))
-            timer.daemon = True
-            self._passed_on.add(timer)
-            timer.start()
+    def passed_on(self, connection: Connection, answer: Answer) -> None:
+        """Note that the answer is on its way. Its messages count as read unless the client turns out to be gone."""
+        if not answer.messages:
+            return
+        if connection.unsent is not None:
+            connection.unsent.append(answer)
+            return
+        timer = threading.Timer(RECEIVED_AFTER, lambda: self._arrived(timer, connection, answer))
+        timer.daemon = True
+        self._passed_on.add(timer)
+        timer.start()
 
-    def lost(self, answer: Answer) -> None:
+    def received(self, connection: Connection, answer: Answer) -> None:
+        """Note that the answer was received, so its messages are read."""
+        # If the store is busy, the messages are delivered a second time. That is better than waiting here.
+        with suppress(EngramError), self._counted():
+            if answer.reader is not None and not self._stop.is_set():
+                self.store_of(connection).messages.acknowledge(answer.reader, answer.messages)
+
+    def lost(self, connection: Connection, answer: Answer) -> None:
         """Note that the answer was not received. Its messages are delivered again with the next answer."""
         if answer.reader is not None:
             with suppress(EngramError), self._counted():
-                self.store().messages.give_back(answer.reader, answer.messages)
+                self.store_of(connection).messages.give_back(answer.reader, answer.messages)
 
     def read(self, connection: Connection, uri: str) -> guide.Document:
-        eng = self.store()
-        self._identify(eng, connection)
+        eng = self._readable(connection)
         return guide.read(eng, uri, connection.session)
 
     def prompt(self, connection: Connection, name: str, arguments: Mapping[str, str]) -> str:
-        eng = self.store()
-        self._identify(eng, connection)
+        eng = self._readable(connection)
         return guide.prompt(eng, name, arguments, connection.session)
+
+    def end(self, connection: Connection) -> None:
+        """Note that a client over HTTP has ended its connection: the session that it registered is completed."""
+        eng, key = self.store_of(connection), connection.key
+        self._identify(eng, connection)
+        if key is None or connection.session is None or eng.sessions.get(connection.session).external_id != key:
+            return
+        permission.require(connection.grant, "write", eng.workspace_name)
+        eng.sessions.finish(connection.session)
 
     def leave(self, connection: Connection) -> None:
         """Note that the client has gone: a session that no hook reports is completed, and its leases are free.
@@ -268,26 +236,33 @@ class Host:
 
     def _perform(self, connection: Connection, call: tools.Call) -> Answer | Pending:
         operation = call.operation
+        eng = self.store_of(connection)
+        permission.require(connection.grant, operation.scope, eng.workspace_name)
         given = operations.check_arguments(_as_seen(operation), call.given)
-        eng = self.store()
         self._identify(eng, connection)
         if call.tool.name == "sitrep":
             self._begin(eng, connection, given)
         session = self._act_as(eng, connection, operation, given)
         operations.require_arguments(_as_called(operation), given)
         if session is not None:
-            if operation.name not in _ALIVE_ANYWAY:
+            if operation.name not in _ALIVE_ANYWAY and _may_write(eng, connection):
                 self._heartbeat(eng, session)
             if operation.name == _CLAIM and given.get("exclusive") and given.get("wait"):
-                return Pending(self, session, _lined_up(eng, given))
+                return Pending(self, connection, session, _lined_up(eng, given))
         # The brief lists unread messages, so its messages are taken before it is made. Other calls take them at the
         # end.
-        first = self._shown(session) if operation.name == "brief" else []
+        first = self._shown(eng, connection, session) if operation.name == "brief" else []
         try:
             answer = self._run(eng, connection, operation, given, session)
         except Exception as error:
             answer = _refused(call.tool.name, error)
-        return answers.with_messages(answer, session, first or self._shown(session))
+        return answers.with_messages(answer, session, first or self._shown(eng, connection, session))
+
+    def _readable(self, connection: Connection) -> Engram:
+        eng = self.store_of(connection)
+        permission.require(connection.grant, "read", eng.workspace_name)
+        self._identify(eng, connection)
+        return eng
 
     def _run(
         self, eng: Engram, connection: Connection, operation: Operation, given: dict[str, object], session: str | None
@@ -297,12 +272,14 @@ class Host:
         if operation.name == "remember" and session is None and connection.project:
             given.setdefault("project", connection.project)
         note = None
+        if operation.name == "brief" and session is not None and connection.remote and connection.key is None:
+            note = answers.NAME_YOURSELF.format(session=session)
         if operation.name == "recall" and given.get("mode", "hybrid") == "hybrid" and not self._has_model(eng):
             given["mode"], note = "words", answers.WORDS_ONLY
         with eng.embedding_queue.reasons() as reasons:
             result = operations.perform(eng, OPERATIONS[operation.name], given)
-        if operation.name == "recall" and reasons and not connection.told:
-            connection.told, note = True, f"{answers.NO_MODEL} {one_line(reasons[0], answers.LONGEST_ERROR)}"
+        if operation.name == "recall" and reasons and not connection.kept.told:
+            connection.kept.told, note = True, f"{answers.NO_MODEL} {one_line(reasons[0], answers.LONGEST_ERROR)}"
         if operation.name == "session.complete" and session == connection.session:
             connection.session, connection.ended = None, True
         return answers.answer(operation.name, result, session, note)
@@ -310,29 +287,28 @@ class Host:
     def _has_model(self, eng: Engram) -> bool:
         return eng.embedding_queue.is_warm(within=MODEL_WITHIN)
 
-    def _shown(self, session: str | None) -> list[Message]:
+    def _shown(self, eng: Engram, connection: Connection, session: str | None) -> list[Message]:
         """Unread messages to the session. A failure to read them does not fail a call that has been done."""
-        if session is None:
+        # Showing a message changes it, so it takes more than the permission to read.
+        if session is None or not _may_write(eng, connection):
             return []
         try:
-            messages = self.store().messages
             # Looking for messages is a read. Taking them is a write.
-            return messages.show(session) if messages.inbox(session, peek=True) else []
+            return eng.messages.show(session) if eng.messages.inbox(session, peek=True) else []
         except EngramError:
             return []
 
-    def _received(self, timer: threading.Timer, answer: Answer) -> None:
+    def _arrived(self, timer: threading.Timer, connection: Connection, answer: Answer) -> None:
         self._passed_on.discard(timer)
-        # If the store is busy, the messages are delivered a second time. That is better than waiting here.
-        with suppress(EngramError), self._counted():
-            if answer.reader is not None and not self._stop.is_set():
-                self.store().messages.acknowledge(answer.reader, answer.messages)
+        self.received(connection, answer)
 
     def _identify(self, eng: Engram, connection: Connection) -> None:
         """Find the session that the client's hooks report now. A session of its own is handed over to it."""
+        if connection.key is not None:
+            self._find_again(eng, connection, connection.key)
         if connection.origin is None or connection.chosen:
             return
-        with connection.lock:
+        with connection.kept.lock:
             mine = connection.session
             connection.known = known = identity.find(eng, connection.origin, connection.client)
             at_work = known is not None and known.status != "completed"
@@ -348,10 +324,24 @@ class Host:
             connection.session, connection.project = known.id, known.project
             identity.note(eng, connection.origin, known.id)
 
+    def _find_again(self, eng: Engram, connection: Connection, key: str) -> None:
+        """Find the session that a client over HTTP registered or took over last, whichever worker served it then."""
+        last = next(iter(eng.harness_processes.started(key)), None)
+        connection.ended = last is not None and last.status == "completed"
+        if last is None or connection.ended:
+            connection.session = None
+        else:
+            connection.session, connection.project = last.id, last.project
+
     def _begin(self, eng: Engram, connection: Connection, given: dict[str, object]) -> None:
         """Register the caller, take over the session that it names, or update the summary of its session."""
         summary, named = given.pop("summary", None), given.get(SESSION)
-        with connection.lock:
+        if (summary is not None or named is not None) and not _may_write(eng, connection):
+            raise Forbidden(
+                f"sitrep with a summary or a session writes, and token {connection.grant.name!r} has scope "
+                f"{connection.grant.scope}. Call sitrep without them."
+            )
+        with connection.kept.lock:
             status = _status(eng, connection.session)
             if named is not None:
                 session = eng.sessions.heartbeat(str(named), None if summary is None else str(summary))
@@ -359,17 +349,19 @@ class Host:
                 if status not in ("active", "idle") or session.id == connection.session:
                     connection.chosen = connection.chosen or session.id != connection.session
                     connection.session, connection.project = session.id, session.project
+                    if connection.key is not None:
+                        _note(eng, connection, session.id)
             elif summary is not None and (known := connection.known) and connection.session in (None, known.id):
                 self._resume(eng, connection, known, str(summary))
             elif summary is not None and connection.session is not None and status is not None:
                 eng.sessions.heartbeat(connection.session, str(summary))
             elif summary is not None:
                 origin = connection.origin
-                external_id = identity.new_external_id(eng, origin, connection.client) if origin else None
+                external_id = identity.new_external_id(eng, origin, connection.client) if origin else connection.key
                 connection.session = eng.sessions.register(connection.client, str(summary), external_id=external_id)
                 connection.project = eng.sessions.get(connection.session).project
-                identity.note(eng, origin, connection.session)
-                self._beats[connection.session] = self._clock()
+                _note(eng, connection, connection.session)
+                self._beats[eng.workspace_name, connection.session] = self._clock()
 
     def _resume(self, eng: Engram, connection: Connection, known: identity.Known, summary: str) -> None:
         """Act as the session that hooks report, with a summary only if it has none.
@@ -407,18 +399,17 @@ class Host:
         if mine is not None:
             given.setdefault(SESSION, mine)
         if wanted.required and SESSION not in given:
-            raise InvalidInput(
-                f"{tools.named(operation.name)} needs a session, and {_why_none(eng, connection)}. Call sitrep with a "
-                "summary of your task first, or pass session if you know your session id."
-            )
+            raise InvalidInput(f"{tools.named(operation.name)} needs a session, and {_why_none(eng, connection)}.")
         acting = given.get(SESSION)
         return None if acting is None else str(acting)
 
     def _heartbeat(self, eng: Engram, session: str) -> None:
-        now = self._clock()
-        if now - self._beats.get(session, -BEAT_EVERY) >= BEAT_EVERY:
+        now, beat = self._clock(), (eng.workspace_name, session)
+        if now - self._beats.get(beat, -BEAT_EVERY) >= BEAT_EVERY:
             eng.sessions.heartbeat(session)
-            self._beats[session] = now
+            if len(self._beats) >= MOST_BEATS:
+                self._beats.clear()
+            self._beats[beat] = now
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -472,6 +463,22 @@ def _as_called(operation: Operation) -> Operation:
     return operation._replace(name=tools.named(operation.name))
 
 
+def _may_write(eng: Engram, connection: Connection) -> bool:
+    try:
+        permission.require(connection.grant, "write", eng.workspace_name)
+    except Forbidden:
+        return False
+    return True
+
+
+def _note(eng: Engram, connection: Connection, session: str) -> None:
+    """Note where the session of a connection is at work, so that others find it."""
+    if connection.key is not None:
+        eng.harness_processes.note_server(session, connection.key, connection.key)
+    else:
+        identity.note(eng, connection.origin, session)
+
+
 def _status(eng: Engram, session: str | None) -> str | None:
     """The session's status; None if there is no such session."""
     try:
@@ -481,10 +488,13 @@ def _status(eng: Engram, session: str | None) -> str | None:
 
 
 def _why_none(eng: Engram, connection: Connection) -> str:
-    """Why a connection has no session."""
+    """Why a connection has no session, and what to do."""
+    if connection.remote is not None and connection.key is None:
+        return "nothing connects your calls. Pass session: the id that sitrep with a summary gave you"
+    why = "yours has ended" if connection.ended or connection.known is not None else "you have none yet"
     if connection.origin is not None and identity.is_ambiguous(eng, connection.origin):
-        return "several sessions of your client are at work, so it is not known which one you are"
-    return "yours has ended" if connection.ended or connection.known is not None else "you have none yet"
+        why = "several sessions of your client are at work, so it is not known which one you are"
+    return f"{why}. Call sitrep with a summary of your task first, or pass session if you know your session id"
 
 
 def _is_gone(process: str | None) -> bool:

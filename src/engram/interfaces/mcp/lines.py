@@ -55,7 +55,7 @@ def _parsed(line: str) -> SessionMessage | Exception:
         return _message(line)
     except ValueError as error:
         try:
-            return _message(_without_surrogates(line))
+            return _message(without_surrogates(line))
         except (ValueError, RecursionError):
             return error  # the server reports it to the client
 
@@ -64,7 +64,7 @@ def _message(line: str) -> SessionMessage:
     return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
 
 
-def _without_surrogates(line: str) -> str:
+def without_surrogates(line: str) -> str:
     r"""The line with every lone surrogate replaced.
 
     A client that cuts a text in the middle of an emoji sends `\ud83d`. The SDK cannot read that, and a request that it

@@ -1,14 +1,12 @@
 """The server on the official SDK: definitions, calls, resources and prompts, for any transport.
 
-Over standard input and output a process has one connection. For streamable HTTP, `build(host).streamable_http_app()`
-is an ASGI application to mount. There the transport's session id identifies the connection of a request. A request
-without one (the stateless protocol of 2026-07-28) is a connection of its own and names its session in the call.
+Over standard input and output a process has one connection. Over HTTP each request has its own, and
+`interfaces/http/mcp.py` makes it.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -24,57 +22,38 @@ from ...errors import EngramError, InvalidInput, NotFound
 from ...safe_text import one_line
 from . import guide, tools
 from .answers import LONGEST_ERROR, Answer
-from .host import PARTING, UNKNOWN_CLIENT, Connection, Host, Pending
+from .connections import Connection, Pending
+from .host import PARTING, Host
 
-#: The most HTTP connections that are remembered. The least recently used one is dropped and must register again.
-MOST_CONNECTIONS = 1_000
 #: Threads in which waiting claims check whether it is their turn.
 LOOKERS = 4
-_SESSION_HEADER = "mcp-session-id"
 
 _T = TypeVar("_T")
 Context = ServerRequestContext[Any, Any]
 
 
-class Connections:
-    """The connections, by the transport's session id."""
+def build(
+    host: Host, client: Connection | None = None, connect: Callable[[Context], Connection] | None = None
+) -> Server[Any]:
+    """The server, for one local client, or for those that `connect` finds by their requests."""
+    only = client or Connection()
 
-    def __init__(self, only: Connection | None = None) -> None:
-        #: The one client of a process that serves standard input and output.
-        self._only = only or Connection()
-        self._by_id: OrderedDict[str, Connection] = OrderedDict()
-
-    def of(self, context: Context) -> Connection:
-        client = context.session.client_params
-        name = one_line(client.client_info.name, 100) if client else ""
-        found = self._find(context)
-        found.client = name or UNKNOWN_CLIENT
+    def connection_of(context: Context) -> Connection:
+        found = only if connect is None else connect(context)
+        given = client_name(context)
+        if given:
+            found.client = given
         return found
 
-    def _find(self, context: Context) -> Connection:
-        if context.request is None:
-            return self._only
-        id = context.request.headers.get(_SESSION_HEADER)
-        if id is None:
-            return Connection()
-        found = self._by_id.setdefault(id, Connection())
-        self._by_id.move_to_end(id)
-        while len(self._by_id) > MOST_CONNECTIONS:
-            self._by_id.popitem(last=False)
-        return found
-
-
-def build(host: Host, client: Connection | None = None) -> Server[Any]:
-    """The server. `client` is its one local client, over standard input and output."""
-    connections = Connections(client)
     #: Threads for waiting claims. They are few, so that other calls always find a free thread.
     lookers = anyio.CapacityLimiter(LOOKERS)
 
     async def call_tool(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         cancelled = threading.Event()
-        begin = partial(host.begin, connections.of(context), params.name, params.arguments or {})
+        connection = connection_of(context)
+        begin = partial(host.begin, connection, params.name, params.arguments or {})
         try:
-            answer = await _in_thread(partial(_unless_cancelled, host, begin, cancelled))
+            answer = await _in_thread(partial(_unless_cancelled, host, connection, begin, cancelled))
         except anyio.get_cancelled_exc_class():
             cancelled.set()
             raise
@@ -83,7 +62,7 @@ def build(host: Host, client: Connection | None = None) -> Server[Any]:
         if answer is None:
             known = ", ".join(tool.name for tool, _ in tools.offered())
             raise _error(types.INVALID_PARAMS, f"There is no tool {params.name!r}. The tools are: {known}.")
-        host.passed_on(answer)
+        host.passed_on(connection, answer)
         return types.CallToolResult(
             content=[types.TextContent(text=answer.text)],
             structured_content=answer.structured,
@@ -91,12 +70,13 @@ def build(host: Host, client: Connection | None = None) -> Server[Any]:
         )
 
     async def read_resource(context: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-        document = await _in_thread(partial(host.read, connections.of(context), str(params.uri)))
+        about = {"uri": str(params.uri)}
+        document = await _in_thread(partial(host.read, connection_of(context), str(params.uri)), about)
         text = types.TextResourceContents(uri=document.uri, text=document.text, mime_type=document.mime)
         return types.ReadResourceResult(contents=[text])
 
     async def get_prompt(context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        text = await _in_thread(partial(host.prompt, connections.of(context), params.name, params.arguments or {}))
+        text = await _in_thread(partial(host.prompt, connection_of(context), params.name, params.arguments or {}))
         return types.GetPromptResult(
             messages=[types.PromptMessage(role="user", content=types.TextContent(text=text))],
         )
@@ -128,24 +108,36 @@ def build(host: Host, client: Connection | None = None) -> Server[Any]:
     )
 
 
+def client_name(context: Context) -> str:
+    """The name that the client gave itself in the handshake, or gives itself with each request; empty if none."""
+    client = context.session.client_params
+    return one_line(client.client_info.name, 100) if client else ""
+
+
 def _unless_cancelled(
-    host: Host, begin: Callable[[], Answer | Pending | None], cancelled: threading.Event
+    host: Host,
+    connection: Connection,
+    begin: Callable[[], Answer | Pending | None],
+    cancelled: threading.Event,
 ) -> Answer | Pending | None:
     """The answer of a call. A cancelled call runs to its end in its thread, and its messages become unread again."""
     answer = begin()
     if isinstance(answer, Answer) and cancelled.is_set():
-        host.lost(answer)
+        host.lost(connection, answer)
     return answer
 
 
-async def _in_thread(function: Callable[[], _T]) -> _T:
-    """Run synchronous code in a thread. A call whose client is gone is abandoned: it must not block the server."""
+async def _in_thread(function: Callable[[], _T], about: dict[str, str] | None = None) -> _T:
+    """Run synchronous code in a thread. A call whose client is gone is abandoned: it must not block the server.
+
+    `about` goes with an error as its data.
+    """
     try:
         return await anyio.to_thread.run_sync(function, abandon_on_cancel=True)
     except (InvalidInput, NotFound) as error:
-        raise _error(types.INVALID_PARAMS, error.message) from None
+        raise _error(types.INVALID_PARAMS, error.message, about) from None
     except EngramError as error:
-        raise _error(types.INTERNAL_ERROR, error.message) from None
+        raise _error(types.INTERNAL_ERROR, error.message, about) from None
 
 
 async def _awaited(host: Host, pending: Pending, lookers: anyio.CapacityLimiter) -> Answer:
@@ -160,13 +152,15 @@ async def _awaited(host: Host, pending: Pending, lookers: anyio.CapacityLimiter)
     except anyio.get_cancelled_exc_class():
         if answer is not None:
             with anyio.move_on_after(PARTING, shield=True):
-                await anyio.to_thread.run_sync(host.lost, answer, limiter=lookers, abandon_on_cancel=True)
+                await anyio.to_thread.run_sync(
+                    host.lost, pending.connection, answer, limiter=lookers, abandon_on_cancel=True
+                )
         raise
     finally:
         with anyio.move_on_after(PARTING, shield=True):
             await anyio.to_thread.run_sync(pending.leave, limiter=lookers, abandon_on_cancel=True)
 
 
-def _error(code: int, message: str) -> MCPError:
+def _error(code: int, message: str, about: dict[str, str] | None = None) -> MCPError:
     """A protocol error. Its message may quote stored text, so it is made safe to show."""
-    return MCPError(code, one_line(message, LONGEST_ERROR))
+    return MCPError(code, one_line(message, LONGEST_ERROR), about)

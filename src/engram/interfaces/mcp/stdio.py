@@ -37,7 +37,8 @@ def serve(settings: Config) -> None:
     import anyio
 
     from ...client import Engram
-    from .host import Connection, Host
+    from .connections import Connection
+    from .host import Host
     from .lines import converse
     from .server import build
 

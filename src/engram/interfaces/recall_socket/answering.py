@@ -10,7 +10,7 @@ Every request is checked like those of the server's other interfaces. The socket
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...access.permission import require
 from ...access_records import OWNER, Grant
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...client import Engram
+    from ...records import Hit
 
 #: The most workspaces that are remembered as prepared.
 _MOST_READY = 1_000
@@ -43,9 +44,7 @@ class Answering:
 
     def prepare(self) -> None:
         """Load what a recall in the store's own workspace needs."""
-        model = self._model(self._eng)
-        if model is not None:
-            self._prepare(self._eng, model)
+        self._prepare_any(self._eng)
 
     def answer(self, body: bytes) -> Reply:
         """The answer to a request."""
@@ -65,6 +64,29 @@ class Answering:
         if embedder != eng.settings.embedder:
             return refusal(protocol.OTHER_EMBEDDER)
         return self._recalled(eng, query, k, {**options, "note": False})
+
+    def recall(
+        self, eng: Engram, query: str, k: int, options: dict[str, Any]
+    ) -> tuple[list[Hit] | None, Callable[[], object] | None]:
+        """The hits, and what to do later so that the next call for this workspace has some. Never waits for a model.
+
+        For a server that has the model itself. The hits are None if the model or the vectors are not in memory, or if
+        there is no local model.
+        """
+        if not eng.embedding_queue.is_warm():
+            return None, None
+        # Asking for the model would load it.
+        if not any(eng.workspace_name == workspace for workspace, _ in self._ready):
+            return None, lambda: self._prepare_any(eng)
+        model = self._model(eng)
+        if model is None or (eng.workspace_name, model) not in self._ready:
+            return None, lambda: self._prepare_any(eng)
+        return eng.recall(query, k, **options), None
+
+    def _prepare_any(self, eng: Engram) -> None:
+        model = self._model(eng)
+        if model is not None and (eng.workspace_name, model) not in self._ready:
+            self._prepare(eng, model)
 
     def _recalled(self, eng: Engram, query: str, k: int, options: dict[str, object]) -> Reply:
         try:

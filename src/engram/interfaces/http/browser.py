@@ -1,0 +1,289 @@
+"""Pages for a person with a browser: log in, log out, and what the server is.
+
+A person logs in by pasting a token, or with a link that works once. The link opens a page with a button: programs that
+look at links before a person does (previews, scanners) would use the link up otherwise.
+
+The login is a cookie that the browser sends only for pages of this server (`SameSite=Strict`). So it is also missing
+when a person comes from another site, such as a client that asks for consent. Then a page that sends the browser on to
+the same address is enough: that request comes from a page of this server.
+
+A request that changes something and carries the cookie must come from a page of this server. The pages with forms allow
+the browser to say so: under the policy `no-referrer` it would send `Origin: null`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from importlib.resources import files
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from ...access.logins import LOGIN_LIFE
+from ...errors import EngramError, Forbidden, InvalidInput, TooManyRequests, Unauthorized
+from . import calls, cookies, guard
+from .answers import Answer
+from .html import Html, page, tag, together
+from .origins import client_address
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from ...access_records import Grant
+    from .answers import Scope
+    from .service import Service
+
+#: Attempts to log in that one address has, and the seconds until it has them again.
+MOST_ATTEMPTS, ATTEMPTS_WITHIN = 10, 300.0
+#: The largest form, in bytes.
+MAX_FORM = 16 * 1024
+_FORMS = {"referrer-policy": "same-origin"}
+_PAGE = (b"content-type", b"text/html; charset=utf-8")
+_STATIC = {"engram.css": "text/css; charset=utf-8"}
+_WHAT = {
+    "read": "read everything",
+    "write": "read and write",
+    "admin": "read, write, delete and administer",
+}
+
+
+def add(app: FastAPI, service: Service) -> None:
+    pages = Pages(service)
+    app.add_route("/login", pages.log_in, methods=["GET", "POST"])
+    app.add_route("/logout", pages.log_out, methods=["POST"])
+    app.add_route("/static/{name}", pages.static, methods=["GET"])
+    app.add_route("/", pages.home, methods=["GET"])
+
+
+async def grant_of(service: Service, scope: Scope) -> Grant | None:
+    """What the person with the cookie may do; None if nobody is logged in."""
+    secret = cookies.find(service.places, scope)
+    if secret is None:
+        return None
+    try:
+        return await service.readers.run(partial(service.eng.access.logins.grant_of, secret))
+    except Unauthorized:
+        return None
+
+
+def comes_from_elsewhere(request: Request) -> bool:
+    """Whether another site sent the browser here, so that a cookie may be missing though there is one."""
+    return request.headers.get("sec-fetch-site") in ("cross-site", "same-site")
+
+
+def shown(
+    title: str, *sections: Html, status: int = 200, refresh: str | None = None, headers: dict[str, str] | None = None
+) -> Response:
+    """A page of this server."""
+    content = page(title, *sections, refresh=refresh)
+    return Response(content, status, headers={**_FORMS, **(headers or {})}, media_type="text/html")
+
+
+def problem_page(title: str, message: str, status: int, headers: dict[str, str] | None = None) -> Response:
+    return shown(title, tag("section", tag("h1", title), tag("p", message)), status=status, headers=headers)
+
+
+def continue_page(address: str) -> Response:
+    """Sends the browser on to an address of this server."""
+    link = tag("p", tag("a", "Continue", href=address))
+    return shown("One moment", tag("section", tag("h1", "One moment"), link), refresh=address)
+
+
+def address_of(request: Request) -> str:
+    """The path and query of a request."""
+    query = request.url.query
+    return request.url.path + (f"?{query}" if query else "")
+
+
+def login_page(going_to: str, *, about: str | None = None, problem: str | None = None, status: int = 200) -> Response:
+    """The form to log in, and then go on to a page of this server."""
+    form = tag(
+        "form",
+        tag("input", type="hidden", name="next", value=going_to),
+        tag(
+            "p",
+            tag("label", "Access token", for_="token"),
+            tag(
+                "input",
+                id="token",
+                name="token",
+                type="password",
+                required=True,
+                autofocus=True,
+                autocomplete="off",
+                aria_describedby="how",
+            ),
+            class_="field",
+        ),
+        tag("button", "Log in", type="submit"),
+        method="post",
+        action="/login",
+    )
+    how = tag(
+        "p",
+        "On the server's machine, ",
+        tag("code", "engram token create NAME --scope write"),
+        " makes a token.",
+        id="how",
+        class_="quiet",
+    )
+    why = tag("p", about) if about else None
+    wrong = tag("p", problem, class_="bad", role="alert") if problem else None
+    section = tag("section", tag("h1", "Log in"), together(why, wrong, form, how))
+    return shown("Log in", section, status=status)
+
+
+def refused_page(error: EngramError) -> Answer:
+    """The page that a browser shows to a person who is not logged in."""
+    if error.status != 401:
+        section = tag("section", tag("h1", "Not allowed"), tag("p", error.message))
+        return Answer(error.status, page("Not allowed", section), (_PAGE,))
+    link = tag("p", tag("a", "Log in", href="/login", class_="button"))
+    section = tag("section", tag("h1", "You are not logged in"), link)
+    return Answer(401, page("Log in", section, refresh="/login"), (_PAGE,))
+
+
+def allowed_next(given: str | None) -> str:
+    """Where to go after the login: only to a page that needs it, never to another site."""
+    return given if given is not None and given.startswith("/authorize?") else "/"
+
+
+async def form_of(request: Request, service: Service) -> dict[str, str]:
+    """The fields of a form that a page of this server sent. A field that is given twice is refused."""
+    if not service.places.is_same_origin(request.scope):
+        raise Forbidden("This form was not sent by a page of this server.")
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MAX_FORM:
+            raise InvalidInput("The form is too large.")
+    try:
+        fields = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=50, errors="strict")
+    except ValueError:
+        raise InvalidInput("The form cannot be read.") from None
+    if any(len(values) > 1 for values in fields.values()):
+        raise InvalidInput("The form has a field twice.")
+    return {name: value for name, (value,) in fields.items()}
+
+
+class Pages:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def log_in(self, request: Request) -> Response:
+        request.scope[calls.ROUTE] = "/login"
+        if request.method == "POST":
+            return await self._log_in(request)
+        going_to = allowed_next(request.query_params.get("next"))
+        code = request.query_params.get("code")
+        if code:
+            return _link_page(code, going_to)
+        if comes_from_elsewhere(request):
+            return continue_page(address_of(request))
+        if await grant_of(self._service, request.scope) is not None:
+            return RedirectResponse(going_to, 303)
+        return login_page(going_to)
+
+    async def _log_in(self, request: Request) -> Response:
+        service, access = self._service, self._service.eng.access
+        going_to = "/"
+        bucket = f"login {client_address(request.scope, behind_proxy=service.options.behind_proxy)}"
+        try:
+            form = await form_of(request, service)
+            going_to = allowed_next(form.get("next"))
+            use: Callable[[], str]
+            if form.get("code"):
+                use = partial(access.logins.use_link, form["code"])
+            else:
+                use = partial(access.logins.log_in, form.get("token", "").strip())
+
+            def attempt() -> str:
+                access.attempts.allow(bucket, MOST_ATTEMPTS, ATTEMPTS_WITHIN)
+                cookie = use()
+                access.attempts.reset(bucket)
+                return cookie
+
+            cookie = await service.writers.run(attempt)
+        except TooManyRequests as error:
+            after = {"retry-after": str(error.retry_after)}
+            return problem_page("Too many attempts", error.message, 429, after)
+        except Unauthorized as error:
+            return login_page(going_to, problem=error.message, status=401)
+        except EngramError as error:
+            return problem_page("Not logged in", error.message, error.status)
+        response = RedirectResponse(going_to, 303)
+        self._set_cookie(response, request, cookie, int(LOGIN_LIFE))
+        return response
+
+    async def log_out(self, request: Request) -> Response:
+        request.scope[calls.ROUTE] = "/logout"
+        # Before the login ends: the guard lets out no answer to a caller that it cannot verify.
+        await guard.caller_of(request.scope).verify()
+        secret = cookies.find(self._service.places, request.scope)
+        if secret is not None:
+            await self._service.writers.run(partial(self._service.eng.access.logins.end, secret))
+        response = RedirectResponse("/login", 303)
+        self._set_cookie(response, request, "", 0)
+        return response
+
+    async def static(self, request: Request) -> Response:
+        request.scope[calls.ROUTE] = "/static"
+        name = request.path_params["name"]
+        if name not in _STATIC:
+            return Response(status_code=404)
+        content = files(__package__).joinpath("static", name).read_bytes()
+        return Response(content, headers={"cache-control": "public, max-age=3600"}, media_type=_STATIC[name])
+
+    async def home(self, request: Request) -> Response:
+        request.scope[calls.ROUTE] = "/"
+        grant = await guard.caller_of(request.scope).verify()
+        names = [grant.workspace] if grant.workspace else await self._service.readers.run(self._workspaces)
+        return _home_page(self._service.places.base(request.scope), grant, names)
+
+    def _workspaces(self) -> list[str]:
+        return workspace_names(self._service)
+
+    def _set_cookie(self, response: Response, request: Request, secret: str, seconds: int) -> None:
+        origin = self._service.places.origin(request.scope)
+        response.headers.append("set-cookie", cookies.header(origin, secret, seconds))
+
+
+def workspace_names(service: Service) -> list[str]:
+    """Every workspace of the store, and the server's own."""
+    return sorted({service.eng.workspace_name, *(each.name for each in service.eng.workspaces())})
+
+
+def _link_page(code: str, going_to: str) -> Response:
+    form = tag(
+        "form",
+        tag("input", type="hidden", name="code", value=code),
+        tag("input", type="hidden", name="next", value=going_to),
+        tag("button", "Log in", type="submit", autofocus=True),
+        method="post",
+        action="/login",
+    )
+    about = tag("p", "This link works once. It logs this browser in to Engram.")
+    return shown("Log in", tag("section", tag("h1", "Log in"), about, form))
+
+
+def _home_page(base: str, grant: Grant, workspaces: list[str]) -> Response:
+    who = f"{grant.name} may {_WHAT[grant.scope]}" if grant.name else "the user of this machine"
+    about = tag(
+        "dl",
+        *(tag("dt", "You"), tag("dd", who)),
+        *(tag("dt", "Workspaces"), tag("dd", ", ".join(workspaces))),
+        *(tag("dt", "Address"), tag("dd", base)),
+    )
+    log_out = tag("form", tag("button", "Log out", type="submit", class_="second"), method="post", action="/logout")
+    status = tag("section", tag("h1", "The server runs"), about, log_out)
+    connect = tag(
+        "section",
+        tag("h2", "Connect an agent"),
+        tag("p", "Claude Code asks you for consent in the browser:"),
+        tag("pre", tag("code", f"claude mcp add --transport http engram {base}/mcp")),
+        tag("p", "Other clients that speak MCP over HTTP take the address ", tag("code", f"{base}/mcp"), "."),
+    )
+    return shown("Engram", status, connect)
