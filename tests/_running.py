@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,9 @@ from engram.interfaces.http.service import Service
 from engram.interfaces.http.serving import listen
 
 
+_numbers = itertools.count(1)
+
+
 class Running(NamedTuple):
     """A server that answers."""
 
@@ -28,8 +32,7 @@ class Running(NamedTuple):
 
     def token(self, scope: str = "admin", workspace: str | None = None, name: str | None = None) -> str:
         """The secret of a new token."""
-        tokens = self.eng.access.tokens
-        return tokens.create(name or f"token {len(tokens.list(ended=True))}", scope, workspace=workspace).secret
+        return self.eng.access.tokens.create(name or f"token {next(_numbers)}", scope, workspace=workspace).secret
 
     def client(self, token: str | None = None, **headers: str) -> httpx.Client:
         """A client with a token, by default of an administrator. With an empty token it sends none."""

@@ -52,8 +52,8 @@ def test_reads_are_get_the_rest_is_post_and_a_question_is_both(admin: httpx.Clie
     assert by_method["sitrep"] == ("GET",)
     assert by_method["session.log"] == by_method["forget"] == ("POST",)
     assert [name for name, methods in by_method.items() if len(methods) == 2] == ["recall", "context"]
-    for method in ("GET", "POST"):
-        answer = admin.request(method, "/api/v1/recall", **{"params" if method == "GET" else "json": {"query": "tea"}})
+    asked = {"query": "tea"}
+    for answer in (admin.get("/api/v1/recall", params=asked), admin.post("/api/v1/recall", json=asked)):
         assert (answer.status_code, answer.json()) == (200, {"result": []})
     assert admin.head("/api/v1/sitrep").status_code == 200
     assert admin.head("/api/v1/sitrep").content == b""
@@ -181,7 +181,6 @@ def test_every_refusal_has_the_one_shape(server: Running, admin: httpx.Client) -
         *not_let_in,
         (400, "invalid_input", admin.get("/api/v1/recall")),
         (404, "no_such_path", admin.get("/api/v1/nothing")),
-        (404, "no_such_path", admin.get("/")),
         (404, "no_such_path", admin.get("/api/v1/sitrep/")),
         (404, "session_not_found", admin.get("/api/v1/session/show", params={"id": "x"})),
         (405, "method_not_allowed", admin.delete("/api/v1/sitrep")),
@@ -308,7 +307,7 @@ def test_a_block_has_its_version_as_etag(server: Running, admin: httpx.Client) -
 def test_every_edit_of_a_block_takes_if_match(server: Running, admin: httpx.Client) -> None:
     eng = server.eng.workspace("edits")
     eng.blocks.create("plan", "one two")
-    edits = {
+    edits: dict[str, dict[str, object]] = {
         "update": {"content": "x"},
         "append": {"content": "x"},
         "replace": {"old": "one", "content": "x"},
