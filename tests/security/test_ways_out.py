@@ -298,6 +298,7 @@ COMMANDS: dict[str, tuple[list[str], ...]] = {
     "reindex": (["--model", "{hostile}"],),
     "remember": (["zeppelin", "--kind", "{name}"], ["x", "--kind", "{hostile}"]),
     "say": (["{session}", "user", "hello"], ["{name}", "user", "hello"], ["{session}", "{hostile}", "hello"]),
+    "serve": (["--host", "{hostile}"], ["--port", "{hostile}"], ["--public-url", "{hostile}"]),
     "session beat": (["--session", "{session}"], ["--session", "{name}"]),
     "session done": (["--session", "{session}"], ["--session", "{name}"]),
     "session list": ([], ["--all"]),
