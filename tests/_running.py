@@ -18,7 +18,6 @@ from engram.interfaces.http.options import Options
 from engram.interfaces.http.service import Service
 from engram.interfaces.http.serving import listen
 
-
 _numbers = itertools.count(1)
 
 
