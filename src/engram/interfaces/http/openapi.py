@@ -89,7 +89,7 @@ _PROJECT = {
     "name": "X-Engram-Project",
     "in": "header",
     "description": "The project that the caller works in, such as acme/shop. Relative paths count from it.",
-    "schema": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._/-]{0,99}$"},
+    "schema": {"type": "string", "minLength": 1, "maxLength": 200},
 }
 _KEY = {
     "name": "Idempotency-Key",
@@ -178,9 +178,10 @@ def _operation(schemas: Schemas, operation: Operation, method: str) -> dict[str,
         made["parameters"].append({"$ref": "#/components/parameters/key"})
     made["parameters"] += versions.describe(operation)
     required = [each.name for each in operation.inputs if each.required]
+    optional = {each.name: _or_null(_schema(each)) for each in operation.inputs if not each.required}
     body: Schema = {
         "type": "object",
-        "properties": {each.name: _schema(each) for each in operation.inputs},
+        "properties": {each.name: optional.get(each.name, _schema(each)) for each in operation.inputs},
         "additionalProperties": False,
         # An earlier name of an argument is still accepted, but not described.
         **({"required": required} if required else {}),
@@ -238,7 +239,7 @@ def _problems(statuses: Iterable[int]) -> dict[str, Any]:
 
 
 def _schema(wanted: Input) -> Schema:
-    """The schema of an argument. Null counts as not given."""
+    """The schema of an argument."""
     made = dict(_KINDS[wanted.kind])
     if wanted.choices:
         made["enum"] = list(wanted.choices)
@@ -247,6 +248,15 @@ def _schema(wanted: Input) -> Schema:
     if wanted.help:
         made["description"] = wanted.help
     return made
+
+
+def _or_null(schema: Schema) -> Schema:
+    """In a body, null counts as not given."""
+    if "type" not in schema:
+        return schema
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    choices = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+    return {**schema, "type": [*kinds, "null"], **choices}
 
 
 def parameter(wanted: Input, request: Mapping[str, object]) -> Schema:

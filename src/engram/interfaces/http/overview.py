@@ -81,7 +81,7 @@ class Description:
 
     def __call__(self, call: Call) -> Answer:
         if self._made is None:
-            self._made = answers.encoded(openapi.describe([*_PATHS, events.describe(), metrics.describe()]))
+            self._made = answers.encoded(description())
         return Answer(200, self._made)
 
 
@@ -106,6 +106,11 @@ _PATHS = (
     ),
     openapi.Path(DESCRIPTION, "GET", "This description.", "workspace", responses={"200": openapi.ANY_JSON}),
 )
+
+
+def description() -> dict[str, Any]:
+    """The whole description."""
+    return openapi.describe([*_PATHS, events.describe(), metrics.describe()])
 
 
 def add(app: FastAPI, service: Service) -> None:
