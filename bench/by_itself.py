@@ -59,7 +59,7 @@ def replay(eng: Engram, clock: Clock, folder: Path, recorded: list[dict[str, obj
     """Replay the sessions; the number of passes that started by themselves."""
     count = 0
 
-    def dream(settings: Config, reason: str) -> bool:
+    def dream(settings: Config, reason: str, *, all_workspaces: bool = False) -> bool:
         nonlocal count
         for found in eng.dream_if_due(reason):
             if isinstance(found, DreamReport):

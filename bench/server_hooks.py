@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 from time import sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import engram
 from engram import Engram
@@ -65,20 +65,8 @@ def write_transcript(path: Path, prompt: str) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-#: The server, with or without TLS.
-SERVE = """
-import sys, uvicorn
-from engram import Engram
-from engram.interfaces.http import app
-store, port, certificate = sys.argv[1:]
-with Engram(store) as eng:
-    tls = {"ssl_certfile": certificate} if certificate else {}
-    uvicorn.run(app.build(eng), port=int(port), loop="uvloop", http="httptools", log_level="error", **tls)
-"""
-
-
 class Server:
-    """The HTTP server on loopback, in a folder of its own; with a certificate, over TLS."""
+    """`engram serve` on loopback, in a folder of its own; with a certificate, over TLS."""
 
     def __init__(self, store: str, environment: dict[str, str], certificate: str = "") -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -86,8 +74,11 @@ class Server:
         self.url = f"{'https' if certificate else 'http'}://127.0.0.1:{port}"
         with Engram(settings=load(url=store)) as eng:
             self.token = eng.access.tokens.create(f"bench {port}", "write").secret
-        command = [sys.executable, "-c", SERVE, store, str(port), certificate]
-        self._process = subprocess.Popen(command, env=environment, cwd="/", stdout=subprocess.DEVNULL)
+        program = os.path.join(os.path.dirname(sys.executable), "engram")
+        command = [program, "serve", "--store", store, "--port", str(port), "--no-dream"]
+        command += ["--tls-cert", certificate, "--tls-key", certificate] if certificate else []
+        quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self._process = subprocess.Popen(command, env=environment, cwd="/", **quiet)
         for _ in range(600):
             try:
                 socket.create_connection(("127.0.0.1", port)).close()

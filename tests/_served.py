@@ -21,6 +21,8 @@ class Served:
 
     def __init__(self, eng: Engram, options: Options | None = None) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
+        # asyncio sets it only for sockets that it has made itself. Without it, every answer takes 40 ms.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         application = app.build(eng, options or Options(public_url=self.url))
         self.service: Any = application.state.service

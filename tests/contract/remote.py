@@ -125,4 +125,6 @@ EXCEPTIONS: dict[str, frozenset[str]] = {
 def runs_remotely(item: pytest.Item) -> bool:
     name = getattr(item, "originalname", item.name)
     is_exception = any(name in tests for tests in EXCEPTIONS.values())
-    return item.path.stem in MODULES and "open_store" in getattr(item, "fixturenames", ()) and not is_exception
+    if item.path.parent.name != "contract" or is_exception:
+        return False
+    return item.path.stem in MODULES and "open_store" in getattr(item, "fixturenames", ())

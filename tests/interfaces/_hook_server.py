@@ -16,6 +16,7 @@ from engram import Engram
 from engram.config import load
 from engram.interfaces.hooks import sending
 from engram.interfaces.http import app
+from engram.interfaces.http.options import Options
 
 _Scope = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -73,7 +74,7 @@ class HookServer:
         self.begun = 0
         self._read = 0
         self._changed = threading.Condition()
-        self._inner = app.build(self.eng)
+        self._inner = app.build(self.eng, Options(public_url=self.url))
         listener.call(self._inner.state.service.start())
         listener.application = self._application
 

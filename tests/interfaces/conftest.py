@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import httpx
 import pytest
 
 from engram import Engram as Store
 from engram.interfaces.cli import run
+from tests._running import Running, serving
+from tests._schemas import url as schema_url
 
 if TYPE_CHECKING:
     from tests.interfaces._hook_server import Listener
@@ -79,6 +82,28 @@ def in_terminal(*arguments: str, environment: dict[str, str] | None = None) -> t
         shown += piece
     os.close(master)
     return process.wait(timeout=30), shown.decode().replace("\r\n", "\n")
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A running HTTP server on each engine in turn. The tests of a module share it; each uses workspaces of its own."""
+    if request.param == "sqlite":
+        with Store(tmp_path_factory.mktemp("served") / "engram.db", embedder="static") as eng, serving(eng) as running:
+            yield running
+        return
+    schemas = request.getfixturevalue("postgres_schemas")
+    schema = schemas.take()
+    url = schema_url(request.getfixturevalue("postgres_server"), schema)
+    with Store(url, embedder="static") as eng, serving(eng) as running:
+        yield running
+    schemas.give_back(schema)
+
+
+@pytest.fixture(scope="module")
+def admin(server: Running) -> Iterator[httpx.Client]:
+    """A client with the token of an administrator."""
+    with server.client() as client:
+        yield client
 
 
 @pytest.fixture(scope="session")

@@ -12,10 +12,10 @@ from engram.interfaces.recall_socket import protocol
 from engram.records import plain
 
 from .conftest import Engram
-from .test_hooks import Hook, edits, hook, project
+from .test_hooks import Hook, edits, hook, hook_url, project
 from .test_mcp_host import Agent, agent, host
 
-__all__ = ["agent", "hook", "host", "project"]
+__all__ = ["agent", "hook", "hook_url", "host", "project"]
 
 DEPLOYS = "Deploys never happen on Fridays"
 

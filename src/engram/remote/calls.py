@@ -71,7 +71,14 @@ CALLS: dict[str, dict[str, Scope]] = {
     },
     "work": {"counts": "read", **dict.fromkeys(("next", "submit"), "write")},
     "changes": dict.fromkeys(("since", "latest"), "read"),
+    "access.tokens": dict.fromkeys(("create", "list", "revoke"), "admin"),
+    "access.clients": dict.fromkeys(("list", "find", "remove"), "admin"),
 }
+
+#: Groups that are about the whole store, and the argument that makes a call be about it. Only a token that is not for
+#: one workspace may do that.
+STORE_WIDE_GROUPS = frozenset({"access.tokens", "access.clients"})
+ALL_WORKSPACES = "all_workspaces"
 
 #: Methods that Python calls by another name than their row.
 SPECIAL = {("changes", "since"): "__call__"}

@@ -139,7 +139,7 @@ def _group_property(group: str, place: str) -> property:
     """A group whose local class is imported when it is used."""
     module, _, kind = place.partition(":")
 
-    def get(self: _RemoteFacade) -> Any:
+    def get(self: Any) -> Any:
         return _proxy(getattr(import_module(f"..{module}", __package__), kind), group)(self._view)
 
     return property(get)
@@ -147,6 +147,7 @@ def _group_property(group: str, place: str) -> property:
 
 #: The groups that the facade makes on first use, and their classes. Those without a row in `calls` refuse every call.
 _LAZY = {
+    "access": "access.access:Access",
     "changes": "storage.changes:Changes",
     "dreams": "dreaming.passes:Dreams",
     "embedders": "memory.embedders:Embedders",
@@ -160,6 +161,18 @@ _LAZY = {
     "transcripts": "memory.transcripts:Transcripts",
     "work": "dreaming.agent_queue:Work",
 }
+
+#: Methods that are made of others, or need no store: they are those of the local class.
+_COMPOSED = {
+    "access": ("require", "author_of"),
+    "blocks": ("missing",),
+    "changes": ("wait",),
+    "harness_processes": ("confirm", "current", "of", "runs_elsewhere"),
+    "leases": ("escape", "hold", "normalise"),
+    "messages": ("showing", "showing_person"),
+}
+#: Groups within a group.
+_INNER = {"access.tokens": "access.tokens:Tokens", "access.clients": "access.clients:Clients"}
 
 
 class _Remote:
@@ -187,8 +200,14 @@ def _proxy(local: type, group: str) -> Any:
         else:
             python_name = SPECIAL.get((group, method), method)
             members[python_name] = _method(getattr(local, python_name), name)
-    if group not in CALLS:
-        members |= {name: _refused for name in vars(local) if not name.startswith("_")}
+    members |= {
+        place.rpartition(".")[2]: _group_property(place, _INNER[place])
+        for place in _INNER
+        if place.startswith(f"{group}.")
+    }
+    for name, value in vars(local).items():
+        if not name.startswith("_") and name not in members and name not in _COMPOSED.get(group, ()):
+            members[name] = property(_refused) if isinstance(value, property) else _refused
     return type(local.__name__, (_Remote, local), members)
 
 

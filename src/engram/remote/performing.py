@@ -5,11 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 from inspect import Parameter, Signature, signature
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import EngramError, InvalidInput, NotFound
 from . import wire
-from .calls import BY_PERSON, KEPT_BY_SERVER, NOT_SENT, PROPERTIES, REPEATABLE, SLOW, SPECIAL, Scope
+from .calls import (
+    ALL_WORKSPACES,
+    BY_PERSON,
+    KEPT_BY_SERVER,
+    NOT_SENT,
+    PROPERTIES,
+    REPEATABLE,
+    SLOW,
+    SPECIAL,
+    STORE_WIDE_GROUPS,
+    Scope,
+)
 from .calls import scope_of as scope_of
 
 if TYPE_CHECKING:
@@ -25,6 +37,11 @@ class Call(NamedTuple):
     options: dict[str, Any]
     #: The caller's project.
     project: str | None
+
+    @property
+    def is_store_wide(self) -> bool:
+        """Whether it is about more than one workspace."""
+        return self.name.rpartition(".")[0] in STORE_WIDE_GROUPS or bool(self.options.get(ALL_WORKSPACES))
 
     @property
     def waits(self) -> bool:
@@ -75,10 +92,15 @@ def line_up(eng: Engram, call: Call) -> Waiter:
         raise InvalidInput(f"{call.name}: {error}.") from None
 
 
-def perform(eng: Engram, call: Call) -> Any:
-    """The result of a call, as it is sent."""
+def perform(eng: Engram, call: Call, only: str | None = None) -> Any:
+    """The result of a call, as it is sent. `only` is the one workspace that the caller may know of."""
+    if only is not None and call.name == "workspaces":
+        return wire.pack([each for each in eng.workspaces() if each.name == only])
+    if only is not None and call.name == "require_workspace":
+        # The caller may use it, so it is one that exists or may be made. The error would name all others.
+        return None
     group, _, method = call.name.rpartition(".")
-    owner: Any = getattr(eng, group) if group else eng
+    owner: Any = attrgetter(group)(eng) if group else eng
     if (group, method) in PROPERTIES:
         return wire.pack(getattr(owner, method))
     function: Callable[..., Any] = getattr(owner, SPECIAL.get((group, method), method))

@@ -173,5 +173,5 @@ def _described(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "it does not answer in time"
     if isinstance(error, OSError):
-        return (error.strerror or type(error).__name__).lower()
+        return (error.strerror or "it closed the connection without an answer").lower()
     return f"it does not answer as a server does ({type(error).__name__})"

@@ -49,6 +49,7 @@ def build(eng: Engram, options: Options | None = None, *, owns_store: bool = Fal
         redirect_slashes=False,
     )
     app.state.service = service
+    service.app = app
     answers.handle_errors(app)
     _add_parts(app, service)
     endpoint = mcp.add(app, service)

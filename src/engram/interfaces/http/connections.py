@@ -28,6 +28,8 @@ class Connection(HttpToolsProtocol):
         #: Bytes received since the last request ended, while the head of the next one is not complete.
         self._head = 0
         self._in_head = True
+        #: Whether a request ended in the data that was received last.
+        self._ended = False
         self._alarm: TimerHandle | None = None
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
@@ -39,22 +41,22 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        self._ended = False
         super().data_received(data)
         # After parsing: the data may be a whole request with a long body.
         if self._in_head:
-            self._head += len(data)
+            self._head = 0 if self._ended else self._head + len(data)
             if self._head > MOST_HEAD and not self.transport.is_closing():
                 self.transport.write(_TOO_LARGE % (len(_PROBLEM), _PROBLEM))
                 self.transport.close()
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        self._head = 0
         self._cancel_alarm()
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self._in_head = True
+        self._in_head = self._ended = True
         super().on_message_complete()
 
     def _cancel_alarm(self) -> None:

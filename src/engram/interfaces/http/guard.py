@@ -37,6 +37,8 @@ _OPEN_PATHS = frozenset(path for path in OPEN if not path.endswith("/"))
 _OPEN_FOLDERS = tuple(path for path in OPEN if path.endswith("/"))
 _CALLER = "engram.caller"
 _WORKSPACE = b"x-engram-workspace"
+#: The project of the folder that the caller works in. Relative paths count from it.
+_PROJECT = b"x-engram-project"
 _ONLY_READ = ("GET", "HEAD", "OPTIONS")
 
 
@@ -118,7 +120,9 @@ class Caller:
         Unauthorized or Forbidden unless the token allows it. Asks the store: call it in a thread.
         """
         workspace = self.workspace()
-        found = self._service.facade(self.grant(), needed, workspace)
+        project = self.headers.get(_PROJECT)
+        named = None if project is None else project.decode("utf-8", "replace")
+        found = self._service.facade(self.grant(), needed, workspace, named)
         self.used = workspace
         return found
 

@@ -9,6 +9,7 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from ...access.permission import require
 from ...errors import EngramError, Unauthorized
 from ...operations import error_shape
 from ...remote import performing, wire
@@ -71,9 +72,12 @@ class Library:
         caller.grant()
         call = performing.read(name, calls.object_in(body, b"application/json"))
         eng = caller.engram(call.scope).from_elsewhere(call.project)
+        grant = caller.grant()
+        if call.is_store_wide:
+            require(grant, call.scope, None)
 
         def perform() -> str:
-            return wire.to_json({"result": performing.perform(eng, call)})
+            return wire.to_json({"result": performing.perform(eng, call, grant.workspace)})
 
         if call.waits:
             waiting.append(Waiting(performing.line_up(eng, call), None, None, _text_of, _refusal))

@@ -85,6 +85,12 @@ _WORKSPACE = {
     "description": "The workspace; without it the token's, else the server's default.",
     "schema": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,63}$"},
 }
+_PROJECT = {
+    "name": "X-Engram-Project",
+    "in": "header",
+    "description": "The project that the caller works in, such as acme/shop. Relative paths count from it.",
+    "schema": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._/-]{0,99}$"},
+}
 _KEY = {
     "name": "Idempotency-Key",
     "in": "header",
@@ -136,7 +142,7 @@ def describe(paths: Iterable[Path] = ()) -> dict[str, Any]:
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer", "description": "A token: `engram token create NAME`."}
             },
-            "parameters": {"workspace": _WORKSPACE, "key": _KEY},
+            "parameters": {"workspace": _WORKSPACE, "project": _PROJECT, "key": _KEY},
             "schemas": {"Error": _ERROR, **schemas.components},
             "responses": {
                 str(status): {
@@ -161,7 +167,7 @@ def _operation(schemas: Schemas, operation: Operation, method: str) -> dict[str,
         "summary": operation.help,
         "description": f"Needs a token with scope {operation.scope}.",
         "tags": [group if dot else "workspace"],
-        "parameters": [{"$ref": "#/components/parameters/workspace"}],
+        "parameters": [{"$ref": "#/components/parameters/workspace"}, {"$ref": "#/components/parameters/project"}],
         "responses": _responses(schemas, operation),
     }
     if method == "GET":

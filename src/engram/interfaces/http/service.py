@@ -19,6 +19,8 @@ from .origins import places
 from .threads import SharedWrites, Threads
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from ...access_records import Grant
     from ...client import Engram
     from .calls import Kind
@@ -34,7 +36,7 @@ _THREADS = {"sqlite": (4, 2, 4), "postgresql": (6, 6, 4)}
 _WAITERS = 2
 #: Seconds that threads get to end.
 _PARTING = 1.0
-#: Facades that are kept ready, by workspace and author.
+#: Facades that are kept ready, by workspace, author and project.
 _MOST_FACADES = 256
 
 
@@ -46,6 +48,8 @@ class Service:
     workers: Threads
     #: For the looks of waiting claims.
     waiters: Threads
+    #: The application that this is the service of.
+    app: FastAPI
     #: Follows the change feed for the event streams.
     feed: Feed
 
@@ -59,9 +63,11 @@ class Service:
         #: Where each request gets a line; None: nowhere.
         self.log: Log | None = None
         self._chores: Chores | None = None
-        self._facades: dict[tuple[str, str], Engram] = {}
+        self._facades: dict[tuple[str, str, str | None], Engram] = {}
 
     async def start(self) -> None:
+        #: The event loop that serves.
+        self.loop = asyncio.get_running_loop()
         on_server = self.eng.settings.url.startswith("postgresql://")
         readers, writers, workers = _THREADS["postgresql" if on_server else "sqlite"]
         self.readers = Threads(self.options.readers or readers, "read")
@@ -99,15 +105,20 @@ class Service:
             return answers.refusal(error)
         return answers.mistake(error, "a shared transaction")
 
-    def facade(self, grant: Grant, needed: str, workspace: str) -> Engram:
-        """A workspace, if the grant includes this scope in it. What is written through it has the grant as author."""
+    def facade(self, grant: Grant, needed: str, workspace: str, project: str | None = None) -> Engram:
+        """A workspace, if the grant includes this scope in it. What is written through it has the grant as author.
+
+        The caller works in `project`, if it is known.
+        """
         checks.workspace(workspace)
         require(grant, needed, workspace)
-        key = (workspace, grant.name)
+        key = (workspace, grant.name, project)
         found = self._facades.get(key)
         if found is None:
             if len(self._facades) >= _MOST_FACADES:
                 self._facades.clear()
             # The server's folder says nothing about the caller's project.
-            found = self._facades[key] = self.eng.workspace(workspace).from_elsewhere().as_author(author_of(grant))
+            found = self._facades[key] = (
+                self.eng.workspace(workspace).from_elsewhere(project).as_author(author_of(grant))
+            )
         return found
