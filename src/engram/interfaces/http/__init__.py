@@ -9,8 +9,8 @@ How a request goes, from the outside in:
    `guard.OPEN` lists the paths that need none. The caller is in the scope now (`guard.caller_of`), not yet verified.
 4. `routes` answers the operations: one lookup by path, and one job in a thread. The job verifies the token, checks
    what it may do, reads the arguments, performs the operation and makes the bytes of the answer (`calls`).
-5. Everything else goes to the routes of the FastAPI application: `app.build` lists what is added there. `mcp` is the MCP
-   server, `oauth` (with `oauth_store` and `consent`) lets in its clients, `browser` (with `pages`) logs a person in.
+5. Everything else goes to the routes of the FastAPI application: `app.build` lists what is added there. `mcp` is the
+   MCP server, `oauth` (with `oauth_store` and `consent`) lets in its clients, `browser` (with `pages`) logs a person in.
 
 The guard lets no byte of an answer out before the token is verified. So an answer that is made without the store (a
 path that does not exist, a body that is too large) is replaced by 401 too if the token is wrong.
