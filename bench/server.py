@@ -11,7 +11,7 @@ server per second meanwhile, and how long the last stream took to get the change
 
 **Memory.** The memory of the server after 2,000 requests and after 100,000 (`--requests`).
 
-The store is small, as most are: 200 sessions, 10 of them at work, 2,000 turns, 500 memories.
+The store is small, as most are: 200 sessions of twenty days, 10 of them at work, 2,000 turns, 500 memories.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median, quantiles
 from time import perf_counter, sleep
@@ -66,17 +67,24 @@ def filled(path: str) -> tuple[Engram, str]:
     eng = Engram(path)
     words = ["router", "deploy", "cache", "invoice", "parser", "schema", "queue", "token", "harbour", "index"]
     for number in range(200):
-        sid = eng.sessions.register("codex", f"Porting the {words[number % 10]} of module {number}")
+        # Ten sessions a day; the last ten have just begun.
+        at = None if number >= 190 else moment(timedelta(hours=(190 - number) * 2.4))
+        sid = eng.sessions.register("codex", f"Porting the {words[number % 10]} of module {number}", at=at)
         turns = [
-            {"session_id": sid, "role": "user" if n % 2 else "assistant", "content": f"{words[n]} {number} needs {n}"}
+            {"session_id": sid, "role": ("user", "assistant")[n % 2], "content": f"{words[n]} {number} needs {n}"}
             for n in range(10)
         ]
         eng.exchanges.add_many(turns)
-        if number < 190:
-            eng.sessions.complete(sid, f"Ported module {number}")
+        if at is not None:
+            eng.sessions.complete(sid, f"Ported module {number}", at=at)
     for number in range(500):
         eng.remember(f"The {words[number % 10]} number {number} listens on port {5000 + number}", kind="fact")
     return eng, eng.sessions.register("codex", "Load")
+
+
+def moment(before: timedelta) -> str:
+    """The time so long ago."""
+    return (datetime.now(UTC) - before).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def free_port() -> int:
