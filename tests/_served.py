@@ -44,9 +44,9 @@ class Served:
         """The same for tests that know no authors: what they write has none, as in a local store."""
         self.use(eng)
 
-        def facade(grant: Grant, needed: str, workspace: str) -> Engram:
+        def facade(grant: Grant, needed: str, workspace: str, project: str | None = None) -> Engram:
             require(grant, needed, workspace)
-            return eng.workspace(workspace).from_elsewhere()
+            return eng.workspace(workspace).from_elsewhere(project)
 
         self.service.facade = facade
 

@@ -13,9 +13,10 @@ from ...access.permission import require
 from ...errors import EngramError, Unauthorized
 from ...operations import error_shape
 from ...remote import performing, wire
-from ...remote.calls import SWEEPS
+from ...remote.calls import SLOW, SWEEPS, scope_of
 from . import answers, calls, guard, keys
 from .answers import Answer, Receive, Scope, Send, send_answer
+from .calls import Kind
 from .waiting import Waiting, awaited
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 PATH = "/api/v1/library/{name}"
 #: The largest body of a call, in bytes. An import sends many turns at once.
 MAX_BODY = 64 * 1024 * 1024
+#: Calls that embed a question.
+_WITH_MODEL = frozenset({"recall", "context", "memories.recall_gists", "memories.recall_eras"})
 
 
 def add(app: FastAPI, service: Service) -> None:
@@ -46,10 +49,9 @@ class Library:
         if body is None:
             await send_answer(send, calls.too_large(service))
             return
-        reads = performing.scope_of(name) == "read"
         waiting: list[Waiting] = []
         job = partial(self._answer, scope, name, body, waiting)
-        made: Answer | None = await (service.readers if reads else service.writers).run(job)
+        made: Answer | None = await service.run(_kind(name), job)
         if waiting:
             made = await awaited(service, PATH, waiting[0], receive)
         if made is not None:
@@ -90,6 +92,13 @@ class Library:
         if call.name in SWEEPS and call.options.get("at") is None:
             eng.sessions.sweep()
         return Answer(200, text.encode(), (keys.REPLAYED,) if replayed else ())
+
+
+def _kind(name: str) -> Kind:
+    """In which threads a call runs. What asks a model or works through much keeps nothing short waiting."""
+    if name in SLOW or name in _WITH_MODEL:
+        return "long work"
+    return "reads" if scope_of(name) == "read" else "writes"
 
 
 def _text_of(result: object) -> str:
