@@ -67,7 +67,7 @@ def test_every_operation_is_described_with_its_arguments_and_examples(described:
 def test_bounds_and_choices_are_those_of_the_table(described: dict[str, Any]) -> None:
     body = described["paths"]["/api/v1/recall"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert (body["properties"]["k"]["minimum"], body["properties"]["k"]["maximum"]) == (1, 100)
-    assert body["properties"]["mode"]["enum"] == ["hybrid", "words", "vectors"]
+    assert body["properties"]["mode"]["enum"] == ["hybrid", "words", "vectors", None]
     assert body["required"] == ["query"]
     assert body["additionalProperties"] is False
 
@@ -102,8 +102,9 @@ def test_a_type_without_a_schema_is_a_mistake() -> None:
 
 
 @pytest.mark.requirement("SERVER-8")
+@pytest.mark.parametrize("server", ["sqlite"], indirect=True)
 def test_every_answer_to_random_requests_is_as_declared(server: Running) -> None:
-    # With many more examples in tests/stress.
+    # With many more examples, and on both engines, in tests/stress.
     known = things(Scene(server.eng))
     for operation in operations():
         assert fuzz(server, operation, 2, known)

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 EVERY = 0.25
 #: Changes in one read.
 PAGE = 1_000
-#: Events that wait for a slow reader. With more, it is disconnected; it continues with Last-Event-ID.
-MOST_WAITING = 1_000
+#: Events that wait for a slow reader: more than one read brings. With more, it is disconnected; it continues with
+#: Last-Event-ID.
+MOST_WAITING = 4_000
 #: Seconds between two checks of the tokens, and checks between two comments.
 CHECK_EVERY, COMMENT_AT = 5.0, 3
 #: The kinds of events.
@@ -166,6 +167,8 @@ class Feed:
             for change in found:
                 self._tell(change)
             if len(found) == PAGE:
+                # First the streams send what they got.
+                await asyncio.sleep(0)
                 continue
             alarm = loop.call_later(EVERY, self._poked.set)
             await self._poked.wait()
