@@ -99,6 +99,7 @@ class HarnessProcesses:
         checks.optional_name(process, "process")
         values = {"process": process or UNKNOWN, "harness": None, "starts": int(starts), "alone": int(alone)}
         with self._engine.write() as tx:
+            sessions.require(tx, self._workspace, session_id)
             tx.run(_NOTE, workspace=self._workspace, session=session_id, now=tx.now(), **values)
 
     def note_server(self, session_id: str, server: str, harness: str | None) -> None:
@@ -106,6 +107,7 @@ class HarnessProcesses:
         checks.name(session_id, "session id")
         values = {"process": checks.name(server, "process"), "harness": harness or UNKNOWN, "starts": 1, "alone": 0}
         with self._engine.write() as tx:
+            sessions.require(tx, self._workspace, session_id)
             tx.run(_NOTE, workspace=self._workspace, session=session_id, now=tx.now(), **values)
 
     def confirm(self, session_id: str, process: str | None) -> None:

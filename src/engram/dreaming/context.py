@@ -64,6 +64,7 @@ def context(
     shown: list[str] = []
     empty = True
     left = budget - estimate(head) - 1
+    checks.optional_name(session_id, "session id")
     for part in _parts(view, query, session_id):
         empty = empty and not part.lines
         text = _render_within(part, left) or (_first_match(part, left) if query is not None and not shown else "")

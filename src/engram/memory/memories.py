@@ -470,6 +470,7 @@ class Memories:
 
     def sweep(self, limit: int = 1_000) -> int:
         """Archive expired memories, at most `limit`; how many. Recall already leaves them out."""
+        checks.whole(limit, "limit", least=0)
         with self._engine.read() as tx:
             expired = tx.column(_EXPIRED, workspace=self._workspace, now=tx.now(), limit=limit)
         for id in expired:

@@ -112,5 +112,6 @@ SWEEPS = frozenset({"sessions.register"})
 
 def scope_of(name: str) -> Scope | None:
     """The scope that a call needs, by its name: `sessions.log`, `recall`; None if there is no such call."""
-    group, _, method = name.rpartition(".")
-    return CALLS.get(group, {}).get(method)
+    group, dot, method = name.rpartition(".")
+    # `.now` would be another name of `now`, which other tables do not know.
+    return None if dot and not group else CALLS.get(group, {}).get(method)

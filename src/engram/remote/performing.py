@@ -108,9 +108,13 @@ def perform(eng: Engram, call: Call, only: str | None = None) -> Any:
         _signature(owner.__class__, function.__name__).bind(None, **call.options)
     except TypeError as error:
         raise InvalidInput(f"{call.name}: {error}.") from None
-    result = function(**call.options)
-    # A generator reads while it is packed.
-    return wire.pack(result)
+    try:
+        # A generator reads while it is packed.
+        return wire.pack(function(**call.options))
+    except (TypeError, ValueError, AttributeError, LookupError, OverflowError, RecursionError) as error:
+        # The tiers check what a value means. Some trust that it has the type that Python's type checkers demand, and
+        # what was sent need not. Nothing is written: a failed call rolls back.
+        raise InvalidInput(f"{call.name}: an argument has a wrong type ({type(error).__name__}).") from error
 
 
 @cache

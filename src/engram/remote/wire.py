@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import lru_cache
 from importlib import import_module
 from math import isfinite
 from typing import Any
@@ -25,6 +25,7 @@ RECORD_MODULES = (
     "dreaming.brief.compose",
     "memory.transcripts",
 )
+_LONGEST_NAME = 60
 _TAG, _ITEMS, _FIELDS = "$", "items", "fields"
 
 
@@ -100,9 +101,14 @@ def _record(name: str, fields: dict[str, Any]) -> Any:
         raise ValueError(f"a {name} lacks a field") from None
 
 
-@cache
 def record_type(name: str) -> Any:
     """The class of a record; None if there is no record of that name."""
+    # Names are sent, so only short ones are remembered, and not many.
+    return _record_type(name) if len(name) <= _LONGEST_NAME else None
+
+
+@lru_cache(maxsize=256)
+def _record_type(name: str) -> Any:
     for module in RECORD_MODULES:
         found = getattr(import_module(f"..{module}", __package__), name, None)
         if isinstance(found, type) and issubclass(found, tuple) and hasattr(found, "_fields"):

@@ -28,7 +28,7 @@ def build(eng: Engram, options: Options | None = None, *, owns_store: bool = Fal
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await service.start()
-        stopping.on_signal(service.feed.end_streams)
+        stopping.on_signal(service.begin_stop)
         try:
             async with endpoint.run():
                 yield

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 from ...errors import EngramError, InvalidInput, Unauthorized
 from . import answers, guard
-from .answers import Answer, Receive, Scope, Send, send_answer
+from .answers import Answer, Message, Receive, Scope, Send, send_answer
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -24,6 +25,8 @@ _T = TypeVar("_T")
 Kind: TypeAlias = Literal["reads", "writes", "shared writes", "long work"]
 #: Where `recording` finds the template of the path.
 ROUTE = "engram.route"
+#: Seconds in which a body must arrive.
+BODY_WITHIN = 60.0
 #: A body that is too large is read to its end if it is at most so many times as large as allowed.
 _READ_OUT = 4
 
@@ -40,6 +43,10 @@ class Call(NamedTuple):
     def arguments(self) -> dict[str, object]:
         """The body, which has to be a JSON object; an empty body counts as one."""
         return object_in(self.body, self.caller.headers.get(b"content-type", b""))
+
+
+class TooSlow(Exception):
+    """The body of a request takes too long to arrive."""
 
 
 class ClientGone(Exception):
@@ -164,6 +171,17 @@ async def read_body(scope: Scope, receive: Receive, most: int) -> bytes | None:
     body: bytes = message.get("body", b"")
     if not message.get("more_body", False):
         return body if len(body) <= most else None
+    # Only a caller that is let in may keep the server reading.
+    await guard.caller_of(scope).verify()
+    try:
+        async with asyncio.timeout(BODY_WITHIN):
+            return await _rest_of_body(receive, message, most)
+    except TimeoutError:
+        raise TooSlow from None
+
+
+async def _rest_of_body(receive: Receive, message: Message, most: int) -> bytes | None:
+    body: bytes = message.get("body", b"")
     pieces, size = [body], len(body)
     while message.get("more_body", False) and size <= _READ_OUT * most:
         message = await receive()

@@ -74,6 +74,10 @@ class Events:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope[calls.ROUTE] = PATH
         service = self._service
+        if scope["method"] != "GET":
+            # The head of a stream is followed by a stream that nobody reads.
+            await send_answer(send, answers.not_allowed(("GET",)))
+            return
         found: list[_Opening] = []
         job = calls.Job(service, scope, "read", partial(self._open, found), b"", PATH, permit=False)
         refused = await service.readers.run(job)

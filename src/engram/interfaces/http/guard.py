@@ -168,7 +168,11 @@ class Guard:
             if not refused:
                 await send(self._challenged(scope, message))
 
-        await self._app(scope, receive, send_verified)
+        try:
+            await self._app(scope, receive, send_verified)
+        except Unauthorized as error:
+            # Raised before an answer was begun: a large body is read only for a caller that is let in.
+            await self._refuse(scope, send, error)
 
     async def _refuse(self, scope: Scope, send: Send, error: EngramError) -> None:
         answer = refusal(self._service, error)

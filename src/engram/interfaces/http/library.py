@@ -82,7 +82,7 @@ class Library:
             return wire.to_json({"result": performing.perform(eng, call, grant.workspace)})
 
         if call.waits:
-            waiting.append(Waiting(performing.line_up(eng, call), None, None, _text_of, _refusal))
+            waiting.append(Waiting(performing.line_up(eng, call), None, None, _text_of, caller.verify_again, _refusal))
             return None
         asked = {"body": sha256(body).hexdigest()}
         request = None if call.needs_no_key else keys.of(calls.Call(eng, caller, body, b""), name, asked)

@@ -102,7 +102,7 @@ class Endpoint:
             # The client begins again with a handshake.
             await send_answer(send, _no_session())
             return
-        connection = self._connection(Remote(grant, eng, key), _name_in(given))
+        connection = self._connection(Remote(grant, eng, key, caller.verify_again), _name_in(given))
         if scope["method"] == "DELETE":
             await self._end(send, connection)
         else:

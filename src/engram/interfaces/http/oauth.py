@@ -203,6 +203,8 @@ class Flow:
             "code_challenge": asked.params.code_challenge,
             "resource": f"{base}{mcp.PATH}",
         }
+        # First of all, so that nobody learns which other workspaces there are.
+        self._service.eng.access.require(grant, "read", workspace)
         if workspace is not None and workspace not in self._workspaces() and grant.workspace != workspace:
             raise Forbidden(f"There is no workspace {workspace!r}.")
         code, _ = consents.approve(consents.ask(asked.client.client_id, request), grant, scope, workspace=workspace)

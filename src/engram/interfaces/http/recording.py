@@ -51,6 +51,9 @@ class Recording:
             await self._app(scope, receive, send_recorded)
         except calls.ClientGone:
             pass
+        except calls.TooSlow:
+            slow = f"The body did not arrive within {calls.BODY_WITHIN:g} seconds."
+            await send_answer(send_recorded, answers.problem(408, "too_slow", slow, [(b"connection", b"close")]))
         except Exception as error:
             answer = answers.mistake(error, route_of(scope))
             if not status:

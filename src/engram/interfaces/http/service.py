@@ -68,6 +68,8 @@ class Service:
     async def start(self) -> None:
         #: The event loop that serves.
         self.loop = asyncio.get_running_loop()
+        #: Set when the process was asked to stop.
+        self.stopping = asyncio.Event()
         on_server = self.eng.settings.url.startswith("postgresql://")
         readers, writers, workers = _THREADS["postgresql" if on_server else "sqlite"]
         self.readers = Threads(self.options.readers or readers, "read")
@@ -86,6 +88,11 @@ class Service:
         if self.options.chores:
             self._chores = Chores(self)
             self._chores.start()
+
+    def begin_stop(self) -> None:
+        """End what would go on for long: event streams, and claims that wait."""
+        self.stopping.set()
+        self.feed.end_streams()
 
     async def stop(self) -> None:
         await self.feed.stop()

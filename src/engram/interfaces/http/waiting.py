@@ -45,6 +45,7 @@ class Waiting:
         request: keys.Request | None,
         claim: object,
         text_of: Callable[[Lease], str],
+        verify: Callable[[], object],
         refused: Callable[[EngramError], Answer] = answers.refusal,
     ) -> None:
         self.waiter = waiter
@@ -52,11 +53,14 @@ class Waiting:
         self._claim = claim
         #: The answer's text.
         self._text_of = text_of
+        self._verify = verify
         self._refused = refused
 
     def look(self) -> Answer | None:
         """The answer; None while the claim waits."""
         try:
+            # A token may be revoked while its claim waits.
+            self._verify()
             lease = self.waiter.look()
         except EngramError as error:
             return self._refused(error)
@@ -108,7 +112,7 @@ class WaitingClaims:
             claim = None if request is None else request.claim()
             if isinstance(claim, str):
                 return _answer(claim, replayed=True)
-            waiting.append(Waiting(waiter, request, claim, _text_of))
+            waiting.append(Waiting(waiter, request, claim, _text_of, call.caller.verify_again))
             return None
 
         def perform() -> object:
@@ -124,14 +128,19 @@ async def awaited(service: Service, route: str, waiting: Waiting, receive: Recei
     """The answer of a waiting claim; None if its client has gone."""
     made: Answer | None
     gone = asyncio.ensure_future(_disconnected(receive))
+    stopping = asyncio.ensure_future(service.stopping.wait())
     try:
         while (made := await _step(service, route, waiting.look)) is None:
-            done, _ = await asyncio.wait({gone}, timeout=waiting.waiter.pause)
-            if done:
+            pause = waiting.waiter.pause
+            done, _ = await asyncio.wait({gone, stopping}, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+            if gone in done:
                 return None
+            if done:
+                return answers.problem(503, "server_stopping", "The server is being stopped. Try again.")
         return made
     finally:
         gone.cancel()
+        stopping.cancel()
         await _step(service, route, waiting.leave)
 
 

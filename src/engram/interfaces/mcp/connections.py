@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...access_records import OWNER
@@ -36,6 +37,8 @@ class Remote(NamedTuple):
     eng: Engram
     #: The name under which the store remembers the client's session; None if nothing connects its requests.
     key: str | None = None
+    #: Raises Unauthorized if the token counts no more. A claim may wait for minutes.
+    verify: Callable[[], object] = lambda: None
 
 
 class Connection:

@@ -122,6 +122,8 @@ class Host:
         """The answer of a waiting claim; None while it still waits."""
 
         def perform() -> Answer | None:
+            if pending.connection.remote is not None:
+                pending.connection.remote.verify()
             lease = pending.waiter.look()
             return None if lease is None else answers.answer(_CLAIM, plain(lease), pending.session)
 
