@@ -10,7 +10,7 @@ How a request goes, from the outside in:
 4. `routes` answers the operations: one lookup by path, and one job in a thread. The job verifies the token, checks
    what it may do, reads the arguments, performs the operation and makes the bytes of the answer (`calls`).
 5. Everything else goes to the routes of the FastAPI application: `app.build` lists what is added there. `mcp` is the
-   MCP server, `oauth` (with `oauth_store` and `consent`) lets in its clients, `browser` (with `pages`) logs a person in.
+   MCP server, `oauth` (with `oauth_store` and `consent`) lets in its clients, `browser` (with `pages`) logs persons in.
 
 The guard lets no byte of an answer out before the token is verified. So an answer that is made without the store (a
 path that does not exist, a body that is too large) is replaced by 401 too if the token is wrong.

@@ -116,4 +116,4 @@ def home_page(base: str, grant: Grant, workspaces: list[str]) -> Response:
         tag("pre", tag("code", f"claude mcp add --transport http engram {base}/mcp")),
         tag("p", "Other clients that speak MCP over HTTP take the address ", tag("code", f"{base}/mcp"), "."),
     )
-    return shown("Engram", status, connect)
+    return shown("The server runs", status, connect)
