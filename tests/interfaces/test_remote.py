@@ -19,9 +19,11 @@ from hypothesis import strategies as st
 
 from engram import (
     Engram,
+    EngramError,
     Forbidden,
     InvalidInput,
     LeaseHeld,
+    NotFound,
     NotRemote,
     SessionNotFound,
     StoreUnavailable,
@@ -459,6 +461,73 @@ def test_an_admin_makes_and_revokes_tokens_over_the_network(eng: Engram, server:
         eng.access.tokens.revoke("phone")
         with pytest.raises(Unauthorized):
             phone.sessions.list()
+
+
+@pytest.mark.requirement("REMOTE-9")
+@pytest.mark.parametrize("name", [".workspaces", ".now", "..now", "sessions..get", "sessions.__class__", "_view"])
+def test_a_call_has_one_name(connect: Connect, name: str) -> None:
+    """Another spelling must not pass the checks that go by name."""
+    with pytest.raises(EngramError) as refused:
+        connect()._view.engine.call("default", name, {})  # type: ignore[attr-defined]
+    assert refused.value.code in ("not_found", "no_such_path")
+
+
+@pytest.mark.requirement("REMOTE-9")
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("recall", {"query": "x", "foo": 1}),
+        ("recall", {"query": "x", "what": None}),
+        ("sessions.list", {"before": 1}),
+        ("exchanges.timeline", {"before": 1}),
+        ("messages.acknowledge", {"session_id": "x", "shown": [1]}),
+        ("blocks.rename", {"names": [1]}),
+        ("memories.remember", {"content": "x", "tags": 5}),
+        ("memories.remember", {"content": "x", "sources": [5]}),
+        ("memories.sweep", {"limit": None}),
+        ("harness_processes.note", {"session_id": "nosuch", "process": "p"}),
+        ("exchanges.add_many", {"exchanges": [5]}),
+        ("imports.write", {"batch": ["x"]}),
+        ("blocks.append", {"name": "world", "content": "x", "expected_version": {1}}),
+        ("context", {"session_id": "\ud800"}),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_a_typed_error_and_changes_nothing(
+    eng: Engram, local: Engram, name: str, options: dict[str, object]
+) -> None:
+    local.world.set("x")
+    before = local.changes.latest
+    with pytest.raises((InvalidInput, NotFound)):
+        eng._view.engine.call("default", name, options)  # type: ignore[attr-defined]
+    assert local.changes.latest == before
+
+
+@pytest.mark.requirement("REMOTE-9")
+def test_names_of_records_that_are_sent_take_no_memory() -> None:
+    assert wire.record_type("x" * 100_000) is None
+    assert wire.record_type("Session") is not None
+
+
+@pytest.mark.requirement("REMOTE-9")
+def test_a_claim_of_a_revoked_token_is_not_granted_when_its_turn_comes(connect: Connect, local: Engram) -> None:
+    holder, waiting = connect(), connect("write")
+    first, second = (holder.sessions.register("codex", "x") for _ in range(2))
+    holder.leases.claim(first, "deploy", exclusive=True)
+    refused: list[EngramError] = []
+
+    def wait_for() -> None:
+        try:
+            waiting.leases.claim(second, "deploy", exclusive=True, wait=60)
+        except EngramError as error:
+            refused.append(error)
+
+    thread = threading.Thread(target=wait_for)
+    thread.start()
+    local.access.tokens.revoke("laptop 1")
+    thread.join(60)
+    holder.leases.release(first, "deploy")
+    assert [error.code for error in refused] == ["unauthorized"]
+    assert local.leases.list() == []
 
 
 @pytest.mark.requirement("REMOTE-10")
