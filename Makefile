@@ -21,8 +21,8 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 
-run: setup  ## the demo on a SQLite store
-	$(BIN)/engram demo
+run: setup  ## the server on your own SQLite store
+	$(BIN)/engram serve
 
 test: setup lint inspector conformance pgbouncer  ## lint and all tests; must pass before a change is merged
 	$(BIN)/python -m pytest -n 5 --dist worksteal
