@@ -17,8 +17,8 @@ import random
 import string
 import tomllib
 from pathlib import Path
-from re import _constants as sre  # type: ignore[attr-defined]
-from re import _parser as parser  # type: ignore[attr-defined]
+from re import _constants as sre  # type: ignore[attr-defined, unused-ignore]
+from re import _parser as parser  # type: ignore[attr-defined, unused-ignore]
 from time import perf_counter
 from typing import Any
 
