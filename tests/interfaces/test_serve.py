@@ -379,29 +379,3 @@ def test_it_embeds_what_others_left_in_every_workspace_and_offers_its_model(
             until(lambda: all(eng.workspace(name).embedding_queue.size() == 0 for name in ("one", "two")))
             with Store(sqlite_url, embedder="static", workspace="one") as asking:
                 until(lambda: recall_client.recall(asking, "deploy", within=5.0) is not None)
-
-
-@pytest.mark.requirement("SERVER-24")
-def test_it_dreams_in_all_workspaces_where_a_pass_is_due(
-    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from engram.interfaces import auto_dream
-    from engram.interfaces.http.app import build
-    from engram.interfaces.http.chores import Chores
-    from engram.interfaces.http.options import Options
-    from tests._talks import talk
-
-    started: list[tuple[str, bool]] = []
-
-    def start(settings: object, reason: str, *, all_workspaces: bool = False) -> bool:
-        started.append((reason, all_workspaces))
-        return True
-
-    monkeypatch.setattr(auto_dream, "start", start)
-    with Store(sqlite_url, embedder="static") as eng:
-        service = build(eng, Options(dream=True)).state.service
-        chores = Chores(service)
-        assert not chores.dream_if_due()
-        talk(eng.workspace("sleepy"))
-        assert chores.dream_if_due() == eng.workspace("sleepy").is_dream_due()
-    assert started in ([], [("idle server", True)])
