@@ -21,6 +21,7 @@ from engram.interfaces import auto_dream, detached
 from engram.interfaces.hooks import respond
 from engram.interfaces.mcp.connections import Connection
 from engram.interfaces.mcp.host import DUE_EVERY, IDLE_AFTER, Host
+from tests._running import serving
 from tests._talks import talk
 from tests.conftest import ShiftedClock
 
@@ -404,6 +405,23 @@ def test_a_real_server_starts_a_pass_in_the_background(data: Path, eng: Store, m
     host.close()
     thread.join(30)
     assert not thread.is_alive()
+
+
+@pytest.mark.requirement("SERVER-24", "AUTO-8")
+def test_an_http_server_dreams_in_every_workspace_where_a_pass_is_due(
+    data: Path, eng: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engram.interfaces.http.chores.DUE_EVERY", 0.0)
+    views = [eng.workspace(name) for name in ("one", "two")]
+    for view in views:
+        view.sessions.complete(talk(view))
+    with Store(settings=load()) as served:
+        with serving(served, chores=True, dream=False):
+            pass
+        assert running(data) == [], "it was told not to dream"
+        with serving(served, chores=True):
+            until(lambda: all(view.dreams.list() and view.dreams.list()[0].ended_at for view in views))
+    assert [view.dreams.list()[0].reason for view in views] == ["idle server"] * 2
 
 
 @pytest.mark.requirement("AUTO-1", "CLI-1")

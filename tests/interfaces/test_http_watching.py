@@ -142,7 +142,7 @@ def test_on_a_terminal_a_line_is_for_people() -> None:
 
 @pytest.mark.requirement("SERVER-18", "SERVER-19")
 def test_no_message_in_the_log_quotes_a_value(log: io.StringIO) -> None:
-    secret = "engram_3b5e55bdaa26_UX5cPxqrxVA9LGltymQVmSnThYgks6YkJyO3NEEM5RI"
+    secret = "engram_4f1c0d2e9a7b_q7Xv2Lr9TzY0mKc4WbN8sHdP1fGjA6uE3oRiVtBwQyU"
     try:
         try:
             raise KeyError("canary-cause")

@@ -10,6 +10,7 @@ import socket
 import ssl
 import stat
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -63,9 +64,9 @@ def serve(store: str, folder: Path, *arguments: str, **environment: str) -> Iter
         )
     assert process.stdout is not None
     try:
-        text = process.stdout.readline()
-        assert text, errors.read_text()
-        started = json.loads(text)
+        line = process.stdout.readline()
+        assert line, errors.read_text()
+        started = json.loads(line)
         path = next((folder / "data").glob("admin*.token"))
         served = Served(process, started["url"], path.read_text().strip(), started, errors)
         until(lambda: answers(served))
@@ -119,10 +120,10 @@ def test_the_first_start_makes_one_token_in_a_private_file_and_a_link(sqlite_url
         (["--host", "::"], "can be reached by other machines"),
         (["--host", "0.0.0.0", "--behind-proxy"], "Say with --public-url which one clients use"),
         (["--tls-cert", "{file}"], "--tls-cert and --tls-key belong together"),
-        (["--public-url", "ftp://host"], "must be like https://"),
-        (["--public-url", "https://host/path"], "must be like https://"),
-        (["--public-url", "https://user@host"], "must be like https://"),
-        (["--public-url", "https://host:port"], "must be like https://"),
+        (["--public-url", "ftp://host"], "The public URL is"),
+        (["--public-url", "https://host/path"], "The public URL is"),
+        (["--public-url", "https://user@host"], "The public URL is"),
+        (["--public-url", "https://host:port"], "The public URL is"),
     ],
 )
 def test_a_start_that_would_show_tokens_to_others_is_refused(
@@ -172,7 +173,7 @@ def test_a_signal_ends_it_in_order_and_no_acknowledged_write_is_lost(
             id = session["result"]["id"]
         told: list[str] = []
         refused: list[Exception] = []
-        begun = threading.Barrier(9)
+        begun = threading.Barrier(10)
 
         def write(writer: int) -> None:
             with served.client() as client:
@@ -190,11 +191,9 @@ def test_a_signal_ends_it_in_order_and_no_acknowledged_write_is_lost(
 
         def listen() -> bool:
             with served.client() as client, client.stream("GET", "/api/v1/events") as stream:
-                lines = stream.iter_lines()
-                for line in lines:
-                    if line.startswith("retry"):
-                        return all(True for _ in lines)
-            return False
+                begun.wait(PATIENCE)
+                # Ends without an error if the stream is ended, and not cut off.
+                return len(list(stream.iter_lines())) > 1
 
         with ThreadPoolExecutor(9) as pool:
             writers = [pool.submit(write, writer) for writer in range(8)]
@@ -259,6 +258,14 @@ def test_a_worker_that_dies_is_replaced(sqlite_url: str, tmp_path: Path) -> None
             assert client.get("/api/v1/stats").status_code == 200
 
 
+@pytest.mark.requirement("SERVER-23")
+def test_workers_end_with_their_parent(sqlite_url: str, tmp_path: Path) -> None:
+    with serve(sqlite_url, tmp_path, "--workers", "2") as served:
+        workers = children(served.process.pid)
+        served.process.kill()
+        until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
+
+
 def children(parent: int) -> list[int]:
     """The workers of a process."""
     found = []
@@ -272,6 +279,32 @@ def children(parent: int) -> list[int]:
             if status.rpartition(")")[2].split()[1] == str(parent) and b"spawn_main" in command:
                 found.append(int(each.name))
     return sorted(found)
+
+
+@pytest.mark.requirement("SERVER-23")
+def test_workers_that_cannot_start_end_the_command(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    program_text = """
+import sys
+from engram.config import load
+from engram.interfaces.http.options import Options
+from engram.interfaces.http.serving import listen, serve
+settings = load(url=sys.argv[1])
+try:
+    serve(settings, Options(), listen("127.0.0.1", 0), workers=2)
+except Exception as error:
+    print(type(error).__name__)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program_text, str(file / "engram.db")],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        cwd=tmp_path,
+        env={**os.environ, "HOME": str(tmp_path)},
+    )
+    assert done.stdout.strip() == "EngramError", done.stderr
 
 
 @pytest.mark.requirement("SERVER-31")
@@ -345,30 +378,4 @@ def test_it_embeds_what_others_left_in_every_workspace_and_offers_its_model(
         with serve(sqlite_url, tmp_path, ENGRAM_EMBEDDER="static"):
             until(lambda: all(eng.workspace(name).embedding_queue.size() == 0 for name in ("one", "two")))
             with Store(sqlite_url, embedder="static", workspace="one") as asking:
-                until(lambda: recall_client.recall(asking, "deploy", 5, within=5.0) is not None)
-
-
-@pytest.mark.requirement("SERVER-24")
-def test_it_dreams_in_all_workspaces_where_a_pass_is_due(
-    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from engram.interfaces import auto_dream
-    from engram.interfaces.http.app import build
-    from engram.interfaces.http.chores import Chores
-    from engram.interfaces.http.options import Options
-    from tests._talks import talk
-
-    started: list[tuple[str, bool]] = []
-
-    def start(settings: object, reason: str, *, all_workspaces: bool = False) -> bool:
-        started.append((reason, all_workspaces))
-        return True
-
-    monkeypatch.setattr(auto_dream, "start", start)
-    with Store(sqlite_url, embedder="static") as eng:
-        service = build(eng, Options(dream=True)).state.service
-        chores = Chores(service)
-        assert not chores.dream_if_due()
-        talk(eng.workspace("sleepy"))
-        assert chores.dream_if_due() == eng.workspace("sleepy").is_dream_due()
-    assert started in ([], [("idle server", True)])
+                until(lambda: recall_client.recall(asking, "deploy", within=5.0) is not None)

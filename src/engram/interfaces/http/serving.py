@@ -10,11 +10,13 @@ most), the store is closed.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,6 +27,7 @@ from uvicorn.supervisors.multiprocess import Multiprocess
 
 from ...client import Engram
 from ...errors import Conflict, EngramError, InvalidInput
+from ...safe_text import without_quotes
 from . import app, metrics
 from .connections import Connection
 from .logs import Log
@@ -40,7 +43,9 @@ FINISH_WITHIN = 10
 #: Seconds that an idle connection is kept. Clients that poll once in a minute need no new one.
 KEEP_ALIVE = 75
 #: Seconds in which a worker must answer the parent. One that loads a model may be slow.
-ALIVE_WITHIN = 60
+ALIVE_WITHIN = 20
+#: Seconds between two checks of a worker whether its parent still runs.
+_LOOK_FOR_PARENT = 1.0
 
 
 class Listening(NamedTuple):
@@ -80,7 +85,7 @@ def listen(host: str, port: int) -> Listening:
 def serve(settings: Config, options: Options, at: Listening, *, workers: int = 1, tls: Tls | None = None) -> None:
     """Serve a store until a signal arrives."""
     config = uvicorn.Config(
-        Worker(settings, options),
+        Worker(settings, options, alone=workers == 1),
         factory=True,
         host=at.host,
         port=at.port,
@@ -110,15 +115,32 @@ def serve(settings: Config, options: Options, at: Listening, *, workers: int = 1
 class Worker:
     """Makes the application in the process that serves it. It is sent to workers, so it holds only plain data."""
 
-    def __init__(self, settings: Config, options: Options) -> None:
+    def __init__(self, settings: Config, options: Options, *, alone: bool = True) -> None:
         self._settings = settings
         self._options = options
+        self._alone = alone
 
     def __call__(self) -> FastAPI:
-        return app.build(Engram(settings=self._settings), self._options, owns_store=True)
+        if not self._alone:
+            threading.Thread(target=_end_with_parent, args=(os.getppid(),), name="engram-parent", daemon=True).start()
+        try:
+            return app.build(Engram(settings=self._settings), self._options, owns_store=True)
+        except EngramError as error:
+            if self._alone:
+                raise
+            # The parent starts a worker again that has died, unless it ends like this.
+            logging.getLogger("engram.http").error("a worker cannot start: %s", without_quotes(str(error)))
+            raise SystemExit(STARTUP_FAILURE) from None
 
     def __repr__(self) -> str:
         return "Worker()"  # the settings hold the store's password
+
+
+def _end_with_parent(parent: int) -> None:
+    """End this worker when its parent has died. Otherwise it would keep the address and the store for ever."""
+    while os.getppid() == parent:
+        time.sleep(_LOOK_FOR_PARENT)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _run_here(config: uvicorn.Config, at: Listening) -> None:
