@@ -192,6 +192,8 @@ def eng(open_store: Callable[..., Engram]) -> Engram:
 def _nothing_of_the_user(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees or touches the store, the settings or the session of whoever runs it."""
     home = tmp_path_factory.mktemp("home")
+    # A hook changes to the agent's folder, also one that runs in the process of a test.
+    monkeypatch.chdir(Path(__file__).parent.parent)
     for name in [name for name in os.environ if name.startswith("ENGRAM_") and "_TEST_" not in name]:
         monkeypatch.delenv(name)
     # An agent may run these tests, from a shell that its harness marks.

@@ -98,7 +98,7 @@ def test_a_url_may_name_a_schema_and_pass_options_to_the_server(postgres_url: st
     [
         "",
         "mysql://host/db",
-        "http://host/db",
+        "ftp://host/db",
         "postgresq://host/db",
         "sqlite://e.db",
         "sqlite:///",

@@ -41,7 +41,7 @@ COMMANDS = sorted(READING | READING_WITH.keys() | READING_WITHOUT.keys())
 OTHERS = {
     *("block append", "block archive", "block create", "block delete", "block edit", "block replace"),
     *("block restore", "block set", "world edit", "world restore", "world set"),
-    *("completion", "config path", "config show", "demo", "help", "install", "mcp", "uninstall"),
+    *("completion", "config path", "config show", "demo", "help", "install", "mcp", "serve", "uninstall"),
     *("dream loop", "dream undo", "dream work next", "dream work submit"),
     *("embed", "embedder use", "init", "lock break", "lock claim", "lock release"),
     *("memory approve", "memory archive", "memory edit", "memory link", "memory pin", "message send"),

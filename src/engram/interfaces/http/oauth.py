@@ -204,7 +204,8 @@ class Flow:
             "resource": f"{base}{mcp.PATH}",
         }
         # First of all, so that nobody learns which other workspaces there are.
-        self._service.eng.access.require(grant, "read", workspace)
+        if workspace is not None:
+            self._service.eng.access.require(grant, "read", workspace)
         if workspace is not None and workspace not in self._workspaces() and grant.workspace != workspace:
             raise Forbidden(f"There is no workspace {workspace!r}.")
         code, _ = consents.approve(consents.ask(asked.client.client_id, request), grant, scope, workspace=workspace)
