@@ -24,6 +24,7 @@ import pytest
 
 from engram import Engram as Store
 from engram.interfaces.recall_socket import client as recall_client
+from tests._alive import is_running
 
 from .conftest import Engram, program
 
@@ -263,7 +264,7 @@ def test_workers_end_with_their_parent(sqlite_url: str, tmp_path: Path) -> None:
     with serve(sqlite_url, tmp_path, "--workers", "2") as served:
         workers = children(served.process.pid)
         served.process.kill()
-        until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
+        until(lambda: not any(map(is_running, workers)))
 
 
 def children(parent: int) -> list[int]:

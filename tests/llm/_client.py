@@ -67,10 +67,3 @@ class FakeClient:
     def runs(self) -> list[dict[str, Any]]:
         file = self.folder / "seen.jsonl"
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-
-    def is_running(self, number: int) -> bool:
-        try:
-            state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
-        except FileNotFoundError:
-            return False
-        return state not in "ZX"

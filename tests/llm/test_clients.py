@@ -16,6 +16,7 @@ import pytest
 from engram import InvalidInput, LLMMalformed, LLMRefused, LLMTruncated, LLMUnavailable
 from engram.llm import CLIENTS, Passage, Prompt, Provider, Usage, load
 from engram.llm.clients import MARK, client, programs, running
+from tests._alive import is_running
 from tests.llm._client import FakeClient
 from tests.llm.conftest import Ledger, Refused
 
@@ -197,8 +198,8 @@ def test_the_time_limit_ends_the_client_and_a_grandchild_that_ignores_sigterm(fa
     assert time.monotonic() - began < 20
     (run,) = fake.runs
     grandchild = int((fake.folder / "grandchild").read_text())
-    assert not fake.is_running(run["pid"])
-    assert not fake.is_running(grandchild)
+    assert not is_running(run["pid"])
+    assert not is_running(grandchild)
     assert left(tmp_path) == []
     (spent,) = ledger.spent
     assert spent.input_tokens > 0, "what was read before the end is paid for"
@@ -213,7 +214,7 @@ def test_a_grandchild_with_a_session_of_its_own_is_ended_when_the_client_has_ans
     fake.does(**script, grandchild=escape, wait_for="escaped")
     assert thinker(fake).complete(PROMPT, schema=SCHEMA).data
     assert marker.exists()
-    assert not fake.is_running(int((fake.folder / "grandchild").read_text()))
+    assert not is_running(int((fake.folder / "grandchild").read_text()))
 
 
 @pytest.mark.requirement("THINK-4")
@@ -236,7 +237,7 @@ def test_killing_the_supervisor_ends_the_client_and_its_processes(fake: FakeClie
     thread.join(30)
     assert "was ended before it answered" in str(failures[0])
     grandchild = int((fake.folder / "grandchild").read_text())
-    _until(lambda: not fake.is_running(run["pid"]) and not fake.is_running(grandchild))
+    _until(lambda: not is_running(run["pid"]) and not is_running(grandchild))
     assert left(tmp_path) == []
 
 
@@ -256,13 +257,13 @@ def test_killing_engram_ends_the_client_and_leaves_nothing(fake: FakeClient, tmp
     _until(lambda: (fake.folder / "started").exists())
     (run,) = fake.runs
     grandchild = int((fake.folder / "grandchild").read_text())
-    assert fake.is_running(run["pid"])
+    assert is_running(run["pid"])
     if group:
         os.killpg(thinking.pid, signal.SIGKILL)
     else:
         thinking.kill()
     thinking.wait()
-    _until(lambda: not fake.is_running(run["pid"]) and not fake.is_running(grandchild))
+    _until(lambda: not is_running(run["pid"]) and not is_running(grandchild))
     _until(lambda: left(tmp_path) == [])
 
 
