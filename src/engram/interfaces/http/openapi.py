@@ -22,15 +22,17 @@ _STATUS = {
     403: "The token does not allow this.",
     404: "What the request names does not exist.",
     405: "The path does not answer this method.",
+    408: "The body took too long to arrive.",
     409: "It does not fit the present state: a version, a lease, an idempotency key. `details` say what is there now.",
     413: "The body is too large.",
+    421: "The server has another address than the one in Host.",
     429: "There were too many requests, or a limit on model calls is reached.",
     500: "A mistake in Engram.",
     502: "The language model gave no usable answer.",
     503: "The store is busy or cannot be used now. Try again.",
     507: "The disk that holds the store is full.",
 }
-_ALWAYS = (400, 401, 403, 404, 405, 409, 413, 429, 500, 503)
+_ALWAYS = (400, 401, 403, 404, 405, 408, 409, 413, 421, 429, 500, 503)
 _THINKING = ("dream.run", "backlog.work")
 
 _TAGS = {

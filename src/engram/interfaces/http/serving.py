@@ -119,10 +119,12 @@ class Worker:
         self._settings = settings
         self._options = options
         self._alone = alone
+        #: This process, which starts the workers.
+        self._parent = os.getpid()
 
     def __call__(self) -> FastAPI:
         if not self._alone:
-            threading.Thread(target=_end_with_parent, args=(os.getppid(),), name="engram-parent", daemon=True).start()
+            threading.Thread(target=_end_with_parent, args=(self._parent,), name="engram-parent", daemon=True).start()
         try:
             return app.build(Engram(settings=self._settings), self._options, owns_store=True)
         except EngramError as error:
