@@ -70,6 +70,8 @@ def duration(seconds: float) -> str:
 
 def age(since: str, now: str) -> str:
     """The time since a stamp, for people: `just now`, `5m ago`, `3h ago`, `2d ago`."""
+    if since[:16] == now[:16]:  # the same minute
+        return "just now"
     seconds = between(since, now)
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
         if seconds >= size:

@@ -73,6 +73,9 @@ def brief_text(text: str, length: int) -> tuple[str, bool]:
 
 def visible(line: str) -> str:
     """The line without characters that could control a terminal, and without the name of Engram's tags."""
+    # Most lines are plain. A report has a hundred of them.
+    if line.isascii() and line.isprintable() and "&" not in line and ("-" not in line or TAG not in line.lower()):
+        return line
     if not _is_printable(line):
         line = line.translate(_HARMFUL)
     if not line.isascii() or TAG in line or TAG in line.lower():
@@ -90,7 +93,8 @@ def quoted(text: str, longest: int) -> str:
 
 def name(text: str, longest: int = 60) -> str:
     """A name chosen by a user or agent: unchanged if it is plain, otherwise as a quotation."""
-    plain = len(text) <= longest and all(sign.isalnum() or sign in "._-/@" for sign in text)
+    letters = text.replace("-", "").replace("/", "").replace(".", "").replace("_", "").replace("@", "")
+    plain = len(text) <= longest and (not letters or letters.isalnum())
     return visible(text) if plain else quoted(text, longest)
 
 

@@ -57,8 +57,8 @@ class Section:
         self.shown = 0
         #: The first entry, if only its beginning is shown.
         self._whole: str | None = None
-        self._costs = list(accumulate((_cost(line) for line in lines), initial=0))
-        #: The cost with so many lines, once it was asked for. A report asks again and again.
+        #: The cost of the first lines, and of the section with so many lines, once they were asked for.
+        self._costs: list[int] = []
         self._known: dict[int, int] = {}
 
     def text(self) -> list[str]:
@@ -73,6 +73,7 @@ class Section:
             return 0
         known = self._known.get(shown)
         if known is None:
+            self._costs = self._costs or list(accumulate((_cost(line) for line in self.lines), initial=0))
             note = _cost(self._note(shown)) if shown < len(self.lines) else 0
             known = self._known[shown] = _cost(self.head) + self._costs[shown] + note
         return known
@@ -116,7 +117,7 @@ class Section:
     def _replace_first(self, line: str) -> None:
         self.lines[0] = line
         self._known.clear()
-        self._costs = list(accumulate((_cost(each) for each in self.lines), initial=0))
+        self._costs = []
 
     def counted(self, count: int, more: str = "") -> str:
         """`1 session`, `2 sessions`, `3 more lines of the world state`."""
@@ -140,7 +141,7 @@ def fit(head: str, sections: Sequence[Section], budget: int | None, command: str
 
     If not even the headings fit, the text only counts what there is and names `command`, which shows it.
     """
-    if budget is None:
+    if budget is None or _surely_fits(head, sections, budget):
         for section in sections:
             section.shown = len(section.lines)
         return _joined(head, sections)
@@ -159,6 +160,15 @@ def fit(head: str, sections: Sequence[Section], budget: int | None, command: str
     for section in ranked:
         left = section.grow(section.lengthen(left), budget * 4)
     return _joined(head, sections)
+
+
+def _surely_fits(head: str, sections: Sequence[Section], budget: int) -> bool:
+    """Whether everything fits, judged in one step. Usually it does, and no line has to be counted."""
+    lines = [head, *(line for section in sections for line in (section.head, *section.lines))]
+    text = "\n".join(lines)
+    # No character weighs more than twice its bytes, and a letter of ASCII weighs one.
+    plain, size = len(text.encode("ascii", "ignore")), len(text.encode("utf-8", "surrogatepass"))
+    return 2 * size - plain + 1 <= budget * 4
 
 
 def fit_plain(text: str, budget: int | None) -> str:

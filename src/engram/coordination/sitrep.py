@@ -172,6 +172,8 @@ def _fold(sessions: list[_Session], you: str | None) -> list[_Session]:
     """The sessions without the subagents of those in the list, which are counted."""
     ids = {session.id for session in sessions}
     children = [session for session in sessions if session.parent_id in ids and session.id != you]
+    if not children:
+        return sessions
     counts = Counter(child.parent_id for child in children)
     folded = {child.id for child in children}
     return [session._replace(subagents=counts[session.id]) for session in sessions if session.id not in folded]
@@ -179,7 +181,8 @@ def _fold(sessions: list[_Session], you: str | None) -> list[_Session]:
 
 def _what(session: _Session) -> str:
     """The session, with what it set out to do and what came of it."""
-    summary, outcome = one_line(session.summary, SUMMARY_LENGTH), one_line(session.outcome, SUMMARY_LENGTH)
+    summary = one_line(session.summary, SUMMARY_LENGTH)
+    outcome = one_line(session.outcome, SUMMARY_LENGTH) if session.outcome else ""
     if outcome and summary and outcome != summary:
         summary = f"{one_line(session.summary, ASK_LENGTH)} → {outcome}"
     who = " ".join(filter(None, (visible(session.id), visible(session.type), by_whom(session.author))))
