@@ -9,5 +9,5 @@ def is_running(id: int) -> bool:
     """False for a process that has ended, also if nobody has asked for its exit code. In a container nobody may."""
     try:
         return processes.read(id).state not in ("Z", "X")
-    except FileNotFoundError:
+    except OSError:
         return False
