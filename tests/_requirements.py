@@ -96,6 +96,13 @@ REQUIREMENTS = {
     "POOLER-4": "A store can be created, migrated, searched and indexed through a pooler as without one.",
     "POOLER-5": "A connection that the pooler or the server closed is replaced; an uncommitted transaction on it is an error.",
     "POOLER-6": "Every wait for a pooler has a limit; an unsupported pooler setting is an error that says what to change.",
+    "FAILOVER-1": "With synchronous replication no acknowledged write is lost when the primary dies; each is there once.",
+    "FAILOVER-2": "In an outage a call waits, or is StoreUnavailable within its time limits; afterwards the same Engram goes on.",
+    "FAILOVER-3": "StoreUnavailable tells whether a write may be there; without that, nothing of it is there.",
+    "FAILOVER-4": "A URL may name several servers; Engram writes to the primary among them, also over TLS.",
+    "FAILOVER-5": "A store on a standby can be read; a write is StoreReadOnly there, and works once it is promoted.",
+    "FAILOVER-6": "Behind a pooler a store goes on once the pooler leads to the new primary.",
+    "FAILOVER-7": "In an outage the command line fails with a sentence, a hook stays silent and a server answers 503.",
     "FEED-1": "Every write enters the change feed with its kind and id; a rolled-back write does not.",
     "FEED-2": "A reader following the feed misses nothing while writers commit out of order.",
     # One identity

@@ -478,6 +478,16 @@ class StoreUnavailable(StoreError):
     """The store cannot be reached or opened."""
 
     code = "store_unavailable"
+    #: True if a PostgreSQL server did not confirm a commit: the write may be there, or not.
+    may_be_written: bool = False
+
+    def __init__(self, message: str | None = None, *, may_be_written: bool = False) -> None:
+        super().__init__(message)
+        if may_be_written:
+            self.may_be_written = True
+
+    def details(self) -> dict[str, object]:
+        return {"may_be_written": True} if self.may_be_written else {}
 
 
 class StoreReadOnly(StoreError):

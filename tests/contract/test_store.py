@@ -176,7 +176,7 @@ def test_the_setting_of_the_store_is_never_a_trial(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.requirement("STORE-3")
-@pytest.mark.parametrize("missing", ["psycopg", "psycopg_pool"])
+@pytest.mark.parametrize("missing", ["psycopg"])
 def test_without_the_extra_postgresql_names_the_install_command(missing: str) -> None:
     code = (
         f"import sys; sys.modules[{missing!r}] = None; from engram import Engram; Engram('postgresql://localhost/db')"

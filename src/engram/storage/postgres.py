@@ -17,42 +17,34 @@ from __future__ import annotations
 
 import functools
 import os
+import random
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple, TypeVar
 
 from .._version import UPGRADE, install_command
 from ..clock import Clock, later
-from ..errors import (
-    EngramError,
-    InvalidURL,
-    MissingExtra,
-    SchemaTooNew,
-    StoreBusy,
-    StoreError,
-    StoreFull,
-    StoreReadOnly,
-    StoreUnavailable,
-)
+from ..errors import MissingExtra, SchemaTooNew, StoreReadOnly, StoreUnavailable
 from ..store_url import masked, split_schema
 from . import backup, migrate
 from .engine import Closest, Engine, Row, Transaction
 
 try:
     import psycopg
-    import psycopg_pool
     from psycopg import generators
     from psycopg import sql as driver
 except ImportError as missing:
     raise MissingExtra(
         f"PostgreSQL needs a package that is not installed ({missing.name}). Install it: {install_command('postgres')}."
     ) from missing
-from . import pgvector
+from . import pgvector, postgres_pool
+from .postgres_errors import OnStandby, TookTooLong, is_lost, is_passing, lost, lost_in_commit, translate
 
 if TYPE_CHECKING:
     from psycopg.abc import PQGen
+    from psycopg.pq.abc import PGresult
 
     Connection = psycopg.Connection[Row]
 
@@ -72,7 +64,8 @@ _BEGIN_CHECKED = (
     _BEGIN
     + """;
 LOCK TABLE {migrations} IN ACCESS SHARE MODE;
-SELECT pg_backend_pid(), (SELECT number FROM {migrations} WHERE works_with > {newest} ORDER BY number DESC LIMIT 1)
+SELECT pg_backend_pid(), pg_is_in_recovery(),
+       (SELECT number FROM {migrations} WHERE works_with > {newest} ORDER BY number DESC LIMIT 1)
 """
 )
 
@@ -95,9 +88,11 @@ ORDER BY place
 _LIST_PARAMETER = re.compile(r"IN \(SELECT value FROM json_each\((%\(\w+\)s)\)\)")
 
 _MOST_CONNECTIONS = 16
-_CONNECT_TIMEOUT = 10
+_CONNECT_TIMEOUT = postgres_pool.CONNECT_WITHIN
 #: Nothing is prepared on the server before the first transaction has checked whether that is safe.
-_CONNECTING: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "connect_timeout": _CONNECT_TIMEOUT}
+_CONNECTING: dict[str, Any] = {"autocommit": True, "prepare_threshold": None}
+#: Seconds before the next attempt to reach a server; twice as long each time.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
 #: Ends the transaction of a client that stopped responding, so that it does not keep its row locks.
 _IDLE_IN_TRANSACTION = "60s"
 #: Lock timeout in seconds for a writer that does not wait.
@@ -169,6 +164,10 @@ class PostgresEngine(Engine):
         self._store = masked(url)
         self._busy_timeout = busy_timeout
         self._closed = False
+        with self._translating():
+            #: Whether a server that does not answer is one that is away for a while; otherwise the URL may be wrong.
+            self._known = postgres_pool.has_several_hosts(self._url)
+            self._connecting = {**_CONNECTING, **postgres_pool.parameters(self._url, busy_timeout)}
         #: The schema of the pgvector extension; None without it.
         self._vectors: str | None = None
         #: The newest migration that this version knows.
@@ -182,6 +181,9 @@ class PostgresEngine(Engine):
             self._newest = self.outcome.known
             self._vectors = pgvector.prepare(connection, self._schema)
             connection.execute("COMMIT")
+            self._known = True
+            #: Whether the URL leads to a standby. Then the store is meant to be read there, and a write does not wait.
+            self._reads_standby = connection.info.parameter_status("in_hot_standby") == "on"
         self._begins = Begins(
             write=self._begin_statements(_BEGIN_CHECKED, "READ COMMITTED", busy_timeout),
             hurried=self._begin_statements(_BEGIN_CHECKED, "READ COMMITTED", _HURRIED),
@@ -214,7 +216,7 @@ class PostgresEngine(Engine):
     def _writing(self, patient: bool) -> Iterator[Transaction]:
         with self._in_transaction(self._begins.write if patient else self._begins.hurried) as connection:
             yield self._transaction(connection, writable=True)
-            connection.execute("COMMIT")
+            self._commit(connection)
 
     @contextmanager
     def _reading(self) -> Iterator[Transaction]:
@@ -238,22 +240,34 @@ class PostgresEngine(Engine):
         self._parent_pool = self._pool
         self._pool = self._new_pool()
 
-    def _new_pool(self) -> psycopg_pool.ConnectionPool[Connection]:
-        return psycopg_pool.ConnectionPool(
-            self._url,
-            kwargs=_CONNECTING,
-            min_size=0,
-            max_size=_MOST_CONNECTIONS,
-            open=False,
-            timeout=max(self._busy_timeout, _CONNECT_TIMEOUT),
-            name="engram",
-        )
+    def _new_pool(self) -> postgres_pool.Pool:
+        return postgres_pool.Pool(self._connect, _MOST_CONNECTIONS)
+
+    def _connect(self) -> Connection:
+        return psycopg.connect(self._url, **self._connecting)
 
     @contextmanager
     def _own_connection(self) -> Iterator[Connection]:
         """A connection outside the pool, for opening the store and for long work."""
-        with psycopg.connect(self._url, **_CONNECTING) as connection:
+        with self._patiently(self._connect, self._busy_timeout) as connection:
             yield connection
+
+    def _patiently(self, attempt: Callable[[], Result], patience: float) -> Result:
+        """The result of an attempt to reach the server, which is repeated for a while if nobody answers.
+
+        Nothing has been written yet, so trying again is safe. A server that dies is replaced by another one, or starts
+        again.
+        """
+        until, pause = time.monotonic() + patience, _FIRST_PAUSE
+        while True:
+            try:
+                return attempt()
+            except psycopg.Error as error:
+                if time.monotonic() + pause > until or not is_passing(error, known=self._known):
+                    raise
+            # Not all processes at the same moment.
+            time.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _begin_statements(self, begin: LiteralString, level: LiteralString, patience: float) -> bytes:
         homes = dict.fromkeys([self._schema, "public", self._vectors or "public"])
@@ -273,40 +287,63 @@ class PostgresEngine(Engine):
         with self._translating():
             if self._closed:
                 raise StoreUnavailable(f"The store {self._store} was closed; open it again.")
-            self._pool.open()
             pid = os.getpid()
             connection = self._take_connection(begin)
             try:
                 yield connection
+            except psycopg.Error as error:
+                if is_lost(error, connection):
+                    raise lost(error, self._store) from error
+                raise
             finally:
                 # After a fork inside the block, the connection belongs to the parent.
                 if os.getpid() == pid:
                     self._return_connection(connection)
 
+    def _commit(self, connection: Connection) -> None:
+        # With synchronous replication, the server confirms a commit when a standby has it, however long that takes.
+        try:
+            self._run(connection, b"COMMIT", self._busy_timeout + _CONNECT_TIMEOUT)
+        except psycopg.Error as error:
+            if is_lost(error, connection):
+                raise lost_in_commit(error, self._store) from error
+            raise
+
     def _return_connection(self, connection: Connection) -> None:
         try:
             if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE and not connection.closed:
                 connection.rollback()
+        except psycopg.Error:
+            connection.close()
         finally:
-            self._pool.putconn(connection)
+            self._pool.give_back(connection)
 
     def _take_connection(self, begin: bytes) -> Connection:
-        # A restart of the server breaks all pooled connections. Nothing has been written yet, so trying again is safe.
-        # The pool discards broken connections and then opens a new one.
-        for left in range(_MOST_CONNECTIONS, -1, -1):
-            connection = self._pool.getconn()
+        patience = 0.0 if begin is self._begins.hurried else self._busy_timeout
+        until = time.monotonic() + patience + _CONNECT_TIMEOUT
+        return self._patiently(lambda: self._take_and_begin(begin, until), patience)
+
+    def _take_and_begin(self, begin: bytes, until: float) -> Connection:
+        while True:
+            connection, is_new = self._pool.take(until - time.monotonic())
             try:
-                self._begin_checked(connection, begin)
+                self._begin_checked(connection, begin, until)
                 return connection
             except BaseException as error:
-                died = isinstance(error, psycopg.OperationalError) and connection.closed
+                was_lost = is_lost(error, connection)
                 self._return_connection(connection)
-                if isinstance(error, psycopg_pool.PoolTimeout) or not died or left == 0:
+                if was_lost:
+                    # A restart of the server breaks all connections. Another server may lack what this process
+                    # remembers, if the last writes did not reach it.
+                    self._pool.drop_kept()
+                    self.memo = {}
+                if is_new or not was_lost or isinstance(error, TookTooLong):
                     raise
-        raise AssertionError("unreachable")
 
-    def _begin_checked(self, connection: Connection, begin: bytes) -> None:
-        pid, too_new = self._begin(connection, begin)
+    def _begin_checked(self, connection: Connection, begin: bytes, until: float) -> None:
+        pid, is_standby, too_new = self._begin(connection, begin, until)
+        if is_standby == b"t" and begin is not self._begins.read:
+            self._refuse_standby(connection)
         if too_new is not None:
             raise SchemaTooNew(
                 f"A newer Engram has migrated {self._store} to schema {int(too_new)} since this process opened it, but "
@@ -318,26 +355,40 @@ class PostgresEngine(Engine):
         direct = pid is not None and int(pid) == connection.info.backend_pid
         connection.prepare_threshold = _PREPARE_AFTER if direct else None
 
-    def _begin(self, connection: Connection, begin: bytes) -> Sequence[bytes | None]:
+    def _refuse_standby(self, connection: Connection) -> None:
+        if self._reads_standby:
+            raise StoreReadOnly(
+                f"{self._store} cannot be written: this server is a standby. Connect to the primary server."
+            )
+        # The next connection may be to another server.
+        connection.close()
+        raise OnStandby("the server is a standby")
+
+    def _begin(self, connection: Connection, begin: bytes, until: float | None = None) -> Sequence[bytes | None]:
         """Begin a transaction in one round trip. Returns the columns of the last statement's row, if it has one."""
         # A pooler makes a client wait for a free server connection. No setting of the server limits that wait.
-        limit = self._busy_timeout + _CONNECT_TIMEOUT
-        connection.pgconn.send_query(begin)
+        limit = self._busy_timeout + _CONNECT_TIMEOUT if until is None else until - time.monotonic()
+        last = self._run(connection, begin, limit)
+        return [last.get_value(0, column) for column in range(last.nfields)]
+
+    def _run(self, connection: Connection, statements: bytes, limit: float) -> PGresult:
+        """Run statements in one round trip, with a time limit. Returns the last result."""
+        connection.pgconn.send_query(statements)
         try:
             results = connection.wait(_with_limit(generators.execute(connection.pgconn), limit))
-        except psycopg_pool.PoolTimeout:
+        except TookTooLong:
             connection.close()
             raise
-        last = results[-1]
+        last: PGresult = results[-1]
         if last.status == psycopg.pq.ExecStatus.FATAL_ERROR:
             raise psycopg.errors.error_from_result(last, encoding=connection.info.encoding)
-        return [last.get_value(0, column) for column in range(last.nfields)]
+        return last
 
     @contextmanager
     def _translating(self) -> Iterator[None]:
         try:
             yield
-        except (psycopg.Error, psycopg_pool.PoolTimeout) as error:
+        except psycopg.Error as error:
             raise translate(error, self._store) from error
 
 
@@ -349,7 +400,7 @@ def _with_limit(work: PQGen[Result], limit: float) -> PQGen[Result]:
         while True:
             ready = yield wanted
             if not ready and time.monotonic() > deadline:
-                raise psycopg_pool.PoolTimeout(f"no answer for {limit:g} seconds")
+                raise TookTooLong(f"no answer for {limit:g} seconds")
             wanted = work.send(ready)
     except StopIteration as ended:
         result: Result = ended.value
@@ -399,40 +450,3 @@ def _token_end(sql: str, position: int) -> int:
     if pair == "/*":
         return sql.index("*/", position + 2) + 2
     return position
-
-
-def translate(error: Exception, store: str) -> EngramError:
-    """Turn a driver's error into one that tells the user what to do."""
-    problem = str(error).strip().partition("\n")[0]
-    match error:
-        case psycopg.errors.LockNotAvailable() | psycopg.errors.DeadlockDetected():
-            return StoreBusy(f"Other writers on {store} did not finish in time; try again.")
-        case psycopg.errors.ReadOnlySqlTransaction() | psycopg.errors.InsufficientPrivilege():
-            return StoreReadOnly(
-                f"{store} cannot be written ({problem}). Connect to the primary server, as a user who may write and "
-                "create a schema."
-            )
-        case psycopg.errors.DiskFull():
-            return StoreFull(f"The disk that holds {store} is full; nothing was written. Free some space there.")
-        case psycopg_pool.PoolTimeout():
-            return StoreUnavailable(f"{store} gave no connection in time ({problem}).")
-        case psycopg.OperationalError() if "unsupported startup parameter" in problem:
-            return InvalidURL(
-                f"The connection pooler of {store} refuses a parameter of this URL ({problem}). Remove it from the "
-                "URL. To keep a server setting, set it for the role instead (ALTER ROLE ... SET ...)."
-            )
-        case psycopg.OperationalError() if "statement pooling mode" in problem:
-            return StoreUnavailable(
-                f"The connection pooler of {store} allows no transactions. Set its pool_mode to transaction or session."
-            )
-        case psycopg.OperationalError() | psycopg.errors.InterfaceError():
-            return StoreUnavailable(
-                f"{store} cannot be reached ({problem}). Check that the server runs and that the address, user, "
-                "password and database name in the URL are right."
-            )
-        case psycopg.InternalError() if error.sqlstate is None:
-            # Not from the server: the driver got two reports of a lost connection, from a pooler and from the system.
-            return StoreUnavailable(f"The connection to {store} was lost ({problem}); nothing was written. Try again.")
-        case psycopg.ProgrammingError() if error.sqlstate is None:
-            return InvalidURL(f"{store} is not a valid PostgreSQL URL ({problem}).")
-    return StoreError(f"{store}: {type(error).__name__}: {problem}")
