@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import engram
 from engram import Engram
-from engram.storage.postgres import driver_sql
+from engram.storage.postgres_sql import driver_sql
 
 TABLE: list[tuple[LiteralString, LiteralString]] = [
     ("SELECT 1", "SELECT 1"),

@@ -1,7 +1,7 @@
 """Names of the locks between writers, in the order in which every writer takes them.
 
-The order is: leases, rows of sessions by id, memories, the embedding queue, blocks by name, items, shelves, answers,
-the change feed. Code that needs the same lock must use the same name, so the names are defined only here.
+The order is: leases, rows of sessions by id, memories, the embedding queue, blocks by name, items, the words of each
+shelf by its name, answers. Code that needs the same lock must use the same name, so the names are defined only here.
 """
 
 from __future__ import annotations
@@ -39,9 +39,18 @@ def items(workspace: str) -> str:
     return f"items/{workspace}"
 
 
+def terms(workspace: str, shelf: str) -> str:
+    """For the words of a shelf. Writers that add to the shelf share it, so they do not wait for each other.
+
+    Whoever removes words has it alone, so that no word vanishes while another writer uses it. So has a transaction that
+    adds several times: two of them could otherwise wait for each other's new words.
+    """
+    return f"terms/{workspace}/{shelf}"
+
+
 def answers(workspace: str) -> str:
     """For storing the answer to a request, and for blanking answers when something is forgotten.
 
-    Taken last, so it is held only for the commit, like the lock of the change feed.
+    Taken last, so it is held only for the commit.
     """
     return f"answers/{workspace}"

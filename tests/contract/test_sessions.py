@@ -21,7 +21,7 @@ from engram import Engram, Holder, LeaseLost, Session, StoreReadOnly
 from engram.clock import between
 from engram.config import load
 from engram.coordination.sessions import _SILENT
-from engram.storage.postgres import driver_sql
+from engram.storage.postgres_sql import driver_sql
 from tests.conftest import ShiftedClock, directly
 
 MINUTE = 60.0

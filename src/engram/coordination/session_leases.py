@@ -8,13 +8,12 @@ from .. import mutexes
 from ..clock import later
 
 if TYPE_CHECKING:
-    from ..storage.engine import Transaction
+    from ..storage.engine import Answer, Transaction
 
 # Every resource is >= ''. This makes SQLite use the index of live leases, not that of all leases of a session.
 _EXCLUSIVE_HELD = """
-SELECT token, ttl FROM leases
-WHERE workspace = :workspace AND session_id = :id AND resource >= '' AND ended_at IS NULL
-  AND exclusive = 1 AND expires_at > :now
+SELECT token, ttl, expires_at FROM leases
+WHERE workspace = :workspace AND session_id = :id AND resource >= '' AND ended_at IS NULL AND exclusive = 1
 ORDER BY token
 """
 _RENEW = """
@@ -34,9 +33,18 @@ RETURNING token
 """
 
 
-def renew(tx: Transaction, workspace: str, id: str, now: str) -> None:
-    """Renew the session's exclusive leases, as every heartbeat does. An expired lease stays expired."""
-    held = tx.all(_EXCLUSIVE_HELD, workspace=workspace, id=id, now=now)
+def ask_held(tx: Transaction, workspace: str, id: str) -> Answer:
+    """Ask for the session's exclusive leases, for `renew`."""
+    return tx.ask(_EXCLUSIVE_HELD, workspace=workspace, id=id)
+
+
+def renew(tx: Transaction, workspace: str, id: str, now: str, asked: Answer | None = None) -> None:
+    """Renew the session's exclusive leases, as every heartbeat does. An expired lease stays expired.
+
+    Whoever has to ask for the time can ask for the leases before, with `ask_held`.
+    """
+    asked = asked or ask_held(tx, workspace, id)
+    held = [(token, ttl) for token, ttl, expires in asked.all() if expires > now]
     if held:
         tx.lock(mutexes.leases(workspace))
         tx.run(_TAKE, workspace=workspace, id=id)

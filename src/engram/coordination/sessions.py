@@ -319,10 +319,11 @@ class Sessions:
         entry = checks.content(entry, "log entry")
         at = checks.optional_moment(at, "at")
         with self._engine.write() as tx:
+            held = session_leases.ask_held(tx, self._workspace, id)
             now = tx.now()
             when = checks.past(at, now)
             if at is None:
-                session_leases.renew(tx, self._workspace, id, now)
+                session_leases.renew(tx, self._workspace, id, now, held)
             given = when if at is not None else None
             by = self._view.author
             number, seq = exchanges.append(tx, self._workspace, id, "log", entry, now, at=given, author=by)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from . import pruning, term_counts
 from .scoring import REACH, Item, Query
 from .sql_values import PAIRS_SIZE, RANGES, ranges
-from .word_index import find
+from .word_index import ask_size, ask_terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from .recall_request import Filters
 
 
-_SHELF = "SELECT items, length FROM shelves WHERE workspace = :workspace AND shelf = :shelf"
 _ITEM_COLUMNS = "id, shelf, kind, ref, piece, label, session_id, project, turn, at, author"
 _ITEMS = (
     "SELECT " + _ITEM_COLUMNS + " FROM items WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids))"
@@ -44,10 +43,13 @@ def weigh(tx: Transaction, workspace: str, shelves: Sequence[str], terms: list[s
     """The weight of each query term, by how many items contain it."""
     items, length = 0, 0
     by_shelf: dict[str, dict[int, str]] = {}
+    sizes = {shelf: ask_size(tx, workspace, shelf) for shelf in shelves}
+    known = {shelf: ask_terms(tx, workspace, shelf, terms) for shelf in shelves}
     for shelf in shelves:
-        for more_items, more_length in tx.all(_SHELF, workspace=workspace, shelf=shelf):
+        ((more_items, more_length),) = sizes[shelf].all()
+        if more_items is not None:
             items, length = items + more_items, length + more_length
-            by_shelf[shelf] = {number: term for term, number in find(tx, workspace, shelf, terms).items()}
+            by_shelf[shelf] = {number: term for term, number in known[shelf].all()}
     found = dict.fromkeys(terms, 0)
     numbers = {number: term for shelf in by_shelf.values() for number, term in shelf.items()}
     for number, count in term_counts.count(tx, workspace, by_shelf).items():
@@ -56,7 +58,8 @@ def weigh(tx: Transaction, workspace: str, shelves: Sequence[str], terms: list[s
     if len(terms) > PAIRS_SIZE:
         kept = set(sorted((term for term in terms if found[term]), key=lambda term: found[term])[:PAIRS_SIZE])
         by_shelf = {
-            shelf: {number: term for number, term in known.items() if term in kept} for shelf, known in by_shelf.items()
+            shelf: {number: term for number, term in numbered.items() if term in kept}
+            for shelf, numbered in by_shelf.items()
         }
         weights = {term: weights[term] for term in terms if term in kept}
     return Query(terms, items, length / items if items else 1.0, found, weights, by_shelf)

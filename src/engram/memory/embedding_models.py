@@ -27,7 +27,7 @@ EXACT_BELOW = 50_000
 
 MODEL = "SELECT model FROM models WHERE workspace = :workspace"
 _CHOOSE = "INSERT INTO models (workspace, model) VALUES (:workspace, :model) ON CONFLICT (workspace) DO NOTHING"
-_SIZE = "SELECT COALESCE(SUM(items), 0) FROM shelves WHERE workspace = :workspace"
+_SIZE = "SELECT CAST(COALESCE(SUM(items), 0) AS BIGINT) FROM shelves WHERE workspace = :workspace"
 
 
 def model_of(tx: Transaction, workspace: str) -> str | None:

@@ -20,7 +20,7 @@ from .. import checks, mutexes
 from ..clock import later
 from ..errors import EmbedderFailed, MissingExtra
 from . import warming, word_index
-from .embedding_models import AUTO, choose, collected_reasons, follow, keep_indexed, model_of, warn_once
+from .embedding_models import AUTO, MODEL, choose, collected_reasons, follow, keep_indexed, model_of, warn_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -298,6 +298,7 @@ class EmbeddingQueue:
         waiting = []
         with self._engine.write() as tx:
             tx.lock(mutexes.embedding_queue(self._workspace))
+            word_index.lock_words(tx, self._workspace, "logs", "turns")
             for number, each in enumerate(taken):
                 entry = self._entry(tx, each.kind, each.ref)
                 if entry is None:
@@ -349,7 +350,7 @@ def enqueue(tx: Transaction, workspace: str, kind: str, ref: int, *, indexed: bo
 
     With `words_due`, `index_words` indexes the words before `work` does.
     """
-    tx.run(
+    tx.later(
         _WAIT,
         workspace=workspace,
         kind=kind,
@@ -363,7 +364,7 @@ def enqueue(tx: Transaction, workspace: str, kind: str, ref: int, *, indexed: bo
 def withdraw(tx: Transaction, workspace: str, kind: str, ref: int) -> None:
     """Remove a thing from the queue."""
     tx.lock(mutexes.embedding_queue(workspace))
-    tx.run(_FORGET, workspace=workspace, kind=kind, ref=ref)
+    tx.later(_FORGET, workspace=workspace, kind=kind, ref=ref)
 
 
 def store_vectors(
@@ -372,9 +373,11 @@ def store_vectors(
     """Index things, each with the vectors of its pieces if they are of the model that the workspace uses. Otherwise
     queue it. All belong on the same shelf.
     """
-    items = iter([item for item, _ in word_index.add(tx, workspace, entries)])
     used = {each.model for each in vectors if each is not None}
-    fitting = {model for model in used if choose(tx, workspace, model) == model}
+    asked = tx.ask(MODEL, workspace=workspace) if used else None
+    items = iter([item for item, _ in word_index.add(tx, workspace, entries)])
+    chosen = None if asked is None else asked.value()
+    fitting = {model for model in used if (chosen or choose(tx, workspace, model)) == model}
     placed: list[int] = []
     rows: list[bytes] = []
     for entry, made in zip(entries, vectors, strict=True):

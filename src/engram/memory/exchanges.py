@@ -430,9 +430,9 @@ def append(
     is_turn = int(role != "log")
     when = checks.past(at, now, _TIME)
     beat = {"beat": when, "past": int(at is not None), "alive": int(alive)}
-    if not tx.run(_NEXT_SEQ, workspace=workspace, session=session, turn=is_turn, **beat):
-        raise SessionNotFound(f"There is no session {session!r} in workspace {workspace!r}.")
-    ((id, seq, turn),) = tx.all(
+    tx.later(_NEXT_SEQ, workspace=workspace, session=session, turn=is_turn, **beat)
+    asked = None if pieces is None else tx.ask(_PROJECT, workspace=workspace, session=session)
+    inserted = tx.ask(
         _INSERT,
         workspace=workspace,
         session=session,
@@ -444,11 +444,15 @@ def append(
         external_id=external_id,
         author=author,
     )
+    row = inserted.one()
+    if row is None:
+        raise SessionNotFound(f"There is no session {session!r} in workspace {workspace!r}.")
+    id, seq, turn = row
     tx.note(workspace, "exchange", id)
-    if pieces is None:
+    if pieces is None or asked is None:
         embedding_queue.enqueue(tx, workspace, "exchange", id, indexed=False, words_due=turn is not None)
     else:
-        project = tx.value(_PROJECT, workspace=workspace, session=session)
+        project = asked.value()
         entry = word_index.Entry("turns", "exchange", id, role, session, project, turn, when, pieces, author=author)
         embedding_queue.store_vectors(tx, workspace, [entry], [vectors])
     return id, seq
@@ -457,13 +461,16 @@ def append(
 def append_many(tx: Transaction, workspace: str, exchanges: Sequence[CheckedExchange], now: str) -> list[Added]:
     """Add many exchanges like `append`, in order, with as few statements as possible; their numbers."""
     added: list[Added] = []
+    if len(exchanges) > BATCH:
+        word_index.lock_words(tx, workspace, "turns")
     numbered = zip(exchanges, _number_batch(tx, workspace, exchanges, now), strict=True)
     for batch in _batches(numbered):
         entries: list[word_index.Entry] = []
         vectors: list[embedding_queue.Vectors | None] = []
-        for said, (seq, turn, project) in batch:
+        inserted = []
+        for said, (seq, turn, _) in batch:
             at = checks.past(said.at, now, _TIME)
-            id: int = tx.value(
+            asked = tx.ask(
                 _INSERT_NUMBERED,
                 workspace=workspace,
                 session=said.session_id,
@@ -476,6 +483,9 @@ def append_many(tx: Transaction, workspace: str, exchanges: Sequence[CheckedExch
                 external_id=said.external_id,
                 author=said.author,
             )
+            inserted.append((asked, at))
+        for (said, (seq, turn, project)), (asked, at) in zip(batch, inserted, strict=True):
+            id: int = asked.value()
             added.append(Added(id, seq))
             tx.note(workspace, "exchange", id)
             if said.pieces is None:

@@ -157,11 +157,12 @@ class Memories:
         _, pieces, vectors = prepared or self._prepared(content, embed, vector, model)
         with self._engine.write() as tx:
             self.lock(tx)
+            hash = fingerprint(content)
+            same = tx.ask(_SAME, workspace=self._workspace, kind=kind, key=key, hash=hash)
             now = checks.past(at, tx.now())
             home = memory_rows.session_project(tx, self._workspace, session_id)
             lowest = provenance.trust(tx, self._workspace, sources)
-            hash = fingerprint(content)
-            known = tx.one(_SAME, workspace=self._workspace, kind=kind, key=key, hash=hash)
+            known = same.one()
             if known:
                 (id,) = known
                 approvals.check_weaker(self._read(tx, id), by_person, pin, values["expires_at"])
@@ -466,7 +467,7 @@ class Memories:
         with suppress(StoreBusy, StoreError), self._engine.write(patient=False) as tx:
             now = tx.now()
             for id in sorted(ids):
-                tx.run(_USED, workspace=self._workspace, id=id, now=now)
+                tx.later(_USED, workspace=self._workspace, id=id, now=now)
 
     def sweep(self, limit: int = 1_000) -> int:
         """Archive expired memories, at most `limit`; how many. Recall already leaves them out."""

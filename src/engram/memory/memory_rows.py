@@ -101,10 +101,11 @@ class Filters(NamedTuple):
 
 def read(tx: Transaction, workspace: str, id: int) -> Memory:
     """One memory as it is now."""
-    row = tx.one(_GET, workspace=workspace, id=id)
+    asked, tags = tx.ask(_GET, workspace=workspace, id=id), memory_tags.ask(tx, workspace, id)
+    row = asked.one()
     if row is None:
         raise MemoryNotFound(f"There is no memory {id} in workspace {workspace!r}.")
-    return _record(row, memory_tags.of(tx, workspace, id))
+    return _record(row, tuple(tags.column()))
 
 
 def read_at(tx: Transaction, workspace: str, id: int, at: str) -> Memory:

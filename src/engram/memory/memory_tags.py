@@ -12,7 +12,7 @@ from ..errors import InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..storage.engine import Transaction
+    from ..storage.engine import Answer, Transaction
 
 MAX_TAGS = 50
 #: Tags of memories that a pass extracted from turns, and of those that are about the user.
@@ -47,8 +47,13 @@ def checked(tags: Iterable[str]) -> list[str]:
     return labels
 
 
+def ask(tx: Transaction, workspace: str, id: int) -> Answer:
+    """Ask for the tags of a memory."""
+    return tx.ask(_TAGS, workspace=workspace, id=id)
+
+
 def of(tx: Transaction, workspace: str, id: int) -> tuple[str, ...]:
-    return tuple(tx.column(_TAGS, workspace=workspace, id=id))
+    return tuple(ask(tx, workspace, id).column())
 
 
 def of_each(tx: Transaction, workspace: str, ids: Iterable[int]) -> dict[int, tuple[str, ...]]:
@@ -76,9 +81,9 @@ def having_all(tx: Transaction, workspace: str, ids: Iterable[int], tags: Iterab
 
 def add(tx: Transaction, workspace: str, id: int, tags: Iterable[str]) -> None:
     for tag in tags:
-        tx.run(_ADD, workspace=workspace, tag=tag, id=id)
+        tx.later(_ADD, workspace=workspace, tag=tag, id=id)
 
 
 def drop(tx: Transaction, workspace: str, id: int) -> None:
     """Remove all tags."""
-    tx.run(_DROP, workspace=workspace, id=id)
+    tx.later(_DROP, workspace=workspace, id=id)

@@ -109,4 +109,4 @@ def add_version(
     author: str | None = None,
 ) -> None:
     written = {"content": content, "reason": reason, "actor": actor, "author": author}
-    tx.run(_ADD_VERSION, id=id, version=version, now=now, **written)
+    tx.later(_ADD_VERSION, id=id, version=version, now=now, **written)

@@ -34,7 +34,7 @@ _BLOCK = "SELECT 'agent' FROM blocks WHERE workspace = :workspace AND id = :id"
 def add(tx: Transaction, workspace: str, derived: str, id: int, version: int, sources: Iterable[Thing]) -> None:
     """Record what a version of a memory or a block was made of."""
     for kind, source in sources:
-        tx.run(_ADD, workspace=workspace, derived=derived, id=id, version=version, kind=kind, source=source)
+        tx.later(_ADD, workspace=workspace, derived=derived, id=id, version=version, kind=kind, source=source)
 
 
 def of(tx: Transaction, workspace: str, derived: str, id: int) -> set[Thing]:

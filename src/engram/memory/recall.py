@@ -64,7 +64,7 @@ _ATTEMPTS = 3
 _BY_WORDS = "Recall goes by words alone."
 
 _SESSION = "SELECT 1 FROM sessions WHERE workspace = :workspace AND id = :id"
-_LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
+_NEWEST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
 _CURRENT = """
 SELECT id FROM memories
 WHERE id IN (SELECT value FROM json_each(:ids)) AND CAST(workspace AS TEXT) = :workspace
@@ -99,7 +99,8 @@ class _Question(NamedTuple):
     """A query as its terms and its vector, and the change of the store that these are based on."""
 
     asked: Query
-    change: int
+    #: None if a change before the newest one may still appear.
+    change: int | None
     #: None when words alone answer.
     model: Embedder | None
     meant: WeightedText | None
@@ -208,7 +209,7 @@ class Recall:
         self, query: str, filters: Filters, weights: Weights, embedder: Embedder | None
     ) -> tuple[_Question, tuple[Span, ...], str]:
         """The query with its vector, the times that it names, and the store's current time."""
-        with self._engine.read() as tx:
+        with self._engine.read(feed=True) as tx:
             now = tx.now()
             if filters.session_id is not None:
                 self._require(tx, filters.session_id)
@@ -232,7 +233,9 @@ class Recall:
 
     def _read_query(self, tx: Transaction, query: str, filters: Filters, embedder: Embedder | None) -> _Question:
         """The query's terms, and whether the workspace has vectors of this model."""
-        change: int = tx.value(_LAST_CHANGE, workspace=self._workspace)
+        newest: int = tx.value(_NEWEST_CHANGE, workspace=self._workspace)
+        end = tx.feed_end
+        change = newest if end is not None and newest <= end else None
         usable = embedder is not None and _is_active_model(tx, self._view, embedder.name)
         asked = bm25.weigh(tx, self._workspace, filters.shelves, _distinct_terms(query))
         return _Question(asked, change, embedder if usable else None, None)
@@ -242,7 +245,7 @@ class Recall:
         tokens = _tokens(self._workspace, question.model) if request.rerank else None
         attempts = _ATTEMPTS
         while True:
-            with self._engine.read() as tx:
+            with self._engine.read(feed=True) as tx:
                 now = self._current_question(tx, request, question)
                 candidates = self._candidates(tx, request, now)
                 ranked = _ranked(request, now, candidates, {})
@@ -265,7 +268,7 @@ class Recall:
 
     def _current_question(self, tx: Transaction, request: _Request, question: _Question) -> _Question:
         """The question for this snapshot: unchanged, unless the store has changed since."""
-        if tx.value(_LAST_CHANGE, workspace=self._workspace) == question.change:
+        if tx.value(_NEWEST_CHANGE, workspace=self._workspace) == question.change:
             return question
         fresh = self._read_query(tx, request.query, request.filters, question.model)
         return fresh._replace(meant=question.meant if fresh.model is not None else None, usual=question.usual)

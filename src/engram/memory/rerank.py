@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..embedding.quantise import from_int8, to_int8
+from ..storage.changes import latest
 from .passages import passage
 
 if TYPE_CHECKING:
@@ -52,7 +53,6 @@ _TOO_MANY = 1_000
 #: The weight of a token in an adjacent turn, by distance in turns.
 _NEAR = {1: 0.7, 2: 0.6, 3: 0.5}
 
-_LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
 _CHANGED = """
 SELECT what, id FROM changes
 WHERE workspace = :workspace AND number > :after AND what IN ('exchange', 'memory', 'model')
@@ -192,17 +192,19 @@ class Kept:
 
     def _follow(self, tx: Transaction, workspace: str) -> bool:
         """Drop what has changed. Whether the snapshot is the newest one that was seen."""
-        now: int = tx.value(_LAST_CHANGE, workspace=workspace)
+        now = latest(tx, workspace)
         last = self._last.setdefault(workspace, now)
-        if now > last:
-            changes = tx.all(_CHANGED, workspace=workspace, after=last, limit=_TOO_MANY + 1)
-            everything = len(changes) > _TOO_MANY or any(what == "model" for what, _ in changes)
-            changed = {(what, int(id)) for what, id in changes if what != "model"}
-            for key, kept in list(self._items.items()) if changes else ():
-                if key.workspace == workspace and (everything or (kept.kind, kept.ref) in changed):
-                    self._drop(key)
-            self._last[workspace] = now
-        return now >= last
+        if now < last:
+            return False
+        # Also changes after `now`, which others may precede. They are read again then.
+        changes = tx.all(_CHANGED, workspace=workspace, after=last, limit=_TOO_MANY + 1)
+        everything = len(changes) > _TOO_MANY or any(what == "model" for what, _ in changes)
+        changed = {(what, int(id)) for what, id in changes if what != "model"}
+        for key, kept in list(self._items.items()) if changes else ():
+            if key.workspace == workspace and (everything or (kept.kind, kept.ref) in changed):
+                self._drop(key)
+        self._last[workspace] = now
+        return True
 
     def _drop(self, key: _Key) -> None:
         dropped = self._items.pop(key, None)
@@ -213,7 +215,7 @@ class Kept:
 def _kept(tx: Transaction) -> Kept:
     """The token vectors that this process keeps of the store. A writer's own changes may be rolled back, so it has
     none."""
-    if tx.writable:
+    if tx.writable or tx.feed_end is None:
         return Kept()
     found: Kept = tx.memo.setdefault("tokens", Kept())
     return found

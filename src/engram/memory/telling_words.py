@@ -31,8 +31,6 @@ _SHARE, _FEW = 0.02, 2
 _LONGEST: Final = 40
 _SHELF: Final = "turns"
 
-_ITEMS = "SELECT items FROM shelves WHERE workspace = :workspace AND shelf = :shelf"
-
 
 def telling_words(tx: Transaction, workspace: str, texts: Iterable[str], besides: Sequence[str] = ()) -> list[str]:
     """Index terms of the texts, the most telling first, without those of the texts in `besides`."""
@@ -51,7 +49,8 @@ def telling_words(tx: Transaction, workspace: str, texts: Iterable[str], besides
     candidates = [term for term, _ in counts.most_common(_CANDIDATES + len(known)) if term not in known]
     numbers = word_index.find(tx, workspace, _SHELF, candidates)
     items = term_counts.count(tx, workspace, {_SHELF: numbers.values()})
-    total = tx.value(_ITEMS, workspace=workspace, shelf=_SHELF) or 0
+    ((total, _),) = word_index.ask_size(tx, workspace, _SHELF).all()
+    total = total or 0
     others = {term: max(0, items.get(numbers.get(term, 0), 0) - own[term]) for term in candidates}
     most = max(_FEW, _SHARE * total)
     worth = {

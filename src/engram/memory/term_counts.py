@@ -1,8 +1,7 @@
 """How many items contain a term, without counting the postings of a common word again for every question.
 
-The process remembers the counts of common terms. A later question counts only the postings that were added since: a
-writer holds its shelf's row before its items get their numbers, so the items of a shelf are numbered in the order of
-commits, and new ones come after all that were counted.
+The process remembers the counts of common terms, up to an item below which no other can appear any more. A later
+question counts only the postings after it.
 
 What is remembered is valid only while nothing that was counted has been removed. The change feed names every thing that
 was changed, whichever process or release did it. A named thing is harmless if it is newer than everything that was
@@ -18,12 +17,13 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..storage.changes import latest
 from .sql_values import PAIRS, pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ..storage.engine import Row, Transaction
+    from ..storage.engine import Answer, Row, Transaction
 
 #: A term with fewer items than this is counted every time.
 _COMMON = 100
@@ -35,7 +35,6 @@ _MOST_TERMS = 50_000
 _OF_EXCHANGES = ("turns", "logs")
 _KINDS = ("exchange", "memory")
 
-_LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
 _CHANGES = """
 SELECT number, what, id FROM changes WHERE workspace = :workspace AND number >= :first ORDER BY number LIMIT :limit
 """
@@ -47,13 +46,16 @@ SELECT ref, shelf, id FROM items
 WHERE workspace = :workspace AND kind = :kind AND ref IN (SELECT value FROM json_each(:refs))
 """
 _COUNTS = """
-SELECT term, COUNT(*), MAX(item) FROM postings WHERE term IN (SELECT value FROM json_each(:terms)) GROUP BY term
+SELECT term, COUNT(*), COUNT(CASE WHEN item <= :end THEN 1 END), MAX(CASE WHEN item <= :end THEN item ELSE 0 END)
+FROM postings WHERE term IN (SELECT value FROM json_each(:terms)) GROUP BY term
 """
 _COUNTS_AFTER = (
     "WITH q (term, item) AS (VALUES "
     + PAIRS
     + """)
-SELECT p.term, COUNT(*), MAX(p.item) FROM q JOIN postings p
+SELECT p.term, COUNT(*), COUNT(CASE WHEN p.item <= :end THEN 1 END),
+  MAX(CASE WHEN p.item <= :end THEN p.item ELSE 0 END)
+FROM q JOIN postings p
   ON p.term = CAST(q.term AS BIGINT) AND p.item > CAST(q.item AS BIGINT)
 GROUP BY p.term"""
 )
@@ -84,8 +86,10 @@ class _Memo:
     def __init__(self) -> None:
         #: Threads of a server share this object.
         self.lock = threading.Lock()
-        #: The last change that is taken into account; 0 when nothing is remembered.
+        #: The last change that is taken into account, and before which no other can appear; 0 if nothing is remembered.
         self.change = 0
+        #: Changes after it that are taken into account as well.
+        self.ahead: set[int] = set()
         self.kinds: dict[str, _Kind] = {}
 
 
@@ -94,55 +98,65 @@ def count(tx: Transaction, workspace: str, shelves: Mapping[str, Iterable[int]])
     wanted = {number: shelf for shelf, numbers in shelves.items() for number in numbers}
     if not wanted:
         return {}
-    if tx.writable:
-        return {number: found for number, found, _ in _count_all(tx, wanted)}
+    if tx.writable or tx.feed_end is None:
+        return {number: found for number, found, *_ in _count_all(tx, wanted, 0)}
     memo: _Memo = tx.memo.setdefault("term counts", {}).setdefault(workspace, _Memo())
     with memo.lock:
-        if not _catch_up(tx, workspace, memo):
-            return {number: found for number, found, _ in _count_all(tx, wanted)}
-        return _count_new(tx, memo, wanted)
+        if not _catch_up(tx, workspace, memo, tx.feed_end):
+            return {number: found for number, found, *_ in _count_all(tx, wanted, 0)}
+        return _count_new(tx, memo, wanted, tx.items_end or 0)
 
 
-def _count_all(tx: Transaction, numbers: Iterable[int]) -> list[Row]:
-    return tx.all(_COUNTS, terms=tx.array(numbers))
+def _count_all(tx: Transaction, numbers: Iterable[int], end: int) -> list[Row]:
+    return tx.all(_COUNTS, terms=tx.array(numbers), end=end)
 
 
-def _count_new(tx: Transaction, memo: _Memo, wanted: dict[int, str]) -> dict[int, int]:
-    """The counts, of which those of common terms are remembered."""
+def _count_new(tx: Transaction, memo: _Memo, wanted: dict[int, str], end: int) -> dict[int, int]:
+    """The counts, of which those of common terms are remembered as far as items up to `end` go."""
     kinds = {number: memo.kinds[_kind_of(shelf)] for number, shelf in wanted.items()}
     known = {number: kind.terms[number] for number, kind in kinds.items() if number in kind.terms}
     unknown = [number for number in wanted if number not in known]
-    rows = _count_all(tx, unknown) if unknown else []
-    for places in pairs([(number, counted.last) for number, counted in known.items()]):
-        rows += tx.all(_COUNTS_AFTER, **places)
+    asked = [tx.ask(_COUNTS, terms=tx.array(unknown), end=end)] if unknown else []
+    places = [(number, counted.last) for number, counted in known.items()]
+    asked += [tx.ask(_COUNTS_AFTER, end=end, **some) for some in pairs(places)]
     found = {number: counted.items for number, counted in known.items()}
-    for number, more, last in rows:
-        found[number] = found.get(number, 0) + more
+    for number, more, certain, last in [row for answer in asked for row in answer.all()]:
+        before = found.get(number, 0)
+        found[number] = before + more
         kind, shelf = kinds[number], wanted[number]
         kind.last[shelf] = max(last, kind.last.get(shelf, 0))
-        if found[number] >= _COMMON and (number in kind.terms or len(kind.terms) < _MOST_TERMS):
-            kind.terms[number] = _Counted(found[number], last)
+        if last and before + certain >= _COMMON and (number in kind.terms or len(kind.terms) < _MOST_TERMS):
+            kind.terms[number] = _Counted(before + certain, last)
     return found
 
 
-def _catch_up(tx: Transaction, workspace: str, memo: _Memo) -> bool:
+def _catch_up(tx: Transaction, workspace: str, memo: _Memo, end: int) -> bool:
     """Drop what the changes since then have made invalid. False when this snapshot is older than what is remembered."""
-    changes: list[Row] = []
-    if memo.change:
-        changes = tx.all(_CHANGES, workspace=workspace, first=memo.change, limit=_MOST_CHANGES + 1)
-        if not changes or changes[0][0] != memo.change:
-            return False
-    if not changes or len(changes) > _MOST_CHANGES:
-        change: int = tx.value(_LAST_CHANGE, workspace=workspace)
+    if end < memo.change:
+        return False
+    first = memo.change or latest(tx, workspace)
+    changes = tx.all(_CHANGES, workspace=workspace, first=first, limit=_MOST_CHANGES + 1)
+    numbers = {number for number, _, _ in changes}
+    if not changes or changes[0][0] != first or (memo.change and not memo.ahead <= numbers):
+        return False
+    if not memo.change or len(changes) > _MOST_CHANGES:
         memo.kinds = {kind: _Kind(_newest(tx, workspace, kind)) for kind in _KINDS}
+        if len(changes) > _MOST_CHANGES:
+            changes = tx.all(_CHANGES, workspace=workspace, first=latest(tx, workspace), limit=_MOST_CHANGES)
     else:
-        change, _, _ = changes[-1]
-        for kind in _KINDS:
-            refs = {int(id) for _, what, id in changes[1:] if what == kind}
-            if refs and not _still_valid(tx, workspace, kind, memo.kinds[kind], refs):
+        new = [change for change in changes[1:] if change[0] not in memo.ahead]
+        refs = {kind: {int(id) for _, what, id in new if what == kind} for kind in _KINDS}
+        asked = {kind: _items_of(tx, workspace, kind, refs[kind]) for kind in _KINDS if refs[kind]}
+        for kind, items in asked.items():
+            if not _still_valid(items.all(), memo.kinds[kind], refs[kind], tx.items_end or 0):
                 memo.kinds[kind] = _Kind(_newest(tx, workspace, kind))
-    memo.change = change
+    memo.change = max([number for number, _, _ in changes if number <= end], default=first)
+    memo.ahead = {number for number, _, _ in changes if number > memo.change}
     return True
+
+
+def _items_of(tx: Transaction, workspace: str, kind: str, refs: set[int]) -> Answer:
+    return tx.ask(_ITEMS_OF, workspace=workspace, kind=kind, refs=tx.array(sorted(refs)))
 
 
 def _newest(tx: Transaction, workspace: str, kind: str) -> int:
@@ -152,15 +166,14 @@ def _newest(tx: Transaction, workspace: str, kind: str) -> int:
     return tx.value(_NEWEST_MEMORY, workspace=workspace) or 0
 
 
-def _still_valid(tx: Transaction, workspace: str, name: str, kind: _Kind, refs: set[int]) -> bool:
-    """Whether none of these changed things has lost an item that was counted."""
-    items = tx.all(_ITEMS_OF, workspace=workspace, kind=name, refs=tx.array(sorted(refs)))
+def _still_valid(items: list[Row], kind: _Kind, refs: set[int], end: int) -> bool:
+    """Whether none of these changed things has lost an item that was counted. `items` are those that they have now."""
     kept = {ref for ref, shelf, item in items if item <= kind.last.get(shelf, 0)}
     if any(ref <= kind.newest and ref not in kept for ref in refs):
         return False
     kind.newest = max(kind.newest, *refs)
     for _, shelf, item in items:
-        kind.last[shelf] = max(item, kind.last.get(shelf, 0))
+        kind.last[shelf] = max(min(item, end), kind.last.get(shelf, 0))
     return True
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..embedding.quantise import from_int8
+from ..storage.changes import latest
 from ..storage.engine import Closest
 from .embedding_models import EXACT_BELOW
 
@@ -41,7 +42,6 @@ _PRIOR = 64
 #: ones, so less than the whole difference counts.
 _REFERENCE, _SHIFT = 1_000, 0.7
 
-_LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
 _CHANGED = """
 SELECT number, what, id FROM changes
 WHERE workspace = :workspace AND number > :after AND what IN ('exchange', 'memory', 'model')
@@ -189,9 +189,8 @@ def closest(
     does, with the vectors it keeps.
     """
     most = most if among is None else 1
-    found = tx.closest(workspace, model, query.tolist(), shelves, most, size if size >= EXACT_BELOW else None)
-    if found is None:
-        found = resident(tx, workspace, model, len(query)).closest(query, shelves, most)
+    asked = tx.closest(workspace, model, query.tolist(), shelves, most, size if size >= EXACT_BELOW else None)
+    found = asked() if asked else resident(tx, workspace, model, len(query)).closest(query, shelves, most)
     if among is not None:
         found = found._replace(items=_cosines_of(tx, model, query, among))
     usual_mean, usual_spread = usual
@@ -222,7 +221,8 @@ def _highest(size: int) -> float:
 
 def resident(tx: Transaction, workspace: str, model: str, dims: int) -> Resident:
     """The workspace's vectors as this transaction sees them."""
-    if tx.writable:  # its changes may be rolled back, so they must not be kept
+    # The changes of a writer may be rolled back, so they must not be kept.
+    if tx.writable or tx.feed_end is None:
         return _load(tx, workspace, model, dims)
     kept: dict[str, Resident] = tx.memo.setdefault("vectors", {})
     found = kept.get(workspace)
@@ -236,7 +236,8 @@ def resident(tx: Transaction, workspace: str, model: str, dims: int) -> Resident
 
 def _load(tx: Transaction, workspace: str, model: str, dims: int) -> Resident:
     made = Resident(model, dims)
-    made.last = tx.value(_LAST_CHANGE, workspace=workspace)
+    if not tx.writable and tx.feed_end is not None:
+        made.last = latest(tx, workspace)
     after = 0
     while rows := tx.all(_NEXT, workspace=workspace, model=model, after=after, limit=_PORTION):
         made.put(rows)
@@ -254,6 +255,7 @@ def _catch_up(tx: Transaction, workspace: str, vectors: Resident) -> bool:
         vectors.drop(kind, refs)
         if refs:
             vectors.put(tx.all(_SOME, workspace=workspace, model=vectors.model, kind=kind, ids=tx.array(refs)))
-    if changes:
-        vectors.last, _, _ = changes[-1]
+    # A change that is not decided yet may come between those that are here. They are applied again then.
+    end = tx.feed_end or 0
+    vectors.last = max([number for number, _, _ in changes if number <= end], default=vectors.last)
     return True

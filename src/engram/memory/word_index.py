@@ -6,6 +6,10 @@ default recall never pays for what it does not search. Statistics are per worksp
 The process remembers the numbers of terms, because looking up fifteen for every turn would cost more than the turn
 itself. A number is remembered only after its transaction has committed. All numbers of a shelf are dropped when its
 generation changes, which happens when a term is removed.
+
+How many items a shelf has, and how long they are together, is the sum of several rows of `shelves`, one for each slot
+(`turns`, `turns/1`, `turns/2`…). Writers with different slots do not wait for each other. The first row also has the
+shelf's generation.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from .. import mutexes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..storage.engine import Row, Transaction
+    from ..storage.engine import Answer, Row, Transaction
 
 #: Longer texts are cut into overlapping pieces of about this many characters, so that a long text is found by its
 #: best part.
@@ -35,10 +39,12 @@ SHELVES = ("archive", "digests", "eras", "gists", "logs", "memories", "turns")
 _COUNT_IN = """
 INSERT INTO shelves (workspace, shelf, items, length, generation) VALUES (:workspace, :shelf, :items, :length, 0)
 ON CONFLICT (workspace, shelf) DO UPDATE SET items = shelves.items + :items, length = shelves.length + :length
-RETURNING generation
 """
-_COUNT_OUT = """
-UPDATE shelves SET items = items - :items, length = length - :length WHERE workspace = :workspace AND shelf = :shelf
+_GENERATION = "SELECT generation FROM shelves WHERE workspace = :workspace AND shelf = :shelf"
+# In the order of characters, 0 comes after the slash.
+_SIZE = """
+SELECT CAST(SUM(items) AS BIGINT), CAST(SUM(length) AS BIGINT) FROM shelves
+WHERE workspace = :workspace AND shelf >= :shelf AND shelf < :after
 """
 _NEW_GENERATION = "UPDATE shelves SET generation = generation + 1 WHERE workspace = :workspace AND shelf = :shelf"
 _FIND_TERMS = """
@@ -68,6 +74,7 @@ _REMOVE_VECTORS = "DELETE FROM vectors WHERE item = :item"
 _REMOVE_UNUSED_TERM = """
 DELETE FROM terms
 WHERE workspace = :workspace AND id = :term AND NOT EXISTS (SELECT 1 FROM postings WHERE postings.term = terms.id)
+RETURNING id
 """
 
 
@@ -151,18 +158,20 @@ def remove(tx: Transaction, workspace: str, kind: str, refs: Sequence[int]) -> N
 
 
 def _remove_from_shelf(tx: Transaction, workspace: str, shelf: str, rows: list[Row]) -> None:
-    # Lock the shelf's row first, like writers that add: a term must not vanish while another writer is using it.
-    lengths = sum(length for _, length, _ in rows)
-    tx.run(_COUNT_OUT, workspace=workspace, shelf=shelf, items=len(rows), length=lengths)
+    tx.lock(mutexes.terms(workspace, shelf))
     numbers: set[int] = set()
     for item, _, packed in rows:
         terms = unpack(packed)
         numbers.update(terms)
         tx.many(_REMOVE_POSTING, [{"term": term, "item": item} for term in terms])
-        tx.run(_REMOVE_VECTORS, item=item)
-        tx.run(_REMOVE_ITEM, workspace=workspace, item=item)
-    if any([tx.run(_REMOVE_UNUSED_TERM, workspace=workspace, term=term) for term in sorted(numbers)]):
-        tx.run(_NEW_GENERATION, workspace=workspace, shelf=shelf)
+        tx.later(_REMOVE_VECTORS, item=item)
+        tx.later(_REMOVE_ITEM, workspace=workspace, item=item)
+    removed = [tx.ask(_REMOVE_UNUSED_TERM, workspace=workspace, term=term) for term in sorted(numbers)]
+    # The first row, which exists after this. Nobody else is counting, because the words are locked.
+    lengths = sum(length for _, length, _ in rows)
+    tx.later(_COUNT_IN, workspace=workspace, shelf=shelf, items=-len(rows), length=-lengths)
+    if any([answer.all() for answer in removed]):
+        tx.later(_NEW_GENERATION, workspace=workspace, shelf=shelf)
 
 
 def lock_items(tx: Transaction, workspace: str) -> None:
@@ -173,7 +182,18 @@ def lock_items(tx: Transaction, workspace: str) -> None:
 def lock_shelves(tx: Transaction, workspace: str) -> None:
     """Wait for all writers that add to a shelf, and keep others from adding until this transaction ends."""
     for shelf in SHELVES:
-        tx.all(_COUNT_IN, workspace=workspace, shelf=shelf, items=0, length=0)
+        tx.lock(mutexes.terms(workspace, shelf))
+
+
+def lock_words(tx: Transaction, workspace: str, *shelves: str) -> None:
+    """Have the words of some shelves alone. For a transaction that adds to them several times."""
+    for shelf in sorted(shelves):
+        tx.lock(mutexes.terms(workspace, shelf))
+
+
+def ask_size(tx: Transaction, workspace: str, shelf: str) -> Answer:
+    """Ask how many items a shelf has, and how long they are together. The one row has NULLs before the first item."""
+    return tx.ask(_SIZE, workspace=workspace, shelf=shelf, after=f"{shelf}0")
 
 
 def pack(numbers: Iterable[int]) -> bytes:
@@ -189,13 +209,13 @@ def unpack(packed: bytes) -> list[int]:
 def _add_to_shelf(tx: Transaction, workspace: str, shelf: str, entries: list[Entry]) -> list[tuple[int, Piece]]:
     pieces = [(entry, number, piece) for entry in entries for number, piece in enumerate(entry.pieces, entry.first)]
     lengths = [piece.counts.total() for _, _, piece in pieces]
-    generation = tx.value(_COUNT_IN, workspace=workspace, shelf=shelf, items=len(pieces), length=sum(lengths))
+    # A call inside a transaction of its caller may not be the last one that adds.
+    tx.lock(mutexes.terms(workspace, shelf), shared=not tx.is_nested)
     wanted = sorted({term for _, _, piece in pieces for term in piece.counts})
-    numbers = _term_numbers(tx, workspace, shelf, generation, wanted)
-    placed = []
-    postings: list[dict[str, int]] = []
-    for (entry, position, piece), length in zip(pieces, lengths, strict=True):
-        item: int = tx.value(
+    numbers = _term_numbers(tx, workspace, shelf, wanted)
+    tx.number_items()
+    asked = [
+        tx.ask(
             _ADD_ITEM,
             workspace=workspace,
             shelf=shelf,
@@ -211,50 +231,60 @@ def _add_to_shelf(tx: Transaction, workspace: str, shelf: str, entries: list[Ent
             terms=pack(numbers[term] for term in piece.counts),
             author=entry.author,
         )
-        placed.append((item, piece))
-        postings += [
-            {"term": numbers[term], "item": item, "tf": tf, "length": length} for term, tf in piece.counts.items()
-        ]
+        for (entry, position, piece), length in zip(pieces, lengths, strict=True)
+    ]
+    placed: list[tuple[int, Piece]] = [
+        (answer.value(), piece) for answer, (_, _, piece) in zip(asked, pieces, strict=True)
+    ]
+    postings = [
+        {"term": numbers[term], "item": item, "tf": tf, "length": length}
+        for (item, piece), length in zip(placed, lengths, strict=True)
+        for term, tf in piece.counts.items()
+    ]
     # In the order of the table, so that neighbouring rows go to the same page.
     postings.sort(key=itemgetter("term", "item"))
     if postings:
         tx.many(_ADD_POSTING, postings)
+    # Last, so that a writer with the same slot waits only for the commit.
+    slot = f"{shelf}/{tx.slot}" if tx.slot else shelf
+    tx.later(_COUNT_IN, workspace=workspace, shelf=slot, items=len(pieces), length=sum(lengths))
     return placed
 
 
-def _term_numbers(tx: Transaction, workspace: str, shelf: str, generation: int, wanted: list[str]) -> dict[str, int]:
-    """The number of each term. New terms get one."""
-    known = _known_numbers(tx, workspace, shelf, generation)
-    found = {term: known[term] for term in wanted if term in known}
-    missing = [term for term in wanted if term not in found]
-    fresh = find(tx, workspace, shelf, missing)
-    for term in missing:
-        if term not in fresh:
-            fresh[term] = _insert_term(tx, workspace, shelf, term)
+def _term_numbers(tx: Transaction, workspace: str, shelf: str, wanted: list[str]) -> dict[str, int]:
+    """The number of each term. New terms get one. Needs the lock of the shelf's words."""
+    remembered: dict[tuple[str, str], tuple[int, dict[str, int]]] = tx.memo.setdefault("terms", {})
+    generation, known = remembered.get((workspace, shelf), (-1, {}))
+    missing = [term for term in wanted if term not in known]
+    now, asked = tx.ask(_GENERATION, workspace=workspace, shelf=shelf), ask_terms(tx, workspace, shelf, missing)
+    # A shelf without a first row has lost no term.
+    if (now.value() or 0) != generation:
+        known = {}
+        remembered[workspace, shelf] = (now.value() or 0, known)
+        if len(missing) < len(wanted):
+            missing = wanted
+            asked = ask_terms(tx, workspace, shelf, missing)
+    fresh: dict[str, int] = dict(asked.all())
+    new = [term for term in missing if term not in fresh]
+    added = [tx.ask(_ADD_TERM, workspace=workspace, shelf=shelf, term=term) for term in new]
+    fresh |= {term: answer.value() for term, answer in zip(new, added, strict=True)}
+    # If another writer was faster, its row can be found now.
+    if late := [term for term in new if fresh[term] is None]:
+        fresh |= find(tx, workspace, shelf, late)
+    numbers = {term: fresh[term] if term in fresh else known[term] for term in wanted}
     if fresh:
         tx.afterwards.append(lambda: known.update(fresh))
-    return {**found, **fresh}
-
-
-def _known_numbers(tx: Transaction, workspace: str, shelf: str, generation: int) -> dict[str, int]:
-    """The numbers that this process remembers for a shelf; empty when the shelf's generation has changed."""
-    known: dict[tuple[str, str], tuple[int, dict[str, int]]] = tx.memo.setdefault("terms", {})
-    known_generation, numbers = known.get((workspace, shelf), (None, {}))
-    if known_generation != generation:
-        numbers = {}
-        known[workspace, shelf] = (generation, numbers)
     return numbers
 
 
 def find(tx: Transaction, workspace: str, shelf: str, terms: list[str]) -> dict[str, int]:
     """The numbers of those terms that the shelf contains."""
-    return dict(tx.all(_FIND_TERMS, workspace=workspace, shelf=shelf, terms=tx.array(terms)))
+    return dict(ask_terms(tx, workspace, shelf, terms).all())
 
 
-def _insert_term(tx: Transaction, workspace: str, shelf: str, term: str) -> int:
-    number: int | None = tx.value(_ADD_TERM, workspace=workspace, shelf=shelf, term=term)
-    # If another writer was faster, its row can be found now.
-    return find(tx, workspace, shelf, [term])[term] if number is None else number
+def ask_terms(tx: Transaction, workspace: str, shelf: str, terms: list[str]) -> Answer:
+    """Ask for the terms that the shelf contains, with their numbers."""
+    return tx.ask(_FIND_TERMS, workspace=workspace, shelf=shelf, terms=tx.array(terms))
 
 
 def parts(text: str) -> Iterable[tuple[int, str]]:

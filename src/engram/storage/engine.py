@@ -8,8 +8,12 @@ Transactions are joined, not nested. Inside `write()` on the same thread, anothe
 `read()` sees the writer's own state. So `with eng.write():` can make any number of facade calls one atomic step. After
 a fork, the child drops the thread's state, because it must never use its parent's connections.
 
-Changes are collected during a transaction and written to the feed at its end. So their numbers follow the order of
-commits on both engines. On PostgreSQL the feed's lock is then held only for the commit itself.
+Changes are collected during a transaction and written to the feed at its end. On SQLite their numbers follow the order
+of commits. On PostgreSQL several transactions commit at once, so a reader also needs `feed_end`, up to which all
+numbers are decided.
+
+A statement whose result is not needed at once is better sent with `ask`, `later` or `many`: on PostgreSQL it shares the
+round trip of the next statement whose result is needed. Its error, if it has one, is raised there.
 """
 
 from __future__ import annotations
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
     from .migrate import Outcome
 
 Row = tuple[Any, ...]
+#: Larger than every number of a row.
+LAST = 2**63 - 1
 
 
 class Closest(NamedTuple):
@@ -39,11 +45,43 @@ class Closest(NamedTuple):
     spread: float
 
 
+class Answer:
+    """The rows of a statement. Reading them waits for the server if that is still necessary."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: list[Row] | None = None) -> None:
+        self.rows = rows
+
+    def all(self) -> list[Row]:
+        """All rows."""
+        assert self.rows is not None
+        return self.rows
+
+    def one(self) -> Row | None:
+        """The first row, if any."""
+        rows = self.all()
+        return rows[0] if rows else None
+
+    def value(self) -> Any:
+        """The only column of the first row; None when there is no row."""
+        rows = self.all()
+        return rows[0][0] if rows else None
+
+    def column(self) -> list[Any]:
+        """The only column of every row."""
+        return [value for (value,) in self.all()]
+
+
 class Transaction(ABC):
     """One unit of work on one connection."""
 
     #: What this process remembers about the store; see `Engine.memo`.
     memo: dict[str, Any]
+    #: Writers with different slots can update counters that are spread over slots without waiting for each other.
+    slot = 0
+    #: Whether a call inside a transaction of its caller is running.
+    is_nested = False
 
     def __init__(self, *, writable: bool) -> None:
         self.writable = writable
@@ -66,6 +104,18 @@ class Transaction(ABC):
     def many(self, sql: LiteralString, values: Sequence[Mapping[str, object]]) -> None:
         """Run a statement that returns no rows once for each set of values."""
 
+    def ask(self, sql: LiteralString, **values: object) -> Answer:
+        """The rows of a statement, to be read later."""
+        return Answer(self.all(sql, **values))
+
+    def later(self, sql: LiteralString, **values: object) -> None:
+        """Run a statement whose result nobody needs, before or together with the next one."""
+        self.run(sql, **values)
+
+    def close_after(self) -> None:
+        """Say that what was asked so far is all. The transaction may then end in the same round trip."""
+        return None
+
     @abstractmethod
     def array(self, values: Iterable[int] | Iterable[str]) -> object:
         """A list parameter, in the form that the engine needs for `json_each`."""
@@ -75,8 +125,25 @@ class Transaction(ABC):
         """The engine's present time, not the time when the transaction began: it may have waited for a lock since."""
 
     @abstractmethod
-    def lock(self, name: str) -> None:
-        """Take a named lock until the transaction ends. Other transactions wait for the same name."""
+    def lock(self, name: str, *, shared: bool = False) -> None:
+        """Take a named lock until the transaction ends. Other transactions wait for the same name.
+
+        Several transactions can have a lock if all of them took it `shared`.
+        """
+
+    def number_items(self) -> None:
+        """Say that this transaction is going to add items, so that `items_end` stays below their numbers."""
+        return None
+
+    @property
+    def feed_end(self) -> int | None:
+        """The number up to which this transaction sees every change that there will ever be; None if it is unknown."""
+        return LAST
+
+    @property
+    def items_end(self) -> int | None:
+        """The same for the numbers of items."""
+        return LAST
 
     @abstractmethod
     def savepoint(self) -> AbstractContextManager[None]:
@@ -84,8 +151,10 @@ class Transaction(ABC):
 
     def closest(
         self, workspace: str, model: str, query: Sequence[float], shelves: Sequence[str], most: int, size: int | None
-    ) -> Closest | None:
-        """The `most` vectors on some shelves that are closest to a query; None if the engine cannot compare vectors.
+    ) -> Callable[[], Closest] | None:
+        """Ask for the `most` vectors on some shelves that are closest to a query. Calling the result reads the answer.
+
+        None if the engine cannot compare vectors.
 
         If the caller gives the shelves' `size`, the engine may use an index and estimate mean and spread.
         """
@@ -148,23 +217,26 @@ class Engine(ABC):
                     raise StoreUnavailable(
                         "This process was forked inside a transaction. Only the parent process can end it."
                     )
-                self._write_changes(transaction)
                 for check in transaction.checks:
                     check()
+                self._write_changes(transaction)
             finally:
                 self._local.transaction = None
         for afterwards in transaction.afterwards:
             afterwards()
 
     @contextmanager
-    def read(self) -> Iterator[Transaction]:
-        """A read transaction. All its statements see the same state of the store."""
+    def read(self, *, feed: bool = False) -> Iterator[Transaction]:
+        """A read transaction. All its statements see the same state of the store.
+
+        With `feed` it knows `feed_end` and `items_end`, unless it is part of a transaction that does not.
+        """
         outer = self._current()
         if outer is not None:
             with self._translating():
                 yield outer
             return
-        with self._reading() as transaction:
+        with self._reading(feed) as transaction:
             transaction.memo = self._memo_for(transaction)
             self._local.transaction = transaction
             try:
@@ -238,7 +310,7 @@ class Engine(ABC):
     def _writing(self, patient: bool) -> AbstractContextManager[Transaction]: ...
 
     @abstractmethod
-    def _reading(self) -> AbstractContextManager[Transaction]: ...
+    def _reading(self, feed: bool) -> AbstractContextManager[Transaction]: ...
 
     @abstractmethod
     def _translating(self) -> AbstractContextManager[None]:
@@ -246,7 +318,7 @@ class Engine(ABC):
 
     @abstractmethod
     def _write_changes(self, transaction: Transaction) -> None:
-        """Write the transaction's notes to the change feed, numbered in commit order."""
+        """Write the transaction's notes to the change feed."""
 
     @abstractmethod
     def _after_fork(self) -> None:
@@ -267,6 +339,7 @@ class Engine(ABC):
     @contextmanager
     def _nested(self, outer: Transaction) -> Iterator[None]:
         notes, checks, afterwards = len(outer.notes), len(outer.checks), len(outer.afterwards)
+        was_nested, outer.is_nested = outer.is_nested, True
         try:
             with self._translating(), outer.savepoint():
                 yield
@@ -276,3 +349,5 @@ class Engine(ABC):
             del outer.checks[checks:]
             del outer.afterwards[afterwards:]
             raise
+        finally:
+            outer.is_nested = was_nested

@@ -15,16 +15,18 @@ vectors.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, LiteralString
 
 import psycopg
 from psycopg import sql
 
 from .engine import Closest
+from .postgres_sql import numbered
 
 if TYPE_CHECKING:
-    from .engine import Row
+    from .engine import Answer, Row
+    from .postgres import PostgresTransaction
 
     Connection = psycopg.Connection[Row]
 
@@ -125,11 +127,11 @@ FROM (
 ) AS sample
 """
 _SEARCH_SETTINGS = """
-SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.max_scan_tuples', %s, true),
-       set_config('hnsw.ef_search', %s, true)
+SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.max_scan_tuples', %(scanned)s, true),
+       set_config('hnsw.ef_search', %(at_once)s, true)
 """
 _IS_INDEXED = """
-SELECT 1 FROM pg_index WHERE indexrelid = to_regclass(format('%%I.%%I', current_schema, %s::text)) AND indisvalid
+SELECT 1 FROM pg_index WHERE indexrelid = to_regclass(format('%%I.%%I', current_schema, %(index)s::text)) AND indisvalid
 """
 _INDEXES = """
 SELECT c.relname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
@@ -208,14 +210,14 @@ def _create_table(connection: Connection, schema: str) -> str | None:
 
 
 def closest(
-    connection: Connection,
+    tx: PostgresTransaction,
     workspace: str,
     model: str,
     query: Sequence[float],
     shelves: Sequence[str],
     most: int,
     size: int | None,
-) -> Closest:
+) -> Callable[[], Closest]:
     """See `Transaction.closest`."""
     values: dict[str, object] = {
         "workspace": workspace,
@@ -224,23 +226,44 @@ def closest(
         "shelves": list(shelves),
         "most": most,
     }
-    if size is None or not connection.execute(_IS_INDEXED, (_name(workspace, model),)).fetchone():
-        return _compare_all(connection, values)
-    percent = min(100.0, 100 * _SAMPLE / size)
-    ((count, mean, spread),) = connection.execute(_SPREAD, {**values, "percent": percent}).fetchall()
-    if count < _TOO_FEW:
-        return _compare_all(connection, values)
-    connection.execute(_SEARCH_SETTINGS, (str(_MOST_SCANNED), str(min(_MOST_AT_ONCE, 2 * most))))
-    # The workspace and the model are literals, as in the index's condition. Otherwise the planner ignores the index.
-    rows = connection.execute(_fill_in(_NEAREST, workspace, model, len(query)), values, prepare=False).fetchall()
-    return Closest(rows, mean, spread)
+    if size is None:
+        return _compare_all(tx, values)
+    index = {"index": _name(workspace, model)}
+    spread = {**values, "percent": min(100.0, 100 * _SAMPLE / size)}
+    is_indexed, sample = _ask(tx, _IS_INDEXED, index), _ask(tx, _SPREAD, spread)
+
+    def answer() -> Closest:
+        if not is_indexed.one():
+            return _compare_all(tx, values)()
+        ((count, mean, spread),) = sample.all()
+        if count < _TOO_FEW:
+            return _compare_all(tx, values)()
+        settings = {"scanned": str(_MOST_SCANNED), "at_once": str(min(_MOST_AT_ONCE, 2 * most))}
+        _ask(tx, _SEARCH_SETTINGS, settings)
+        # The workspace and the model are literals, as in the index's condition. Otherwise the index is not used.
+        nearest = _fill_in(_NEAREST, workspace, model, len(query)).as_string(tx.connection)
+        found = _ask(tx, nearest, {name: values[name] for name in ("query", "shelves", "most")})
+        return Closest([(item, cosine) for item, cosine in found.all()], mean, spread)
+
+    return answer
 
 
-def _compare_all(connection: Connection, values: dict[str, object]) -> Closest:
-    rows = connection.execute(_ALL, values).fetchall()
-    # Every row repeats the mean and the spread.
-    _, _, mean, spread = rows[0] if rows else (0, 0.0, 0.0, 0.0)
-    return Closest([(item, cosine) for item, cosine, _, _ in rows], mean, spread)
+def _compare_all(tx: PostgresTransaction, values: dict[str, object]) -> Callable[[], Closest]:
+    asked = _ask(tx, _ALL, values)
+
+    def answer() -> Closest:
+        rows = asked.all()
+        # Every row repeats the mean and the spread.
+        _, _, mean, spread = rows[0] if rows else (0, 0.0, 0.0, 0.0)
+        return Closest([(item, cosine) for item, cosine, _, _ in rows], mean, spread)
+
+    return answer
+
+
+def _ask(tx: PostgresTransaction, sql: str, values: Mapping[str, object]) -> Answer:
+    """Ask with a statement in the driver's form."""
+    form = numbered(sql)
+    return tx.put(form.sql, [values[name] for name in form.names])
 
 
 def index(connection: Connection, schema: str, home: str, workspace: str, models: Sequence[str]) -> None:

@@ -1,35 +1,44 @@
 """The PostgreSQL engine, for a team or several machines: PostgreSQL 14 or newer, through `psycopg` 3 and its pool.
 
-The tiers write their SQL with `:name` parameters. `driver_sql` converts each constant to the driver's form once. A
-store has a separate schema (`engram`, or `?schema=…` in the URL), so it can share a database with other data.
+A store has a separate schema (`engram`, or `?schema=…` in the URL), so it can share a database with other data.
 
-Unlike SQLite, PostgreSQL runs several writers at once. So `lock` takes an advisory lock, and another one protects the
-numbering of the change feed. The time is the server's, because machines that share a store do not share a clock. To
-avoid deadlocks, every operation takes locks in the order that `mutexes` gives.
+Unlike SQLite, PostgreSQL runs several writers at once. So `lock` takes an advisory lock. The time is the server's,
+because machines that share a store do not share a clock. To avoid deadlocks, every operation takes locks in the order
+that `mutexes` gives.
+
+**The change feed.** Changes get their numbers while their transactions are still open, and those commit in any order. A
+reader must not go past a number that may still appear. So a writer, before it takes numbers, takes a shared advisory
+lock whose key is the last number given so far. Nobody ever waits for this lock. A reader sees in the server's table of
+locks from which number on writers of this store are at work, and goes no further. It looks before it takes its
+snapshot: a writer whose lock is gone by then has ended, and the snapshot shows what it wrote. The functions
+`number_changes`, `number_items` and `ends` of the schema do this. Items are numbered in the same way.
+
+**Round trips.** A statement whose result is not needed yet waits in a queue, and is sent together with the next one
+whose result is needed. The statements that begin a transaction, and the commit, are sent with others, too.
 
 Connections keep no settings. A pooler such as PgBouncer in transaction mode may give each transaction a different
 server connection, so the settings of one client would apply to the next client, which may use another store. So each
-transaction sets what it needs in the round trip that begins it. The same round trip shows whether a newer Engram has
-migrated the store, and whether statements may be prepared on the server.
+transaction sets what it needs when it begins. It then also learns whether a newer Engram has migrated the store, and
+whether statements may be prepared on the server.
 """
 
 from __future__ import annotations
 
-import functools
+import itertools
 import os
 import random
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 from .._version import UPGRADE, install_command
 from ..clock import Clock, later
 from ..errors import MissingExtra, SchemaTooNew, StoreReadOnly, StoreUnavailable
 from ..store_url import masked, split_schema
 from . import backup, migrate
-from .engine import Closest, Engine, Row, Transaction
+from .engine import Answer, Closest, Engine, Row, Transaction
 
 try:
     import psycopg
@@ -41,9 +50,10 @@ except ImportError as missing:
     ) from missing
 from . import pgvector, postgres_pool
 from .postgres_errors import OnStandby, TookTooLong, is_lost, is_passing, lost, lost_in_commit, translate
+from .postgres_sql import Statement, insert_of_many, parameter_names, statement
+from .postgres_wire import Request, Wire, with_limit
 
 if TYPE_CHECKING:
-    from psycopg.abc import PQGen
     from psycopg.pq.abc import PGresult
 
     Connection = psycopg.Connection[Row]
@@ -52,44 +62,48 @@ Result = TypeVar("Result")
 
 #: Behind a pooler, other programs use the same server connections. They may have changed the default isolation level or
 #: left temporary tables. PostgreSQL finds those first unless the path names their schema last.
-_BEGIN = """
-BEGIN ISOLATION LEVEL {level};
+_BEGIN = "BEGIN ISOLATION LEVEL {level}"
+_PATIENCE = "SET LOCAL lock_timeout = {patience}"
+#: A migration locks the same table, so migrations and other transactions exclude each other. SELECT is not enough: in
+#: a repeatable read it fixes the snapshot before it waits for the lock, and would miss the new migration.
+_LOCK_MIGRATIONS = "LOCK TABLE {migrations} IN ACCESS SHARE MODE"
+#: If a newer Engram has migrated the store, the cast fails, and the server skips the statements that follow.
+_SETTINGS = """
+SELECT set_config('search_path', {path}, true), set_config('idle_in_transaction_session_timeout', {idle}, true),
+       pg_backend_pid(), pg_is_in_recovery(),
+       CAST((SELECT 'schema ' || MAX(number) FROM {migrations} WHERE works_with > {newest}) AS INTEGER)
+"""
+_ENDS = "SELECT changes, items FROM {schema}.ends()"
+_ENDS_HERE = b"SELECT changes, items FROM ends()"
+_NEWER = "SELECT MAX(number) FROM {migrations} WHERE works_with > {newest}"
+#: For opening the store, in one message of the simple protocol.
+_BEGIN_OPENING = """
+BEGIN ISOLATION LEVEL READ COMMITTED;
 SET LOCAL search_path TO {path}, pg_temp;
 SET LOCAL lock_timeout = {patience};
 SET LOCAL idle_in_transaction_session_timeout = {idle}
 """
-#: A migration locks the same table, so migrations and other transactions exclude each other. SELECT is not enough: in
-#: a repeatable read it fixes the snapshot before it waits for the lock, and would miss the new migration.
-_BEGIN_CHECKED = (
-    _BEGIN
-    + """;
-LOCK TABLE {migrations} IN ACCESS SHARE MODE;
-SELECT pg_backend_pid(), pg_is_in_recovery(),
-       (SELECT number FROM {migrations} WHERE works_with > {newest} ORDER BY number DESC LIMIT 1)
-"""
-)
 
-_NOW = """SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
+_NOW = b"""SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
 _BACKUPS = "SELECT nspname FROM pg_namespace WHERE starts_with(nspname, :start)"
 _SIZE = """
 SELECT COALESCE(SUM(pg_total_relation_size(c.oid)), 0)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = :schema AND c.relkind = 'r'
 """
-_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
-_INSERT_CHANGES = """
+_LOCK = b"SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
+_LOCK_SHARED = b"SELECT pg_advisory_xact_lock_shared(hashtextextended($1, 0))"
+_NUMBER_CHANGES, _NUMBER_ITEMS = b"SELECT number_changes()", b"SELECT number_items()"
+_INSERT_CHANGES = b"""
 INSERT INTO changes (workspace, what, id)
 SELECT workspace, what, id
-FROM unnest(%s::text[], %s::text[], %s::text[]) WITH ORDINALITY AS noted (workspace, what, id, place)
+FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS noted (workspace, what, id, place)
 ORDER BY place
 """
 
-#: A list parameter as the tiers write it, with the parameter already in the driver's form.
-_LIST_PARAMETER = re.compile(r"IN \(SELECT value FROM json_each\((%\(\w+\)s)\)\)")
-
 _MOST_CONNECTIONS = 16
 _CONNECT_TIMEOUT = postgres_pool.CONNECT_WITHIN
-#: Nothing is prepared on the server before the first transaction has checked whether that is safe.
+#: The driver itself prepares nothing on the server; see `postgres_wire`.
 _CONNECTING: dict[str, Any] = {"autocommit": True, "prepare_threshold": None}
 #: Seconds before the next attempt to reach a server; twice as long each time.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
@@ -97,60 +111,239 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
 _IDLE_IN_TRANSACTION = "60s"
 #: Lock timeout in seconds for a writer that does not wait.
 _HURRIED = 0.01
-#: Number of executions on a connection before a statement is prepared on the server.
-_PREPARE_AFTER = 5
+#: How many rows the counters of a shelf are spread over. More writers of a workspace than this rarely commit at once.
+_SLOTS = 32
+#: The types of a column of values, for inserting many rows with one statement.
+_ARRAYS = {int: "bigint", str: "text"}
+
+
+class Begin(NamedTuple):
+    """The statements that begin a kind of transaction."""
+
+    statements: tuple[bytes, ...]
+    #: Which of them tells about the connection, and which about the end of the feed.
+    settings: int
+    ends: int | None = None
+    patience: float = 0.0
+    writes: bool = False
+
+
+class _Begun(NamedTuple):
+    """A transaction that has begun."""
+
+    wire: Wire
+    #: The ends of the change feed and of the items, if they were asked for.
+    ends: tuple[int, int] | None
+    #: Why a statement after the beginning failed.
+    error: psycopg.Error | None
 
 
 class Begins(NamedTuple):
-    """The statements that begin each kind of transaction."""
-
-    write: bytes
-    hurried: bytes
-    read: bytes
+    write: Begin
+    hurried: Begin
+    read: Begin
+    read_feed: Begin
 
 
 class PostgresTransaction(Transaction):
-    def __init__(
-        self, connection: Connection, clock: Clock, schema: str, *, writable: bool, compares: bool = False
-    ) -> None:
-        super().__init__(writable=writable)
-        self.connection = connection
-        self._clock = clock
-        self._schema = schema
-        #: Whether the server can compare vectors.
-        self._compares = compares
+    """A transaction that takes a connection and begins with its first round trip."""
+
+    def __init__(self, engine: PostgresEngine, begin: Begin) -> None:
+        super().__init__(writable=begin.writes)
+        self._engine = engine
+        self._begin = begin
+        self._wire: Wire | None = None
+        #: What is sent with the next round trip.
+        self._queue: list[Request] = []
+        self._savepoints = 0
+        self._ends: tuple[int, int] | None = None
+        self._is_last = False
+        self._has_ended = False
+
+    @property
+    def connection(self) -> Connection:
+        """The connection, on which the transaction has begun."""
+        if self._wire is None:
+            self.flush()
+        assert self._wire is not None
+        return self._wire.connection
+
+    @property
+    def slot(self) -> int:  # type: ignore[override]
+        return 0 if self._wire is None else self._wire.slot
 
     def all(self, sql: LiteralString, **values: object) -> list[Row]:
-        return self.connection.execute(driver_sql(sql), values).fetchall()
+        return self.ask(sql, **values).all()
+
+    def ask(self, sql: LiteralString, **values: object) -> Answer:
+        form = statement(sql)
+        return self.put(form.sql, [values[name] for name in form.names])
 
     def run(self, sql: LiteralString, **values: object) -> int:
-        return self.connection.execute(driver_sql(sql), values).rowcount
+        form = statement(sql)
+        request = self.put(form.sql, [values[name] for name in form.names])
+        self.flush()
+        return request.count
+
+    def later(self, sql: LiteralString, **values: object) -> None:
+        self.ask(sql, **values)
 
     def many(self, sql: LiteralString, values: Sequence[Mapping[str, object]]) -> None:
-        with self.connection.cursor() as cursor:
-            cursor.executemany(driver_sql(sql), values)
+        if len(values) > 1 and (form := _as_arrays(sql, values)) is not None:
+            self.put(form.sql, [[row[name] for row in values] for name in form.names])
+            return
+        form = statement(sql)
+        for row in values:
+            self.put(form.sql, [row[name] for name in form.names])
+
+    def close_after(self) -> None:
+        self._is_last = True
+
+    def put(self, sql: bytes, values: Sequence[object] = ()) -> Request:
+        """Put a statement in the server's form into the queue."""
+        if self._has_ended:
+            raise RuntimeError("the transaction has ended; this is a mistake in Engram")
+        request = _Asked(self, sql, values)
+        self._queue.append(request)
+        return request
+
+    def flush(self) -> None:
+        """Send the queue and wait for the results."""
+        queue, self._queue = self._queue, []
+        if self._is_last:
+            queue.append(Request(b"COMMIT"))
+        if self._wire is None:
+            begun = self._engine._begin_with(self._begin, queue)
+            self._wire, self._ends = begun.wire, begun.ends
+            if begun.error is not None:
+                raise begun.error
+        elif queue:
+            # With synchronous replication, the server confirms a commit when a standby has it, however long that takes.
+            self._wire.send(queue, limit=self._engine.longest_wait if self._is_last else None)
+        if self._is_last:
+            self._has_ended = True
+            _require_commit(queue[-1])
+
+    def commit(self) -> None:
+        """Commit. A transaction that has sent nothing, and has nothing to send, does nothing."""
+        if self._has_ended or (self._wire is None and not self._queue):
+            return
+        if not self.writable:
+            self._queue.clear()
+        elif not self._is_last and (self._wire is None or _is_much(self._queue)):
+            # The first round trip is repeated when the connection turns out to be dead, so it must not commit. And the
+            # time limit of a commit is not for long work.
+            self.flush()
+        self._is_last = True
+        self.flush()
 
     def array(self, values: Iterable[int] | Iterable[str]) -> object:
         return list(values)
 
     def now(self) -> str:
-        ((time,),) = self.connection.execute(_NOW).fetchall()
-        return later(time, self._clock.shift) if self._clock.shift else time
+        time: str = self.put(_NOW).value()
+        shift = self._engine.clock.shift
+        return later(time, shift) if shift else time
 
-    def lock(self, name: str) -> None:
-        self.connection.execute(_LOCK, (f"{self._schema}/{name}",))
+    def lock(self, name: str, *, shared: bool = False) -> None:
+        self.put(_LOCK_SHARED if shared else _LOCK, [f"{self._engine.schema}/{name}"])
+
+    def number_items(self) -> None:
+        self.put(_NUMBER_ITEMS)
+
+    def number_changes(self) -> None:
+        """Write the notes. It is part of the last round trip, so that readers of the feed wait only for the commit."""
+        if self.notes:
+            self.put(_NUMBER_CHANGES)
+            self.put(_INSERT_CHANGES, [list(column) for column in zip(*self.notes, strict=True)])
+
+    @property
+    def feed_end(self) -> int | None:
+        ends = self._known_ends()
+        return None if ends is None else ends[0]
+
+    @property
+    def items_end(self) -> int | None:
+        ends = self._known_ends()
+        return None if ends is None else ends[1]
+
+    def _known_ends(self) -> tuple[int, int] | None:
+        if self.writable:
+            # Each statement has a snapshot of its own, so a later one sees what this one has waited for.
+            changes, items = self.put(_ENDS_HERE).all()[0]
+            return changes, items
+        if self._wire is None and self._begin.ends is not None:
+            self.flush()
+        return self._ends
 
     def closest(
         self, workspace: str, model: str, query: Sequence[float], shelves: Sequence[str], most: int, size: int | None
-    ) -> Closest | None:
-        if not self._compares:
+    ) -> Callable[[], Closest] | None:
+        if not self._engine.compares:
             return None
-        return pgvector.closest(self.connection, workspace, model, query, shelves, most, size)
+        return pgvector.closest(self, workspace, model, query, shelves, most, size)
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        with self.connection.transaction():
+        self._savepoints += 1
+        name = b"engram_%d" % self._savepoints
+        begin = self.put(b"SAVEPOINT " + name)
+        try:
             yield
+        except BaseException:
+            self._undo(begin, name)
+            raise
+        self.put(b"RELEASE SAVEPOINT " + name)
+
+    def _undo(self, begin: Request, name: bytes) -> None:
+        if begin in self._queue:
+            del self._queue[self._queue.index(begin) :]
+            return
+        self._queue.clear()
+        if self._wire is not None and not self._wire.connection.closed:
+            # If what came before the savepoint failed, there is no savepoint. The whole transaction then fails.
+            with suppress(psycopg.Error):
+                self._wire.send([Request(b"ROLLBACK TO SAVEPOINT " + name), Request(b"RELEASE SAVEPOINT " + name)])
+
+
+class _Asked(Request):
+    """A statement in the queue of a transaction. Reading its rows sends it."""
+
+    __slots__ = ("_transaction",)
+
+    def __init__(self, transaction: PostgresTransaction, sql: bytes, values: Sequence[object]) -> None:
+        super().__init__(sql, values)
+        self._transaction = transaction
+
+    def all(self) -> list[Row]:
+        if self.rows is None:
+            self._transaction.flush()
+        return super().all()
+
+
+def _is_much(queue: Sequence[Request]) -> bool:
+    """Whether the server may need long for these statements."""
+    return len(queue) > 50 or any(
+        isinstance(value, list) and len(value) > 1_000 for each in queue for value in each.values
+    )
+
+
+def _as_arrays(sql: LiteralString, rows: Sequence[Mapping[str, object]]) -> Statement | None:
+    """An insertion of one row as one of many rows, if each column has values of one plain type."""
+    types = []
+    for name in parameter_names(sql):
+        found = {type(row[name]) for row in rows}
+        kind = _ARRAYS.get(found.pop()) if len(found) == 1 else None
+        if kind is None:
+            return None
+        types.append(kind)
+    return insert_of_many(sql, tuple(types))
+
+
+def _require_commit(request: Request) -> None:
+    # The server answers a COMMIT with ROLLBACK if a statement of the transaction has failed.
+    if request.status != b"COMMIT":
+        raise psycopg.errors.InFailedSqlTransaction("a statement of the transaction failed; nothing was written")
 
 
 class PostgresEngine(Engine):
@@ -172,9 +365,11 @@ class PostgresEngine(Engine):
         self._vectors: str | None = None
         #: The newest migration that this version knows.
         self._newest = 0
+        self._wires: WeakKeyDictionary[Connection, Wire] = WeakKeyDictionary()
+        self._slots = itertools.count(random.randrange(_SLOTS))
         self._pool = self._new_pool()
         with self._translating(), self._own_connection() as connection:
-            self._begin(connection, self._begin_statements(_BEGIN, "READ COMMITTED", busy_timeout))
+            self._run(connection, self._filled(_BEGIN_OPENING, patience=busy_timeout), self.longest_wait)
             self.outcome = migrate.postgres(
                 connection, self._schema, self._store, clock, upgrade=upgrade, create=create
             )
@@ -184,11 +379,16 @@ class PostgresEngine(Engine):
             self._known = True
             #: Whether the URL leads to a standby. Then the store is meant to be read there, and a write does not wait.
             self._reads_standby = connection.info.parameter_status("in_hot_standby") == "on"
-        self._begins = Begins(
-            write=self._begin_statements(_BEGIN_CHECKED, "READ COMMITTED", busy_timeout),
-            hurried=self._begin_statements(_BEGIN_CHECKED, "READ COMMITTED", _HURRIED),
-            read=self._begin_statements(_BEGIN_CHECKED, "REPEATABLE READ, READ ONLY", busy_timeout),
-        )
+        self._begins = self._make_begins()
+
+    @property
+    def schema(self) -> str:
+        return self._schema
+
+    @property
+    def compares(self) -> bool:
+        """Whether the server can compare vectors."""
+        return self._vectors is not None
 
     def close(self) -> None:
         self._current()
@@ -214,31 +414,23 @@ class PostgresEngine(Engine):
 
     @contextmanager
     def _writing(self, patient: bool) -> Iterator[Transaction]:
-        with self._in_transaction(self._begins.write if patient else self._begins.hurried) as connection:
-            yield self._transaction(connection, writable=True)
-            self._commit(connection)
+        with self._in_transaction(self._begins.write if patient else self._begins.hurried) as transaction:
+            yield transaction
 
     @contextmanager
-    def _reading(self) -> Iterator[Transaction]:
-        with self._in_transaction(self._begins.read) as connection:
-            yield self._transaction(connection, writable=False)
-            connection.execute("COMMIT")
-
-    def _transaction(self, connection: Connection, *, writable: bool) -> PostgresTransaction:
-        compares = self._vectors is not None
-        return PostgresTransaction(connection, self.clock, self._schema, writable=writable, compares=compares)
+    def _reading(self, feed: bool) -> Iterator[Transaction]:
+        with self._in_transaction(self._begins.read_feed if feed else self._begins.read) as transaction:
+            yield transaction
 
     def _write_changes(self, transaction: Transaction) -> None:
         assert isinstance(transaction, PostgresTransaction)
-        if transaction.notes:
-            transaction.lock("changes")
-            columns = [list(column) for column in zip(*transaction.notes, strict=True)]
-            transaction.connection.execute(_INSERT_CHANGES, columns)
+        transaction.number_changes()
 
     def _after_fork(self) -> None:
         # The connections belong to the parent, so the child does not close them. They end with the child process.
-        self._parent_pool = self._pool
+        self._parent = self._pool, self._wires
         self._pool = self._new_pool()
+        self._wires = WeakKeyDictionary()
 
     def _new_pool(self) -> postgres_pool.Pool:
         return postgres_pool.Pool(self._connect, _MOST_CONNECTIONS)
@@ -269,45 +461,70 @@ class PostgresEngine(Engine):
             time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _begin_statements(self, begin: LiteralString, level: LiteralString, patience: float) -> bytes:
+    def _make_begins(self) -> Begins:
+        look = (
+            self._filled(_BEGIN, level="READ COMMITTED, READ ONLY"),
+            self._filled(_ENDS),
+            b"COMMIT",
+        )
+        write = self._filled(_BEGIN, level="READ COMMITTED")
+        # In a READ COMMITTED transaction each statement has a snapshot of its own, taken after it waited for its locks.
+        settings = self._filled(_SETTINGS)
+        patience = self._busy_timeout
+        read = (
+            self._filled(_BEGIN, level="REPEATABLE READ, READ ONLY"),
+            self._filled(_PATIENCE, patience=patience),
+            self._filled(_LOCK_MIGRATIONS),
+            settings,
+        )
+        return Begins(
+            write=Begin((write, self._filled(_PATIENCE, patience=patience), settings), 2, None, patience, True),
+            hurried=Begin((write, self._filled(_PATIENCE, patience=_HURRIED), settings), 2, None, 0.0, True),
+            read=Begin(read, 3, None, patience),
+            read_feed=Begin((*look, *read), 6, 1, patience),
+        )
+
+    def _filled(self, text: LiteralString, level: LiteralString = "", patience: float = 0.0) -> bytes:
         homes = dict.fromkeys([self._schema, "public", self._vectors or "public"])
-        statements = driver.SQL(begin).format(
+        path = driver.SQL(", ").join(map(driver.Identifier, homes))
+        if text is _SETTINGS:
+            names = f"{path.as_string(None)}, pg_temp"
+            filling: driver.Composable = driver.Literal(names)
+        else:
+            filling = path
+        statements = driver.SQL(text).format(
             level=driver.SQL(level),
-            path=driver.SQL(", ").join(map(driver.Identifier, homes)),
+            path=filling,
             patience=max(1, int(patience * 1000)),
             idle=_IDLE_IN_TRANSACTION,
             migrations=driver.Identifier(self._schema, "migrations"),
             newest=self._newest,
+            schema=driver.Identifier(self._schema),
         )
         return statements.as_bytes(None)
 
     @contextmanager
-    def _in_transaction(self, begin: bytes) -> Iterator[Connection]:
-        """A connection in a new transaction, which is rolled back unless the block commits it."""
+    def _in_transaction(self, begin: Begin) -> Iterator[PostgresTransaction]:
+        """A transaction that commits at the end of the block, and rolls back if the block raises."""
         with self._translating():
             if self._closed:
                 raise StoreUnavailable(f"The store {self._store} was closed; open it again.")
             pid = os.getpid()
-            connection = self._take_connection(begin)
+            transaction = PostgresTransaction(self, begin)
+            committing = False
             try:
-                yield connection
+                yield transaction
+                committing = begin.writes
+                transaction.commit()
             except psycopg.Error as error:
-                if is_lost(error, connection):
-                    raise lost(error, self._store) from error
+                wire = transaction._wire
+                if wire is not None and is_lost(error, wire.connection):
+                    raise (lost_in_commit if committing else lost)(error, self._store) from error
                 raise
             finally:
                 # After a fork inside the block, the connection belongs to the parent.
-                if os.getpid() == pid:
-                    self._return_connection(connection)
-
-    def _commit(self, connection: Connection) -> None:
-        # With synchronous replication, the server confirms a commit when a standby has it, however long that takes.
-        try:
-            self._run(connection, b"COMMIT", self._busy_timeout + _CONNECT_TIMEOUT)
-        except psycopg.Error as error:
-            if is_lost(error, connection):
-                raise lost_in_commit(error, self._store) from error
-            raise
+                if os.getpid() == pid and transaction._wire is not None:
+                    self._return_connection(transaction._wire.connection)
 
     def _return_connection(self, connection: Connection) -> None:
         try:
@@ -318,17 +535,23 @@ class PostgresEngine(Engine):
         finally:
             self._pool.give_back(connection)
 
-    def _take_connection(self, begin: bytes) -> Connection:
-        patience = 0.0 if begin is self._begins.hurried else self._busy_timeout
-        until = time.monotonic() + patience + _CONNECT_TIMEOUT
-        return self._patiently(lambda: self._take_and_begin(begin, until), patience)
+    def _begin_with(self, begin: Begin, queue: Sequence[Request]) -> _Begun:
+        """Take a connection, begin a transaction on it, and send the queue.
 
-    def _take_and_begin(self, begin: bytes, until: float) -> Connection:
+        All of it is repeated on another connection if this one turns out to be dead.
+        """
+        until = time.monotonic() + begin.patience + _CONNECT_TIMEOUT
+        return self._patiently(lambda: self._try_to_begin(begin, queue, until), begin.patience)
+
+    def _try_to_begin(self, begin: Begin, queue: Sequence[Request], until: float) -> _Begun:
         while True:
             connection, is_new = self._pool.take(until - time.monotonic())
+            wire = self._wires.get(connection)
+            if wire is None:
+                wire = self._wires[connection] = Wire(connection)
+                wire.slot = next(self._slots) % _SLOTS
             try:
-                self._begin_checked(connection, begin, until)
-                return connection
+                return self._begin_on(wire, begin, queue, until)
             except BaseException as error:
                 was_lost = is_lost(error, connection)
                 self._return_connection(connection)
@@ -339,21 +562,48 @@ class PostgresEngine(Engine):
                     self.memo = {}
                 if is_new or not was_lost or isinstance(error, TookTooLong):
                     raise
+                if queue and queue[-1].sql == b"COMMIT" and begin.writes:
+                    raise
 
-    def _begin_checked(self, connection: Connection, begin: bytes, until: float) -> None:
-        pid, is_standby, too_new = self._begin(connection, begin, until)
-        if is_standby == b"t" and begin is not self._begins.read:
-            self._refuse_standby(connection)
-        if too_new is not None:
-            raise SchemaTooNew(
-                f"A newer Engram has migrated {self._store} to schema {int(too_new)} since this process opened it, but "
-                f"this Engram knows only schemas up to {self._newest}. Upgrade it ({UPGRADE}) and "
-                "restart; nothing was changed."
-            )
+    def _begin_on(self, wire: Wire, begin: Begin, queue: Sequence[Request], until: float) -> _Begun:
+        requests = [Request(sql) for sql in begin.statements]
+        failed: psycopg.Error | None = None
+        # A pooler makes a client wait for a free server connection. No setting of the server limits that wait.
+        try:
+            wire.send([*requests, *queue], early=len(requests), limit=max(0.0, until - time.monotonic()))
+        except psycopg.Error as error:
+            if wire.connection.closed or requests[begin.settings].rows is None:
+                self._check_schema(wire, error)
+                raise
+            # The transaction has begun; a statement of the queue failed.
+            failed = error
+        ((_, _, pid, is_standby, _),) = requests[begin.settings].all()
+        if is_standby and begin.writes:
+            self._refuse_standby(wire.connection)
         # A pooler reports a different process id than the server's. Behind a pooler, a prepared statement may be
         # missing in the next transaction, or belong to another client.
-        direct = pid is not None and int(pid) == connection.info.backend_pid
-        connection.prepare_threshold = _PREPARE_AFTER if direct else None
+        wire.prepares = pid == wire.connection.info.backend_pid
+        ends = None
+        if begin.ends is not None:
+            ((changes, items),) = requests[begin.ends].all()
+            ends = (changes, items)
+        return _Begun(wire, ends, failed)
+
+    def _check_schema(self, wire: Wire, error: psycopg.Error) -> None:
+        """Raise SchemaTooNew if that is why a transaction could not begin."""
+        if wire.connection.closed or not isinstance(
+            error, psycopg.errors.DataError | psycopg.errors.ProgrammingError | psycopg.errors.InFailedSqlTransaction
+        ):
+            return
+        wire.send([Request(b"ROLLBACK")])
+        newer = Request(self._filled(_NEWER))
+        wire.send([newer])
+        if (number := newer.value()) is not None:
+            raise SchemaTooNew(
+                f"A newer Engram has migrated {self._store} to schema {number} since this process opened it, but "
+                f"this Engram knows only schemas up to {self._newest}. Upgrade it ({UPGRADE}) and "
+                "restart; nothing was changed."
+            ) from error
 
     def _refuse_standby(self, connection: Connection) -> None:
         if self._reads_standby:
@@ -364,18 +614,16 @@ class PostgresEngine(Engine):
         connection.close()
         raise OnStandby("the server is a standby")
 
-    def _begin(self, connection: Connection, begin: bytes, until: float | None = None) -> Sequence[bytes | None]:
-        """Begin a transaction in one round trip. Returns the columns of the last statement's row, if it has one."""
-        # A pooler makes a client wait for a free server connection. No setting of the server limits that wait.
-        limit = self._busy_timeout + _CONNECT_TIMEOUT if until is None else until - time.monotonic()
-        last = self._run(connection, begin, limit)
-        return [last.get_value(0, column) for column in range(last.nfields)]
+    @property
+    def longest_wait(self) -> float:
+        """Seconds that a call waits at most for a free connection, or for the confirmation of a commit."""
+        return self._busy_timeout + _CONNECT_TIMEOUT
 
     def _run(self, connection: Connection, statements: bytes, limit: float) -> PGresult:
         """Run statements in one round trip, with a time limit. Returns the last result."""
         connection.pgconn.send_query(statements)
         try:
-            results = connection.wait(_with_limit(generators.execute(connection.pgconn), limit))
+            results = connection.wait(with_limit(generators.execute(connection.pgconn), limit))
         except TookTooLong:
             connection.close()
             raise
@@ -390,63 +638,3 @@ class PostgresEngine(Engine):
             yield
         except psycopg.Error as error:
             raise translate(error, self._store) from error
-
-
-def _with_limit(work: PQGen[Result], limit: float) -> PQGen[Result]:
-    """The driver's work on a connection, with a time limit. The driver resumes it several times a second."""
-    deadline = time.monotonic() + limit
-    try:
-        wanted = next(work)
-        while True:
-            ready = yield wanted
-            if not ready and time.monotonic() > deadline:
-                raise TookTooLong(f"no answer for {limit:g} seconds")
-            wanted = work.send(ready)
-    except StopIteration as ended:
-        result: Result = ended.value
-        return result
-
-
-@functools.cache
-def driver_sql(sql: LiteralString) -> LiteralString:
-    """The statement in the driver's form: `:name` becomes `%(name)s`, `%` becomes `%%`, and a list becomes an array.
-
-    Reads the text token by token, so that a colon inside a string, a quoted name, a comment or a cast (`::text`) does
-    not count as a parameter.
-    """
-    out: list[str] = []
-    position = 0
-    while position < len(sql):
-        end = _token_end(sql, position)
-        if end > position:
-            out.append(sql[position:end].replace("%", "%%"))
-        elif sql[position] == ":" and sql[position + 1 : position + 2].isidentifier():
-            end = position + 1
-            while end < len(sql) and (sql[end].isalnum() or sql[end] == "_"):
-                end += 1
-            out.append(f"%({sql[position + 1 : end]})s")
-        else:
-            end = position + 1
-            out.append("%%" if sql[position] == "%" else sql[position])
-        position = end
-    return _LIST_PARAMETER.sub(r"= ANY(\1)", "".join(out))
-
-
-def _token_end(sql: str, position: int) -> int:
-    """The end of the string, quoted name, comment or cast at this position; the position itself if there is none."""
-    if sql[position] in "'\"":
-        quote = sql[position]
-        end = sql.index(quote, position + 1) + 1
-        # A doubled quote is a quote inside the text.
-        while sql[end : end + 1] == quote:
-            end = sql.index(quote, end + 1) + 1
-        return end
-    pair = sql[position : position + 2]
-    if pair == "::":
-        return position + 2
-    if pair == "--":
-        end = sql.find("\n", position)
-        return len(sql) if end < 0 else end
-    if pair == "/*":
-        return sql.index("*/", position + 2) + 2
-    return position

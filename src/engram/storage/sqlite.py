@@ -112,7 +112,7 @@ class SqliteTransaction(Transaction):
         if not self.connection.in_transaction:
             raise StoreError("SQLite rolled this transaction back after an earlier error; nothing was written.")
 
-    def lock(self, name: str) -> None:
+    def lock(self, name: str, *, shared: bool = False) -> None:
         """Does nothing, because SQLite has only one write transaction at a time."""
 
     @contextmanager
@@ -232,7 +232,7 @@ class SqliteEngine(Engine):
                 writer.release()
 
     @contextmanager
-    def _reading(self) -> Iterator[Transaction]:
+    def _reading(self, feed: bool) -> Iterator[Transaction]:
         pid = os.getpid()
         link = None
         try:

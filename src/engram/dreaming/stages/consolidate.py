@@ -14,6 +14,7 @@ from ...clock import between, later
 from ...errors import NotFound
 from ...memory.embedding_models import model_of
 from ...memory.fingerprints import fingerprint
+from ...storage import changes
 from ...tokens import CHARACTERS_PER_TOKEN
 from .. import applying, plans
 from ..duplicates import similar
@@ -43,7 +44,6 @@ WHERE workspace = :workspace AND compared IS NOT NULL ORDER BY id DESC LIMIT 1
 _SET_COMPARED = """
 UPDATE dreams SET compared = :upto, matured = :matured WHERE workspace = :workspace AND id = :dream
 """
-_LAST_CHANGE = "SELECT COALESCE(MAX(number), 0) FROM changes WHERE workspace = :workspace"
 _CHANGED = """
 SELECT DISTINCT id FROM changes WHERE workspace = :workspace AND number > :since AND what = 'memory'
 """
@@ -136,8 +136,8 @@ class _Consolidation:
         context, workspace = self._context, self._context.workspace
         for number in range(_ROUNDS):
             context.checkpoint(STAGE, number, _ROUNDS)
-            with context.engine.read() as tx:
-                upto = tx.value(_LAST_CHANGE, workspace=workspace)
+            with context.engine.read(feed=True) as tx:
+                upto = changes.latest(tx, workspace)
                 matured = later(tx.now(), -self._config.dream_min_age)
                 fresh = self._memories_to_compare(tx, matured)
             before = self._counts.actions

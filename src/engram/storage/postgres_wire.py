@@ -1,0 +1,190 @@
+"""Sends statements to a PostgreSQL server, many in one round trip, and reads their results.
+
+This uses the driver's connection, its conversion of values and its `libpq`, but not its cursors: those cost several
+times as much for each statement. Statements that are sent together form one pipeline. If one fails, the server skips
+the rest.
+
+A statement that is used again on a connection is prepared there. Behind a pooler that is not possible: the next
+transaction may get another server connection.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psycopg
+from psycopg import pq
+from psycopg.adapt import PyFormat, Transformer
+from psycopg.waiting import Ready, Wait
+
+from .engine import Answer
+from .postgres_errors import TookTooLong
+
+if TYPE_CHECKING:
+    from psycopg.abc import PQGen
+    from psycopg.pq.abc import PGresult
+
+    from .engine import Row
+
+    Connection = psycopg.Connection[Row]
+
+Result = TypeVar("Result")
+
+#: A connection prepares no more statements than this. The store has fewer, but their types may vary.
+_MOST_PREPARED = 500
+_AUTO = [PyFormat.AUTO] * 100
+_OK, _ROWS = pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK
+_FAILED, _SKIPPED, _END = pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED, pq.ExecStatus.PIPELINE_SYNC
+
+
+class Request(Answer):
+    """A statement with its values, and its rows once it was sent."""
+
+    __slots__ = ("count", "rows", "sql", "status", "values")
+
+    def __init__(self, sql: bytes, values: Sequence[object] = ()) -> None:
+        self.sql = sql
+        self.values = values
+        self.rows: list[Row] | None = None
+        #: How many rows it changed or returned.
+        self.count = 0
+        #: What the server calls what it did, such as `COMMIT`.
+        self.status = b""
+
+
+class Wire:
+    """One connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._transformer = Transformer(connection)
+        #: Whether statements may be prepared; None before the first transaction has checked it.
+        self.prepares: bool | None = None
+        #: See `Transaction.slot`.
+        self.slot = 0
+        self._prepared: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
+        self._seen: set[tuple[bytes, tuple[int, ...]]] = set()
+        self._names = itertools.count(1)
+
+    def send(self, requests: Sequence[Request], early: int = 0, limit: float | None = None) -> None:
+        """Send requests in one round trip and read their results. Raises the error of the first one that fails.
+
+        The first answer must come within `limit` seconds. The answers to the first `early` requests are sent at once.
+        """
+        connection, pgconn = self.connection, self.connection.pgconn
+        pgconn.enter_pipeline_mode()
+        try:
+            expected: list[tuple[Request, tuple[bytes, tuple[int, ...]] | None]] = []
+            for place, request in enumerate(requests, 1):
+                self._post(request, expected)
+                if place == early and not self.prepares:
+                    pgconn.send_flush_request()
+            pgconn.pipeline_sync()
+            results = connection.wait(_communicate(connection, limit))
+        except BaseException:
+            # Nobody knows what the server has done, so the connection cannot be used any more.
+            connection.close()
+            raise
+        error: psycopg.Error | None = None
+        for (request, preparing), result in zip(expected, results, strict=True):
+            error = error or self._take(request, preparing, result)
+        if pgconn.status == pq.ConnStatus.BAD:
+            connection.close()
+        else:
+            pgconn.exit_pipeline_mode()
+        if error is not None:
+            raise error
+
+    def _post(self, request: Request, expected: list[tuple[Request, tuple[bytes, tuple[int, ...]] | None]]) -> None:
+        pgconn, sql = self.connection.pgconn, request.sql
+        parameters: Any = None
+        types: Sequence[int] = ()
+        formats: Any = None
+        if request.values:
+            count = len(request.values)
+            auto = _AUTO[:count] if count <= len(_AUTO) else [PyFormat.AUTO] * count
+            parameters = self._transformer.dump_sequence(request.values, auto)
+            types, formats = self._transformer.types or (), self._transformer.formats
+        key = (sql, tuple(types))
+        name = self._prepared.get(key)
+        if name is None and self.prepares and key in self._seen and len(self._prepared) < _MOST_PREPARED:
+            name = b"e%d" % next(self._names)
+            pgconn.send_prepare(name, sql, param_types=types)
+            expected.append((Request(sql), key))
+            # Another request of the same pipeline may use it. If the server refuses it, the pipeline fails anyway.
+            self._prepared[key] = name
+        if name is not None:
+            pgconn.send_query_prepared(name, parameters, param_formats=formats)
+        else:
+            self._seen.add(key)
+            pgconn.send_query_params(sql, parameters, param_types=types, param_formats=formats)
+        expected.append((request, None))
+
+    def _take(
+        self, request: Request, preparing: tuple[bytes, tuple[int, ...]] | None, result: PGresult
+    ) -> psycopg.Error | None:
+        """Read one result; its error, if it has one."""
+        status = result.status
+        if status == _ROWS:
+            self._transformer.set_pgresult(result)
+            request.rows = self._transformer.load_rows(0, result.ntuples, tuple)
+            request.count = result.ntuples
+            return None
+        if status == _OK:
+            request.rows = []
+            request.count = result.command_tuples or 0
+            request.status = result.command_status or b""
+            return None
+        if preparing is not None:
+            self._prepared.pop(preparing, None)
+        if status == _SKIPPED:
+            # The error of an earlier statement is the reason.
+            return psycopg.errors.InternalError_("an earlier statement of the transaction failed")
+        return psycopg.errors.error_from_result(result, encoding=self.connection.info.encoding)
+
+
+def _communicate(connection: Connection, limit: float | None) -> PQGen[list[PGresult]]:
+    """Send what is waiting, and read the results up to the end of the pipeline."""
+    pgconn = connection.pgconn
+    results: list[PGresult] = []
+    deadline = None if limit is None else time.monotonic() + limit
+    while pgconn.flush():
+        # The server may have to send results before it reads on.
+        ready = yield Wait.RW
+        if ready & Ready.R:
+            pgconn.consume_input()
+    while True:
+        while pgconn.is_busy():
+            ready = yield Wait.R
+            if ready:
+                pgconn.consume_input()
+            elif deadline is not None and not results and time.monotonic() > deadline:
+                raise TookTooLong(f"no answer for {limit:g} seconds")
+        result = pgconn.get_result()
+        if result is None:
+            if pgconn.status == pq.ConnStatus.BAD:
+                raise psycopg.OperationalError("the connection was lost")
+            continue
+        if result.status == _END:
+            return results
+        results.append(result)
+        if result.status == _FAILED and pgconn.status == pq.ConnStatus.BAD:
+            raise psycopg.errors.error_from_result(result, encoding=connection.info.encoding)
+
+
+def with_limit(work: PQGen[Result], limit: float) -> PQGen[Result]:
+    """The driver's work on a connection, with a time limit. The driver resumes it several times a second."""
+    deadline = time.monotonic() + limit
+    try:
+        wanted = next(work)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() > deadline:
+                raise TookTooLong(f"no answer for {limit:g} seconds")
+            wanted = work.send(ready)
+    except StopIteration as ended:
+        result: Result = ended.value
+        return result
