@@ -96,6 +96,7 @@ REQUIREMENTS = {
     "POOLER-4": "A store can be created, migrated, searched and indexed through a pooler as without one.",
     "POOLER-5": "A connection that the pooler or the server closed is replaced; an uncommitted transaction on it is an error.",
     "POOLER-6": "Every wait for a pooler has a limit; an unsupported pooler setting is an error that says what to change.",
+    "TRIPS-1": "A warm log makes at most 4 round trips to PostgreSQL, add 8, remember 10, recall 8 and opening a store 4, also behind a pooler.",
     "FEED-1": "Every write enters the change feed with its kind and id; a rolled-back write does not.",
     "FEED-2": "A reader following the feed misses nothing while writers commit out of order.",
     # One identity
