@@ -503,7 +503,7 @@ REQUIREMENTS = {
     "USAGE-4": "A failed call counts.",
     # Under stress
     "STRESS-1": "Eight processes with 250 mixed writes each cause no error and lose no row and no block version.",
-    "STRESS-3": "Processes with a random mix of all operations in shared workspaces finish in time, lose nothing and leave correct counts.",
+    "STRESS-3": "Processes with a random mix of all operations in shared workspaces finish in time without a deadlock, lose nothing and leave correct counts.",
     "STRESS-2": "After kill -9 of a writer every acknowledged write is there and the file is intact.",
     # Hooks
     "HOOK-1": "A session's start registers or resumes it under the harness's own id and injects the brief; a compaction injects it again.",
