@@ -21,8 +21,8 @@ NUMBERS = {
     *("id", "number", "token", "ref", "item", "term", "memory_id", "block_id", "message_id", "superseded_by"),
     *("summary_from", "outcome_from", "derived_id", "source_id", "from_id", "to_id"),
 }
-#: Text columns with the id of a session, and those that are unique within a workspace.
-SESSIONS = {("sessions", "id"), ("sessions", "external_id"), ("sessions", "parent_id")}
+#: Text columns that are unique within a workspace, besides `session_id`, `hash` and `key`.
+NAMES = {("sessions", "id"), ("sessions", "external_id"), ("sessions", "parent_id"), ("imports", "ref")}
 #: Copies per statement.
 STEP = 100
 
@@ -66,14 +66,16 @@ class Days:
 
     def expression(self, column: Column, distance: int) -> str:
         is_text = column.type == "text"
-        if is_text and (column.name == "session_id" or (column.table, column.name) in SESSIONS):
-            return f"{column.name} || '-' || copy"
-        if is_text and column.name in ("hash", "key"):
+        if is_text and (column.name in ("session_id", "hash", "key") or (column.table, column.name) in NAMES):
             return f"{column.name} || '-' || copy"
         if is_text and (column.name == "at" or column.name.endswith("_at")):
             return _DAY.format(column=column.name)
         if column.table == "postings" and column.name == "term":
             return column.name
+        if column.table in ("vectors", "closeness") and column.name == "model":
+            # Copies are equal vectors. An index of them would say nothing about one of real vectors, so it leaves them
+            # out: they are those of another model.
+            return "CASE copy WHEN 0 THEN model ELSE reverse(model) END"
         if column.table == "changes" and column.name == "id":
             return f"CASE what WHEN 'session' THEN id || '-' || copy ELSE {numbered(column, distance)} END"
         return numbered(column, distance)

@@ -8,7 +8,7 @@ working days. One workspace has the whole team.
 files, sends heartbeats, stores three memories per session, computes the vectors and completes the sessions. Each day it
 forgets one session with its memories. The other days are copies of these rows (`_copies.py`) with their own sessions,
 numbers and times. So the sizes are those of a year, but the words are those of one day. Passes are left out, and so is
-pgvector's index of a large workspace, which the embedding queue builds.
+the index that pgvector has for a large workspace.
 
 **Settings are compared on real days** that follow the year, with autovacuum switched off. Instead the script vacuums a
 table after a session when autovacuum would: when its dead rows exceed its threshold and its share of the table. Before
@@ -22,7 +22,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
@@ -79,14 +79,16 @@ class Person:
         self.calls = 0
 
     def day(self, count: int) -> Iterator[None]:
-        """A day of so many sessions; stops after each."""
-        forgotten = False
-        for _ in range(count):
-            session = self._sessions[self._number % len(self._sessions)]
+        """A day of so many sessions; stops after each. Every day has the same sessions."""
+        for place in range(count):
             self._number += 1
-            self._work(session, forget=not forgotten)
-            forgotten = True
+            self._work(self._sessions[place % len(self._sessions)], forget=place == 0)
             yield
+
+    def flush_counters(self) -> None:
+        """Make the server count what was done. A connection reports it with its next statement, a second later."""
+        sleep(1.1)
+        self._eng.blocks.get("world")
 
     def _work(self, session: Session, *, forget: bool) -> None:
         eng = self._eng
@@ -204,6 +206,7 @@ def compare(report: measure.Report, url: str, person: Person, count: int) -> Non
                         spent[table] += vacuum(connection, "VACUUM (ANALYZE)", [f"{YEAR}.{table}"])
                         times[table] += 1
             rate = (person.calls - calls) / (perf_counter() - begun)
+            person.flush_counters()
             said(f"{setting.name}: {person.calls - calls:,} calls, {rate:.0f} a second")
             for table in HOT:
                 updated, in_place, deleted = (
