@@ -345,6 +345,8 @@ def check_counts(url: str) -> None:
 
 def mixed(report: measure.Report, url: str, seconds: float) -> None:
     """Let 16 processes do a mix of all operations; deadlocks and failed calls."""
+    # The time after which a process counts as hanging is then that of `make stress`.
+    os.environ["ENGRAM_TEST_STRESS"] = "1"
     from tests.stress._mix import COUNTER, JOURNAL, WORKSPACES, mix
     from tests.stress._processes import Crew as Agents
 
@@ -418,8 +420,11 @@ def main() -> None:
                 for delayed in (False, True):
                     measured(report, crew, wire, delayed=delayed, rounds=rounds, seconds=seconds)
             check_counts(url)
-        mixed(report, url, (5.0 if chosen.quick else 120.0) if chosen.mixed is None else chosen.mixed)
-    report.show(as_json=chosen.json)
+        try:
+            mixed(report, url, (5.0 if chosen.quick else 120.0) if chosen.mixed is None else chosen.mixed)
+        finally:
+            # What was measured before is not lost if the mix fails.
+            report.show(as_json=chosen.json)
 
 
 if __name__ == "__main__":
