@@ -124,9 +124,9 @@ with open("/proc/self/status") as status:
 
 
 class Speech:
-    """An endless, reproducible supply of turns and questions."""
+    """An endless, reproducible supply of turns and questions. Each part has the same words and other turns."""
 
-    def __init__(self) -> None:
+    def __init__(self, part: int = 0) -> None:
         self._random = random.Random(SEED)
         made: dict[str, None] = {}
         while len(made) < VOCABULARY:
@@ -134,6 +134,8 @@ class Speech:
         self._content = list(made)
         self._weights = list(accumulate(1 / (rank + HEAD) for rank in range(VOCABULARY)))
         self._plain = sorted(word for word in STOP_WORDS if word.isalpha())
+        if part:
+            self._random.seed(SEED + part)
 
     def turns(self) -> Iterator[str]:
         while True:

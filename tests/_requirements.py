@@ -103,6 +103,7 @@ REQUIREMENTS = {
     "FAILOVER-5": "A store on a standby can be read; a write is StoreReadOnly there, and works once it is promoted.",
     "FAILOVER-6": "Behind a pooler a store goes on once the pooler leads to the new primary.",
     "FAILOVER-7": "In an outage the command line fails with a sentence, a hook stays silent and a server answers 503.",
+    "TRIPS-1": "A warm log makes at most 4 round trips to PostgreSQL, add 8, remember 10, recall 8 and opening a store 4, also behind a pooler.",
     "FEED-1": "Every write enters the change feed with its kind and id; a rolled-back write does not.",
     "FEED-2": "A reader following the feed misses nothing while writers commit out of order.",
     # One identity
@@ -509,7 +510,7 @@ REQUIREMENTS = {
     "USAGE-4": "A failed call counts.",
     # Under stress
     "STRESS-1": "Eight processes with 250 mixed writes each cause no error and lose no row and no block version.",
-    "STRESS-3": "Processes with a random mix of all operations in shared workspaces finish in time, lose nothing and leave correct counts.",
+    "STRESS-3": "Processes with a random mix of all operations in shared workspaces finish in time without a deadlock, lose nothing and leave correct counts.",
     "STRESS-2": "After kill -9 of a writer every acknowledged write is there and the file is intact.",
     # Hooks
     "HOOK-1": "A session's start registers or resumes it under the harness's own id and injects the brief; a compaction injects it again.",
