@@ -46,7 +46,7 @@ class Server:
     """One PostgreSQL server in a folder of its own."""
 
     def __init__(self, folder: Path, account: list[str]) -> None:
-        self.port = _free_port()
+        self.port = free_port()
         self.url = f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
         self._data = folder / str(self.port)
         self._account = account
@@ -158,6 +158,10 @@ class Pair:
     def kill_primary(self) -> None:
         self.primary.kill()
 
+    def kill_standby(self) -> None:
+        """The primary confirms nothing until `rebuild`."""
+        self.standby.kill()
+
     def promote(self) -> None:
         self.primary, self.standby = self.standby, self.primary
         self.primary.promote()
@@ -191,7 +195,7 @@ def _program(name: str) -> str:
     return str(POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION] / name)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

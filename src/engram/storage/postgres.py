@@ -180,7 +180,7 @@ class PostgresEngine(Engine):
             )
             self._newest = self.outcome.known
             self._vectors = pgvector.prepare(connection, self._schema)
-            connection.execute("COMMIT")
+            self._commit(connection)
             self._known = True
             #: Whether the URL leads to a standby. Then the store is meant to be read there, and a write does not wait.
             self._reads_standby = connection.info.parameter_status("in_hot_standby") == "on"
@@ -389,6 +389,9 @@ class PostgresEngine(Engine):
         try:
             yield
         except psycopg.Error as error:
+            open_one = getattr(self._local, "transaction", None)
+            if isinstance(open_one, PostgresTransaction) and is_lost(error, open_one.connection):
+                raise lost(error, self._store) from error
             raise translate(error, self._store) from error
 
 

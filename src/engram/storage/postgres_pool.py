@@ -7,6 +7,7 @@ connects by itself: it sees the error, and decides by its own time limit whether
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import threading
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from .engine import Row
 
     Connection = psycopg.Connection[Row]
+
+# The driver logs problems with a broken connection, which Engram reports as errors. Without this they would appear on
+# the screen of a command. A program that sets up logging still gets them.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 #: Seconds to connect to one address, for a caller that waits at least that long. The driver's minimum is 2.
 CONNECT_WITHIN, CONNECT_WITHIN_AT_LEAST = 10, 2
