@@ -41,6 +41,7 @@ pidfile = {folder}/pid
 {more}
 """
 _TLS = """
+server_login_retry = 1
 client_tls_sslmode = require
 client_tls_cert_file = {certificate}
 client_tls_key_file = {key}
@@ -56,7 +57,7 @@ class Pooler:
     """PgBouncer with default settings, except its mode and pool size."""
 
     def __init__(self, server: str, mode: str, size: int, *, tls: bool = False) -> None:
-        """With `tls` it listens on 127.0.0.1 and takes only encrypted connections."""
+        """With `tls` it listens on 127.0.0.1, takes only encrypted connections, and asks a dead server every second."""
         found = program()
         if found is None:
             raise FileNotFoundError(HOW_TO_INSTALL)

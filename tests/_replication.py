@@ -105,6 +105,10 @@ class Server:
 
         wait_for(reached, lambda: f"{statement} was never {wanted!r}:\n{self.log()}")
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def log(self) -> str:
         return self._log.read_text()[-4_000:] if self._log.exists() else ""
 
@@ -150,6 +154,11 @@ class Pair:
         hosts = ",".join(f"127.0.0.1:{server.port}" for server in self.servers)
         return f"postgresql://postgres@{hosts}/postgres"
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether there are a primary and a standby that follows it."""
+        return all(server.is_running for server in self.servers) and self._follows()
+
     def fail_over(self) -> None:
         """Kill the primary and promote the standby. There is no standby afterwards."""
         self.kill_primary()
@@ -179,8 +188,11 @@ class Pair:
     def _follow(self) -> None:
         self.standby.copy(self.primary)
         self.standby.start()
-        self.primary.wait_until(_STREAMING.format(state=self._state), 1)
+        wait_for(self._follows, lambda: f"the standby never followed:\n{self.standby.log()}")
         self.standby.wait_until("SELECT pg_is_in_recovery()", True)
+
+    def _follows(self) -> bool:
+        return self.primary.value(_STREAMING.format(state=self._state)) == 1
 
 
 def wait_for(reached: Callable[[], bool], problem: Callable[[], str]) -> None:

@@ -11,11 +11,22 @@ _STORES = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[Pair]:
-    """A primary and a standby. A test leaves both running, in whichever roles."""
-    made = Pair()
+def pairs() -> Iterator[list[Pair]]:
+    """The pair that the tests share, once one has needed it."""
+    made: list[Pair] = []
     yield made
-    made.end()
+    for each in made:
+        each.end()
+
+
+@pytest.fixture
+def pair(pairs: list[Pair]) -> Pair:
+    """A primary and a standby, in whichever order. If the test before left one dead, they are new ones."""
+    if pairs and not pairs[-1].is_whole:
+        pairs.pop().end()
+    if not pairs:
+        pairs.append(Pair())
+    return pairs[-1]
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from engram.config import load
 from engram.storage import postgres
 from engram.storage.postgres import PostgresEngine
 from engram.store_url import masked
+from tests._certificates import certified
 from tests._pooler import HOW_TO_INSTALL, Pooler, program
 from tests._replication import Pair, Server, wait_for
 from tests._running import serving
@@ -250,7 +252,7 @@ def _stop_following(standby: Server) -> None:
 
 @pytest.mark.requirement("FAILOVER-7")
 def test_in_an_outage_the_command_fails_with_a_sentence_and_a_hook_is_silent(
-    pair: Pair, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_store(url) as eng:
         sid = eng.sessions.register("codex", "Working")
@@ -259,7 +261,7 @@ def test_in_an_outage_the_command_fails_with_a_sentence_and_a_hook_is_silent(
     event = {"session_id": "s1", "hook_event_name": "UserPromptSubmit", "prompt": "Port the router"}
 
     def command() -> subprocess.CompletedProcess[str]:
-        return _run("engram", "log", "--session", sid, "from the command line")
+        return _run("engram", "session", "log", "--session", sid, "from the command line")
 
     def hook() -> subprocess.CompletedProcess[str]:
         return _run("engram-hook", "claude-code", given=json.dumps(event))
@@ -287,7 +289,7 @@ def _run(name: str, *arguments: str, given: str = "") -> subprocess.CompletedPro
 
 @pytest.mark.requirement("FAILOVER-6", "FAILOVER-4")
 def test_behind_a_pooler_with_tls_a_store_goes_on_once_the_pooler_leads_to_the_new_primary(
-    pair: Pair, schema: str
+    pair: Pair, schema: str, tmp_path: Path
 ) -> None:
     if program() is None:
         pytest.skip(HOW_TO_INSTALL)
@@ -308,6 +310,6 @@ def test_behind_a_pooler_with_tls_a_store_goes_on_once_the_pooler_leads_to_the_n
             writing.result(60)
             assert contents(eng, sid) == ["during"]
         with pytest.raises(StoreUnavailable, match="certificate"):
-            open_store(url.replace("sslrootcert=", "sslrootcert=/etc/hostname&x="))
+            open_store(re.sub("sslrootcert=[^&]*", f"sslrootcert={certified(tmp_path)[0]}", url))
     finally:
         pooler.end()
