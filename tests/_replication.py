@@ -100,7 +100,7 @@ class Server:
         def reached() -> bool:
             try:
                 return self.value(statement) == wanted
-            except psycopg.OperationalError:
+            except psycopg.Error:
                 return False
 
         wait_for(reached, lambda: f"{statement} was never {wanted!r}:\n{self.log()}")
@@ -141,8 +141,6 @@ class Pair:
         try:
             self.primary.create(_SETTINGS.format(synchronous="*" if synchronous else ""))
             self.primary.start()
-            # A statement that writes nothing: no write is confirmed before there is a standby.
-            self.primary.wait_until("SELECT 1", 1)
             self._follow()
         except BaseException:
             self.end()
@@ -186,6 +184,7 @@ class Pair:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _follow(self) -> None:
+        self.primary.wait_until("SELECT 1", 1)
         self.standby.copy(self.primary)
         self.standby.start()
         wait_for(self._follows, lambda: f"the standby never followed:\n{self.standby.log()}")

@@ -241,7 +241,11 @@ class PostgresEngine(Engine):
         self._pool = self._new_pool()
 
     def _new_pool(self) -> postgres_pool.Pool:
-        return postgres_pool.Pool(self._connect, _MOST_CONNECTIONS)
+        return postgres_pool.Pool(self._connect, _MOST_CONNECTIONS, self._forget)
+
+    def _forget(self) -> None:
+        # Without synchronous replication, another server may lack rows that this process remembers.
+        self.memo = {}
 
     def _connect(self) -> Connection:
         return psycopg.connect(self._url, **self._connecting)
@@ -316,6 +320,9 @@ class PostgresEngine(Engine):
         except psycopg.Error:
             connection.close()
         finally:
+            if connection.closed:
+                # What ends one connection, such as a restart of the server, often ends all.
+                self._pool.drop_kept()
             self._pool.give_back(connection)
 
     def _take_connection(self, begin: bytes) -> Connection:
@@ -332,11 +339,6 @@ class PostgresEngine(Engine):
             except BaseException as error:
                 was_lost = is_lost(error, connection)
                 self._return_connection(connection)
-                if was_lost:
-                    # A restart of the server breaks all connections. Another server may lack what this process
-                    # remembers, if the last writes did not reach it.
-                    self._pool.drop_kept()
-                    self.memo = {}
                 if is_new or not was_lost or isinstance(error, TookTooLong):
                     raise
 
