@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -12,6 +13,9 @@ from pathlib import Path
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+
+from tests._certificates import certified
+from tests._replication import free_port
 
 HOW_TO_INSTALL = "PgBouncer is not installed; on Debian: apt-get install pgbouncer"
 
@@ -24,7 +28,7 @@ _CONFIGURATION = """
 * = {server}
 
 [pgbouncer]
-listen_addr =
+listen_addr = {address}
 listen_port = {port}
 unix_socket_dir = {folder}
 auth_type = any
@@ -34,6 +38,13 @@ default_pool_size = {size}
 max_client_conn = 500
 logfile = {folder}/log
 pidfile = {folder}/pid
+{more}
+"""
+_TLS = """
+server_login_retry = 1
+client_tls_sslmode = require
+client_tls_cert_file = {certificate}
+client_tls_key_file = {key}
 """
 
 
@@ -45,7 +56,8 @@ def program() -> str | None:
 class Pooler:
     """PgBouncer with default settings, except its mode and pool size."""
 
-    def __init__(self, server: str, mode: str, size: int) -> None:
+    def __init__(self, server: str, mode: str, size: int, *, tls: bool = False) -> None:
+        """With `tls` it listens on 127.0.0.1, takes only encrypted connections, and asks a dead server every second."""
         found = program()
         if found is None:
             raise FileNotFoundError(HOW_TO_INSTALL)
@@ -53,21 +65,35 @@ class Pooler:
         user, database = str(parts["user"]), str(parts["dbname"])
         # Directly in the temporary folder, because the path of a Unix socket must be short.
         self._folder = Path(tempfile.mkdtemp(prefix="engram-pooler-"))
+        account = _unprivileged(self._folder, str(parts.get("host", "")))
+        self._settings = {"mode": mode, "size": size, "user": user, "address": "", "port": _PORT, "more": ""}
+        self.url = f"postgresql://{user}@/{database}?host={self._folder}&port={_PORT}"
+        if tls:
+            port = free_port()
+            certificate, key = certified(self._folder)
+            shutil.chown(key, os.stat(self._folder).st_uid)
+            self._settings |= {"address": "127.0.0.1", "port": port}
+            self._settings["more"] = _TLS.format(certificate=certificate, key=key)
+            self.url = f"postgresql://{user}@127.0.0.1:{port}/{database}?sslmode=verify-full&sslrootcert={certificate}"
+        self._command = [*account, found, "--quiet", str(self._folder / "pgbouncer.ini")]
+        self._configure(server)
+        self._start()
+
+    def lead_to(self, server: str) -> None:
+        """Use another server from now on, without a restart."""
+        self._configure(server)
+        self._process.send_signal(signal.SIGHUP)
+
+    def _configure(self, server: str) -> None:
+        parts = conninfo_to_dict(server)
         target = {key: parts[key] for key in ("host", "port", "user", "password") if parts.get(key)}
         (self._folder / "pgbouncer.ini").write_text(
             _CONFIGURATION.format(
                 server=" ".join(f"{key}={value}" for key, value in target.items()),
-                port=_PORT,
                 folder=self._folder,
-                user=user,
-                mode=mode,
-                size=size,
+                **self._settings,
             )
         )
-        account = _unprivileged(self._folder, str(target.get("host", "")))
-        self._command = [*account, found, "--quiet", str(self._folder / "pgbouncer.ini")]
-        self.url = f"postgresql://{user}@/{database}?host={self._folder}&port={_PORT}"
-        self._start()
 
     def restart(self) -> None:
         """Restart PgBouncer. This closes every connection to it and from it to the server."""

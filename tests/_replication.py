@@ -46,7 +46,7 @@ class Server:
     """One PostgreSQL server in a folder of its own."""
 
     def __init__(self, folder: Path, account: list[str]) -> None:
-        self.port = _free_port()
+        self.port = free_port()
         self.url = f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
         self._data = folder / str(self.port)
         self._account = account
@@ -100,10 +100,14 @@ class Server:
         def reached() -> bool:
             try:
                 return self.value(statement) == wanted
-            except psycopg.OperationalError:
+            except psycopg.Error:
                 return False
 
         wait_for(reached, lambda: f"{statement} was never {wanted!r}:\n{self.log()}")
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def log(self) -> str:
         return self._log.read_text()[-4_000:] if self._log.exists() else ""
@@ -137,8 +141,6 @@ class Pair:
         try:
             self.primary.create(_SETTINGS.format(synchronous="*" if synchronous else ""))
             self.primary.start()
-            # A statement that writes nothing: no write is confirmed before there is a standby.
-            self.primary.wait_until("SELECT 1", 1)
             self._follow()
         except BaseException:
             self.end()
@@ -150,6 +152,11 @@ class Pair:
         hosts = ",".join(f"127.0.0.1:{server.port}" for server in self.servers)
         return f"postgresql://postgres@{hosts}/postgres"
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether there are a primary and a standby that follows it."""
+        return all(server.is_running for server in self.servers) and self._follows()
+
     def fail_over(self) -> None:
         """Kill the primary and promote the standby. There is no standby afterwards."""
         self.kill_primary()
@@ -157,6 +164,10 @@ class Pair:
 
     def kill_primary(self) -> None:
         self.primary.kill()
+
+    def kill_standby(self) -> None:
+        """The primary confirms nothing until `rebuild`."""
+        self.standby.kill()
 
     def promote(self) -> None:
         self.primary, self.standby = self.standby, self.primary
@@ -173,10 +184,14 @@ class Pair:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _follow(self) -> None:
+        self.primary.wait_until("SELECT 1", 1)
         self.standby.copy(self.primary)
         self.standby.start()
-        self.primary.wait_until(_STREAMING.format(state=self._state), 1)
+        wait_for(self._follows, lambda: f"the standby never followed:\n{self.standby.log()}")
         self.standby.wait_until("SELECT pg_is_in_recovery()", True)
+
+    def _follows(self) -> bool:
+        return self.primary.value(_STREAMING.format(state=self._state)) == 1
 
 
 def wait_for(reached: Callable[[], bool], problem: Callable[[], str]) -> None:
@@ -191,7 +206,7 @@ def _program(name: str) -> str:
     return str(POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION] / name)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -72,7 +72,7 @@ LAYERS = (
 TOP = len(LAYERS) - 1
 #: From the bottom up: a tier imports no tier above it.
 TIERS = ("memory", "access", "coordination", "dreaming", "forgetting")
-DRIVERS = {"apsw", "psycopg", "psycopg_pool", "pgvector", "sqlite3"}
+DRIVERS = {"apsw", "psycopg", "pgvector", "sqlite3"}
 #: Reads the SQLite files of other systems, which are no stores.
 READS_FOREIGN_FILES = "importers.foreign"
 #: Decides what a grant allows, without a store. Every interface asks it.

@@ -25,6 +25,7 @@ import pytest
 from engram import Engram as Store
 from engram.interfaces.recall_socket import client as recall_client
 from tests._alive import is_running
+from tests._certificates import certified
 
 from .conftest import Engram, program
 
@@ -316,18 +317,6 @@ def test_it_serves_over_tls(sqlite_url: str, tmp_path: Path) -> None:
         context = ssl.create_default_context(cafile=str(certificate))
         with served.client(verify=context) as client:
             assert client.get("/api/v1/sitrep").status_code == 200
-
-
-def certified(folder: Path) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1 that signs itself."""
-    certificate, key = folder / "cert.pem", folder / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
-    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
-    try:
-        subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
-    except FileNotFoundError:
-        pytest.skip("needs openssl")
-    return certificate, key
 
 
 @pytest.mark.requirement("SERVER-19")

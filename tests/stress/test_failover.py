@@ -17,7 +17,7 @@ import pytest
 from engram import Engram, LeaseHeld, StoreBusy, StoreUnavailable
 from engram.config import load
 from tests._replication import Pair
-from tests.stress._processes import PATIENCE, Crew, Parent, Worker, scaled
+from tests.stress._processes import Crew, Parent, Worker, scaled
 
 T = TypeVar("T")
 

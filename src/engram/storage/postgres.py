@@ -375,7 +375,7 @@ class PostgresEngine(Engine):
             )
             self._newest = self.outcome.known
             self._vectors = pgvector.prepare(connection, self._schema)
-            connection.execute("COMMIT")
+            self._commit(connection)
             self._known = True
             #: Whether the URL leads to a standby. Then the store is meant to be read there, and a write does not wait.
             self._reads_standby = connection.info.parameter_status("in_hot_standby") == "on"
@@ -433,7 +433,11 @@ class PostgresEngine(Engine):
         self._wires = WeakKeyDictionary()
 
     def _new_pool(self) -> postgres_pool.Pool:
-        return postgres_pool.Pool(self._connect, _MOST_CONNECTIONS)
+        return postgres_pool.Pool(self._connect, _MOST_CONNECTIONS, self._forget)
+
+    def _forget(self) -> None:
+        # Without synchronous replication, another server may lack rows that this process remembers.
+        self.memo = {}
 
     def _connect(self) -> Connection:
         return psycopg.connect(self._url, **self._connecting)
@@ -533,6 +537,9 @@ class PostgresEngine(Engine):
         except psycopg.Error:
             connection.close()
         finally:
+            if connection.closed:
+                # What ends one connection, such as a restart of the server, often ends all.
+                self._pool.drop_kept()
             self._pool.give_back(connection)
 
     def _begin_with(self, begin: Begin, queue: Sequence[Request]) -> _Begun:
@@ -555,11 +562,6 @@ class PostgresEngine(Engine):
             except BaseException as error:
                 was_lost = is_lost(error, connection)
                 self._return_connection(connection)
-                if was_lost:
-                    # A restart of the server breaks all connections. Another server may lack what this process
-                    # remembers, if the last writes did not reach it.
-                    self._pool.drop_kept()
-                    self.memo = {}
                 if is_new or not was_lost or isinstance(error, TookTooLong):
                     raise
                 if queue and queue[-1].sql == b"COMMIT" and begin.writes:
@@ -637,4 +639,7 @@ class PostgresEngine(Engine):
         try:
             yield
         except psycopg.Error as error:
+            open_one = getattr(self._local, "transaction", None)
+            if isinstance(open_one, PostgresTransaction) and is_lost(error, open_one.connection):
+                raise lost(error, self._store) from error
             raise translate(error, self._store) from error

@@ -7,6 +7,7 @@ connects by itself: it sees the error, and decides by its own time limit whether
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import threading
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from .engine import Row
 
     Connection = psycopg.Connection[Row]
+
+# The driver logs problems with a broken connection, which Engram reports as errors. Without this they would appear on
+# the screen of a command. A program that sets up logging still gets them.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 #: Seconds to connect to one address, for a caller that waits at least that long. The driver's minimum is 2.
 CONNECT_WITHIN, CONNECT_WITHIN_AT_LEAST = 10, 2
@@ -59,10 +64,15 @@ class _Kept(NamedTuple):
 
 
 class Pool:
-    """At most `most` connections at a time, made when they are needed. Thread-safe."""
+    """At most `most` connections at a time, made when they are needed. Thread-safe.
 
-    def __init__(self, connect: Callable[[], Connection], most: int) -> None:
+    Calls `anew` before it makes the first connection, and again whenever none of the earlier ones is left or one was
+    lost: the next one may lead to another server.
+    """
+
+    def __init__(self, connect: Callable[[], Connection], most: int, anew: Callable[[], None]) -> None:
         self._connect = connect
+        self._anew = anew
         self._most = most
         self._places = threading.BoundedSemaphore(most)
         self._lock = threading.Lock()
@@ -80,6 +90,8 @@ class Pool:
             kept = self._take_kept()
             if kept is not None:
                 return kept, False
+            if not self._made:
+                self._anew()
             connection = self._connect()
             # The driver warns about connections that were never closed, except those of a pool.
             connection._pool = None
@@ -105,14 +117,18 @@ class Pool:
 
     def drop_kept(self) -> None:
         """Close the connections that are not in use. Called when one was lost: then the others are likely lost too."""
-        with self._lock:
-            unused, self._kept = [kept.connection for kept in self._kept], []
-        self._close(unused)
+        self._anew()
+        self._close_kept()
 
     def close(self) -> None:
         """Close the unused connections now, and each other one when it is given back."""
         self._closed = True
-        self.drop_kept()
+        self._close_kept()
+
+    def _close_kept(self) -> None:
+        with self._lock:
+            unused, self._kept = [kept.connection for kept in self._kept], []
+        self._close(unused)
 
     def _take_kept(self) -> Connection | None:
         now = time.monotonic()
