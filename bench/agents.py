@@ -225,11 +225,27 @@ def served(store: str, workers: int) -> Iterator[str]:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ)
     assert process.stdout is not None
     try:
-        yield json.loads(process.stdout.readline())["url"]
+        url = json.loads(process.stdout.readline())["url"]
+        # The workers start after the line that says where.
+        while not answers(f"{url}/ready"):
+            assert process.poll() is None, "the server did not start"
+            sleep(0.05)
+        yield url
     finally:
         process.terminate()
         process.wait(30)
         process.stdout.close()
+
+
+def answers(url: str) -> bool:
+    from urllib.error import URLError
+    from urllib.request import urlopen
+
+    try:
+        with urlopen(url, timeout=5) as answer:
+            return answer.status == 200
+    except (URLError, OSError):
+        return False
 
 
 def rows(steps: list[Step]) -> list[list[str | float]]:

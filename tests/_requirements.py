@@ -56,13 +56,6 @@ REQUIREMENTS = {
     "REMOTE-32": "The end of a session starts no process, neither on the agent's machine nor on the server.",
     "REMOTE-33": "engram install with a server writes its address into the commands and never the token; it says where the token belongs.",
     "REMOTE-34": "The request of a hook verifies certificates, follows no redirect, and takes only a complete, plain answer of bounded size.",
-    # A team
-    "TEAM-1": "A store on PostgreSQL uses its own schema, the catalogs and the schema of pgvector, and no other; only the copy before a migration is a schema beside it.",
-    "TEAM-2": "Tables of the same names in other schemas of the search path are neither read nor written.",
-    "TEAM-3": "A role with the rights of deploy/roles.sql can do everything with a store, except migrate it and build an index of vectors.",
-    "TEAM-4": "A dump of one schema with pg_dump opens in another database with everything in it, and no number is given out twice.",
-    "TEAM-5": "The files in deploy/ are valid, and agree with the options of engram serve and with the package.",
-    # Moving in
     "IMPORT-1": "engram import FORMAT PATH… imports with a progress bar and says what it did, and recall answers from it at once.",
     "IMPORT-2": "The same file adds nothing a second time, a longer one adds what is new; so it goes after a kill, and with two imports at once.",
     "IMPORT-3": "What the hooks recorded is not added again, a session at work is left alone, and what was forgotten stays forgotten.",
@@ -103,6 +96,12 @@ REQUIREMENTS = {
     "POOLER-4": "A store can be created, migrated, searched and indexed through a pooler as without one.",
     "POOLER-5": "A connection that the pooler or the server closed is replaced; an uncommitted transaction on it is an error.",
     "POOLER-6": "Every wait for a pooler has a limit; an unsupported pooler setting is an error that says what to change.",
+    # A team
+    "TEAM-1": "A store on PostgreSQL uses its own schema, the catalogs and the schema of pgvector, and no other; only the copy before a migration is a schema beside it.",
+    "TEAM-2": "Tables of the same names in other schemas of the search path are neither read nor written.",
+    "TEAM-3": "A role with the rights of deploy/roles.sql can do everything with a store, except migrate it and build an index of vectors.",
+    "TEAM-4": "A dump of one schema with pg_dump opens in another database with everything in it, and no number is given out twice.",
+    "TEAM-5": "The files in deploy/ are valid, and agree with the options of engram serve and with the package.",
     "FEED-1": "Every write enters the change feed with its kind and id; a rolled-back write does not.",
     "FEED-2": "A reader following the feed misses nothing while writers commit out of order.",
     # One identity
