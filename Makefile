@@ -62,7 +62,7 @@ bench: setup  ## measure the numbers in docs/benchmarks.md
 	$(BIN)/python bench/startup.py
 	$(BIN)/python bench/server_hooks.py
 	$(BIN)/python bench/server.py
-	$(BIN)/python bench/agents.py
+	$(BIN)/python bench/capacity.py
 	$(BIN)/python bench/recall_quality.py
 	$(BIN)/python bench/calibration.py
 	$(BIN)/python bench/recall_speed.py

@@ -134,8 +134,7 @@ class Agents:
 
 def work(line: Connection, url: str, token: str, number: int, count: int, workspaces: int, seconds: float) -> None:
     """One process of agents: prepares, waits for the start, reports."""
-    options = {"token": token} if token else {}
-    with Engram(url, **options) as eng:
+    with Engram(url, token=token or None) as eng:
         agents = Agents(eng, number, count, workspaces)
         line.send("ready")
         line.recv()
@@ -243,7 +242,7 @@ def answers(url: str) -> bool:
 
     try:
         with urlopen(url, timeout=5) as answer:
-            return answer.status == 200
+            return bool(answer.status == 200)
     except (URLError, OSError):
         return False
 
