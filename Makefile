@@ -64,6 +64,7 @@ bench: setup  ## measure the numbers in docs/benchmarks.md
 	$(BIN)/python bench/server.py
 	$(BIN)/python bench/postgres.py
 	$(BIN)/python bench/scale.py
+	$(BIN)/python bench/capacity.py
 	$(BIN)/python bench/recall_quality.py
 	$(BIN)/python bench/calibration.py
 	$(BIN)/python bench/recall_speed.py

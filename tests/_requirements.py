@@ -104,6 +104,12 @@ REQUIREMENTS = {
     "FAILOVER-6": "Behind a pooler a store goes on once the pooler leads to the new primary.",
     "FAILOVER-7": "In an outage the command line fails with a sentence, a hook stays silent and a server answers 503.",
     "TRIPS-1": "A warm log makes at most 4 round trips to PostgreSQL, add 8, remember 10, recall 8 and opening a store 4, also behind a pooler.",
+    # A team
+    "TEAM-1": "A store on PostgreSQL uses its own schema, the catalogs and the schema of pgvector, and no other; only the copy before a migration is a schema beside it.",
+    "TEAM-2": "Tables of the same names in other schemas of the search path are neither read nor written.",
+    "TEAM-3": "A role with the rights of deploy/roles.sql can do everything with a store, except migrate it and build an index of vectors.",
+    "TEAM-4": "A dump of one schema with pg_dump opens in another database with everything in it, and no number is given out twice.",
+    "TEAM-5": "The files in deploy/ are valid, and agree with the options of engram serve and with the package.",
     "FEED-1": "Every write enters the change feed with its kind and id; a rolled-back write does not.",
     "FEED-2": "A reader following the feed misses nothing while writers commit out of order.",
     # One identity

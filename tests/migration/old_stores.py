@@ -38,12 +38,15 @@ def releases() -> list[int]:
     return sorted({int(file.name.partition(".")[0]) for file in STORES.glob("*.sql")})
 
 
-def load(url: str, release: int) -> str:
-    """Make the store of a release in a place where none is yet; the time at which it was made."""
+def load(url: str, release: int, *, create: bool = True) -> str:
+    """Make the store of a release in a place where none is yet; the time at which it was made.
+
+    With `create` off, the schema on PostgreSQL is there already.
+    """
     engine = "postgres" if url.startswith("postgresql:") else "sqlite"
     text = (STORES / f"{release:04d}.{engine}.sql").read_text(encoding="utf-8")
     with asking(url) as ask:
-        if engine == "postgres":
+        if engine == "postgres" and create:
             ask(f"CREATE SCHEMA {split_schema(url)[1]}")
         for migration in migrate.shipped(engine):
             if migration.number <= release:
