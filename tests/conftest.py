@@ -249,3 +249,16 @@ def _nothing_of_the_user(_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "runtime"))
     # What a process says once, each test may see.
     monkeypatch.setattr("engram.memory.embedding_models._said", set())
+
+
+@pytest.fixture(autouse=True)
+def _few_questions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass asks recall for two of each kind of thing that it should leave alone, not for eight.
+
+    Half the time of a pass on these small stores goes into those questions. The tests of the check itself, and `make
+    stress`, ask for all.
+    """
+    if request.path.stem == "test_recall_check" or os.environ.get("ENGRAM_TEST_STRESS"):
+        return
+    for name in ("_TURNS", "_FACTS", "_PINNED"):
+        monkeypatch.setattr(f"engram.dreaming.recall_check.probe.{name}", 2)
