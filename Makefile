@@ -7,7 +7,10 @@ READY := $(VENV)/.ready
 INSPECTOR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/engram-tests/inspector
 CONFORMANCE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/engram-tests/conformance
 
-.PHONY: run test inspector conformance pgbouncer test-icu test-pooler e2e e2e-model lint fix docs bench stress clean setup
+# Some environments forbid Python to keep what it compiled.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
+
+.PHONY: run test ready-to-test inspector conformance pgbouncer test-icu test-pooler e2e e2e-model lint fix docs bench stress clean setup
 .DEFAULT_GOAL := run
 
 setup: $(READY)
@@ -24,8 +27,16 @@ $(READY): pyproject.toml constraints.txt
 run: setup  ## the server on your own SQLite store
 	$(BIN)/engram serve
 
-test: setup lint inspector conformance pgbouncer  ## lint and all tests; must pass before a change is merged
-	$(BIN)/python -m pytest -n 5 --dist worksteal
+# The type checker uses one core, so what the tests need is made ready on another.
+test: setup  ## lint and all tests; must pass before a change is merged
+	@$(MAKE) --no-print-directory --jobs 2 lint ready-to-test
+	$(PYTEST) -n 5 --dist worksteal
+
+# The tools come one after the other, because apt-get cannot run twice at once. Then pytest compiles the tests: otherwise
+# each of its processes compiles all of them. A mistake in a test is reported by the run itself.
+ready-to-test: setup
+	@MAKEFLAGS= $(MAKE) --no-print-directory inspector conformance pgbouncer
+	@$(PYTEST) --collect-only -qq >/dev/null 2>&1 || true
 
 inspector: $(INSPECTOR)/node_modules/.bin/mcp-inspector  ## install the MCP Inspector, a client that tests the server
 
@@ -78,7 +89,7 @@ bench: setup  ## measure the numbers in docs/benchmarks.md
 	$(BIN)/python bench/statement_pairs.py
 
 stress: setup pgbouncer  ## the long tests: kill, stop and contention
-	ENGRAM_TEST_STRESS=1 $(BIN)/python -m pytest -n 0 -s tests/stress tests/contract/test_model.py tests/contract/test_memory_model.py \
+	ENGRAM_TEST_STRESS=1 $(PYTEST) -n 0 -s tests/stress tests/contract/test_model.py tests/contract/test_memory_model.py \
 	  tests/contract/test_undo_model.py
 
 test-icu: setup  ## the contract suite on a PostgreSQL whose databases sort by an ICU locale

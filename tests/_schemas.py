@@ -47,6 +47,7 @@ class Schemas:
 
     def __init__(self, server: str) -> None:
         self._server = server
+        self._connection: psycopg.Connection | None = None
         self._free: list[str] = []
         self._uses: dict[str, int] = {}
         self._shape: tuple[object, ...] | None = None
@@ -56,22 +57,31 @@ class Schemas:
         if not self._free:
             schema = new_name()
             Engram(url(self._server, schema)).close()
-            with psycopg.connect(self._server, autocommit=True) as connection:
-                self._shape = self._shape or _shape(connection, schema)
+            self._shape = self._shape or _shape(self._connected(), schema)
             self._free.append(schema)
         return self._free.pop()
 
     def give_back(self, schema: str) -> None:
         """Empty the store for another test, or drop it."""
         self._uses[schema] = self._uses.get(schema, 0) + 1
-        with psycopg.connect(self._server, autocommit=True) as connection:
-            if self._uses[schema] >= _USES or _shape(connection, schema) != self._shape:
-                drop(connection, schema)
-                return
-            # Turns off foreign key checks, so that tables can be emptied in any order.
-            connection.execute("SET session_replication_role = replica")
-            connection.execute(_CLEAN.format(schema=schema).encode())
+        connection = self._connected()
+        if self._uses[schema] >= _USES or _shape(connection, schema) != self._shape:
+            drop(connection, schema)
+            return
+        connection.execute(_CLEAN.format(schema=schema).encode())
         self._free.append(schema)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def _connected(self) -> psycopg.Connection:
+        """One connection for all tests: a new one reads the catalogue again, which takes longer than the work."""
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(self._server, autocommit=True)
+            # Turns off foreign key checks, so that tables can be emptied in any order.
+            self._connection.execute("SET session_replication_role = replica")
+        return self._connection
 
 
 def new_name() -> str:

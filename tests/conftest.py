@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import gc
+import itertools
 import os
 import shutil
 import tempfile
@@ -83,8 +85,10 @@ def never_mind_power_cuts(url: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres_schemas(direct_server: str) -> Schemas:
-    return Schemas(direct_server)
+def postgres_schemas(direct_server: str) -> Iterator[Schemas]:
+    schemas = Schemas(direct_server)
+    yield schemas
+    schemas.close()
 
 
 @pytest.fixture
@@ -106,14 +110,32 @@ def new_postgres_url(postgres_server: str) -> Iterator[str]:
         drop(connection, schema)
 
 
+@pytest.fixture(scope="session")
+def empty_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty store of this version's schema, to be copied: migrating one takes longer than most tests."""
+    path = tmp_path_factory.mktemp("empty") / "engram.db"
+    Engram(path).close()
+    return path
+
+
 @pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
+def sqlite_url(new_sqlite_url: str, empty_sqlite: Path) -> str:
+    """An empty store of this version's schema."""
+    path = Path(new_sqlite_url)
+    path.parent.mkdir(mode=0o700)
+    shutil.copy(empty_sqlite, path)
+    return new_sqlite_url
+
+
+@pytest.fixture
+def new_sqlite_url(tmp_path: Path) -> str:
+    """A store that is not there yet."""
     return str(tmp_path / "store" / "engram.db")
 
 
 @pytest.fixture(params=["sqlite", "postgres", "remote"])
 def store_url(request: pytest.FixtureRequest) -> str:
-    """An empty store on each engine in turn; on SQLite it is not there yet. Behind a server it is on SQLite.
+    """An empty store on each engine in turn. Behind a server it is on SQLite.
 
     Only tests of `tests/contract/remote.py` run through the server.
     """
@@ -121,7 +143,7 @@ def store_url(request: pytest.FixtureRequest) -> str:
     return url
 
 
-@pytest.fixture(params=["sqlite_url", "new_postgres_url"], ids=["sqlite", "postgres"])
+@pytest.fixture(params=["new_sqlite_url", "new_postgres_url"], ids=["sqlite", "postgres"])
 def new_store_url(request: pytest.FixtureRequest) -> str:
     """A store that is not there yet, on each engine in turn."""
     url: str = request.getfixturevalue(request.param)
@@ -156,6 +178,17 @@ def engine_of(item: pytest.Item) -> str | None:
     return None if callspec is None else callspec.params.get("store_url")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without looking for garbage, and never look through the collected tests for it: both take seconds."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what does not run through a server: `tests/contract/remote.py` says what does."""
     from tests.contract.remote import runs_remotely
@@ -188,10 +221,18 @@ def eng(open_store: Callable[..., Engram]) -> Engram:
     return open_store()
 
 
+@pytest.fixture(scope="session")
+def _homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """New folders, one after the other. pytest's `mktemp` reads the names of all earlier ones each time."""
+    folder = tmp_path_factory.mktemp("homes")
+    return (folder / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def _nothing_of_the_user(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _nothing_of_the_user(_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees or touches the store, the settings or the session of whoever runs it."""
-    home = tmp_path_factory.mktemp("home")
+    home = next(_homes)
+    home.mkdir(mode=0o700)
     # A hook changes to the agent's folder, also one that runs in the process of a test.
     monkeypatch.chdir(Path(__file__).parent.parent)
     for name in [name for name in os.environ if name.startswith("ENGRAM_") and "_TEST_" not in name]:
@@ -208,3 +249,16 @@ def _nothing_of_the_user(tmp_path_factory: pytest.TempPathFactory, monkeypatch: 
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "runtime"))
     # What a process says once, each test may see.
     monkeypatch.setattr("engram.memory.embedding_models._said", set())
+
+
+@pytest.fixture(autouse=True)
+def _few_questions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass asks recall for two of each kind of thing that it should leave alone, not for eight.
+
+    Half the time of a pass on these small stores goes into those questions. The tests of the check itself, and `make
+    stress`, ask for all.
+    """
+    if request.path.stem == "test_recall_check" or os.environ.get("ENGRAM_TEST_STRESS"):
+        return
+    for name in ("_TURNS", "_FACTS", "_PINNED"):
+        monkeypatch.setattr(f"engram.dreaming.recall_check.probe.{name}", 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 import re
+from functools import cache
 from importlib import import_module
 from typing import LiteralString
 
@@ -50,9 +51,8 @@ TABLE: list[tuple[LiteralString, LiteralString]] = [
 
 
 @pytest.mark.requirement("STORE-17")
-@pytest.mark.parametrize(("ours", "theirs"), TABLE)
-def test_only_parameters_lists_and_percent_signs_are_translated(ours: LiteralString, theirs: LiteralString) -> None:
-    assert driver_sql(ours) == theirs
+def test_only_parameters_lists_and_percent_signs_are_translated() -> None:
+    assert [(ours, driver_sql(ours)) for ours, _ in TABLE] == TABLE
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +77,7 @@ def test_both_engines_understand_a_statement_alike(
         assert tx.one("SELECT '100%', '%%'") == ("100%", "%%")
 
 
+@cache
 def tier_sql() -> dict[str, str]:
     """Every SQL constant of the tiers, by module and name."""
     found = {}
@@ -105,16 +106,16 @@ def test_the_tiers_statements_are_where_this_test_looks_for_them() -> None:
 
 
 @pytest.mark.requirement("STORE-17")
-@pytest.mark.parametrize("name", tier_sql())
-def test_a_tiers_statement_is_the_same_statement_for_the_driver(name: str) -> None:
-    ours = tier_sql()[name]
-    theirs = driver_sql(ours)
-    # The tiers quote no parameter and write no cast, so that a plain pattern can say what is right.
-    names = re.findall(r"(?<!:):([a-z_][a-z_0-9]*)", ours)
-    with_arrays = re.sub(r"IN \(SELECT value FROM json_each\((:\w+)\)\)", r"= ANY(\1)", ours)
-    assert names or ":" not in ours
-    assert theirs % {parameter: f":{parameter}" for parameter in names} == with_arrays
-    assert not re.search(r"\b(LIKE|ILIKE|GLOB)\b|->|@>", ours), "outside the subset both engines share"
+def test_a_tiers_statement_is_the_same_statement_for_the_driver() -> None:
+    for name, ours in tier_sql().items():
+        theirs = driver_sql(ours)
+        # The tiers quote no parameter and write no cast, so that a plain pattern can say what is right.
+        names = re.findall(r"(?<!:):([a-z_][a-z_0-9]*)", ours)
+        with_arrays = re.sub(r"IN \(SELECT value FROM json_each\((:\w+)\)\)", r"= ANY(\1)", ours)
+        assert names or ":" not in ours, name
+        assert theirs % {parameter: f":{parameter}" for parameter in names} == with_arrays, name
+        outside = re.search(r"\b(LIKE|ILIKE|GLOB)\b|->|@>", ours)
+        assert not outside, f"{name} is outside the subset both engines share"
 
 
 @pytest.mark.requirement("STORE-17")

@@ -98,8 +98,13 @@ def layer(module: str) -> int:
     return next(number for number, names in enumerate(LAYERS) if top in names)
 
 
-def imports(module: str) -> Iterator[tuple[str, bool]]:
+@cache
+def imports(module: str) -> tuple[tuple[str, bool], ...]:
     """The modules a module imports, ours by their names below `engram`, and whether only for its types."""
+    return tuple(_imports(module))
+
+
+def _imports(module: str) -> Iterator[tuple[str, bool]]:
     tree = modules()[module]
     guarded = {
         id(inner)
@@ -134,22 +139,23 @@ def test_every_module_has_its_layer() -> None:
 
 
 @pytest.mark.requirement("SHAPE-1")
-@pytest.mark.parametrize("module", modules())
-def test_a_module_imports_only_from_its_layer_and_those_below(module: str) -> None:
-    assert [target for target in ours(module) if layer(target) > layer(module)] == []
+def test_a_module_imports_only_from_its_layer_and_those_below() -> None:
+    found = [(module, target) for module in modules() for target in ours(module) if layer(target) > layer(module)]
+    assert found == []
 
 
 @pytest.mark.requirement("SHAPE-1")
-@pytest.mark.parametrize("module", [name for name in modules() if layer(name) == TOP])
-def test_the_client_is_the_only_door_for_everything_above_it(module: str) -> None:
+def test_the_client_is_the_only_door_for_everything_above_it() -> None:
     below = range(1, layer("client"))
-    assert [target for target in ours(module) if layer(target) in below and target != DECIDES] == []
+    above = [name for name in modules() if layer(name) == TOP]
+    found = [(module, target) for module in above for target in ours(module) if layer(target) in below]
+    assert [(module, target) for module, target in found if target != DECIDES] == []
 
 
 @pytest.mark.requirement("SHAPE-1")
-@pytest.mark.parametrize("module", above_the_storage())
-def test_only_the_storage_sees_a_driver(module: str) -> None:
-    assert [target for target, _ in imports(module) if target.partition(".")[0] in DRIVERS] == []
+def test_only_the_storage_sees_a_driver() -> None:
+    found = [(module, target) for module in above_the_storage() for target, _ in imports(module)]
+    assert [(module, target) for module, target in found if target.partition(".")[0] in DRIVERS] == []
 
 
 @pytest.mark.requirement("SHAPE-1")
@@ -228,11 +234,11 @@ def test_the_public_names_are_these() -> None:
 
 
 @pytest.mark.requirement("SHAPE-2")
-@pytest.mark.parametrize("name", PUBLIC)
-def test_a_public_name_can_be_imported(name: str) -> None:
-    scope: dict[str, object] = {}
-    exec(f"from engram import {name} as found", scope)
-    assert scope["found"] is getattr(engram, name)
+def test_a_public_name_can_be_imported() -> None:
+    for name in PUBLIC:
+        scope: dict[str, object] = {}
+        exec(f"from engram import {name} as found", scope)
+        assert scope["found"] is getattr(engram, name), name
 
 
 @pytest.mark.requirement("SHAPE-2")
@@ -282,13 +288,13 @@ def test_every_error_has_a_code_of_its_own() -> None:
 
 
 @pytest.mark.requirement("SHAPE-3")
-@pytest.mark.parametrize("kind", ERRORS)
-def test_an_error_says_how_it_is_to_be_reported(kind: type[EngramError]) -> None:
+def test_an_error_says_how_it_is_to_be_reported() -> None:
     expected: dict[type, int] = {InvalidInput: 2, NotFound: 3, Conflict: 4}
-    assert kind.exit_code == next((code for base, code in expected.items() if base in kind.__mro__), 1)
-    assert 400 <= kind.status < 600
-    assert (kind.__doc__ or "").partition("\n")[0].endswith(".")
-    assert kind.__name__ in PUBLIC
+    for kind in ERRORS:
+        assert kind.exit_code == next((code for base, code in expected.items() if base in kind.__mro__), 1), kind
+        assert 400 <= kind.status < 600, kind
+        assert (kind.__doc__ or "").partition("\n")[0].endswith("."), kind
+        assert kind.__name__ in PUBLIC
 
 
 @pytest.mark.requirement("SHAPE-3")
@@ -366,23 +372,22 @@ def test_the_tiers_statements_are_found_by_these_tests() -> None:
 
 
 @pytest.mark.requirement("SHAPE-4")
-@pytest.mark.parametrize("module", [name for name in tier_modules() if list(statements(name))])
-def test_every_statement_is_a_constant_written_in_a_tier(module: str) -> None:
-    for statement in statements(module):
-        match statement:
-            case ast.Name(id=name):
-                home = imported_from(module, name)
-            case ast.Attribute(value=ast.Name(id=other), attr=name):
-                home = next(target for target in ours(module) if target.rpartition(".")[2] == other)
-            case _:
-                pytest.fail(f"{module}:{statement.lineno} runs {ast.unparse(statement)!r}, which is not a constant")
-        assert is_literal(constants(home)[name], home), f"{home}.{name} is put together at run time"
+def test_every_statement_is_a_constant_written_in_a_tier() -> None:
+    for module in tier_modules():
+        for statement in statements(module):
+            match statement:
+                case ast.Name(id=name):
+                    home = imported_from(module, name)
+                case ast.Attribute(value=ast.Name(id=other), attr=name):
+                    home = next(target for target in ours(module) if target.rpartition(".")[2] == other)
+                case _:
+                    pytest.fail(f"{module}:{statement.lineno} runs {ast.unparse(statement)!r}, which is not a constant")
+            assert is_literal(constants(home)[name], home), f"{home}.{name} is put together at run time"
 
 
 @pytest.mark.requirement("SHAPE-4")
-@pytest.mark.parametrize("module", above_the_storage())
-def test_nothing_outside_the_storage_builds_sql_or_runs_it_past_the_transaction(module: str) -> None:
-    for node in ast.walk(modules()[module]):
+def test_nothing_outside_the_storage_builds_sql_or_runs_it_past_the_transaction() -> None:
+    for module, node in [(name, node) for name in above_the_storage() for node in ast.walk(modules()[name])]:
         where = f"{module}:{getattr(node, 'lineno', 0)}"
         if isinstance(node, ast.JoinedStr) and node.values and isinstance(node.values[0], ast.Constant):
             assert not VERB.match(str(node.values[0].value)), f"{where} builds a statement"
@@ -399,18 +404,20 @@ FEED = {"_SINCE_EVERYWHERE", "_LATEST_EVERYWHERE"}
 
 
 @pytest.mark.requirement("SHAPE-4", "STORE-16")
-@pytest.mark.parametrize(
-    "module", [name for name in tier_modules() if list(statements(name)) and not name.startswith(STORE_WIDE)]
-)
-def test_every_statement_names_its_workspace(module: str) -> None:
+def test_every_statement_names_its_workspace() -> None:
     # These are reached only by numbers that were looked up within the workspace: versions and states through their
     # block or memory, postings through their term, vectors through their item.
     inner = ("block_versions", "memory_versions", "memory_states", "postings", "INTO vectors", "FROM vectors")
-    loaded = import_module(f"engram.{module}")
-    sql = {name: getattr(loaded, name) for name in constants(module) if isinstance(getattr(loaded, name), str)}
-    assert [
-        name
-        for name, text in sql.items()
-        if VERB.match(text) and ":workspace" not in text and not any(table in text for table in inner)
-        if not (module == "storage.changes" and name in FEED)
-    ] == []
+    missing = []
+    for module in tier_modules():
+        if module.startswith(STORE_WIDE) or not list(statements(module)):
+            continue
+        loaded = import_module(f"engram.{module}")
+        sql = {name: getattr(loaded, name) for name in constants(module) if isinstance(getattr(loaded, name), str)}
+        missing += [
+            f"{module}.{name}"
+            for name, text in sql.items()
+            if VERB.match(text) and ":workspace" not in text and not any(table in text for table in inner)
+            if not (module == "storage.changes" and name in FEED)
+        ]
+    assert missing == []

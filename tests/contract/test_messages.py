@@ -441,17 +441,15 @@ NAMES_A_SESSION: dict[str, Callable[[Engram, Any], object]] = {
 
 
 @pytest.mark.requirement("SESSION-14")
-@pytest.mark.parametrize("call", NAMES_A_SESSION.values(), ids=NAMES_A_SESSION)
-def test_an_unknown_session_is_an_error_everywhere_and_writes_nothing(
-    eng: Engram, call: Callable[[Engram, Any], object]
-) -> None:
+def test_an_unknown_session_is_an_error_everywhere_and_writes_nothing(eng: Engram) -> None:
     eng.leases.claim(eng.sessions.register("codex", "Porting"), "notes:a")
     foreign = eng.workspace("other").sessions.register("codex", "Elsewhere")
     changes = eng.changes()
-    for sid in ("20260101-000000-00000000", "CHAT-7", foreign):
-        with pytest.raises(SessionNotFound, match=sid):
-            call(eng, sid)
-    assert eng.changes() == changes
+    for name, call in NAMES_A_SESSION.items():
+        for sid in ("20260101-000000-00000000", "CHAT-7", foreign):
+            with pytest.raises(SessionNotFound, match=sid):
+                call(eng, sid)
+        assert eng.changes() == changes, name
 
 
 #: What can be no name, no text, no id, no resource, no number of things, no length of time.
@@ -510,23 +508,21 @@ BAD_INPUT: dict[str, tuple[Callable[[Engram, str, Any], object], list[Any]]] = {
 
 
 @pytest.mark.requirement("SESSION-16")
-@pytest.mark.parametrize(("call", "values"), BAD_INPUT.values(), ids=BAD_INPUT)
-def test_what_can_never_be_right_is_refused_before_anything_is_written(
-    eng: Engram, call: Callable[[Engram, str, Any], object], values: list[Any]
-) -> None:
+def test_what_can_never_be_right_is_refused_before_anything_is_written(eng: Engram) -> None:
     sid, other = sessions(eng, 2)
     eng.leases.claim(sid, "notes:a")
     eng.leases.claim(other, "notes:b")
     wrong = {}
-    for value in values:
-        changes = eng.changes()
+    given = [(name, call, bad) for name, (call, values) in BAD_INPUT.items() for bad in enumerate(values)]
+    for name, call, (number, value) in given:
+        changes, which = eng.changes(), f"{name}, value {number}"
         try:
-            wrong[ascii(value)[:40]] = ascii(call(eng, sid, value))[:200]
+            wrong[which] = ascii(call(eng, sid, value))[:200]
         except InvalidInput:
             if eng.changes() != changes:
-                wrong[ascii(value)[:40]] = "refused after something was written"
+                wrong[which] = "refused after something was written"
         except Exception as error:
-            wrong[ascii(value)[:40]] = ascii(error)[:200]
+            wrong[which] = ascii(error)[:200]
     assert wrong == {}
 
 

@@ -647,8 +647,10 @@ def test_a_forked_child_keeps_neither_the_lock_nor_the_socket(eng: Store) -> Non
         "import os, signal, sys\nfrom engram import Engram\n"
         "from engram.interfaces.recall_socket.server import RecallServer\n"
         "eng = Engram(sys.argv[1])\nassert RecallServer(eng).take()\n"
-        "child = os.fork()\n"
-        "if child == 0:\n    sys.stdin.read()\n    os._exit(0)\n"
+        "reading, writing = os.pipe()\n"
+        "if os.fork() == 0:\n    os.write(writing, b'.')\n    sys.stdin.read()\n    os._exit(0)\n"
+        # The child has let go of what it inherited before its `fork` returns.
+        "os.read(reading, 1)\n"
         "print('forked', flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
     )
     command = [sys.executable, "-W", "ignore", "-c", code, eng.settings.url]

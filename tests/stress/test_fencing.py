@@ -20,7 +20,7 @@ from engram import Engram, Lease, LeaseHeld, LeaseLost, LeaseNotFound
 from tests.stress._processes import PATIENCE, Crew, Parent, Worker, scaled
 
 CONTENDERS = 6
-SECONDS = scaled(3.0, 60.0)
+SECONDS = scaled(2.0, 60.0)
 #: Short enough that a stop outlives it, long enough for several writes.
 TTL = 0.4
 #: The test runs until at least this many leases have expired while their holders were suspended.

@@ -23,7 +23,7 @@ from tests.security.test_forgotten_files import parts_in, seen
 from tests.stress._processes import Crew, Parent, Worker, scaled
 from tests.stress.test_kill import check_sound
 
-SECONDS = scaled(3.0, 60.0)
+SECONDS = scaled(1.5, 60.0)
 WRITERS, FORGETTERS, RECALLERS = 4, 2, 4
 #: The forgetters leave this many of each kind for the recallers.
 FEW = 5

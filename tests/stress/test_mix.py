@@ -19,7 +19,7 @@ from tests.stress._processes import Crew, scaled
 from tests.stress.test_kill import check_sound
 
 PROCESSES = scaled(4, 16)
-SECONDS = scaled(3.0, 120.0)
+SECONDS = scaled(2.0, 120.0)
 ALL = 10_000_000
 
 

@@ -20,7 +20,7 @@ from tests.stress.test_writers import check_everything
 
 #: For each store.
 PROCESSES = scaled(2, 8)
-SECONDS = scaled(3, 60)
+SECONDS = scaled(2, 60)
 
 
 @pytest.fixture(params=["session", "transaction"])

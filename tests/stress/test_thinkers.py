@@ -26,7 +26,7 @@ from tests.stress._processes import Crew, Parent, Worker, scaled
 from tests.stress.test_forgetters import own_words
 from tests.stress.test_kill import check_sound
 
-SECONDS = scaled(4.0, 90.0)
+SECONDS = scaled(2.0, 90.0)
 TALKERS, FORGETTERS, AGENTS = 2, 2, 1
 #: The thinker of each workspace.
 THINKERS = {"plain": "extractive", "served": "openai:m", "left": "agent"}

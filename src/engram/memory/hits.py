@@ -16,7 +16,7 @@ from .word_index import parts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..storage.engine import Row, Transaction
+    from ..storage.engine import Answer, Row, Transaction
     from .provenance import Thing
     from .query_dates import Span
     from .recall_request import Filters
@@ -98,7 +98,8 @@ def make(
     tx: Transaction, workspace: str, asked: Query, ranked: Sequence[Scored], weights: Weights, wanted: Wanted
 ) -> list[Hit]:
     """The hits, best first. A thing is returned once, with its best piece."""
-    now = tx.now()
+    now: str | None = None
+    turns: dict[Thing, frozenset[int]] = {}
     best: dict[Thing, Scored] = {}
     pieces: dict[Thing, Item] = {}
     for scored in ranked:
@@ -118,17 +119,21 @@ def make(
         or len(_compared(read)) < ARRANGED
     ):
         some, things = things[: wanted.k + _MORE], things[wanted.k + _MORE :]
-        rows = texts(tx, workspace, some)
+        asked_turns = ask_turns(tx, workspace, [scored.item.ref for scored in some if scored.item.kind == "memory"])
+        asked_texts = ask_texts(tx, workspace, some)
+        now = now or tx.now()
+        rows = texts_of(asked_texts)
+        turns |= turns_in(asked_turns)
         for scored in some:
             row = rows.get((scored.item.kind, scored.item.ref))
             if row is not None and not _has_expired(row, now):
                 read.append(_read(scored, row))
         if len(read) >= wanted.k or not things:
             read.sort(key=lambda each: (-round(each.strength, 9), -round(each.scored.meaning, 6), each.scored.item.id))
-            arranged = _arranged(tx, workspace, read, weights, wanted)
+            arranged = _arranged(read, turns, weights, wanted)
     rarity = {term: asked.rarity(term) for term in asked.weights}
     hits = [
-        _hit(tx, workspace, each, relation, rarity, wanted, now)
+        _hit(tx, workspace, each, relation, rarity, wanted, now or tx.now())
         for each, relation in arranged[: wanted.k]
         if round(relation.chance, _DIGITS) >= wanted.min_score
     ]
@@ -137,15 +142,30 @@ def make(
 
 def texts(tx: Transaction, workspace: str, ranked: Sequence[Scored]) -> dict[Thing, Row]:
     """Content, trust, source, author, importance, data, expiry and replacement of the things of these items."""
-    exchanges = [scored.item.ref for scored in ranked if scored.item.kind == "exchange"]
-    memories = [scored.item.ref for scored in ranked if scored.item.kind == "memory"]
+    return texts_of(ask_texts(tx, workspace, ranked))
+
+
+def ask_texts(tx: Transaction, workspace: str, ranked: Sequence[Scored]) -> dict[str, Answer]:
+    """Ask for what `texts` returns."""
+    refs: dict[str, list[int]] = {}
+    for scored in ranked:
+        refs.setdefault(scored.item.kind, []).append(scored.item.ref)
+    asked: dict[str, Answer] = {}
+    if "exchange" in refs:
+        asked["exchange"] = tx.ask(_EXCHANGES, workspace=workspace, ids=tx.array(refs["exchange"]))
+    if "memory" in refs:
+        asked["memory"] = tx.ask(_MEMORIES, workspace=workspace, ids=tx.array(refs["memory"]))
+    return asked
+
+
+def texts_of(asked: dict[str, Answer]) -> dict[Thing, Row]:
+    """What `texts` returns, of the answers to `ask_texts`."""
     rows: dict[Thing, Row] = {}
-    if exchanges:
-        found = tx.all(_EXCHANGES, workspace=workspace, ids=tx.array(exchanges))
+    if "exchange" in asked:
+        found = asked["exchange"].all()
         rows |= {("exchange", id): (*values, _NEUTRAL, None, None, None) for id, *values in found}
-    if memories:
-        found = tx.all(_MEMORIES, workspace=workspace, ids=tx.array(memories))
-        rows |= {("memory", id): tuple(values) for id, *values in found}
+    if "memory" in asked:
+        rows |= {("memory", id): tuple(values) for id, *values in asked["memory"].all()}
     return rows
 
 
@@ -175,12 +195,11 @@ def _read(scored: Scored, row: Row) -> _Read:
 
 
 def _arranged(
-    tx: Transaction, workspace: str, read: Sequence[_Read], weights: Weights, wanted: Wanted
+    read: Sequence[_Read], turns: dict[Thing, frozenset[int]], weights: Weights, wanted: Wanted
 ) -> list[tuple[_Read, matters.Found]]:
     """The hits in the order in which they are shown."""
     by_thing = {(each.scored.item.kind, each.scored.item.ref): each for each in read}
     compared = _compared(read)
-    turns = turns_of(tx, workspace, [ref for kind, ref in compared if kind == "memory"])
     found = [
         matters.found(
             thing,
@@ -216,8 +235,18 @@ def _compared(read: Sequence[_Read]) -> set[Thing]:
 
 def turns_of(tx: Transaction, workspace: str, memories: list[int]) -> dict[Thing, frozenset[int]]:
     """The turns that each memory was made from."""
+    return turns_in(ask_turns(tx, workspace, memories))
+
+
+def ask_turns(tx: Transaction, workspace: str, memories: list[int]) -> Answer | None:
+    """Ask for what `turns_of` returns."""
+    return tx.ask(_TURNS_OF, workspace=workspace, ids=tx.array(memories)) if memories else None
+
+
+def turns_in(asked: Answer | None) -> dict[Thing, frozenset[int]]:
+    """What `turns_of` returns, of the answer to `ask_turns`."""
     made: dict[Thing, frozenset[int]] = {}
-    for memory, turn in tx.all(_TURNS_OF, workspace=workspace, ids=tx.array(memories)) if memories else ():
+    for memory, turn in asked.all() if asked else ():
         made["memory", memory] = made.get(("memory", memory), frozenset()) | {turn}
     return made
 

@@ -460,14 +460,18 @@ class Memories:
             self._read(tx, checks.whole(id, "memory id", least=1))
             return sorted(provenance.of(tx, self._workspace, "memory", id))
 
-    def used(self, ids: Sequence[int]) -> None:
-        """Record that recall returned these memories. Never waits and never fails: recall already has its answer."""
+    def used(self, ids: Sequence[int], at: str | None = None) -> None:
+        """Record that recall returned these memories. Never waits and never fails: recall already has its answer.
+
+        `at` is when, by default now.
+        """
         if not ids or self._engine.joined:
             return
         with suppress(StoreBusy, StoreError), self._engine.write(patient=False) as tx:
-            now = tx.now()
+            now = tx.now() if at is None else at
             for id in sorted(ids):
                 tx.later(_USED, workspace=self._workspace, id=id, now=now)
+            tx.close_after()
 
     def sweep(self, limit: int = 1_000) -> int:
         """Archive expired memories, at most `limit`; how many. Recall already leaves them out."""

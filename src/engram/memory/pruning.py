@@ -22,7 +22,7 @@ from .sql_values import PAIRS, weighted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..storage.engine import Row, Transaction
+    from ..storage.engine import Answer, Row, Transaction
     from .recall_request import Filters
     from .scoring import Query
 
@@ -72,21 +72,49 @@ WHERE term IN (SELECT value FROM json_each(:terms)) AND item IN (SELECT value FR
 """
 
 
+class Search:
+    """The search for the best items. Each shelf is searched separately, because its terms have numbers of their own.
+
+    Making it asks for the first sums of all shelves, and `ask_more` for what follows from them. So a caller can ask for
+    other things in the same round trips.
+    """
+
+    def __init__(self, tx: Transaction, asked: Query, filters: Filters, limit: int) -> None:
+        self._best = _Best(limit)
+        self._shelves = [_Shelf(tx, asked, filters, known, self._best) for known in asked.shelves.values() if known]
+
+    def ask_more(self) -> list[int]:
+        """Ask for the words of the items with the largest sums; these items."""
+        return [item for shelf in self._shelves for item in shelf.ask_first_weights()]
+
+    def items(self) -> list[int]:
+        """The best items, best first."""
+        for shelf in self._shelves:
+            shelf.search()
+        return self._best.items()
+
+
 def best(tx: Transaction, asked: Query, filters: Filters, limit: int) -> list[int]:
-    """The best items, best first. Each shelf is searched separately, because its terms have numbers of their own."""
-    found = _Best(limit)
-    for known in asked.shelves.values():
-        if known:
-            _Shelf(tx, asked, filters, known, found).search()
-    return found.items()
+    """The best items, best first."""
+    search = Search(tx, asked, filters, limit)
+    search.ask_more()
+    return search.items()
+
+
+def ask_postings(tx: Transaction, terms: Iterable[int], ids: Sequence[int]) -> Answer:
+    """Ask for the terms of some items, for `weights_of`."""
+    return tx.ask(_POSTINGS, terms=tx.array(terms), ids=tx.array(ids))
 
 
 def weights_in(tx: Transaction, asked: Query, known: dict[int, str], ids: Sequence[int]) -> dict[int, dict[str, float]]:
     """For each of these items of a shelf that contains query terms, the weight of each term in it."""
+    return weights_of(asked, known, ask_postings(tx, known, ids).all()) if known and ids else {}
+
+
+def weights_of(asked: Query, known: dict[int, str], postings: Iterable[Row]) -> dict[int, dict[str, float]]:
+    """The weight of each term in each item."""
     found: dict[int, dict[str, float]] = {}
-    if not known or not ids:
-        return found
-    for item, number, tf, length in tx.all(_POSTINGS, terms=tx.array(known), ids=tx.array(ids)):
+    for item, number, tf, length in postings:
         term = known[number]
         norm = K1 * (1 - B + B * length / asked.average)
         found.setdefault(item, {})[term] = asked.weights[term] * tf * (K1 + 1) / (tf + norm)
@@ -138,10 +166,21 @@ class _Shelf:
             if postings >= found.limit
         )
         self._guess = 2 * next(enough, 0.0)
+        # The first sums are asked for at once.
+        self._first = self._grown(0)
+        self._first_sums: Answer | None = self._ask_sums(self._first, 0.0, self._fetched(self._first))
+        self._first_weights: Answer | None = None
+
+    def ask_first_weights(self) -> list[int]:
+        """Ask for the words of the items that have the largest of the first sums; these items."""
+        assert self._first_sums is not None
+        items = [item for item, _ in self._first_sums.all()[: self._best.limit]]
+        self._first_weights = ask_postings(self._tx, self._known, items)
+        return items
 
     def search(self) -> None:
         """Add the items of this shelf that are among the best."""
-        count = self._grown(0)
+        count = self._first
         fetched = self._fetched(count)
         while not self._settle(count, fetched):
             grown = self._grown(count)
@@ -170,8 +209,13 @@ class _Shelf:
     def _settle(self, count: int, limit: int) -> bool:
         """Add up the first terms, and complete the items that may be among the best. False if others may be, too."""
         others = self._others[count]
-        rows = self._sums(count, self._best.least - others, limit)
-        self._complete([item for item, _ in rows[: self._best.limit]])
+        if self._first_sums is not None and self._first_weights is not None:
+            rows = self._first_sums.all()
+            self._add(weights_of(self._asked, self._known, self._first_weights.all()))
+            self._first_sums = self._first_weights = None
+        else:
+            rows = self._ask_sums(count, self._best.least - others, limit).all()
+            self._complete([item for item, _ in rows[: self._best.limit]])
         if count == len(self._terms):
             return True
         if not self._excludes_others(count):
@@ -191,12 +235,14 @@ class _Shelf:
 
     def _complete(self, ids: list[int]) -> None:
         """Compute the full scores of some items."""
-        weights = weights_in(self._tx, self._asked, self._known, ids)
+        self._add(weights_in(self._tx, self._asked, self._known, ids))
+
+    def _add(self, weights: dict[int, dict[str, float]]) -> None:
         # An exact sum, so that the order of the words does not matter.
         self._best.add((item, fsum(found.values())) for item, found in weights.items())
 
-    def _sums(self, count: int, least: float, limit: int) -> list[Row]:
-        """The sums over the first terms, largest first."""
+    def _ask_sums(self, count: int, least: float, limit: int) -> Answer:
+        """Ask for the sums over the first terms, largest first."""
         terms = self._terms[:count]
         values: dict[str, object] = {
             "average": self._asked.average,
@@ -207,8 +253,8 @@ class _Shelf:
         }
         tx = self._tx
         if not self._filters.filtered:
-            return tx.all(_SUMS, **values)
-        return tx.all(
+            return tx.ask(_SUMS, **values)
+        return tx.ask(
             _SUMS_FILTERED,
             session=self._filters.session_id,
             exclude=self._filters.exclude_session,

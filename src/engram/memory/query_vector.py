@@ -10,7 +10,7 @@ from . import analyser
 if TYPE_CHECKING:
     from ..embedding import Embedder, WeightedText
     from ..embedding.protocol import Vectors
-    from ..storage.engine import Transaction
+    from ..storage.engine import Answer, Transaction
     from .scoring import Query, Weights
 
 #: Weight of a stop word in a query's vector, in a store of many items. With so many items it is half-way between this
@@ -31,11 +31,16 @@ JOIN vectors v ON v.item = i.id AND v.model = :model
 """
 
 
-def background(tx: Transaction, workspace: str, embedder: Embedder | None, weights: Weights) -> Vectors | None:
-    """What the latest turns have in common, scaled to what is subtracted from a query's vector."""
+def ask_background(tx: Transaction, workspace: str, embedder: Embedder | None, weights: Weights) -> Answer | None:
+    """Ask for the vectors of the latest turns, for `background`."""
     if embedder is None or not weights.background:
         return None
-    latest = tx.column(_LATELY, workspace=workspace, model=embedder.name)
+    return tx.ask(_LATELY, workspace=workspace, model=embedder.name)
+
+
+def background(asked: Answer | None, weights: Weights) -> Vectors | None:
+    """What the latest turns have in common, scaled to what is subtracted from a query's vector."""
+    latest = asked.column() if asked else []
     if not latest:
         return None
     import numpy as np

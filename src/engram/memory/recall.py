@@ -35,16 +35,17 @@ from .. import checks
 from ..errors import EmbedderFailed, MissingExtra, SessionNotFound
 from ..tokens import estimate
 from . import analyser, bm25, hits, memory_tags, query_dates, query_vector, recall_request, text_forms
-from .embedding_models import AUTO, model_of, other_model, warn_once
+from .embedding_models import AUTO, MODEL, other_model, warn_once
 from .embedding_queue import EmbeddingQueue
+from .pruning import Search
 from .scoring import Item, Preferences, Query, Scored, Weights, combine, matches, weights_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ..embedding import Embedder, WeightedText
     from ..records import Hit
-    from ..storage.engine import Transaction
+    from ..storage.engine import Answer, Transaction
     from ..store_view import StoreView
     from .memories import Memories
     from .query_dates import Span
@@ -108,6 +109,14 @@ class _Question(NamedTuple):
     usual: tuple[float, float] = (0.0, 1.0)
 
 
+class _AskedQuery(NamedTuple):
+    """What is asked about a query in one round trip."""
+
+    newest: Answer
+    model: Answer
+    weighing: bm25.Weighing
+
+
 class Recall:
     def __init__(self, view: StoreView, memories: Memories) -> None:
         self._view = view
@@ -115,6 +124,10 @@ class Recall:
         self._workspace = view.workspace
         self._embedding_queue = EmbeddingQueue(view)
         self._memories = memories
+
+    @property
+    def workspace(self) -> str:
+        return self._workspace
 
     def recall(
         self,
@@ -194,7 +207,7 @@ class Recall:
         if budget is not None:
             found = _within_budget(found, budget)
         if note:
-            self._memories.used([hit.memory_id for hit in found if hit.memory_id is not None])
+            self._memories.used([hit.memory_id for hit in found if hit.memory_id is not None], now)
         return found
 
     def _embedder(self) -> Embedder | None:
@@ -210,15 +223,18 @@ class Recall:
     ) -> tuple[_Question, tuple[Span, ...], str]:
         """The query with its vector, the times that it names, and the store's current time."""
         with self._engine.read(feed=True) as tx:
-            now = tx.now()
             if filters.session_id is not None:
                 self._require(tx, filters.session_id)
+            # Asked before the dates in the query are known, which need the time. They rarely have any.
+            asked = self._ask_query(tx, query, filters)
+            lately = query_vector.ask_background(tx, self._workspace, embedder, weights)
+            now = tx.now()
             spans = query_dates.spans(query, now)
             searched = query_dates.without(query, spans)
-            question = self._read_query(tx, searched, filters, embedder)
-            background = query_vector.background(tx, self._workspace, question.model, weights)
+            question = self._read_query(tx, searched, filters, embedder, asked, is_last=True)
         if question.model is None:
             return question, spans, now
+        background = query_vector.background(lately, weights)
         from . import backdrop
 
         try:
@@ -231,14 +247,33 @@ class Recall:
             return question._replace(model=None), spans, now
         return question._replace(meant=meant, usual=usual), spans, now
 
-    def _read_query(self, tx: Transaction, query: str, filters: Filters, embedder: Embedder | None) -> _Question:
+    def _ask_query(self, tx: Transaction, query: str, filters: Filters) -> _AskedQuery:
+        """Ask for what `_read_query` needs."""
+        return _AskedQuery(
+            tx.ask(_NEWEST_CHANGE, workspace=self._workspace),
+            tx.ask(MODEL, workspace=self._workspace),
+            bm25.Weighing(tx, self._workspace, filters.shelves, _distinct_terms(query)),
+        )
+
+    def _read_query(
+        self,
+        tx: Transaction,
+        query: str,
+        filters: Filters,
+        embedder: Embedder | None,
+        asked: _AskedQuery,
+        *,
+        is_last: bool = False,
+    ) -> _Question:
         """The query's terms, and whether the workspace has vectors of this model."""
-        newest: int = tx.value(_NEWEST_CHANGE, workspace=self._workspace)
+        newest: int = asked.newest.value()
         end = tx.feed_end
         change = newest if end is not None and newest <= end else None
-        usable = embedder is not None and _is_active_model(tx, self._view, embedder.name)
-        asked = bm25.weigh(tx, self._workspace, filters.shelves, _distinct_terms(query))
-        return _Question(asked, change, embedder if usable else None, None)
+        usable = embedder is not None and _is_active_model(tx, self._view, embedder.name, asked.model.value())
+        weighed = bm25.weigh(
+            tx, self._workspace, filters.shelves, _distinct_terms(query), asked.weighing, is_last=is_last
+        )
+        return _Question(weighed, change, embedder if usable else None, None)
 
     def _answer(self, request: _Request, question: _Question) -> list[Hit]:
         """The hits, all from one snapshot. Texts whose tokens are needed are embedded between two snapshots."""
@@ -246,8 +281,15 @@ class Recall:
         attempts = _ATTEMPTS
         while True:
             with self._engine.read(feed=True) as tx:
-                now = self._current_question(tx, request, question)
-                candidates = self._candidates(tx, request, now)
+                now = question
+                newest = tx.ask(_NEWEST_CHANGE, workspace=self._workspace)
+                # Asked together with the search. If the store has changed, the search starts again.
+                search = _Search(self, tx, request, now)
+                changed = self._current_question(tx, request, question, newest)
+                if changed is not None:
+                    now = changed
+                    search = _Search(self, tx, request, now)
+                candidates = self._candidates(tx, request, now, search)
                 ranked = _ranked(request, now, candidates, {})
                 texts = self._texts(tx, now.asked, ranked) if tokens and attempts and now.model else {}
                 unknown = tokens.missing(tx, texts) if tokens else []
@@ -266,14 +308,17 @@ class Recall:
                 _warn("%s; recall goes without comparing tokens", error)
                 attempts = 0
 
-    def _current_question(self, tx: Transaction, request: _Request, question: _Question) -> _Question:
-        """The question for this snapshot: unchanged, unless the store has changed since."""
-        if tx.value(_NEWEST_CHANGE, workspace=self._workspace) == question.change:
-            return question
-        fresh = self._read_query(tx, request.query, request.filters, question.model)
+    def _current_question(
+        self, tx: Transaction, request: _Request, question: _Question, newest: Answer
+    ) -> _Question | None:
+        """The question for this snapshot; None if the store has not changed since."""
+        if newest.value() == question.change:
+            return None
+        asked = self._ask_query(tx, request.query, request.filters)
+        fresh = self._read_query(tx, request.query, request.filters, question.model, asked)
         return fresh._replace(meant=question.meant if fresh.model is not None else None, usual=question.usual)
 
-    def _candidates(self, tx: Transaction, request: _Request, question: _Question) -> _Candidates:
+    def _candidates(self, tx: Transaction, request: _Request, question: _Question, search: _Search) -> _Candidates:
         """The items that are scored in full, with their matching words and their meaning."""
         asked = question.asked
         known: dict[int, Item] = {}
@@ -284,15 +329,15 @@ class Recall:
             by_words = [] if skipped else best
             meaning = self._compare(tx, question, request.filters, len(best), best)
         else:
-            by_words = [] if skipped else self._best_by_words(tx, request, asked, known)
-            meaning, best = self._closest(tx, request, question, known)
+            search.ask_more(known)
+            by_words = [] if skipped else self._best_by_words(tx, request, asked, known, search)
+            meaning, best = self._closest(tx, request, question, known, search)
         chosen = bm25.fetch(tx, self._workspace, [*by_words, *best], known)
         if request.filters.tags:
             refs = [item.ref for item in chosen if item.kind == "memory"]
             tagged = memory_tags.having_all(tx, self._workspace, refs, request.filters.tags)
             chosen = [item for item in chosen if item.kind == "memory" and item.ref in tagged]
-        items = bm25.with_neighbours(tx, self._workspace, chosen, set(by_words))
-        occurrences = bm25.occurrences(tx, asked, items) if by_words else {}
+        items, occurrences = bm25.with_neighbours(tx, self._workspace, asked, chosen, set(by_words))
         return _Candidates(items, matches(items, occurrences), meaning)
 
     def _texts(self, tx: Transaction, asked: Query, ranked: list[Scored]) -> dict[int, str]:
@@ -304,43 +349,51 @@ class Recall:
         contents = ((item, *rows.get((item.kind, item.ref), ("",))) for item in items)
         return choose(asked, ((item, hits.piece(content, item.piece)[1]) for item, content, *_ in contents))
 
-    def _best_by_words(self, tx: Transaction, request: _Request, asked: Query, known: dict[int, Item]) -> list[int]:
+    def _best_by_words(
+        self, tx: Transaction, request: _Request, asked: Query, known: dict[int, Item], search: _Search
+    ) -> list[int]:
         """The best by words. Fetches more of them while filters and long texts leave fewer than requested."""
         filters, k, limit = request.filters, request.k, request.candidates
+        best = search.by_words()
         while True:
-            best = bm25.best_by_words(tx, asked, filters, limit)
             if len(best) < limit or self._returnable(tx, best, filters, k, known) >= k:
                 return best
             limit *= 4
+            best = bm25.best_by_words(tx, asked, filters, limit)
 
     def _closest(
-        self, tx: Transaction, request: _Request, question: _Question, known: dict[int, Item]
+        self, tx: Transaction, request: _Request, question: _Question, known: dict[int, Item], search: _Search
     ) -> tuple[dict[int, float], list[int]]:
         """The meaning of the closest items, and the closest ones that are scored in full.
 
         Compares more of them while filters leave fewer than requested.
         """
         filters, k, taken = request.filters, request.k, request.candidates
-        narrowed = filters.filtered or filters.exclude_session or filters.kinds or filters.roles or filters.tags
-        most = max(_COMPARED_FILTERED if narrowed else _COMPARED, 2 * k, taken)
+        most, meaning = search.most, search.meaning()
         while True:
-            meaning = self._compare(tx, question, filters, most)
             ordered = sorted(meaning, key=lambda item: (-meaning[item], item))
             while taken < len(ordered) and self._returnable(tx, ordered[:taken], filters, k, known) < k:
                 taken *= 4
             if len(ordered) < most or self._returnable(tx, ordered[:taken], filters, k, known) >= k:
                 return meaning, ordered[:taken]
             most *= 8
+            meaning = self._compare(tx, question, filters, most)
 
     def _compare(
         self, tx: Transaction, question: _Question, filters: Filters, most: int, among: list[int] | None = None
     ) -> dict[int, float]:
         """The meaning of the closest items, or of those `among` which to choose. Empty without a model."""
-        if question.model is None or question.meant is None:
-            return {}
-        from .vectors import closest
+        return self.ask_meaning(tx, question, filters, most, among)()
 
-        return closest(
+    def ask_meaning(
+        self, tx: Transaction, question: _Question, filters: Filters, most: int, among: list[int] | None = None
+    ) -> Callable[[], dict[int, float]]:
+        """Ask for the meaning of the closest items. Calling the result reads the answer."""
+        if question.model is None or question.meant is None:
+            return dict
+        from .vectors import ask_closest
+
+        return ask_closest(
             tx,
             self._workspace,
             question.model.name,
@@ -374,6 +427,40 @@ class Recall:
             raise SessionNotFound(f"There is no session {session_id!r} in workspace {self._workspace!r}.")
 
 
+class _Search:
+    """The search by words and by meaning. Making it asks for the first results of both, in one round trip."""
+
+    def __init__(self, recall: Recall, tx: Transaction, request: _Request, question: _Question) -> None:
+        self._tx = tx
+        self._workspace = recall.workspace
+        filters = request.filters
+        narrowed = filters.filtered or filters.exclude_session or filters.kinds or filters.roles or filters.tags
+        #: How many of the closest in meaning are compared.
+        self.most = max(_COMPARED_FILTERED if narrowed else _COMPARED, 2 * request.k, request.candidates)
+        self._taken = request.candidates
+        self._words = Search(tx, question.asked, filters, request.candidates)
+        self._ask_meaning = recall.ask_meaning(tx, question, filters, self.most)
+        self._meaning: dict[int, float] | None = None
+
+    def ask_more(self, known: dict[int, Item]) -> None:
+        """Ask for what is needed of the first results, and read the items into `known`."""
+        found = self._words.ask_more()
+        meaning = self.meaning()
+        nearest = sorted(meaning, key=lambda item: (-meaning[item], item))[: self._taken]
+        items = bm25.ask_items(self._tx, self._workspace, {*found, *nearest})
+        bm25.keep_items(items, known)
+
+    def by_words(self) -> list[int]:
+        """The best by words."""
+        return self._words.items()
+
+    def meaning(self) -> dict[int, float]:
+        """The meaning of the closest items."""
+        if self._meaning is None:
+            self._meaning = self._ask_meaning()
+        return self._meaning
+
+
 def _distinct_terms(query: str) -> list[str]:
     return list(dict.fromkeys(analyser.terms(query)))
 
@@ -403,12 +490,12 @@ def _tokens(workspace: str, model: Embedder | None) -> Tokens | None:
     return Tokens(workspace, model.name, model)
 
 
-def _is_active_model(tx: Transaction, view: StoreView, model: str) -> bool:
-    """Whether the workspace's vectors are of this model. If not, recall goes by words alone, and the log says so once.
+def _is_active_model(tx: Transaction, view: StoreView, model: str, used: str | None) -> bool:
+    """Whether the model that the workspace uses is this one. If not, recall goes by words alone, and the log says so
+    once.
 
     With `auto` another process has just changed the model, and the next recall follows.
     """
-    used = model_of(tx, view.workspace)
     if used is not None and used != model:
         if view.embedder is not None or view.config.embedder != AUTO:
             warn_once(other_model(view.workspace, used, model), _BY_WORDS)

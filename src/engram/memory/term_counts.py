@@ -93,8 +93,37 @@ class _Memo:
         self.kinds: dict[str, _Kind] = {}
 
 
-def count(tx: Transaction, workspace: str, shelves: Mapping[str, Iterable[int]]) -> dict[int, int]:
-    """How many items contain each of these terms, which are numbers by shelf. A term in no item is left out."""
+class AskedChanges(NamedTuple):
+    """The changes since what is remembered."""
+
+    first: int
+    answer: Answer
+
+
+def ask_changes(tx: Transaction, workspace: str) -> AskedChanges | None:
+    """Ask for the changes that `count` needs, if it needs some."""
+    if tx.writable:
+        return None
+    memo: _Memo = tx.memo.setdefault("term counts", {}).setdefault(workspace, _Memo())
+    return _ask_changes(tx, workspace, memo.change) if memo.change else None
+
+
+def _ask_changes(tx: Transaction, workspace: str, first: int) -> AskedChanges:
+    return AskedChanges(first, tx.ask(_CHANGES, workspace=workspace, first=first, limit=_MOST_CHANGES + 1))
+
+
+def count(
+    tx: Transaction,
+    workspace: str,
+    shelves: Mapping[str, Iterable[int]],
+    asked: AskedChanges | None = None,
+    *,
+    is_last: bool = False,
+) -> dict[int, int]:
+    """How many items contain each of these terms, which are numbers by shelf. A term in no item is left out.
+
+    `asked` is the answer to `ask_changes`. With `is_last` the caller asks for nothing else in this transaction.
+    """
     wanted = {number: shelf for shelf, numbers in shelves.items() for number in numbers}
     if not wanted:
         return {}
@@ -102,24 +131,43 @@ def count(tx: Transaction, workspace: str, shelves: Mapping[str, Iterable[int]])
         return {number: found for number, found, *_ in _count_all(tx, wanted, 0)}
     memo: _Memo = tx.memo.setdefault("term counts", {}).setdefault(workspace, _Memo())
     with memo.lock:
-        if not _catch_up(tx, workspace, memo, tx.feed_end):
+        items = _catch_up(tx, workspace, memo, tx.feed_end, asked)
+        if items is None:
             return {number: found for number, found, *_ in _count_all(tx, wanted, 0)}
-        return _count_new(tx, memo, wanted, tx.items_end or 0)
+        end = tx.items_end or 0
+        # Asked together. If something that was counted is gone, the counts are asked for again.
+        counts = _ask_counts(tx, memo, wanted, end)
+        if is_last and not items:
+            tx.close_after()
+        valid = {kind: _still_valid(rows.all(), memo.kinds[kind], refs, end) for kind, (refs, rows) in items.items()}
+        gone = [kind for kind in valid if not valid[kind]]
+        for kind in gone:
+            memo.kinds[kind] = _Kind(_newest(tx, workspace, kind))
+        return _with_new(memo, wanted, _ask_counts(tx, memo, wanted, end) if gone else counts)
 
 
 def _count_all(tx: Transaction, numbers: Iterable[int], end: int) -> list[Row]:
     return tx.all(_COUNTS, terms=tx.array(numbers), end=end)
 
 
-def _count_new(tx: Transaction, memo: _Memo, wanted: dict[int, str], end: int) -> dict[int, int]:
-    """The counts, of which those of common terms are remembered as far as items up to `end` go."""
-    kinds = {number: memo.kinds[_kind_of(shelf)] for number, shelf in wanted.items()}
-    known = {number: kind.terms[number] for number, kind in kinds.items() if number in kind.terms}
+def _ask_counts(tx: Transaction, memo: _Memo, wanted: dict[int, str], end: int) -> list[Answer]:
+    """Ask how many items contain each term, in addition to what is remembered, and how many of them up to `end`."""
+    known = _remembered(memo, wanted)
     unknown = [number for number in wanted if number not in known]
     asked = [tx.ask(_COUNTS, terms=tx.array(unknown), end=end)] if unknown else []
     places = [(number, counted.last) for number, counted in known.items()]
-    asked += [tx.ask(_COUNTS_AFTER, end=end, **some) for some in pairs(places)]
-    found = {number: counted.items for number, counted in known.items()}
+    return asked + [tx.ask(_COUNTS_AFTER, end=end, **some) for some in pairs(places)]
+
+
+def _remembered(memo: _Memo, wanted: dict[int, str]) -> dict[int, _Counted]:
+    kinds = {number: memo.kinds[_kind_of(shelf)] for number, shelf in wanted.items()}
+    return {number: kind.terms[number] for number, kind in kinds.items() if number in kind.terms}
+
+
+def _with_new(memo: _Memo, wanted: dict[int, str], asked: list[Answer]) -> dict[int, int]:
+    """The counts. Those of common terms are remembered."""
+    kinds = {number: memo.kinds[_kind_of(shelf)] for number, shelf in wanted.items()}
+    found = {number: counted.items for number, counted in _remembered(memo, wanted).items()}
     for number, more, certain, last in [row for answer in asked for row in answer.all()]:
         before = found.get(number, 0)
         found[number] = before + more
@@ -130,15 +178,23 @@ def _count_new(tx: Transaction, memo: _Memo, wanted: dict[int, str], end: int) -
     return found
 
 
-def _catch_up(tx: Transaction, workspace: str, memo: _Memo, end: int) -> bool:
-    """Drop what the changes since then have made invalid. False when this snapshot is older than what is remembered."""
+def _catch_up(
+    tx: Transaction, workspace: str, memo: _Memo, end: int, asked: AskedChanges | None
+) -> dict[str, tuple[set[int], Answer]] | None:
+    """Take the changes since then into account. None when this snapshot is older than what is remembered.
+
+    Returns what has changed, by kind, with the items that it has now. The caller must check them.
+    """
     if end < memo.change:
-        return False
+        return None
     first = memo.change or latest(tx, workspace)
-    changes = tx.all(_CHANGES, workspace=workspace, first=first, limit=_MOST_CHANGES + 1)
+    if asked is None or asked.first != first:
+        asked = _ask_changes(tx, workspace, first)
+    changes = asked.answer.all()
     numbers = {number for number, _, _ in changes}
     if not changes or changes[0][0] != first or (memo.change and not memo.ahead <= numbers):
-        return False
+        return None
+    items: dict[str, tuple[set[int], Answer]] = {}
     if not memo.change or len(changes) > _MOST_CHANGES:
         memo.kinds = {kind: _Kind(_newest(tx, workspace, kind)) for kind in _KINDS}
         if len(changes) > _MOST_CHANGES:
@@ -146,13 +202,10 @@ def _catch_up(tx: Transaction, workspace: str, memo: _Memo, end: int) -> bool:
     else:
         new = [change for change in changes[1:] if change[0] not in memo.ahead]
         refs = {kind: {int(id) for _, what, id in new if what == kind} for kind in _KINDS}
-        asked = {kind: _items_of(tx, workspace, kind, refs[kind]) for kind in _KINDS if refs[kind]}
-        for kind, items in asked.items():
-            if not _still_valid(items.all(), memo.kinds[kind], refs[kind], tx.items_end or 0):
-                memo.kinds[kind] = _Kind(_newest(tx, workspace, kind))
+        items = {kind: (refs[kind], _items_of(tx, workspace, kind, refs[kind])) for kind in _KINDS if refs[kind]}
     memo.change = max([number for number, _, _ in changes if number <= end], default=first)
     memo.ahead = {number for number, _, _ in changes if number > memo.change}
-    return True
+    return items
 
 
 def _items_of(tx: Transaction, workspace: str, kind: str, refs: set[int]) -> Answer:

@@ -22,7 +22,7 @@ from ..storage.engine import Closest
 from .embedding_models import EXACT_BELOW
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -188,17 +188,36 @@ def closest(
     so meaning is given as it would be among `_REFERENCE` items. The engine compares if it can. Otherwise this process
     does, with the vectors it keeps.
     """
+    return ask_closest(tx, workspace, model, query, usual, shelves, size, most, among)()
+
+
+def ask_closest(
+    tx: Transaction,
+    workspace: str,
+    model: str,
+    query: npt.NDArray[np.float32],
+    usual: tuple[float, float],
+    shelves: Sequence[str],
+    size: int,
+    most: int,
+    among: Sequence[int] | None = None,
+) -> Callable[[], dict[int, float]]:
+    """Ask for what `closest` returns. Calling the result reads the answer."""
     most = most if among is None else 1
     asked = tx.closest(workspace, model, query.tolist(), shelves, most, size if size >= EXACT_BELOW else None)
-    found = asked() if asked else resident(tx, workspace, model, len(query)).closest(query, shelves, most)
-    if among is not None:
-        found = found._replace(items=_cosines_of(tx, model, query, among))
-    usual_mean, usual_spread = usual
-    share = size / (size + _PRIOR)
-    mean = share * found.mean + (1 - share) * usual_mean
-    spread = share * found.spread + (1 - share) * usual_spread
-    shift = _SHIFT * (_highest(_REFERENCE) - _highest(size))
-    return {item: (cosine - mean) / spread + shift for item, cosine in found.items}
+
+    def answer() -> dict[int, float]:
+        found = asked() if asked else resident(tx, workspace, model, len(query)).closest(query, shelves, most)
+        if among is not None:
+            found = found._replace(items=_cosines_of(tx, model, query, among))
+        usual_mean, usual_spread = usual
+        share = size / (size + _PRIOR)
+        mean = share * found.mean + (1 - share) * usual_mean
+        spread = share * found.spread + (1 - share) * usual_spread
+        shift = _SHIFT * (_highest(_REFERENCE) - _highest(size))
+        return {item: (cosine - mean) / spread + shift for item, cosine in found.items}
+
+    return answer
 
 
 def _cosines_of(

@@ -23,6 +23,7 @@ from psycopg import sql
 
 from .engine import Closest
 from .postgres_sql import numbered
+from .postgres_wire import Request
 
 if TYPE_CHECKING:
     from .engine import Answer, Row
@@ -157,22 +158,38 @@ WHERE workspace = {workspace} AND model = {model}
 _NO_NAMES: Mapping[str, sql.Identifier] = {}
 
 
+#: What `judged` returns if the server could compare vectors after `prepare`.
+UNPREPARED = ""
+
+
+def ask_state(schema: str) -> Request:
+    """The question whose answer `judged` judges."""
+    form = numbered(_STATE)
+    return Request(form.sql, [schema] * len(form.names))
+
+
+def judged(state: Row) -> str | None:
+    """The extension's schema; None if the server cannot compare vectors; `UNPREPARED` if only `prepare` can tell."""
+    available, version, home, there, readable = state
+    if there == "nothing" and not _new_enough(version or available):
+        _log_unavailable(f"its pgvector is {version or available or 'missing'}")
+        return None
+    if there != "all" or not _new_enough(version):
+        return UNPREPARED
+    if not readable:
+        _log_unavailable("this role has no right to read the table closeness")
+        return None
+    return str(home)
+
+
 def prepare(connection: Connection, schema: str) -> str | None:
     """Create the table if possible. Returns the extension's schema, or None if the server cannot compare vectors.
 
     Expects a transaction whose search path begins with the store's schema. A failure leaves the transaction usable.
     """
     try:
-        available, version, home, there, readable = _read_state(connection, schema)
-        if there == "nothing" and not _new_enough(version or available):
-            _log_unavailable(f"its pgvector is {version or available or 'missing'}")
-            return None
-        if there != "all" or not _new_enough(version):
-            home = _create_table(connection, schema)
-        elif not readable:
-            _log_unavailable("this role has no right to read the table closeness")
-            return None
-        return None if home is None else str(home)
+        home = judged(_read_state(connection, schema))
+        return _create_table(connection, schema) if home is UNPREPARED else home
     except (
         psycopg.errors.InsufficientPrivilege,
         psycopg.errors.FeatureNotSupported,

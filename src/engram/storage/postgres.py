@@ -76,7 +76,9 @@ SELECT set_config('search_path', {path}, true), set_config('idle_in_transaction_
 _ENDS = "SELECT changes, items FROM {schema}.ends()"
 _ENDS_HERE = b"SELECT changes, items FROM ends()"
 _NEWER = "SELECT MAX(number) FROM {migrations} WHERE works_with > {newest}"
-#: For opening the store, in one message of the simple protocol.
+_IS_THERE = b"SELECT to_regclass(format('%I.migrations', $1::text)) IS NOT NULL"
+_APPLIED = "SELECT number, hash, works_with FROM {migrations} ORDER BY number"
+#: For creating or migrating a store, in one message of the simple protocol.
 _BEGIN_OPENING = """
 BEGIN ISOLATION LEVEL READ COMMITTED;
 SET LOCAL search_path TO {path}, pg_temp;
@@ -368,18 +370,57 @@ class PostgresEngine(Engine):
         self._wires: WeakKeyDictionary[Connection, Wire] = WeakKeyDictionary()
         self._slots = itertools.count(random.randrange(_SLOTS))
         self._pool = self._new_pool()
-        with self._translating(), self._own_connection() as connection:
-            self._run(connection, self._filled(_BEGIN_OPENING, patience=busy_timeout), self.longest_wait)
-            self.outcome = migrate.postgres(
-                connection, self._schema, self._store, clock, upgrade=upgrade, create=create
-            )
-            self._newest = self.outcome.known
-            self._vectors = pgvector.prepare(connection, self._schema)
-            self._commit(connection)
-            self._known = True
-            #: Whether the URL leads to a standby. Then the store is meant to be read there, and a write does not wait.
-            self._reads_standby = connection.info.parameter_status("in_hot_standby") == "on"
+        with self._translating():
+            connection, _ = self._patiently(lambda: self._pool.take(self.longest_wait), busy_timeout)
+            try:
+                if not self._open_quickly(connection, upgrade):
+                    self._open(connection, upgrade, create)
+                #: Whether the URL leads to a standby. Then the store is meant to be read there, and a write does not
+                #: wait.
+                self._reads_standby = connection.info.parameter_status("in_hot_standby") == "on"
+            finally:
+                self._return_connection(connection)
+        self._known = True
         self._begins = self._make_begins()
+
+    def _open_quickly(self, connection: Connection, upgrade: bool) -> bool:
+        """Open a store that needs no change, in two round trips. False if it may need one."""
+        wire = self._wires[connection] = Wire(connection)
+        there = Request(_IS_THERE, [self._schema])
+        vectors = pgvector.ask_state(self._schema)
+        beginning = [
+            Request(b"BEGIN ISOLATION LEVEL READ COMMITTED"),
+            Request(self._filled(_PATIENCE, patience=self._busy_timeout)),
+        ]
+        wire.send([*beginning, there, vectors], early=len(beginning), limit=self.longest_wait)
+        home = pgvector.judged(vectors.all()[0])
+        end = Request(b"COMMIT")
+        if not there.value():
+            wire.send([end])
+            return False
+        applied = Request(self._filled(_APPLIED))
+        wire.send([applied, end])
+        outcome = migrate.without_change([migrate.Applied(*row) for row in applied.all()], self._store, upgrade=upgrade)
+        if outcome is None or home is pgvector.UNPREPARED:
+            return False
+        self.outcome, self._newest = outcome, outcome.known
+        self._vectors = home
+        return True
+
+    def _open(self, connection: Connection, upgrade: bool, create: bool) -> None:
+        """Open a store, create or migrate it, and make the table for vectors."""
+        self._run(connection, self._filled(_BEGIN_OPENING, patience=self._busy_timeout), self.longest_wait)
+        self.outcome = migrate.postgres(
+            connection, self._schema, self._store, self.clock, upgrade=upgrade, create=create
+        )
+        self._newest = self.outcome.known
+        self._vectors = pgvector.prepare(connection, self._schema)
+        try:
+            self._run(connection, b"COMMIT", self.longest_wait)
+        except psycopg.Error as error:
+            if is_lost(error, connection):
+                raise lost_in_commit(error, self._store) from error
+            raise
 
     @property
     def schema(self) -> str:
@@ -444,7 +485,7 @@ class PostgresEngine(Engine):
 
     @contextmanager
     def _own_connection(self) -> Iterator[Connection]:
-        """A connection outside the pool, for opening the store and for long work."""
+        """A connection outside the pool, for long work."""
         with self._patiently(self._connect, self._busy_timeout) as connection:
             yield connection
 
