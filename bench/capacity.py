@@ -42,7 +42,7 @@ PER_MINUTE = {"log": 2.57, "prompt": 0.58, "message": 1.50, "heartbeat": 1.0, "s
 LIMIT = 0.250
 #: Processes that the agents share, and calls that one process makes at the same time.
 PROCESSES, THREADS = 4, 16
-FIRST = 50
+FIRST = 200
 #: Seconds at the beginning of a step whose calls do not count: connections open, and modules are loaded.
 WARM_UP = 3.0
 WORDS = ("router", "deploy", "cache", "invoice", "parser", "schema", "queue", "token", "harbour", "index", "limits")
