@@ -7,9 +7,9 @@ numbers come from 48 recorded sessions of coding agents (`../shared/coding/dev.j
 
 The calls arrive at random times, however long earlier ones take. The time of a call counts from the moment at which it
 was due, so calls that queue up are not hidden. N is doubled until the 95th percentile of a whole step exceeds 250 ms,
-or calls are left over at its end; then the range is halved. A number that fails is tried
-twice. The agents, the server and PostgreSQL share this machine.
-All agents are in one workspace (`--workspaces` spreads them), which is the harder case.
+or calls are left over at its end; then the range is halved. A number that fails is tried twice. The agents, the server
+and PostgreSQL share this machine. All agents are in one workspace (`--workspaces` spreads them), which is the harder
+case.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PER_MINUTE = {"log": 2.57, "prompt": 0.58, "message": 1.50, "heartbeat": 1.0, "s
 LIMIT = 0.250
 #: Processes that the agents share, and calls that one process makes at the same time.
 PROCESSES, THREADS = 4, 16
-FIRST = 50
+FIRST = 200
 #: Seconds at the beginning of a step whose calls do not count: connections open, and modules are loaded.
 WARM_UP = 3.0
 WORDS = ("router", "deploy", "cache", "invoice", "parser", "schema", "queue", "token", "harbour", "index", "limits")

@@ -42,12 +42,17 @@ def check(*command: str, **environment: str) -> None:
 def parsed(arguments: list[str]) -> click.Context:
     """What Engram's command line makes of these arguments. Wrong ones raise an error."""
     arguments = [_filled(each) for each in arguments]
-    command: click.Command = cli
-    while isinstance(command, click.Group):
-        found = command.get_command(click.Context(command), arguments.pop(0))
-        assert found is not None
-        command = found
-    return command.make_context("engram", arguments)
+    # With the settings of the program: a command keeps the help option that it is first asked with.
+    context = click.Context(cli, info_name="engram", **cli.context_settings)
+    while isinstance(context.command, click.Group):
+        name = arguments.pop(0)
+        command = context.command.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            context = click.Context(command, context, name)
+        else:
+            context = command.make_context(name, arguments, context)
+    return context
 
 
 def _filled(text: str) -> str:
