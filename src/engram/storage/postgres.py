@@ -256,7 +256,8 @@ class PostgresEngine(Engine):
             yield connection
 
     def _begin_statements(self, begin: LiteralString, level: LiteralString, patience: float) -> bytes:
-        homes = dict.fromkeys([self._schema, "public", self._vectors or "public"])
+        # No other schema: PostgreSQL prefers a function there to its own if its argument types fit better.
+        homes = dict.fromkeys([self._schema, self._vectors or self._schema])
         statements = driver.SQL(begin).format(
             level=driver.SQL(level),
             path=driver.SQL(", ").join(map(driver.Identifier, homes)),
