@@ -30,8 +30,6 @@ CALLS = 4
 
 OPEN = "open"
 LIMITS = {"log": 4, "add": 8, "remember": 10, "recall": 8, OPEN: 4}
-#: Not reached yet. A call that reaches its limit must be removed from here.
-TOO_MANY: set[str] = set()
 
 
 @pytest.fixture(scope="module")
@@ -83,17 +81,9 @@ def of_open(wire: Wire, url: str) -> Count:
     return least(wire, open_and_read)
 
 
-def limits() -> list[object]:
-    reason = "the call still makes more round trips than its limit"
-    return [
-        pytest.param(name, id=name, marks=[pytest.mark.xfail(strict=True, reason=reason)] if name in TOO_MANY else [])
-        for name in LIMITS
-    ]
-
-
 @pytest.mark.requirement("TRIPS-1")
 @pytest.mark.parametrize("way", ["direct_server", "pooler"])
-@pytest.mark.parametrize("name", limits())
+@pytest.mark.parametrize("name", LIMITS)
 def test_a_call_makes_few_round_trips(name: str, way: str, postgres_url: str, request: pytest.FixtureRequest) -> None:
     server: str = request.getfixturevalue(way)
     with counted(server) as wire:

@@ -42,3 +42,17 @@ def test_tables_of_the_same_names_in_public_are_neither_read_nor_written(databas
         eng.forget(memory=memory.id)
     assert names_of_tables(database, OWN) == names
     assert {name: database.rows(f"SELECT * FROM public.{name}") for name in names} == before
+
+
+@pytest.mark.requirement("TEAM-2")
+def test_a_function_in_public_is_not_called_if_pgvector_has_another_schema(database: Database) -> None:
+    database.add_team(OWN)
+    with Engram(database.url_of(f"{OWN}_owner", OWN)):
+        pass
+    # Their arguments fit better than those of PostgreSQL's own functions.
+    for head in ("starts_with(name, text) RETURNS boolean", "hashtextextended(text, integer) RETURNS bigint"):
+        database.run(f"CREATE FUNCTION public.{head} LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''called''; END'")
+    with Engram(database.url_of(f"{OWN}_app", OWN)) as eng:
+        eng.sessions.register("codex", "Working")
+        eng.forget(memory=eng.remember("Deploys never happen on Fridays").id)
+        assert eng._view.engine.backups(eng.now()) == ()

@@ -530,7 +530,8 @@ class PostgresEngine(Engine):
         )
 
     def _filled(self, text: LiteralString, level: LiteralString = "", patience: float = 0.0) -> bytes:
-        homes = dict.fromkeys([self._schema, "public", self._vectors or "public"])
+        # No other schema: PostgreSQL prefers a function there to its own if its argument types fit better.
+        homes = dict.fromkeys([self._schema, self._vectors or self._schema])
         path = driver.SQL(", ").join(map(driver.Identifier, homes))
         if text is _SETTINGS:
             names = f"{path.as_string(None)}, pg_temp"
