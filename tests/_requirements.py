@@ -112,6 +112,7 @@ REQUIREMENTS = {
     "TEAM-5": "The files in deploy/ are valid, and agree with the options of engram serve and with the package.",
     "FEED-1": "Every write enters the change feed with its kind and id; a rolled-back write does not.",
     "FEED-2": "A reader following the feed misses nothing while writers commit out of order.",
+    "FEED-6": "On PostgreSQL, writers do not wait for each other's numbers, and a stranger's transaction holds up no reader.",
     # One identity
     "IDENTITY-1": "Calls over MCP act as the session that the same client's hooks report: by the harness's process, or by its session id in the environment.",
     "IDENTITY-2": "The newest start event of the process wins under a running server, even if no end event came; the summary of the user's first prompt stays.",

@@ -51,7 +51,8 @@ def test_a_statement_with_a_list_reads_only_what_the_list_names(name: str, conne
     if name in REPEATED:
         assert "SEARCH p USING PRIMARY KEY (term=?)" in steps and not [step for step in steps if "SCAN p" in step]
         return
-    assert not [step for step in steps if step.startswith("SCAN") and "json_each" not in step]
+    given = ("json_each", "SCAN q", "CONSTANT ROWS")
+    assert not [step for step in steps if step.startswith("SCAN") and not any(name in step for name in given)]
     # A Bloom filter is for sifting all rows by the list.
     assert not [step for step in steps if "BLOOM" in step]
 

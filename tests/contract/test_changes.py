@@ -6,14 +6,17 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
+import psycopg
 import pytest
 
 from engram import BlockExists, Engram, EngramError, InvalidInput, LeaseLost, LeaseNotFound
-from engram.storage.postgres import PostgresEngine
+from engram.config import load
+from engram.memory.exchanges import append_many
+from engram.storage.postgres import PostgresTransaction
 from tests.conftest import ShiftedClock
 from tests.contract.test_store import OpenStore, contents, everything
 
@@ -355,33 +358,84 @@ def test_a_transaction_that_began_first_and_ends_last_comes_last_in_the_feed(pos
 
 
 @pytest.mark.requirement("FEED-2")
-def test_nobody_overtakes_a_transaction_that_has_its_numbers_and_is_about_to_commit(postgres_url: str) -> None:
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_reader_does_not_pass_a_transaction_that_has_its_numbers_and_is_about_to_end(
+    postgres_url: str, fails: bool
+) -> None:
     numbered, go_on = threading.Event(), threading.Event()
-
-    def pause() -> None:
-        numbered.set()
-        assert go_on.wait(30)
 
     def first(eng: Engram) -> None:
         with eng._view.engine.write() as tx:
             eng.blocks.create("first")
-            tx.checks.append(pause)
+            assert isinstance(tx, PostgresTransaction)
+            tx.number_changes()
+            tx.flush()
+            tx.notes.clear()
+            numbered.set()
+            assert go_on.wait(30)
+            if fails:
+                raise ZeroDivisionError
 
     with Engram(postgres_url) as one, Engram(postgres_url) as two, ThreadPoolExecutor(2) as pool:
         try:
-            pending: list[Future[Any]] = [pool.submit(first, one)]
+            pending = pool.submit(first, one)
             assert numbered.wait(30)
-            pending.append(pool.submit(two.blocks.create, "second"))
-            assert isinstance(one._view.engine, PostgresEngine)
-            waits = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-            with Engram(postgres_url) as reader:
-                seen = False
-                while not seen and not pending[1].done():
-                    with reader._view.engine.read() as tx:
-                        seen = tx.one(waits) is not None
-                assert reader.changes() == []
+            # It does not wait for the first one, but a reader does not see it yet.
+            two.workspace("other").blocks.create("second")
+            two.blocks.create("third")
+            assert two.changes() == []
+            assert two.workspace("other").changes() == []
+            assert two.changes.latest == two.changes.latest_everywhere == 0
+            assert two.changes.wait(0, timeout=0.05) == []
         finally:
             go_on.set()
-        for task in pending:
-            task.result()
-        assert [change.id for change in one.changes()] == ["first", "second"]
+        if fails:
+            with pytest.raises(ZeroDivisionError):
+                pending.result()
+        else:
+            pending.result()
+        assert [change.id for change in two.changes()] == ["third"] if fails else ["first", "third"]
+        assert [change.id for change in two.changes.everywhere(0)][-2:] == ["second", "third"]
+
+
+@pytest.mark.requirement("FEED-6")
+def test_a_stranger_s_open_transaction_does_not_hold_up_the_feed(postgres_url: str, direct_server: str) -> None:
+    with Engram(postgres_url) as eng, psycopg.connect(direct_server) as stranger:
+        stranger.execute("CREATE TEMP TABLE busy (id INT)")
+        stranger.execute("INSERT INTO busy VALUES (1)")
+        stranger.execute("SELECT pg_advisory_xact_lock(1, 0), pg_advisory_xact_lock_shared(0)")
+        eng.blocks.create("mine")
+        assert [change.id for change in eng.changes()] == ["mine"]
+        stranger.rollback()
+
+
+@pytest.mark.requirement("FEED-6")
+def test_writers_of_a_workspace_do_not_wait_for_each_other(postgres_url: str) -> None:
+    open_now, go_on = threading.Event(), threading.Event()
+
+    def slow(eng: Engram, sid: str) -> None:
+        said = {"session_id": sid, "role": "user", "content": "the okapi sleeps in the shed"}
+        with eng._view.engine.write() as tx:
+            append_many(tx, "default", [eng.exchanges.prepare(said)], tx.now())
+            assert isinstance(tx, PostgresTransaction)
+            tx.number_changes()
+            tx.flush()
+            tx.notes.clear()
+            open_now.set()
+            assert go_on.wait(30)
+
+    settings = load(url=postgres_url, busy_timeout=5.0)
+    with Engram(settings=settings) as one, Engram(settings=settings) as two:
+        first, second = one.sessions.register("codex", "One"), two.sessions.register("codex", "Two")
+        two.exchanges.add(second, "user", "the okapi sleeps in the shed")
+        with ThreadPoolExecutor(1) as pool:
+            pending = pool.submit(slow, one, first)
+            try:
+                assert open_now.wait(30)
+                two.sessions.log(second, "log")
+                two.exchanges.add(second, "user", "the okapi sleeps")
+                two.remember("Okapis sleep in sheds")
+            finally:
+                go_on.set()
+            pending.result()
+        assert len(one.recall("okapi", k=10, mode="words")) == 4

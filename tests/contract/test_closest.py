@@ -93,7 +93,7 @@ def indexes(eng: Engram) -> list[str]:
 def nearest(tx: Transaction, model: str, shelves: list[str], most: int, verb: LiteralString = "") -> list[Row]:
     """What the index itself finds, or how."""
     assert isinstance(tx, PostgresTransaction)
-    tx.connection.execute(pgvector._SEARCH_SETTINGS, ("100000", "400"))
+    tx.connection.execute(pgvector._SEARCH_SETTINGS, {"scanned": "100000", "at_once": "400"})
     statement = SQL(verb) + pgvector._fill_in(pgvector._NEAREST, "default", model, 256)
     values = {"query": str([1.0] * 256), "shelves": shelves, "most": most}
     return tx.connection.execute(statement, values).fetchall()
@@ -175,9 +175,10 @@ def test_a_large_workspace_gets_an_index_which_finds_almost_all_of_the_closest(
         # Few of so many lie on the shelf of memories; the index goes on until it has them.
         ((model,),) = rows(eng, "SELECT DISTINCT model FROM models")
         with engine(eng).read() as tx:
-            few = tx.closest("default", model, [1.0] * 256, ["memories"], 5, 3_000)
+            asked = tx.closest("default", model, [1.0] * 256, ["memories"], 5, 3_000)
+            assert asked is not None
+            few = asked()
             rare = nearest(tx, model, ["memories"], 5)
-        assert few is not None
         assert sorted(item for item, _ in few.items) == sorted(item for item, *_ in rare)
         assert len(rare) == 5
 
@@ -230,7 +231,9 @@ def test_an_index_whose_builder_died_is_built_anew(url: str) -> None:
         query = [1.0] * 256
         with engine(eng).read() as tx:
             whole = tx.closest("default", model, query, ["turns"], 5, None)
-            assert tx.closest("default", model, query, ["turns"], 5, 40) == whole
+            indexed = tx.closest("default", model, query, ["turns"], 5, 40)
+            assert whole is not None and indexed is not None
+            assert indexed() == whole()
         engine(eng).index_vectors("default", [model])
         assert rows(eng, "SELECT COUNT(*) FROM pg_index WHERE NOT indisvalid") == [(0,)]
         assert indexes(eng) == [name]

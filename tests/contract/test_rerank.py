@@ -165,7 +165,7 @@ def test_an_older_snapshot_brings_nothing_back(open_store: OpenStore, eng: Engra
     (key,) = [key for key, each in tokens._items.items() if each.ref == first.memory_id]
     found = {key.item: tokens._items[key].tokens}
     old = item(key.item)._replace(ref=first.memory_id)
-    with eng._view.engine.read() as tx:
+    with eng._view.engine.read(feed=True) as tx:
         tx.value("SELECT COUNT(*) FROM memories")
         other.forget(memory=first.memory_id)
         later = threading.Thread(target=asked, args=(eng,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import fsum, log
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from engram.config import load
 from engram.memory import analyser, bm25, pruning, recall_request, term_counts
 from engram.memory.embedding_queue import EmbeddingQueue
 from engram.memory.recall_request import Filters
-from engram.storage.engine import Row, Transaction
+from engram.storage.engine import Answer, Transaction
 from tests._schemas import Schemas, url
 from tests.stress._processes import scaled
 
@@ -114,7 +114,7 @@ class Stored(NamedTuple):
 
 def read(eng: Engram) -> Stored:
     postings: dict[tuple[str, str], dict[int, tuple[int, int]]] = {}
-    with eng._view.engine.read() as tx:
+    with eng._view.engine.read(feed=True) as tx:
         rows = tx.all(
             "SELECT t.shelf, t.term, p.item, p.tf, p.length FROM terms t JOIN postings p ON p.term = t.id "
             "WHERE t.workspace = :workspace",
@@ -188,7 +188,7 @@ def any_filters(chooser: random.Random, stored: Stored) -> Filters:
 
 
 def found_by_words(eng: Engram, filters: Filters, terms: list[str], limit: int) -> list[int]:
-    with eng._view.engine.read() as tx:
+    with eng._view.engine.read(feed=True) as tx:
         asked = bm25.weigh(tx, eng._view.workspace, filters.shelves, terms)
         return bm25.best_by_words(tx, asked, filters, limit)
 
@@ -283,7 +283,7 @@ def really(tx: Transaction, workspace: str) -> dict[str, int]:
 
 def check(stores: Sequence[Engram]) -> None:
     for eng in stores:
-        with eng._view.engine.read() as tx:
+        with eng._view.engine.read(feed=True) as tx:
             assert counted(tx, "default") == really(tx, "default")
 
 
@@ -370,13 +370,13 @@ def test_common_words_are_counted_once_and_then_only_what_is_new(
     add_turns(one, 8)
     check([one])
     whole: list[int] = []
-    count_all = term_counts._count_all
+    ask_counts = term_counts._ask_counts
 
-    def noting(tx: Transaction, numbers: Iterable[int]) -> list[Row]:
-        whole.extend(numbers)
-        return count_all(tx, numbers)
+    def noting(tx: Transaction, memo: term_counts._Memo, wanted: dict[int, str], end: int) -> list[Answer]:
+        whole.extend(number for number in wanted if number not in term_counts._remembered(memo, wanted))
+        return ask_counts(tx, memo, wanted, end)
 
-    monkeypatch.setattr(term_counts, "_count_all", noting)
+    monkeypatch.setattr(term_counts, "_ask_counts", noting)
     check([one])
     other.exchanges.add("s", "user", "zebra ticket")
     check([one])
@@ -398,7 +398,7 @@ def test_an_old_snapshot_and_an_open_write_count_what_they_see(open_store: OpenS
     begun, changed, wrong = threading.Event(), threading.Event(), list[object]()
 
     def count_late() -> None:
-        with eng._view.engine.read() as tx:
+        with eng._view.engine.read(feed=True) as tx:
             before = really(tx, "default")
             begun.set()
             changed.wait(30)

@@ -156,7 +156,7 @@ OPEN = """
 import sys
 from engram import Engram
 from engram.storage import migrate, postgres, sqlite
-migrate.sqlite.__defaults__ = migrate.postgres.__defaults__ = (sys.argv[1],)
+migrate.sqlite.__defaults__ = migrate.postgres.__defaults__ = migrate.without_change.__defaults__ = (sys.argv[1],)
 print("ready", flush=True)
 for line in sys.stdin:
     with Engram(line.strip()) as eng:
@@ -326,9 +326,9 @@ def test_both_engines_ship_migrations_of_the_same_names() -> None:
     assert names["sqlite"] == names["postgres"]
     numbers = [int(name[:4]) for name in names["sqlite"]]
     assert numbers == sorted(set(numbers))
-    assert [one.works_with for one in migrate.shipped("sqlite")] == [
-        one.works_with for one in migrate.shipped("postgres")
-    ]
+    for ours, theirs in zip(migrate.shipped("sqlite"), migrate.shipped("postgres"), strict=True):
+        # It changes only how PostgreSQL numbers the feed, which an earlier release does not know.
+        assert ours.works_with == theirs.works_with or ours.name == "numbers"
 
 
 @pytest.mark.requirement("MIGRATE-5")

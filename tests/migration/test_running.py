@@ -113,7 +113,8 @@ def test_a_migration_waits_for_the_transactions_that_are_under_way(
 
     with Engram(postgres_url) as eng, ThreadPoolExecutor(1) as pool:
         engine = eng._view.engine
-        with engine.read() if what == "read" else engine.write():
+        with engine.read() if what == "read" else engine.write() as tx:
+            tx.now()
             migration = pool.submit(migrate_it)
             with migrating(direct_server, postgres_url) as other:
                 other.wait_for_somebody_who_waits()

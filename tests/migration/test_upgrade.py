@@ -37,7 +37,7 @@ HARMLESS = f"-- works with: {NEWEST}\n-- hooks work without it\n{ADD_COLOUR}"
 LATER = """
 import runpy, sys
 from engram.storage import migrate
-migrate.sqlite.__defaults__ = migrate.postgres.__defaults__ = (sys.argv.pop(1),)
+migrate.sqlite.__defaults__ = migrate.postgres.__defaults__ = migrate.without_change.__defaults__ = (sys.argv.pop(1),)
 """
 UPGRADE = f"{LATER}\nfrom engram.interfaces.cli import run\nsys.exit(run(sys.argv[1:]))"
 
@@ -48,7 +48,7 @@ def ships(extended: Extended, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 
     def ship(*more: str) -> Path:
         folder = extended(*more)
-        for function in (migrate.sqlite, migrate.postgres):
+        for function in (migrate.sqlite, migrate.postgres, migrate.without_change):
             monkeypatch.setattr(function, "__defaults__", (str(folder),))
         return folder
 

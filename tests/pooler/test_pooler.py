@@ -115,7 +115,7 @@ def test_a_transaction_brings_its_settings_along_and_leaves_none_behind(url: str
     with psycopg.connect(pooler.url, autocommit=True) as client:
         usual = client.execute(f"SELECT {asked}".encode()).fetchall()
     with open_store(url, busy_timeout=7.0) as eng:
-        path = f"{schema_of(url)}, public, pg_temp"
+        path = f'"{schema_of(url)}", "public", pg_temp'
         for _ in range(3):
             with engine(eng).write() as tx:
                 assert tx.one(f"SELECT {asked}") == (path, "7s", "1min", "read committed")
@@ -158,7 +158,7 @@ def test_statements_are_prepared_on_direct_connections_only(url: str, direct_ser
             eng.sessions.log(sid, str(number))
             eng.sessions.logs(sid)
         with engine(eng).read() as tx:
-            row = tx.one("SELECT COUNT(*) FROM pg_prepared_statements WHERE name LIKE '\\_pg3%'")
+            row = tx.one("SELECT COUNT(*) FROM pg_prepared_statements WHERE name LIKE 'engram\\_%'")
         assert row is not None
         count: int = row[0]
         return count
@@ -192,12 +192,12 @@ def test_a_store_with_data_is_migrated_through_a_pooler(url: str, direct_server:
         "ALTER TABLE blocks ADD COLUMN colour TEXT;\nUPDATE blocks SET colour = 'grey';\n"
     )
     ours = migrate.postgres.__defaults__
-    migrate.postgres.__defaults__ = (str(folder),)
+    migrate.postgres.__defaults__ = migrate.without_change.__defaults__ = (str(folder),)
     try:
         with open_store(url) as eng:
             assert [block.content for block in eng.blocks.list()] == ["one"]
     finally:
-        migrate.postgres.__defaults__ = ours
+        migrate.postgres.__defaults__ = migrate.without_change.__defaults__ = ours
     schema = schema_of(url)
     assert rows(direct_server, f"SELECT content, colour FROM {schema}.blocks") == [("one", "grey")]
     (backup,) = rows(direct_server, f"SELECT nspname FROM pg_namespace WHERE nspname LIKE '{schema}\\_before%'")

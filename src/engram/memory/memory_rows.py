@@ -101,7 +101,7 @@ class Filters(NamedTuple):
 
 def read(tx: Transaction, workspace: str, id: int) -> Memory:
     """One memory as it is now."""
-    asked, tags = tx.ask(_GET, workspace=workspace, id=id), memory_tags.ask(tx, workspace, id)
+    asked, tags = tx.ask(_GET, workspace=workspace, id=id), memory_tags.ask_of(tx, workspace, id)
     row = asked.one()
     if row is None:
         raise MemoryNotFound(f"There is no memory {id} in workspace {workspace!r}.")

@@ -47,13 +47,13 @@ def checked(tags: Iterable[str]) -> list[str]:
     return labels
 
 
-def ask(tx: Transaction, workspace: str, id: int) -> Answer:
+def ask_of(tx: Transaction, workspace: str, id: int) -> Answer:
     """Ask for the tags of a memory."""
     return tx.ask(_TAGS, workspace=workspace, id=id)
 
 
 def of(tx: Transaction, workspace: str, id: int) -> tuple[str, ...]:
-    return tuple(ask(tx, workspace, id).column())
+    return tuple(ask_of(tx, workspace, id).column())
 
 
 def of_each(tx: Transaction, workspace: str, ids: Iterable[int]) -> dict[int, tuple[str, ...]]:

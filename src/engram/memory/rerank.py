@@ -192,6 +192,8 @@ class Kept:
 
     def _follow(self, tx: Transaction, workspace: str) -> bool:
         """Drop what has changed. Whether the snapshot is the newest one that was seen."""
+        if tx.feed_end is None:
+            return False
         now = latest(tx, workspace)
         last = self._last.setdefault(workspace, now)
         if now < last:

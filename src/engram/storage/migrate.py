@@ -210,12 +210,12 @@ def sqlite_applied(connection: apsw.Connection) -> list[Applied]:
     return [Applied(*row) for row in connection.execute(_APPLIED)] if there else []
 
 
-def without_change(applied: Sequence[Applied], store: str, *, upgrade: bool) -> Outcome | None:
+def without_change(applied: Sequence[Applied], store: str, folder: str = _FOLDER, *, upgrade: bool) -> Outcome | None:
     """What opening a PostgreSQL store with these migrations comes to if it needs no change; None if it does.
 
     Raises an error if this version cannot use the store.
     """
-    known = shipped("postgres")
+    known = shipped("postgres", folder)
     todo = pending(applied, known, store, compare=upgrade)
     if not applied or (todo and (upgrade or not works_without(applied, todo, store))):
         return None

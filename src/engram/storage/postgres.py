@@ -477,8 +477,9 @@ class PostgresEngine(Engine):
         return postgres_pool.Pool(self._connect, _MOST_CONNECTIONS, self._forget)
 
     def _forget(self) -> None:
-        # Without synchronous replication, another server may lack rows that this process remembers.
-        self.memo = {}
+        # Without synchronous replication, another server may lack rows that this process remembers. Transactions that
+        # are about to begin have the same object.
+        self.memo.clear()
 
     def _connect(self) -> Connection:
         return psycopg.connect(self._url, **self._connecting)

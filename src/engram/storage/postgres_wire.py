@@ -90,7 +90,8 @@ class Wire:
             raise
         error: psycopg.Error | None = None
         for (request, preparing), result in zip(expected, results, strict=True):
-            error = error or self._take(request, preparing, result)
+            failed = self._take(request, preparing, result)
+            error = error or failed
         if pgconn.status == pq.ConnStatus.BAD:
             connection.close()
         else:
@@ -111,7 +112,7 @@ class Wire:
         key = (sql, tuple(types))
         name = self._prepared.get(key)
         if name is None and self.prepares and key in self._seen and len(self._prepared) < _MOST_PREPARED:
-            name = b"e%d" % next(self._names)
+            name = b"engram_%d" % next(self._names)
             pgconn.send_prepare(name, sql, param_types=types)
             expected.append((Request(sql), key))
             # Another request of the same pipeline may use it. If the server refuses it, the pipeline fails anyway.
@@ -155,12 +156,12 @@ def _communicate(connection: Connection, limit: float | None) -> PQGen[list[PGre
         # The server may have to send results before it reads on.
         ready = yield Wait.RW
         if ready & Ready.R:
-            pgconn.consume_input()
+            _receive(connection, results)
     while True:
         while pgconn.is_busy():
             ready = yield Wait.R
             if ready:
-                pgconn.consume_input()
+                _receive(connection, results)
             elif deadline is not None and not results and time.monotonic() > deadline:
                 raise TookTooLong(f"no answer for {limit:g} seconds")
         result = pgconn.get_result()
@@ -173,6 +174,17 @@ def _communicate(connection: Connection, limit: float | None) -> PQGen[list[PGre
         results.append(result)
         if result.status == _FAILED and pgconn.status == pq.ConnStatus.BAD:
             raise psycopg.errors.error_from_result(result, encoding=connection.info.encoding)
+
+
+def _receive(connection: Connection, results: Sequence[PGresult]) -> None:
+    """Read what the server has sent. If it has closed the connection, raises its reason if it gave one."""
+    try:
+        connection.pgconn.consume_input()
+    except psycopg.OperationalError as lost:
+        for result in results:
+            if result.status == _FAILED:
+                raise psycopg.errors.error_from_result(result, encoding=connection.info.encoding) from lost
+        raise
 
 
 def with_limit(work: PQGen[Result], limit: float) -> PQGen[Result]:

@@ -143,7 +143,7 @@ class Probe:
         for word in re.findall(r"\w+", text):
             for term in analyser.terms(word):
                 terms.setdefault(term, word)
-        with self._engine.read() as tx:
+        with self._engine.read(feed=True) as tx:
             counts = bm25.weigh(tx, self._workspace, _SHELVES, list(terms)).found
         known = sorted((count, position, term) for position, (term, count) in enumerate(counts.items()) if count)
         rarest = [term for _, _, term in known[:1]]

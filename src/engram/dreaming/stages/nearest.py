@@ -61,7 +61,7 @@ def known(context: PassContext, project: str, turns: Sequence[Exchange]) -> tupl
 
     Only what may be believed is shown: the answer about a session must not repeat what a tool or a document said.
     """
-    with context.engine.read() as tx:
+    with context.engine.read(feed=True) as tx:
         of_project = {"workspace": context.workspace, "project": project, "now": tx.now()}
         always = tx.column(_OPEN_TODOS, limit=_TODOS, **of_project) + tx.column(
             _PREFERENCES, limit=_RULES, **of_project
@@ -115,7 +115,7 @@ def borrowed(
 def _rare(context: PassContext, wanted: list[str]) -> set[str]:
     """The terms that few memories and turns contain. In a young store every word of a memory is rare among memories."""
     found: Counter[str] = Counter()
-    with context.engine.read() as tx:
+    with context.engine.read(feed=True) as tx:
         for shelf in (_MEMORIES, _TURNS):
             numbers = word_index.find(tx, context.workspace, shelf, wanted)
             counts = term_counts.count(tx, context.workspace, {shelf: numbers.values()})

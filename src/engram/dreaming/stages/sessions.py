@@ -337,7 +337,7 @@ def _gist_text(thought: Thought, turns: list[Exchange]) -> str:
 
 def _words(context: PassContext, turns: list[Exchange], text: str, gist: Memory | None) -> list[str]:
     """Words of the session by which its gist is found, besides those of its text."""
-    with context.engine.read() as tx:
+    with context.engine.read(feed=True) as tx:
         new = telling_words(tx, context.workspace, (turn.content for turn in turns), [text])
     old = memory_index.words_of(gist.data) if gist and gist.content else []
     return list(dict.fromkeys([*new, *old]))[: 2 * MOST]
