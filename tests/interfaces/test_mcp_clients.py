@@ -124,12 +124,12 @@ def inspect(store: str, *arguments: str) -> Any:
 
 
 @pytest.mark.requirement("MCP-11")
-def test_the_inspector_lists_and_calls_the_tools(sqlite_url: str) -> None:
-    assert len(inspect(sqlite_url, "--method", "tools/list")["tools"]) <= 8
+def test_the_inspector_lists_and_calls_the_tools(new_sqlite_url: str) -> None:
+    assert len(inspect(new_sqlite_url, "--method", "tools/list")["tools"]) <= 8
     arguments = ["--tool-name", "sitrep", "--tool-arg", "summary=Looking around"]
-    answer = inspect(sqlite_url, "--method", "tools/call", *arguments)
+    answer = inspect(new_sqlite_url, "--method", "tools/call", *arguments)
     assert answer["content"][0]["text"].startswith("# Brief: ")
-    with Engram(sqlite_url) as eng:
+    with Engram(new_sqlite_url) as eng:
         # The Inspector is gone, and with it the session.
         assert [(each.summary, each.status) for each in eng.sessions.list()] == [("Looking around", "completed")]
 

@@ -91,12 +91,12 @@ class Process:
 
 
 @pytest.fixture
-def start(sqlite_url: str) -> Iterator[Callable[..., Process]]:
+def start(new_sqlite_url: str) -> Iterator[Callable[..., Process]]:
     """Start servers on one store; whatever is left of them is ended with the test."""
     started: list[Process] = []
 
     def begin(command: list[str] | None = None, **environment: str) -> Process:
-        started.append(Process(sqlite_url, command, **environment))
+        started.append(Process(new_sqlite_url, command, **environment))
         return started[-1]
 
     yield begin
@@ -228,7 +228,7 @@ def test_the_handshake_is_answered_once_and_calls_that_came_early_are_not_lost(s
 @pytest.mark.requirement("MCP-10", "IDENTITY-5")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_server_cleanly_and_its_session(
-    start: Callable[..., Process], number: signal.Signals, sqlite_url: str
+    start: Callable[..., Process], number: signal.Signals, new_sqlite_url: str
 ) -> None:
     server = start()
     server.open()
@@ -237,7 +237,7 @@ def test_a_signal_ends_the_server_cleanly_and_its_session(
     server.process.send_signal(number)
     assert server.process.wait(timeout=DEADLINE) == 0
     assert server.errors() == ""
-    with Engram(sqlite_url) as eng:
+    with Engram(new_sqlite_url) as eng:
         assert ([each.status for each in eng.sessions.list()], eng.leases.list()) == (["completed"], [])
 
 
@@ -248,12 +248,12 @@ def test_a_client_that_leaves_before_it_said_anything_is_no_error(start: Callabl
 
 @pytest.mark.requirement("MCP-10")
 def test_a_call_that_waits_for_a_lock_holds_up_neither_others_nor_the_end(
-    start: Callable[..., Process], sqlite_url: str
+    start: Callable[..., Process], new_sqlite_url: str
 ) -> None:
     server = start()
     server.open()
     server.call("sitrep", summary="Porting")
-    with Engram(sqlite_url) as eng:
+    with Engram(new_sqlite_url) as eng:
         holder = eng.sessions.register("codex", "Migrating")
         eng.leases.claim(holder, "db", exclusive=True)
         claim = {"action": "claim", "resource": "db", "exclusive": True, "wait": 300}
@@ -264,10 +264,10 @@ def test_a_call_that_waits_for_a_lock_holds_up_neither_others_nor_the_end(
 
 
 @pytest.mark.requirement("MCP-10")
-def test_a_person_who_types_the_command_is_told_what_it_waits_for(sqlite_url: str) -> None:
+def test_a_person_who_types_the_command_is_told_what_it_waits_for(new_sqlite_url: str) -> None:
     master, slave = os.openpty()
     process = subprocess.Popen(
-        [program(), "mcp", "--store", sqlite_url], stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [program(), "mcp", "--store", new_sqlite_url], stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     os.close(slave)
     os.write(master, b"\x04")
@@ -320,10 +320,10 @@ def test_broken_and_huge_lines_do_not_end_the_conversation(start: Callable[..., 
 
 @pytest.mark.requirement("MCP-7")
 def test_a_file_that_is_no_store_is_an_answer_and_the_server_goes_on(
-    start: Callable[..., Process], sqlite_url: str
+    start: Callable[..., Process], new_sqlite_url: str
 ) -> None:
-    Path(sqlite_url).parent.mkdir()
-    Path(sqlite_url).write_text("no database, but a text that somebody may still need")
+    Path(new_sqlite_url).parent.mkdir()
+    Path(new_sqlite_url).write_text("no database, but a text that somebody may still need")
     server = start()
     server.open()
     answer = server.call("sitrep", summary="Porting")
@@ -333,9 +333,9 @@ def test_a_file_that_is_no_store_is_an_answer_and_the_server_goes_on(
 
 @pytest.mark.requirement("MCP-3")
 def test_a_session_given_by_the_environment_is_whom_the_client_acts_as(
-    start: Callable[..., Process], sqlite_url: str
+    start: Callable[..., Process], new_sqlite_url: str
 ) -> None:
-    with Engram(sqlite_url) as eng:
+    with Engram(new_sqlite_url) as eng:
         me = eng.sessions.register("claude-code", "Porting")
     server = start(ENGRAM_SESSION=me)
     server.open()
@@ -344,7 +344,7 @@ def test_a_session_given_by_the_environment_is_whom_the_client_acts_as(
 
 @pytest.mark.requirement("MCP-11")
 def test_two_servers_write_to_one_store_at_once_and_nothing_is_lost(
-    start: Callable[..., Process], sqlite_url: str
+    start: Callable[..., Process], new_sqlite_url: str
 ) -> None:
     servers = [start(), start()]
     for server in servers:
@@ -366,15 +366,15 @@ def test_two_servers_write_to_one_store_at_once_and_nothing_is_lost(
     for thread in threads:
         thread.join(DEADLINE)
     assert failed == []
-    with Engram(sqlite_url) as eng:
+    with Engram(new_sqlite_url) as eng:
         assert len(eng.memories.list(kind="said")) == 100
 
 
 @pytest.mark.requirement("MCP-14")
 def test_a_message_in_an_answer_that_was_cancelled_comes_with_the_next_one(
-    start: Callable[..., Process], sqlite_url: str
+    start: Callable[..., Process], new_sqlite_url: str
 ) -> None:
-    with Engram(sqlite_url) as eng:
+    with Engram(new_sqlite_url) as eng:
         holder = eng.sessions.register("codex", "Holding")
         eng.leases.claim(holder, "db:schema", exclusive=True)
         server = start()
@@ -384,7 +384,7 @@ def test_a_message_in_an_answer_that_was_cancelled_comes_with_the_next_one(
         claim = {"action": "claim", "resource": "db:schema", "exclusive": True, "wait": 300}
         server.send(request("slow", "tools/call", {"name": "lock", "arguments": claim}))
         # Its claim waits in line, so the call has begun.
-        wait_until(lambda: waits(sqlite_url))
+        wait_until(lambda: waits(new_sqlite_url))
         server.send(
             {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "slow", "reason": "late"}}
         )
@@ -471,7 +471,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 @pytest.mark.requirement("MCP-16")
 def test_what_was_stored_before_the_model_was_there_survives_the_server_and_gets_its_vector_later(
-    start: Callable[..., Process], sqlite_url: str, tmp_path: Path
+    start: Callable[..., Process], new_sqlite_url: str, tmp_path: Path
 ) -> None:
     # Reading the model's graph from a pipe that nothing writes to takes for ever.
     cache = tmp_path / "cache"
@@ -482,7 +482,7 @@ def test_what_was_stored_before_the_model_was_there_survives_the_server_and_gets
     stored = server.call("remember", text="The puppy sleeps beside the fireplace")["structuredContent"]["result"]
     server.process.kill()
     server.process.wait()
-    with Engram(settings=load(url=sqlite_url, embedder="static")) as eng:
+    with Engram(settings=load(url=new_sqlite_url, embedder="static")) as eng:
         assert eng.backlog.size() == 1
         assert eng.recall("fireplace", mode="words")[0].memory_id == stored["id"]
         assert eng.backlog.work() == 1

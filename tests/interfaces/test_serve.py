@@ -99,8 +99,8 @@ def until(condition: Any) -> None:
 
 
 @pytest.mark.requirement("SERVER-21")
-def test_the_first_start_makes_one_token_in_a_private_file_and_a_link(sqlite_url: str, tmp_path: Path) -> None:
-    with serve(sqlite_url, tmp_path) as served:
+def test_the_first_start_makes_one_token_in_a_private_file_and_a_link(new_sqlite_url: str, tmp_path: Path) -> None:
+    with serve(new_sqlite_url, tmp_path) as served:
         path = Path(served.started["admin_token_file"])
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert served.token.startswith("engram_")
@@ -108,10 +108,10 @@ def test_the_first_start_makes_one_token_in_a_private_file_and_a_link(sqlite_url
         assert re.fullmatch(rf"{re.escape(served.url)}/login\?code=engraml_\w+[\w-]+", served.started["login"])
         with served.client() as client:
             assert client.get("/api/v1/sitrep").status_code == 200
-    with serve(sqlite_url, tmp_path) as again:
+    with serve(new_sqlite_url, tmp_path) as again:
         assert "login" not in again.started
         assert again.token == served.token
-    with Store(sqlite_url) as eng:
+    with Store(new_sqlite_url) as eng:
         assert [(token.name, token.scope) for token in eng.access.tokens.list()] == [("admin", "admin")]
 
 
@@ -224,6 +224,14 @@ def test_several_workers_serve_one_store(store_url: str, tmp_path: Path) -> None
         with served.client() as client:
             session = client.post("/api/v1/session/register", json={"type": "codex", "summary": "x"}).json()
             id = session["result"]["id"]
+        answering: set[str] = set()
+
+        def both_answer() -> bool:
+            with served.client() as client:
+                answering.add(client.get("/health").headers["x-request-id"].partition("-")[0])
+            return len(answering) == 2
+
+        until(both_answer)
 
         def write(writer: int) -> set[str]:
             workers = set()
