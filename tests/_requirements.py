@@ -107,9 +107,9 @@ REQUIREMENTS = {
     # A team
     "TEAM-1": "A store on PostgreSQL uses its own schema, the catalogs and the schema of pgvector, and no other; only the copy before a migration is a schema beside it.",
     "TEAM-2": "Tables of the same names in other schemas of the search path are neither read nor written.",
-    "TEAM-3": "A role with the rights of deploy/roles.sql can do everything with a store, except migrate it and build an index of vectors.",
+    "TEAM-3": "A role with the rights of deployment/roles.sql can do everything with a store, except migrate it and build an index of vectors.",
     "TEAM-4": "A dump of one schema with pg_dump opens in another database with everything in it, and no number is given out twice.",
-    "TEAM-5": "The files in deploy/ are valid, and agree with the options of engram serve and with the package.",
+    "TEAM-5": "The files in deployment/ are valid, and agree with the options of engram serve and with the package.",
     "FEED-1": "Every write enters the change feed with its kind and id; a rolled-back write does not.",
     "FEED-2": "A reader following the feed misses nothing while writers commit out of order.",
     "FEED-6": "On PostgreSQL, writers do not wait for each other's numbers, and a stranger's transaction holds up no reader.",

@@ -409,7 +409,7 @@ def test_an_undo_that_is_killed_at_any_statement_leaves_everything_as_it_was(
         return run(self, sql, **values)  # type: ignore[arg-type]
 
     kills = 0
-    for step in range(1, 2_000, 29):
+    for step in range(1, 2_000, 11):
         left[0] = step
         with monkeypatch.context() as patched:
             patched.setattr(kind, "run", dying)

@@ -11,7 +11,7 @@ from psycopg.sql import SQL, Composed, Identifier
 
 from tests.team import _programs as programs
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = Path(__file__).parents[2] / "deployment"
 #: A database and roles of this process; other processes may be at work on the same server.
 OWN = f"engram_team_{os.getpid()}"
 
@@ -34,7 +34,7 @@ class Database:
                 connection.execute(statement.encode() if isinstance(statement, str) else statement)
 
     def run_file(self, name: str, team: str) -> None:
-        """A file of `deploy/`, for a team."""
+        """A file of `deployment/`, for a team."""
         options = ("-q", "-v", "ON_ERROR_STOP=1", "-v", f"team={team}", "-f", str(DEPLOY / name))
         self.run_program("psql", *options, self.url)
 

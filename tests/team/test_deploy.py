@@ -1,4 +1,4 @@
-"""The files in `deploy/`: each is checked by the program that reads it, where that is installed."""
+"""The files in `deployment/`: each is checked by the program that reads it, where that is installed."""
 
 from __future__ import annotations
 

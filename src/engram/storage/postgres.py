@@ -385,7 +385,7 @@ class PostgresEngine(Engine):
 
     def _open_quickly(self, connection: Connection, upgrade: bool) -> bool:
         """Open a store that needs no change, in two round trips. False if it may need one."""
-        wire = self._wires[connection] = Wire(connection)
+        wire = self._wire_of(connection)
         there = Request(_IS_THERE, [self._schema])
         vectors = pgvector.ask_state(self._schema)
         beginning = [
@@ -585,6 +585,13 @@ class PostgresEngine(Engine):
                 self._pool.drop_kept()
             self._pool.give_back(connection)
 
+    def _wire_of(self, connection: Connection) -> Wire:
+        wire = self._wires.get(connection)
+        if wire is None:
+            wire = self._wires[connection] = Wire(connection)
+            wire.slot = next(self._slots) % _SLOTS
+        return wire
+
     def _begin_with(self, begin: Begin, queue: Sequence[Request]) -> _Begun:
         """Take a connection, begin a transaction on it, and send the queue.
 
@@ -596,10 +603,7 @@ class PostgresEngine(Engine):
     def _try_to_begin(self, begin: Begin, queue: Sequence[Request], until: float) -> _Begun:
         while True:
             connection, is_new = self._pool.take(until - time.monotonic())
-            wire = self._wires.get(connection)
-            if wire is None:
-                wire = self._wires[connection] = Wire(connection)
-                wire.slot = next(self._slots) % _SLOTS
+            wire = self._wire_of(connection)
             try:
                 return self._begin_on(wire, begin, queue, until)
             except BaseException as error:

@@ -1,6 +1,6 @@
 -- The roles and the schema of one team. An administrator runs it for each team, in the database of the stores:
 --
---   psql -v ON_ERROR_STOP=1 -v team=alpha -f deploy/roles.sql postgresql://postgres@db.example.org/engram
+--   psql -v ON_ERROR_STOP=1 -v team=alpha -f deployment/roles.sql postgresql://postgres@db.example.org/engram
 --
 -- alpha_owner creates and migrates the store. alpha_app uses it. Neither has any right on the schema of another team.
 -- Give them passwords with psql's \password, or let pg_hba.conf decide how they log in. Running this file again changes
