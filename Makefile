@@ -88,9 +88,13 @@ bench: setup  ## measure the numbers in docs/benchmarks.md
 	$(BIN)/python bench/consolidation_quality.py
 	$(BIN)/python bench/statement_pairs.py
 
+# In `make test` a pass asks recall about fewer things, and long passes do not run over HTTP.
+DREAMING_TESTS := $(addprefix tests/contract/test_,agent_queue.py brief.py consolidate.py context.py dreaming.py due.py eras.py extract.py \
+  forgotten_meanwhile.py gists.py portrait.py proposals.py session_answers.py undo.py undo_forget.py usage.py) tests/security/test_copies.py
+
 stress: setup pgbouncer  ## the long tests: kill, stop and contention
 	ENGRAM_TEST_STRESS=1 $(PYTEST) -n 0 -s tests/stress tests/contract/test_model.py tests/contract/test_memory_model.py \
-	  tests/contract/test_undo_model.py
+	  tests/contract/test_undo_model.py $(DREAMING_TESTS)
 
 test-icu: setup  ## the contract suite on a PostgreSQL whose databases sort by an ICU locale
 	$(BIN)/python tests/with_icu.py -n 2 tests/contract -k "postgres or not sqlite"

@@ -6,6 +6,8 @@ an index, access. A client calls them in one way, which `tests/interfaces/test_r
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 #: The modules whose tests run through a server, too: all groups of the facade that a client uses.
@@ -90,17 +92,6 @@ EXCEPTIONS: dict[str, frozenset[str]] = {
             "test_what_is_said_during_a_pass_is_news_to_the_next",
         }
     ),
-    "They are long, and the work is the server's: shorter tests make the same calls.": frozenset(
-        {
-            "test_a_long_session_is_offered_one_piece_after_another",
-            "test_a_long_session_is_summarised_piece_by_piece",
-            "test_a_second_pass_writes_nothing_but_its_report_and_the_drives",
-            "test_coherence_is_full_at_ten_gists_that_are_not_folded_in",
-            "test_self_is_json_with_mood_energy_narrative_and_the_last_six_reflections",
-            "test_the_cap_of_a_day_holds_over_passes_and_is_over_the_next_day",
-            "test_the_cap_of_a_pass_holds_to_the_call_and_the_pass_ends_cleanly",
-        }
-    ),
     "They call back while the work goes on; a client gets only the result.": frozenset(
         {
             "test_a_batch_with_a_mistake_is_not_written_and_those_before_it_stay",
@@ -133,9 +124,24 @@ EXCEPTIONS: dict[str, frozenset[str]] = {
 }
 
 
+#: They are long, and the work is the server's. Only `make stress` runs them through a server, too.
+LONG = frozenset(
+    {
+        "test_a_long_session_is_offered_one_piece_after_another",
+        "test_a_long_session_is_summarised_piece_by_piece",
+        "test_a_second_pass_writes_nothing_but_its_report_and_the_drives",
+        "test_coherence_is_full_at_ten_gists_that_are_not_folded_in",
+        "test_self_is_json_with_mood_energy_narrative_and_the_last_six_reflections",
+        "test_the_cap_of_a_day_holds_over_passes_and_is_over_the_next_day",
+        "test_the_cap_of_a_pass_holds_to_the_call_and_the_pass_ends_cleanly",
+    }
+)
+
+
 def runs_remotely(item: pytest.Item) -> bool:
     name = getattr(item, "originalname", item.name)
-    is_exception = any(name in tests for tests in EXCEPTIONS.values())
+    is_stress = bool(os.environ.get("ENGRAM_TEST_STRESS"))
+    is_exception = any(name in tests for tests in EXCEPTIONS.values()) or (name in LONG and not is_stress)
     if item.path.parent.name != "contract" or is_exception:
         return False
     return item.path.stem in MODULES and "open_store" in getattr(item, "fixturenames", ())
