@@ -30,7 +30,10 @@ _QUERIES: dict[str, LiteralString] = {
         SELECT v.* FROM block_versions v JOIN blocks b ON b.id = v.block_id WHERE b.workspace = :workspace""",
     "gists": "SELECT * FROM gists WHERE workspace = :workspace",
     "folds": "SELECT * FROM folds WHERE workspace = :workspace",
-    "shelves": "SELECT shelf, items, length FROM shelves WHERE workspace = :workspace AND items > 0",
+    # On PostgreSQL the counts of a shelf are spread over several rows.
+    "shelves": """
+        SELECT RTRIM(shelf, '/0123456789'), CAST(SUM(items) AS BIGINT), CAST(SUM(length) AS BIGINT) FROM shelves
+        WHERE workspace = :workspace GROUP BY 1 HAVING SUM(items) > 0""",
     "terms": "SELECT shelf, term FROM terms WHERE workspace = :workspace",
     "items": """
         SELECT kind, ref, piece, shelf, label, session_id, project, turn, at, length, author FROM items
