@@ -75,7 +75,7 @@ COMPARED = {
     "items": "workspace, shelf, kind, piece, label, project, turn, length, length(terms), author",
     "terms": "workspace, shelf, term",
     "postings": "tf, length",
-    "shelves": "workspace, shelf, SUM(items), SUM(length)",
+    "shelves": "workspace, RTRIM(shelf, '/0123456789'), SUM(items), SUM(length)",
     "backlog": "workspace, kind, taken_until, indexed, words_due",
     "memories": "workspace, kind, key, content, hash, version, importance, pinned, trust, status, project, data",
     "memory_versions": "version, content, reason, actor, author",
@@ -282,7 +282,7 @@ def _contents(connection: Any, schema: str) -> dict[str, list[Any]]:
     found = {}
     for (table,) in tables:
         if table == "shelves":
-            sql = f"SELECT {COMPARED[table]} FROM shelves GROUP BY workspace, shelf ORDER BY 1, 2"
+            sql = f"SELECT {COMPARED[table]} FROM shelves GROUP BY 1, 2 ORDER BY 1, 2"
         else:
             sql = f"SELECT {COMPARED.get(table, '1')} FROM {table} ORDER BY ROW({COMPARED.get(table, '1')})"
         found[table] = connection.execute(sql.encode()).fetchall()

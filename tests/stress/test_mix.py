@@ -206,7 +206,8 @@ def check_index(eng: Engram) -> None:
     assert [(sql, found) for sql in wrong if (found := count(eng, sql))] == []
     with eng._view.engine.read() as tx:
         shelves = tx.all(
-            "SELECT workspace, RTRIM(shelf, '/0123456789'), SUM(items), SUM(length) FROM shelves GROUP BY 1, 2 ORDER BY 1, 2"
+            "SELECT workspace, RTRIM(shelf, '/0123456789'), SUM(items), SUM(length) FROM shelves "
+            "GROUP BY 1, 2 ORDER BY 1, 2"
         )
         items = tx.all(
             "SELECT workspace, shelf, COUNT(*), SUM(length) FROM items GROUP BY workspace, shelf ORDER BY 1, 2"
