@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from engram import (
@@ -629,3 +630,25 @@ def test_every_connection_has_the_promised_pragmas(sqlite_url: str, setting: str
     with Engram(settings=load(url=sqlite_url)) as eng:
         assert isinstance(eng._view.engine, SqliteEngine)
         assert eng._view.engine._idle[0].connection.pragma("busy_timeout") == 30_000
+
+
+@pytest.mark.requirement("STORE-11")
+def test_a_transaction_that_could_not_begin_writes_nothing_later(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Engram(postgres_url) as eng:
+        begin_with, calls = PostgresEngine._begin_with, iter([False])
+
+        def failing_once(self: PostgresEngine, *arguments: Any) -> Any:
+            if not next(calls, True):
+                raise psycopg.OperationalError("the server is away")
+            return begin_with(self, *arguments)
+
+        monkeypatch.setattr(PostgresEngine, "_begin_with", failing_once)
+        with pytest.raises(StoreUnavailable), eng.write():
+            with pytest.raises(StoreUnavailable):
+                eng.blocks.create("first")
+            eng.blocks.create("second")
+        assert eng.blocks.list() == []
+        eng.blocks.create("third")
+        assert [block.name for block in eng.blocks.list()] == ["third"]

@@ -161,6 +161,7 @@ class PostgresTransaction(Transaction):
         self._ends: tuple[int, int] | None = None
         self._is_last = False
         self._has_ended = False
+        self._has_failed = False
 
     @property
     def connection(self) -> Connection:
@@ -205,6 +206,8 @@ class PostgresTransaction(Transaction):
         """Put a statement in the server's form into the queue."""
         if self._has_ended:
             raise RuntimeError("the transaction has ended; this is a mistake in Engram")
+        if self._has_failed:
+            raise psycopg.OperationalError("the transaction could not begin")
         request = _Asked(self, sql, values)
         self._queue.append(request)
         return request
@@ -215,7 +218,10 @@ class PostgresTransaction(Transaction):
         if self._is_last:
             queue.append(Request(b"COMMIT"))
         if self._wire is None:
+            # If it cannot begin, what was in the queue is lost, so nothing else may be written either.
+            self._has_failed = True
             begun = self._engine._begin_with(self._begin, queue)
+            self._has_failed = False
             self._wire, self._ends = begun.wire, begun.ends
             if begun.error is not None:
                 raise begun.error
@@ -228,14 +234,12 @@ class PostgresTransaction(Transaction):
 
     def commit(self) -> None:
         """Commit. A transaction that has sent nothing, and has nothing to send, does nothing."""
-        if self._has_ended or (self._wire is None and not self._queue):
+        if self._has_ended or (self._wire is None and not self._queue and not self._has_failed):
             return
         if not self.writable:
             self._queue.clear()
-        elif not self._is_last and (self._wire is None or _is_much(self._queue)):
-            # The first round trip is repeated when the connection turns out to be dead, so it must not commit. And the
-            # time limit of a commit is not for long work.
-            self.flush()
+        else:
+            self._prepare_to_commit()
         self._is_last = True
         self.flush()
 
@@ -256,8 +260,16 @@ class PostgresTransaction(Transaction):
     def number_changes(self) -> None:
         """Write the notes. It is part of the last round trip, so that readers of the feed wait only for the commit."""
         if self.notes:
+            self._prepare_to_commit()
             self.put(_NUMBER_CHANGES)
             self.put(_INSERT_CHANGES, [list(column) for column in zip(*self.notes, strict=True)])
+
+    def _prepare_to_commit(self) -> None:
+        """Send what must not be sent together with the commit."""
+        if not self._is_last and (self._wire is None or _is_much(self._queue)):
+            # The first round trip is repeated when the connection turns out to be dead, so it must not commit. And the
+            # time limit of a commit is not for long work.
+            self.flush()
 
     @property
     def feed_end(self) -> int | None:
@@ -618,8 +630,9 @@ class PostgresEngine(Engine):
         requests = [Request(sql) for sql in begin.statements]
         failed: psycopg.Error | None = None
         # A pooler makes a client wait for a free server connection. No setting of the server limits that wait.
+        limit = None if wire.prepares else max(0.0, until - time.monotonic())
         try:
-            wire.send([*requests, *queue], early=len(requests), limit=max(0.0, until - time.monotonic()))
+            wire.send([*requests, *queue], early=len(requests), limit=limit)
         except psycopg.Error as error:
             if wire.connection.closed or requests[begin.settings].rows is None:
                 self._check_schema(wire, error)
