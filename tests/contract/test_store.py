@@ -644,8 +644,8 @@ def test_a_transaction_that_could_not_begin_writes_nothing_later(
                 raise psycopg.OperationalError("the server is away")
             return begin_with(self, *arguments)
 
-        monkeypatch.setattr(PostgresEngine, "_begin_with", failing_once)
-        with pytest.raises(StoreUnavailable), eng.write():
+        with pytest.raises(StoreUnavailable), eng._view.engine.write():
+            monkeypatch.setattr(PostgresEngine, "_begin_with", failing_once)
             with pytest.raises(StoreUnavailable):
                 eng.blocks.create("first")
             eng.blocks.create("second")

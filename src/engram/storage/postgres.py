@@ -172,6 +172,11 @@ class PostgresTransaction(Transaction):
         return self._wire.connection
 
     @property
+    def is_broken(self) -> bool:
+        """Whether the connection is lost, on which the transaction had begun."""
+        return self._wire is not None and bool(self._wire.connection.closed)
+
+    @property
     def slot(self) -> int:  # type: ignore[override]
         return 0 if self._wire is None else self._wire.slot
 
@@ -576,8 +581,7 @@ class PostgresEngine(Engine):
                 committing = begin.writes
                 transaction.commit()
             except psycopg.Error as error:
-                wire = transaction._wire
-                if wire is not None and is_lost(error, wire.connection):
+                if transaction.is_broken:
                     raise (lost_in_commit if committing else lost)(error, self._store) from error
                 raise
             finally:
@@ -700,6 +704,6 @@ class PostgresEngine(Engine):
             yield
         except psycopg.Error as error:
             open_one = getattr(self._local, "transaction", None)
-            if isinstance(open_one, PostgresTransaction) and is_lost(error, open_one.connection):
+            if isinstance(open_one, PostgresTransaction) and open_one.is_broken:
                 raise lost(error, self._store) from error
             raise translate(error, self._store) from error
