@@ -16,7 +16,7 @@ import pytest
 from engram import BlockExists, Engram, EngramError, InvalidInput, LeaseLost, LeaseNotFound
 from engram.config import load
 from engram.memory.exchanges import append_many
-from engram.storage.postgres import PostgresTransaction
+from engram.storage.postgres_transaction import PostgresTransaction
 from tests.conftest import ShiftedClock
 from tests.contract.test_store import OpenStore, contents, everything
 

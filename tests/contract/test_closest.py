@@ -17,7 +17,8 @@ from engram.config import load
 from engram.memory import embedding_models
 from engram.storage import pgvector
 from engram.storage.engine import Row, Transaction
-from engram.storage.postgres import PostgresEngine, PostgresTransaction
+from engram.storage.postgres import PostgresEngine
+from engram.storage.postgres_transaction import PostgresTransaction
 from tests.conftest import ShiftedClock
 
 WORDS = [

@@ -31,7 +31,8 @@ from engram import (
     StoreUnavailable,
 )
 from engram.config import load
-from engram.storage.postgres import PostgresEngine, PostgresTransaction
+from engram.storage.postgres import PostgresEngine
+from engram.storage.postgres_transaction import PostgresTransaction
 from engram.storage.sqlite import SqliteEngine
 from tests.conftest import ShiftedClock, directly
 
@@ -637,7 +638,7 @@ def test_a_transaction_that_could_not_begin_writes_nothing_later(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Engram(postgres_url) as eng:
-        begin_with, calls = PostgresEngine._begin_with, iter([False])
+        begin_with, calls = PostgresEngine.begin_with, iter([False])
 
         def failing_once(self: PostgresEngine, *arguments: Any) -> Any:
             if not next(calls, True):
@@ -645,7 +646,7 @@ def test_a_transaction_that_could_not_begin_writes_nothing_later(
             return begin_with(self, *arguments)
 
         with pytest.raises(StoreUnavailable), eng._view.engine.write():
-            monkeypatch.setattr(PostgresEngine, "_begin_with", failing_once)
+            monkeypatch.setattr(PostgresEngine, "begin_with", failing_once)
             with pytest.raises(StoreUnavailable):
                 eng.blocks.create("first")
             eng.blocks.create("second")

@@ -24,6 +24,7 @@ from engram import Engram, StoreReadOnly, StoreUnavailable
 from engram.config import load
 from engram.storage import postgres
 from engram.storage.postgres import PostgresEngine
+from engram.storage.postgres_transaction import PostgresTransaction
 from engram.store_url import masked
 from tests._certificates import certified
 from tests._pooler import HOW_TO_INSTALL, Pooler, program
@@ -83,7 +84,7 @@ def test_a_machine_that_falls_silent_is_noticed(pair: Pair, url: str) -> None:
             engine = eng._view.engine
             assert isinstance(engine, PostgresEngine)
             with engine.read() as tx:
-                assert isinstance(tx, postgres.PostgresTransaction)
+                assert isinstance(tx, PostgresTransaction)
                 with socket.socket(fileno=os.dup(tx.connection.fileno())) as used:
                     options = (socket.TCP_USER_TIMEOUT, socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
                     return [used.getsockopt(socket.IPPROTO_TCP, option) for option in options]
@@ -303,7 +304,7 @@ def test_behind_a_pooler_with_tls_a_store_goes_on_once_the_pooler_leads_to_the_n
         url = f"{pooler.url}&schema={schema}"
         with open_store(url) as eng, ThreadPoolExecutor(1) as pool:
             with eng._view.engine.read() as tx:
-                assert isinstance(tx, postgres.PostgresTransaction)
+                assert isinstance(tx, PostgresTransaction)
                 assert tx.connection.pgconn.ssl_in_use
             sid = eng.sessions.register("codex", "Working")
             pair.fail_over()

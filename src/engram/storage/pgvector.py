@@ -27,7 +27,7 @@ from .postgres_wire import Request
 
 if TYPE_CHECKING:
     from .engine import Answer, Row
-    from .postgres import PostgresTransaction
+    from .postgres_transaction import PostgresTransaction
 
     Connection = psycopg.Connection[Row]
 

@@ -28,17 +28,17 @@ import itertools
 import os
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from .._version import UPGRADE, install_command
-from ..clock import Clock, later
+from ..clock import Clock
 from ..errors import MissingExtra, SchemaTooNew, StoreReadOnly, StoreUnavailable
 from ..store_url import masked, split_schema
 from . import backup, migrate
-from .engine import Answer, Closest, Engine, Row, Transaction
+from .engine import Engine, Row, Transaction
 
 try:
     import psycopg
@@ -50,7 +50,7 @@ except ImportError as missing:
     ) from missing
 from . import pgvector, postgres_pool
 from .postgres_errors import OnStandby, TookTooLong, is_lost, is_passing, lost, lost_in_commit, translate
-from .postgres_sql import Statement, insert_of_many, parameter_names, statement
+from .postgres_transaction import Begin, Begun, PostgresTransaction
 from .postgres_wire import Request, Wire, with_limit
 
 if TYPE_CHECKING:
@@ -74,7 +74,6 @@ SELECT set_config('search_path', {path}, true), set_config('idle_in_transaction_
        CAST((SELECT 'schema ' || MAX(number) FROM {migrations} WHERE works_with > {newest}) AS INTEGER)
 """
 _ENDS = "SELECT changes, items FROM {schema}.ends()"
-_ENDS_HERE = b"SELECT changes, items FROM ends()"
 _NEWER = "SELECT MAX(number) FROM {migrations} WHERE works_with > {newest}"
 _IS_THERE = b"SELECT to_regclass(format('%I.migrations', $1::text)) IS NOT NULL"
 _APPLIED = "SELECT number, hash, works_with FROM {migrations} ORDER BY number"
@@ -86,21 +85,11 @@ SET LOCAL lock_timeout = {patience};
 SET LOCAL idle_in_transaction_session_timeout = {idle}
 """
 
-_NOW = b"""SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
 _BACKUPS = "SELECT nspname FROM pg_namespace WHERE starts_with(nspname, :start)"
 _SIZE = """
 SELECT COALESCE(SUM(pg_total_relation_size(c.oid)), 0)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = :schema AND c.relkind = 'r'
-"""
-_LOCK = b"SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
-_LOCK_SHARED = b"SELECT pg_advisory_xact_lock_shared(hashtextextended($1, 0))"
-_NUMBER_CHANGES, _NUMBER_ITEMS = b"SELECT number_changes()", b"SELECT number_items()"
-_INSERT_CHANGES = b"""
-INSERT INTO changes (workspace, what, id)
-SELECT workspace, what, id
-FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS noted (workspace, what, id, place)
-ORDER BY place
 """
 
 _MOST_CONNECTIONS = 16
@@ -115,29 +104,6 @@ _IDLE_IN_TRANSACTION = "60s"
 _HURRIED = 0.01
 #: How many rows the counters of a shelf are spread over. More writers of a workspace than this rarely commit at once.
 _SLOTS = 32
-#: The types of a column of values, for inserting many rows with one statement.
-_ARRAYS = {int: "bigint", str: "text"}
-
-
-class Begin(NamedTuple):
-    """The statements that begin a kind of transaction."""
-
-    statements: tuple[bytes, ...]
-    #: Which of them tells about the connection, and which about the end of the feed.
-    settings: int
-    ends: int | None = None
-    patience: float = 0.0
-    writes: bool = False
-
-
-class _Begun(NamedTuple):
-    """A transaction that has begun."""
-
-    wire: Wire
-    #: The ends of the change feed and of the items, if they were asked for.
-    ends: tuple[int, int] | None
-    #: Why a statement after the beginning failed.
-    error: psycopg.Error | None
 
 
 class Begins(NamedTuple):
@@ -145,224 +111,6 @@ class Begins(NamedTuple):
     hurried: Begin
     read: Begin
     read_feed: Begin
-
-
-class PostgresTransaction(Transaction):
-    """A transaction that takes a connection and begins with its first round trip."""
-
-    def __init__(self, engine: PostgresEngine, begin: Begin) -> None:
-        super().__init__(writable=begin.writes)
-        self._engine = engine
-        self._begin = begin
-        self._wire: Wire | None = None
-        #: What is sent with the next round trip.
-        self._queue: list[Request] = []
-        self._savepoints = 0
-        self._ends: tuple[int, int] | None = None
-        self._is_last = False
-        self._has_ended = False
-        self._has_failed = False
-
-    @property
-    def connection(self) -> Connection:
-        """The connection, on which the transaction has begun."""
-        if self._wire is None:
-            self.flush()
-        assert self._wire is not None
-        return self._wire.connection
-
-    @property
-    def is_broken(self) -> bool:
-        """Whether the connection is lost, on which the transaction had begun."""
-        return self._wire is not None and bool(self._wire.connection.closed)
-
-    @property
-    def slot(self) -> int:  # type: ignore[override]
-        return 0 if self._wire is None else self._wire.slot
-
-    def all(self, sql: LiteralString, **values: object) -> list[Row]:
-        return self.ask(sql, **values).all()
-
-    def ask(self, sql: LiteralString, **values: object) -> Answer:
-        form = statement(sql)
-        return self.put(form.sql, [values[name] for name in form.names])
-
-    def run(self, sql: LiteralString, **values: object) -> int:
-        form = statement(sql)
-        request = self.put(form.sql, [values[name] for name in form.names])
-        self.flush()
-        return request.count
-
-    def later(self, sql: LiteralString, **values: object) -> None:
-        self.ask(sql, **values)
-
-    def many(self, sql: LiteralString, values: Sequence[Mapping[str, object]]) -> None:
-        if len(values) > 1 and (form := _as_arrays(sql, values)) is not None:
-            self.put(form.sql, [[row[name] for row in values] for name in form.names])
-            return
-        form = statement(sql)
-        for row in values:
-            self.put(form.sql, [row[name] for name in form.names])
-
-    def close_after(self) -> None:
-        self._is_last = True
-
-    def put(self, sql: bytes, values: Sequence[object] = ()) -> Request:
-        """Put a statement in the server's form into the queue."""
-        if self._has_ended:
-            raise RuntimeError("the transaction has ended; this is a mistake in Engram")
-        if self._has_failed:
-            raise psycopg.OperationalError("the transaction could not begin")
-        request = _Asked(self, sql, values)
-        self._queue.append(request)
-        return request
-
-    def flush(self) -> None:
-        """Send the queue and wait for the results."""
-        queue, self._queue = self._queue, []
-        if self._is_last:
-            queue.append(Request(b"COMMIT"))
-        if self._wire is None:
-            # If it cannot begin, what was in the queue is lost, so nothing else may be written either.
-            self._has_failed = True
-            begun = self._engine._begin_with(self._begin, queue)
-            self._has_failed = False
-            self._wire, self._ends = begun.wire, begun.ends
-            if begun.error is not None:
-                raise begun.error
-        elif queue:
-            # With synchronous replication, the server confirms a commit when a standby has it, however long that takes.
-            self._wire.send(queue, limit=self._engine.longest_wait if self._is_last else None)
-        if self._is_last:
-            self._has_ended = True
-            _require_commit(queue[-1])
-
-    def commit(self) -> None:
-        """Commit. A transaction that has sent nothing, and has nothing to send, does nothing."""
-        if self._has_ended or (self._wire is None and not self._queue and not self._has_failed):
-            return
-        if not self.writable:
-            self._queue.clear()
-        else:
-            self._prepare_to_commit()
-        self._is_last = True
-        self.flush()
-
-    def array(self, values: Iterable[int] | Iterable[str]) -> object:
-        return list(values)
-
-    def now(self) -> str:
-        time: str = self.put(_NOW).value()
-        shift = self._engine.clock.shift
-        return later(time, shift) if shift else time
-
-    def lock(self, name: str, *, shared: bool = False) -> None:
-        self.put(_LOCK_SHARED if shared else _LOCK, [f"{self._engine.schema}/{name}"])
-
-    def number_items(self) -> None:
-        self.put(_NUMBER_ITEMS)
-
-    def number_changes(self) -> None:
-        """Write the notes. It is part of the last round trip, so that readers of the feed wait only for the commit."""
-        if self.notes:
-            self._prepare_to_commit()
-            self.put(_NUMBER_CHANGES)
-            self.put(_INSERT_CHANGES, [list(column) for column in zip(*self.notes, strict=True)])
-
-    def _prepare_to_commit(self) -> None:
-        """Send what must not be sent together with the commit."""
-        if not self._is_last and (self._wire is None or _is_much(self._queue)):
-            # The first round trip is repeated when the connection turns out to be dead, so it must not commit. And the
-            # time limit of a commit is not for long work.
-            self.flush()
-
-    @property
-    def feed_end(self) -> int | None:
-        ends = self._known_ends()
-        return None if ends is None else ends[0]
-
-    @property
-    def items_end(self) -> int | None:
-        ends = self._known_ends()
-        return None if ends is None else ends[1]
-
-    def _known_ends(self) -> tuple[int, int] | None:
-        if self.writable:
-            # Each statement has a snapshot of its own, so a later one sees what this one has waited for.
-            changes, items = self.put(_ENDS_HERE).all()[0]
-            return changes, items
-        if self._wire is None and self._begin.ends is not None:
-            self.flush()
-        return self._ends
-
-    def closest(
-        self, workspace: str, model: str, query: Sequence[float], shelves: Sequence[str], most: int, size: int | None
-    ) -> Callable[[], Closest] | None:
-        if not self._engine.compares:
-            return None
-        return pgvector.closest(self, workspace, model, query, shelves, most, size)
-
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
-        self._savepoints += 1
-        name = b"engram_%d" % self._savepoints
-        begin = self.put(b"SAVEPOINT " + name)
-        try:
-            yield
-        except BaseException:
-            self._undo(begin, name)
-            raise
-        self.put(b"RELEASE SAVEPOINT " + name)
-
-    def _undo(self, begin: Request, name: bytes) -> None:
-        if begin in self._queue:
-            del self._queue[self._queue.index(begin) :]
-            return
-        self._queue.clear()
-        if self._wire is not None and not self._wire.connection.closed:
-            # If what came before the savepoint failed, there is no savepoint. The whole transaction then fails.
-            with suppress(psycopg.Error):
-                self._wire.send([Request(b"ROLLBACK TO SAVEPOINT " + name), Request(b"RELEASE SAVEPOINT " + name)])
-
-
-class _Asked(Request):
-    """A statement in the queue of a transaction. Reading its rows sends it."""
-
-    __slots__ = ("_transaction",)
-
-    def __init__(self, transaction: PostgresTransaction, sql: bytes, values: Sequence[object]) -> None:
-        super().__init__(sql, values)
-        self._transaction = transaction
-
-    def all(self) -> list[Row]:
-        if self.rows is None:
-            self._transaction.flush()
-        return super().all()
-
-
-def _is_much(queue: Sequence[Request]) -> bool:
-    """Whether the server may need long for these statements."""
-    return len(queue) > 50 or any(
-        isinstance(value, list) and len(value) > 1_000 for each in queue for value in each.values
-    )
-
-
-def _as_arrays(sql: LiteralString, rows: Sequence[Mapping[str, object]]) -> Statement | None:
-    """An insertion of one row as one of many rows, if each column has values of one plain type."""
-    types = []
-    for name in parameter_names(sql):
-        found = {type(row[name]) for row in rows}
-        kind = _ARRAYS.get(found.pop()) if len(found) == 1 else None
-        if kind is None:
-            return None
-        types.append(kind)
-    return insert_of_many(sql, tuple(types))
-
-
-def _require_commit(request: Request) -> None:
-    # The server answers a COMMIT with ROLLBACK if a statement of the transaction has failed.
-    if request.status != b"COMMIT":
-        raise psycopg.errors.InFailedSqlTransaction("a statement of the transaction failed; nothing was written")
 
 
 class PostgresEngine(Engine):
@@ -608,7 +356,7 @@ class PostgresEngine(Engine):
             wire.slot = next(self._slots) % _SLOTS
         return wire
 
-    def _begin_with(self, begin: Begin, queue: Sequence[Request]) -> _Begun:
+    def begin_with(self, begin: Begin, queue: Sequence[Request]) -> Begun:
         """Take a connection, begin a transaction on it, and send the queue.
 
         All of it is repeated on another connection if this one turns out to be dead.
@@ -616,7 +364,7 @@ class PostgresEngine(Engine):
         until = time.monotonic() + begin.patience + _CONNECT_TIMEOUT
         return self._patiently(lambda: self._try_to_begin(begin, queue, until), begin.patience)
 
-    def _try_to_begin(self, begin: Begin, queue: Sequence[Request], until: float) -> _Begun:
+    def _try_to_begin(self, begin: Begin, queue: Sequence[Request], until: float) -> Begun:
         while True:
             connection, is_new = self._pool.take(until - time.monotonic())
             wire = self._wire_of(connection)
@@ -630,7 +378,7 @@ class PostgresEngine(Engine):
                 if queue and queue[-1].sql == b"COMMIT" and begin.writes:
                     raise
 
-    def _begin_on(self, wire: Wire, begin: Begin, queue: Sequence[Request], until: float) -> _Begun:
+    def _begin_on(self, wire: Wire, begin: Begin, queue: Sequence[Request], until: float) -> Begun:
         requests = [Request(sql) for sql in begin.statements]
         failed: psycopg.Error | None = None
         # A pooler makes a client wait for a free server connection. No setting of the server limits that wait.
@@ -653,7 +401,7 @@ class PostgresEngine(Engine):
         if begin.ends is not None:
             ((changes, items),) = requests[begin.ends].all()
             ends = (changes, items)
-        return _Begun(wire, ends, failed)
+        return Begun(wire, ends, failed)
 
     def _check_schema(self, wire: Wire, error: psycopg.Error) -> None:
         """Raise SchemaTooNew if that is why a transaction could not begin."""
