@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.sql import SQL, Identifier
 
 from engram import BlockExists, Engram, EngramError, InvalidInput, LeaseLost, LeaseNotFound
 from engram.config import load
@@ -439,3 +440,19 @@ def test_writers_of_a_workspace_do_not_wait_for_each_other(postgres_url: str) ->
                 go_on.set()
             pending.result()
         assert len(one.recall("okapi", k=10, mode="words")) == 4
+
+
+@pytest.mark.requirement("FEED-6")
+def test_the_feed_goes_on_in_a_schema_that_was_renamed(new_postgres_url: str, direct_server: str) -> None:
+    schema = new_postgres_url.rpartition("schema=")[2]
+    with Engram(new_postgres_url) as eng:
+        eng.blocks.create("before")
+    with psycopg.connect(direct_server, autocommit=True) as connection:
+        rename = "ALTER SCHEMA {} RENAME TO {}"
+        connection.execute(SQL(rename).format(Identifier(schema), Identifier(f"{schema}_x")))
+        # A new store under the old name has numbers of its own.
+        with Engram(new_postgres_url), Engram(f"{new_postgres_url}_x") as moved:
+            moved.blocks.create("after")
+            assert [change.id for change in moved.changes()] == ["before", "after"]
+        connection.execute(SQL("DROP SCHEMA {} CASCADE").format(Identifier(schema)))
+        connection.execute(SQL(rename).format(Identifier(f"{schema}_x"), Identifier(schema)))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from engram import Engram
+from engram import Engram, StoreBusy
 from engram.config import load
 from engram.memory import analyser, bm25, pruning, recall_request, term_counts
 from engram.memory.embedding_queue import EmbeddingQueue
@@ -418,3 +418,21 @@ def test_an_old_snapshot_and_an_open_write_count_what_they_see(open_store: OpenS
         check([eng])
         raise KeyError
     check([eng])
+
+
+@pytest.mark.requirement("WORDS-3")
+@pytest.mark.usefixtures("remembering")
+def test_a_count_that_failed_half_way_is_made_again(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = open_store(embedder="none"), open_store(embedder="none")
+    add_turns(one, 8)
+    check([one])
+    other.forget(exchange=2)
+
+    def failing(*_: object) -> bool:
+        raise StoreBusy("cancelled")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(term_counts, "_still_valid", failing)
+        with pytest.raises(StoreBusy):
+            check([one])
+    check([one])

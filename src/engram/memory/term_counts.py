@@ -131,9 +131,10 @@ def count(
         return {number: found for number, found, *_ in _count_all(tx, wanted, 0)}
     memo: _Memo = tx.memo.setdefault("term counts", {}).setdefault(workspace, _Memo())
     with memo.lock:
-        items = _catch_up(tx, workspace, memo, tx.feed_end, asked)
-        if items is None:
+        caught_up = _catch_up(tx, workspace, memo, tx.feed_end, asked)
+        if caught_up is None:
             return {number: found for number, found, *_ in _count_all(tx, wanted, 0)}
+        items, change, ahead = caught_up
         end = tx.items_end or 0
         # Asked together. If something that was counted is gone, the counts are asked for again.
         counts = _ask_counts(tx, memo, wanted, end)
@@ -143,6 +144,8 @@ def count(
         gone = [kind for kind in valid if not valid[kind]]
         for kind in gone:
             memo.kinds[kind] = _Kind(_newest(tx, workspace, kind))
+        # Not before: if reading them failed, the next call must look at the same changes again.
+        memo.change, memo.ahead = change, ahead
         return _with_new(memo, wanted, _ask_counts(tx, memo, wanted, end) if gone else counts)
 
 
@@ -180,10 +183,11 @@ def _with_new(memo: _Memo, wanted: dict[int, str], asked: list[Answer]) -> dict[
 
 def _catch_up(
     tx: Transaction, workspace: str, memo: _Memo, end: int, asked: AskedChanges | None
-) -> dict[str, tuple[set[int], Answer]] | None:
-    """Take the changes since then into account. None when this snapshot is older than what is remembered.
+) -> tuple[dict[str, tuple[set[int], Answer]], int, set[int]] | None:
+    """The changes since what is remembered. None when this snapshot is older.
 
-    Returns what has changed, by kind, with the items that it has now. The caller must check them.
+    Returns what has changed, by kind, with the items that it has now. The caller must check them, and then set
+    `memo.change` and `memo.ahead` to the other two values.
     """
     if end < memo.change:
         return None
@@ -203,9 +207,8 @@ def _catch_up(
         new = [change for change in changes[1:] if change[0] not in memo.ahead]
         refs = {kind: {int(id) for _, what, id in new if what == kind} for kind in _KINDS}
         items = {kind: (refs[kind], _items_of(tx, workspace, kind, refs[kind])) for kind in _KINDS if refs[kind]}
-    memo.change = max([number for number, _, _ in changes if number <= end], default=first)
-    memo.ahead = {number for number, _, _ in changes if number > memo.change}
-    return items
+    change = max([number for number, _, _ in changes if number <= end], default=first)
+    return items, change, {number for number, _, _ in changes if number > change}
 
 
 def _items_of(tx: Transaction, workspace: str, kind: str, refs: set[int]) -> Answer:

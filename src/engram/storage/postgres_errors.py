@@ -114,6 +114,8 @@ def translate(error: Exception, store: str) -> EngramError:
             return StoreUnavailable(f"{store} gave no connection in time ({problem}).")
         case psycopg.errors.LockNotAvailable() | psycopg.errors.DeadlockDetected():
             return StoreBusy(f"Other writers on {store} did not finish in time; try again.")
+        case psycopg.errors.QueryCanceled():
+            return StoreBusy(f"{store} cancelled a statement ({problem}); nothing was written. Try again.")
         case psycopg.errors.ReadOnlySqlTransaction() | psycopg.errors.InsufficientPrivilege():
             return StoreReadOnly(
                 f"{store} cannot be written ({problem}). Connect to the primary server, as a user who may write and "

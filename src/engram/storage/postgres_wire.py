@@ -75,11 +75,13 @@ class Wire:
         The first answer must come within `limit` seconds. The answers to the first `early` requests are sent at once.
         """
         connection, pgconn = self.connection, self.connection.pgconn
+        # A value that cannot be sent is found before anything is.
+        dumped = [self._dump(request) for request in requests]
         pgconn.enter_pipeline_mode()
         try:
             expected: list[tuple[Request, tuple[bytes, tuple[int, ...]] | None]] = []
             for place, request in enumerate(requests, 1):
-                self._post(request, expected)
+                self._post(request, dumped[place - 1], expected)
                 if place == early and not self.prepares:
                     pgconn.send_flush_request()
             pgconn.pipeline_sync()
@@ -99,16 +101,23 @@ class Wire:
         if error is not None:
             raise error
 
-    def _post(self, request: Request, expected: list[tuple[Request, tuple[bytes, tuple[int, ...]] | None]]) -> None:
+    def _dump(self, request: Request) -> tuple[Any, Sequence[int], Any]:
+        """The values in the server's form, their types and their formats."""
+        if not request.values:
+            return None, (), None
+        count = len(request.values)
+        auto = _AUTO[:count] if count <= len(_AUTO) else [PyFormat.AUTO] * count
+        parameters = self._transformer.dump_sequence(request.values, auto)
+        return parameters, self._transformer.types or (), self._transformer.formats
+
+    def _post(
+        self,
+        request: Request,
+        dumped: tuple[Any, Sequence[int], Any],
+        expected: list[tuple[Request, tuple[bytes, tuple[int, ...]] | None]],
+    ) -> None:
         pgconn, sql = self.connection.pgconn, request.sql
-        parameters: Any = None
-        types: Sequence[int] = ()
-        formats: Any = None
-        if request.values:
-            count = len(request.values)
-            auto = _AUTO[:count] if count <= len(_AUTO) else [PyFormat.AUTO] * count
-            parameters = self._transformer.dump_sequence(request.values, auto)
-            types, formats = self._transformer.types or (), self._transformer.formats
+        parameters, types, formats = dumped
         key = (sql, tuple(types))
         name = self._prepared.get(key)
         if name is None and self.prepares and key in self._seen and len(self._prepared) < _MOST_PREPARED:

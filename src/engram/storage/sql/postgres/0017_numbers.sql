@@ -22,23 +22,27 @@ BEGIN ATOMIC
 END;
 
 -- The numbers up to which every change and every item is decided: a snapshot that is taken later sees all that will ever
--- be. First the last numbers that were given are read, then who is still at work. A lock's key has 32 bits of the number,
--- which is near the last one. A key that seems to be ahead belongs to a writer that began after the first look.
-CREATE FUNCTION ends(OUT changes BIGINT, OUT items BIGINT) LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path FROM CURRENT AS '
-BEGIN
-  SELECT s.last_value - CASE WHEN s.is_called THEN 0 ELSE 1 END INTO changes FROM changes_number_seq s;
-  SELECT s.last_value - CASE WHEN s.is_called THEN 0 ELSE 1 END INTO items FROM items_id_seq s;
-  SELECT COALESCE(MIN(changes - away.from_change) FILTER (WHERE away.class = ''changes''::regclass), changes),
-         COALESCE(MIN(items - away.from_item) FILTER (WHERE away.class = ''items''::regclass), items)
-  INTO changes, items
-  FROM (
-    SELECT l.classid AS class, (changes - l.objid::bigint) & 4294967295 AS from_change,
-           (items - l.objid::bigint) & 4294967295 AS from_item
-    FROM pg_locks l
-    WHERE l.locktype = ''advisory'' AND l.objsubid = 2 AND l.granted
-      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-      AND l.classid IN (''changes''::regclass, ''items''::regclass)
-  ) AS away
-  WHERE CASE WHEN away.class = ''changes''::regclass THEN away.from_change ELSE away.from_item END < 2147483648;
-END';
+-- be. First the last numbers that were given are read, then who is still at work: `decided` needs what `last_numbers`
+-- returns. A lock's key has 32 bits of the number, which is near the last one. A key that seems to be ahead belongs to a
+-- writer that began after the first look.
+CREATE FUNCTION last_numbers(OUT change BIGINT, OUT item BIGINT) LANGUAGE sql VOLATILE SECURITY DEFINER
+BEGIN ATOMIC
+  SELECT c.last_value - CASE WHEN c.is_called THEN 0 ELSE 1 END, i.last_value - CASE WHEN i.is_called THEN 0 ELSE 1 END
+  FROM changes_number_seq c CROSS JOIN items_id_seq i;
+END;
+CREATE FUNCTION decided(change BIGINT, item BIGINT, OUT changes BIGINT, OUT items BIGINT)
+LANGUAGE sql VOLATILE SECURITY DEFINER
+BEGIN ATOMIC
+  SELECT COALESCE(MIN(change - (change - l.objid::bigint & 4294967295)) FILTER (
+           WHERE l.classid = 'changes'::regclass AND (change - l.objid::bigint & 4294967295) < 2147483648), change),
+         COALESCE(MIN(item - (item - l.objid::bigint & 4294967295)) FILTER (
+           WHERE l.classid = 'items'::regclass AND (item - l.objid::bigint & 4294967295) < 2147483648), item)
+  FROM pg_locks l
+  WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.granted
+    AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+    AND l.classid IN ('changes'::regclass, 'items'::regclass);
+END;
+CREATE FUNCTION ends(OUT changes BIGINT, OUT items BIGINT) LANGUAGE sql VOLATILE SECURITY DEFINER
+BEGIN ATOMIC
+  SELECT d.changes, d.items FROM last_numbers() n CROSS JOIN LATERAL decided(n.change, n.item) d;
+END;
