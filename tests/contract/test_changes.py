@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from psycopg.sql import SQL, Identifier
 from engram import BlockExists, Engram, EngramError, InvalidInput, LeaseLost, LeaseNotFound
 from engram.config import load
 from engram.memory.exchanges import append_many
+from engram.storage.postgres import PostgresEngine
 from engram.storage.postgres_transaction import PostgresTransaction
 from tests.conftest import ShiftedClock
 from tests.contract.test_store import OpenStore, contents, everything
@@ -427,6 +429,12 @@ def test_writers_of_a_workspace_do_not_wait_for_each_other(postgres_url: str) ->
 
     settings = load(url=postgres_url, busy_timeout=5.0)
     with Engram(settings=settings) as one, Engram(settings=settings) as two:
+        # Two of 32 connections have the same slot by chance, and would wait for the commit of the other.
+        for slot, eng in enumerate((one, two), 1):
+            assert isinstance(eng._view.engine, PostgresEngine)
+            eng._view.engine._slots = itertools.count(slot)
+            for wire in eng._view.engine._wires.values():
+                wire.slot = slot
         first, second = one.sessions.register("codex", "One"), two.sessions.register("codex", "Two")
         two.exchanges.add(second, "user", "the okapi sleeps in the shed")
         with ThreadPoolExecutor(1) as pool:
