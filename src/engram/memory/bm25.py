@@ -133,15 +133,18 @@ def with_neighbours(
     Without items that were found by words there are no weights.
     """
     spans: dict[str, list[tuple[int, int]]] = {}
+    # Items whose terms come with those of the turns around them.
+    within: set[int] = set()
     for item in items:
         if item.id in by_words and item.turn is not None and item.session_id is not None:
             spans.setdefault(item.session_id, []).append((item.turn - REACH, item.turn + REACH))
+            within.add(item.id)
     around = {item.id: item for item in items}
     wanted = [(session, *span) for session, some in spans.items() for span in _merge_touching(sorted(some))]
     known = {number: term for shelf in asked.shelves.values() for number, term in shelf.items()}
     neighbours, postings = [], []
-    if by_words and known:
-        postings.append(ask_postings(tx, known, list(around)))
+    if by_words and known and (others := [id for id in around if id not in within]):
+        postings.append(ask_postings(tx, known, others))
     for some in ranges(wanted):
         neighbours.append(tx.ask(_AROUND, workspace=workspace, **some))
         if known:
