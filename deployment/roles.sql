@@ -14,11 +14,16 @@ CREATE SCHEMA IF NOT EXISTS :"team" AUTHORIZATION :"owner";
 -- Before a migration, the owner copies the store into a new schema: alpha_before_0017_….
 GRANT CREATE ON DATABASE :"DBNAME" TO :"owner";
 
--- pgvector has a schema of its own. Without pgvector, leave these four lines out.
-CREATE SCHEMA IF NOT EXISTS extensions;
-CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA extensions;
-SELECT extnamespace::regnamespace AS extensions FROM pg_extension WHERE extname = 'vector' \gset
-GRANT USAGE ON SCHEMA :extensions TO :"owner", :"app";
+-- pgvector has a schema of its own. Without pgvector Engram compares vectors itself, which is slower in a large store.
+SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = 'vector') AS has_pgvector \gset
+\if :has_pgvector
+  CREATE SCHEMA IF NOT EXISTS extensions;
+  CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA extensions;
+  SELECT extnamespace::regnamespace AS extensions FROM pg_extension WHERE extname = 'vector' \gset
+  GRANT USAGE ON SCHEMA :extensions TO :"owner", :"app";
+\else
+  \warn 'This server has no pgvector, so that part is left out. To add it later, install pgvector and run this file again.'
+\endif
 
 -- The default of PostgreSQL 15 and newer. In PostgreSQL 14 every role may put functions there that others then call.
 REVOKE CREATE ON SCHEMA public FROM PUBLIC;

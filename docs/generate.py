@@ -1,7 +1,8 @@
 """Writes what the documents take from the product.
 
-That is: docs/cli.md from the commands' help, the table of settings in docs/configuration.md, the README's picture, and
-the output of the README's examples. `make docs` runs it. Tests compare all of them with what it makes.
+That is: docs/cli.md from the commands' help, docs/reference from signatures, tables and the schema, the table of
+settings in docs/configuration.md, the README's picture, and the output of the README's examples. `make docs` runs it.
+Tests compare all of them with what it makes.
 """
 
 from __future__ import annotations
@@ -11,13 +12,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+from docs.generators import errors, library, mcp_tools, operations, schema
 
 from engram.config import SETTINGS
 from engram.interfaces.cli import cli
 
 PAGE = Path(__file__).parent / "cli.md"
 SETTINGS_PAGE = Path(__file__).parent / "configuration.md"
-_TABLE = "| setting | default | meaning | in a project's file |\n| --- | --- | --- | --- |\n"
+_TABLE = "| setting | in the environment | default | meaning | in a project's file |\n| --- | --- | --- | --- | --- |\n"
+#: The pages below docs/ that are generated as a whole, by path.
+REFERENCE = {
+    "reference/library.md": library.page,
+    "reference/mcp-tools.md": mcp_tools.page,
+    "reference/operations.md": operations.page,
+    "reference/errors.md": errors.page,
+    "reference/schema.md": schema.page,
+}
 
 _HEAD = """\
 # The command line
@@ -68,12 +78,14 @@ def settings_page() -> str:
     rows = ""
     for each in SETTINGS:
         default = f"`{each.shown(each.default)}`" if each.default != "" else ""
-        rows += f"| `{each.name}` | {default} | {each.help} | {each.project_file} |\n"
+        rows += f"| `{each.name}` | `ENGRAM_{each.name.upper()}` | {default} | {each.help} | {each.project_file} |\n"
     return f"{before}{_TABLE}{rows}\n{after}"
 
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    for path, made in REFERENCE.items():
+        (PAGE.parent / path).write_text(made(), encoding="utf-8")
     SETTINGS_PAGE.write_text(settings_page(), encoding="utf-8")
     for script in ("picture.py", "readme.py"):
         runpy.run_path(str(PAGE.with_name(script)), run_name="__main__")

@@ -33,8 +33,11 @@ NOT_RUN = {
     "uv tool install": "needs a package index",
     "pip install": "needs a package index",
     "engram import claude-code": "reads the real transcripts; tests/importers/test_claude_code.py imports some",
+    "engram init": "sets up the real agents; tests/interfaces/test_init.py runs it",
     "engram install claude-code": "changes the settings of the real client; tests/interfaces/test_install.py runs it",
 }
+#: In the first block that uses a store. What the README assumes to have happened since comes after it.
+_FIRST = "engram remember"
 _BLOCK = re.compile(r"(?<=```)(console|python)\n(.*?)(?=```)", re.DOTALL)
 _COMMAND = re.compile(r"\$ (?P<typed>.*?)(?:\s+#\s.*)?")
 #: Thursday, 19 November 2026, 10:30 UTC.
@@ -83,13 +86,16 @@ def _all_printed(readme: str) -> Iterator[list[str]]:
             "ENGRAM_URL": os.path.join(folder, "engram.db"),
             "ENGRAM_CONFIG_DIR": folder,
             "ENGRAM_PROJECT": "shop",
-            "ENGRAM_EMBEDDER": "minilm",
+            "ENGRAM_EMBEDDER": "static",
             "ENGRAM_LLM": "extractive",
         }
         with patch("engram.client.Clock", return_value=clock), patch.dict(os.environ, environment, clear=True):
-            for number, block in enumerate(blocks(readme)):
-                if number == 1:
+            begun = has_passed = False
+            for block in blocks(readme):
+                if begun and not has_passed:
                     _meanwhile(clock)
+                    has_passed = True
+                begun = begun or any(_FIRST in line for line in block.lines)
                 with patch.dict(os.environ):
                     printed = _python(block) if block.language == "python" else _console(block, clock, names)
                 shows = block.language == "python" or not all(map(_COMMAND.fullmatch, block.lines))
@@ -97,7 +103,7 @@ def _all_printed(readme: str) -> Iterator[list[str]]:
 
 
 def _meanwhile(clock: SteppingClock) -> None:
-    """What the README assumes after its first block: hooks recorded a session, and an agent is working on limits."""
+    """What the README assumes after its first try: hooks recorded a session."""
     with Engram(clock=clock) as eng:
         clock.at -= _WEEK
         past = eng.sessions.register("codex", "Repairing the nightly build")
@@ -106,7 +112,6 @@ def _meanwhile(clock: SteppingClock) -> None:
         eng.exchanges.add(past, "assistant", "Its token expired on Monday. I made a new one that is valid for a year.")
         eng.sessions.complete(past, "Nightly build repaired")
         clock.at += _WEEK
-        eng.leases.claim(eng.sessions.register("codex", "Adding rate limits"), "src/limits/", "new module")
 
 
 def _console(block: Block, clock: SteppingClock, names: dict[str, str]) -> list[str]:
@@ -122,7 +127,11 @@ def _console(block: Block, clock: SteppingClock, names: dict[str, str]) -> list[
 
 
 def _run(typed: str) -> str:
-    """What an `engram` command prints; nothing for an `export` of what it prints."""
+    """What an `engram` command prints; nothing if a variable is set to what it prints, or to a text, or unset."""
+    if variable := re.fullmatch(r"(?:export (\w+)=([\w.-]+)|unset (\w+))", typed):
+        os.environ.pop(variable[1] or variable[3], None)
+        os.environ.update({variable[1]: variable[2]} if variable[1] else {})
+        return ""
     export = re.fullmatch(r"export (\w+)=\$\((.*)\)", typed)
     program, *arguments = shlex.split(export[2] if export else typed)
     result = CliRunner().invoke(cli, arguments) if program == "engram" else None

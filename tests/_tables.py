@@ -76,7 +76,9 @@ def _asking(url: str) -> Iterator[Ask]:
         return
     import apsw
 
-    file = apsw.Connection(url, flags=apsw.SQLITE_OPEN_READWRITE)
+    from tests._files import connect
+
+    file = connect(url, apsw.SQLITE_OPEN_READWRITE)
     try:
         yield lambda sql: file.execute(sql).fetchall()
     finally:

@@ -32,6 +32,12 @@ settings.register_profile("engram", deadline=None, suppress_health_check=[Health
 settings.load_profile("engram")
 
 
+#: The key file of a run in which every SQLite store is encrypted (`make test-encrypted`).
+KEY_FILE = os.environ.get("ENGRAM_TEST_KEY_FILE")
+if KEY_FILE:
+    os.environ |= {"ENGRAM_KEY_FILE": KEY_FILE, "ENGRAM_ENCRYPT_NEW": "on"}
+
+
 class ShiftedClock(Clock):
     """A clock that tests move forward; sleeping moves it too, so that no test waits."""
 
@@ -245,6 +251,9 @@ def _nothing_of_the_user(_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("ENGRAM_CACHE_DIR", str(home / "cache"))
     monkeypatch.setenv("ENGRAM_EMBEDDER", "static")
     monkeypatch.setenv("ENGRAM_AUTO_DREAM", "off")
+    if KEY_FILE:
+        monkeypatch.setenv("ENGRAM_KEY_FILE", KEY_FILE)
+        monkeypatch.setenv("ENGRAM_ENCRYPT_NEW", "on")
     # It does not exist, so a recall socket is in the data folder.
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "runtime"))
     # What a process says once, each test may see.

@@ -9,17 +9,22 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 import click
 import pytest
+from docs import site_pages
+from docs.generators import library
 
 from engram import Engram
 from engram.config import SETTINGS
 from engram.interfaces.cli import cli
 from engram.interfaces.mcp import tools
+from engram.remote.calls import CALLS
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+REFERENCE = ("library", "mcp-tools", "operations", "errors", "schema")
 
 
 @cache
@@ -37,6 +42,29 @@ def test_the_command_page_is_what_the_help_says() -> None:
     assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == generate().page(), "run `make docs`"
 
 
+@pytest.mark.requirement("DOCS-5")
+@pytest.mark.parametrize("name", REFERENCE)
+def test_a_reference_page_is_what_the_code_declares(name: str) -> None:
+    path = f"reference/{name}.md"
+    assert (ROOT / "docs" / path).read_text(encoding="utf-8") == generate().REFERENCE[path](), "run `make docs`"
+
+
+@pytest.mark.requirement("DOCS-5")
+def test_every_reference_page_is_generated() -> None:
+    assert {path.stem for path in (ROOT / "docs" / "reference").iterdir()} == set(REFERENCE)
+
+
+@pytest.mark.requirement("DOCS-5")
+def test_every_public_method_is_on_the_library_page_and_explained() -> None:
+    page = (ROOT / "docs" / "reference" / "library.md").read_text(encoding="utf-8")
+    methods = list(library.public_methods())
+    assert len(methods) > 200
+    assert [each.call for each in methods if f"### {each.call}\n" not in page and f"`{each.call}`" not in page] == []
+    silent = re.findall(r"^### (eng\S+)\n\n```python\n[^`]*```\n\n(?:#|Over a server: scope)", page, re.MULTILINE)
+    assert silent == []
+    assert {*CALLS} - {""} <= {each.name.rpartition(".")[0] for each in methods}
+
+
 @pytest.mark.requirement("DOCS-2")
 def test_the_picture_shows_what_the_commands_print() -> None:
     picture = runpy.run_path(str(ROOT / "docs" / "picture.py"))["svg"]()
@@ -50,11 +78,54 @@ def test_the_settings_page_is_what_the_settings_declare() -> None:
     assert all(f"| `{setting.name}` |" in page and setting.help in page for setting in SETTINGS)
 
 
+def _without_code(page: Path) -> str:
+    return re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+@cache
+def _anchors(page: Path) -> set[str]:
+    """What a link to a part of the page can name, on GitHub and on the site."""
+    titles = re.findall(r"^#+ (.*)$", _without_code(page), re.MULTILINE)
+    return {site_pages.slug(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title)) for title in titles}
+
+
+@pytest.mark.requirement("DOCS-6")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_documents_lead_somewhere(page: Path) -> None:
-    links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
-    missing = [link for link in links if not (page.parent / link).exists()]
+    links = re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)", _without_code(page))
+    missing = [link for link, _ in links if not (page.parent / link).exists()]
+    named = [(page.parent / link if link else page, anchor) for link, anchor in links if anchor]
+    missing += [f"{target.name}#{anchor}" for target, anchor in named if anchor not in _anchors(target.resolve())]
     assert missing == []
+
+
+@pytest.mark.requirement("DOCS-6")
+def test_every_test_file_that_a_page_names_exists() -> None:
+    named = {
+        (page.name, path) for page in PAGES for path in re.findall(r"`(tests/[\w/]+\.py)`", page.read_text("utf-8"))
+    }
+    assert len(named) > 40
+    assert [each for each in sorted(named) if not (ROOT / each[1]).exists()] == []
+
+
+@pytest.mark.requirement("DOCS-6")
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    named = re.findall(r"^ +- [^#\n]*: (\S+\.md)$", nav, re.MULTILINE)
+    there = [str(page.relative_to(ROOT / "docs")) for page in PAGES if page.is_relative_to(ROOT / "docs")]
+    assert sorted(named) == sorted([*there, *site_pages.AT_ROOT.values()])
+
+
+@pytest.mark.requirement("DOCS-6")
+def test_pages_of_the_site_link_to_pages_of_the_site() -> None:
+    text = "[a](../CHANGELOG.md#x) [b](../src/engram/config.py) [c](memory.md) [d](https://e) [e](#f) [g](nowhere.md)"
+    expected = "[a](CHANGELOG.md#x) b [c](memory.md) [d](https://e) [e](#f) [g](nowhere.md)"
+    assert site_pages.for_site(text, "team.md") == expected
+    assert site_pages.for_site("[a](../memory.md)\n```\n[b](../../src)\n```\n", "reference/library.md") == (
+        "[a](../memory.md)\n```\n[b](../../src)\n```\n"
+    )
+    readme = '[a](docs/memory.md#recall) [b](Makefile) <img src="docs/img/now-light.png">'
+    assert site_pages.for_site(readme, "index.md") == '[a](memory.md#recall) b <img src="img/now-light.png">'
 
 
 @pytest.mark.requirement("CONFIG-4")
@@ -177,6 +248,46 @@ def _commands() -> dict[str, click.Command]:
 
     walk(cli, "engram")
     return found
+
+
+def _typed(page: Path) -> list[str]:
+    """The commands that a page names: in a sentence, on a line of their own, or behind a prompt."""
+    named = re.findall(r"(?<!`)`(engram [^`]+)`(?!`)", _without_code(page).replace("\n", " "))
+    return named + re.findall(r"^(?:    |\$ )(engram .*?)(?:\s+#.*)?$", page.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def _wrong_words(typed: str) -> list[str]:
+    """The words of a typed command that Engram does not know: a command or an option."""
+    words, command = typed.split()[1:], cast(click.Command, cli)
+    context = click.Context(cli, info_name="engram")
+    known = {"--json", "--workspace", "--store", "--utc", "--help", "-h"}
+    while words and isinstance(command, click.Group):
+        if words[0] in known:
+            words = words[1 if words[0] in ("--json", "--utc") else 2 :]
+            continue
+        if words[0].startswith(("-", "…")):
+            break
+        try:
+            name, below, words = command.resolve_command(context, words)
+        except click.UsageError:
+            return [words[0]]
+        assert below is not None
+        command, context = below, click.Context(below, info_name=name, parent=context)
+    options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    if isinstance(command, click.Group) and "run" in command.commands:
+        # `engram dream` is `engram dream run`.
+        options |= {name for parameter in command.commands["run"].params for name in parameter.opts}
+    given = [word.partition("=")[0].rstrip(",.;") for word in words if re.match(r"--?[a-z]", word)]
+    return [word for word in given if word not in options | known]
+
+
+@pytest.mark.requirement("DOCS-7")
+def test_every_command_and_option_that_a_page_names_exists() -> None:
+    named = [(page.name, typed) for page in PAGES for typed in _typed(page)]
+    assert len(named) > 400
+    assert [(page, typed, wrong) for page, typed in named if (wrong := _wrong_words(typed))] == []
+    assert _wrong_words("engram remeber x") == ["remeber"]
+    assert _wrong_words("engram --store a.db recall x --maximum 3") == ["--maximum"]
 
 
 def _help(command: click.Command) -> list[str]:

@@ -132,7 +132,8 @@ PIECES = st.one_of(
     QUOTED.map(lambda text: ("'" + text.replace("'", "''") + "' ",) * 2),
     QUOTED.map(lambda text: ('"' + text.replace('"', '""') + '" ',) * 2),
     QUOTED.map(lambda text: (f"--{text}\n",) * 2),
-    QUOTED.map(lambda text: (f"/*{text.replace('*/', '')} */ ",) * 2),
+    # Without a slash nothing in it ends the comment.
+    QUOTED.map(lambda text: (f"/*{text.replace('/', '')} */ ",) * 2),
 )
 
 

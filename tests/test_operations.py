@@ -37,6 +37,11 @@ class Scene:
         self._eng.blocks.update("small", "It fits. and the rest")
         return "small"
 
+    def overlapping(self) -> int:
+        """Two claims that overlap, of different sessions."""
+        self._eng.leases.claim(self.other, "src")
+        return 5
+
     def dreamt(self) -> int:
         """A pass that has run."""
         id = self._eng.dream(force=True)[0].id
@@ -67,6 +72,10 @@ def scene(eng: Engram) -> Scene:
 CASES: dict[str, Any] = {
     "sitrep": (lambda s: {"session": s.me, "budget": 500}, lambda r: "(you)" in r),
     "brief": (lambda s: {"session": s.me, "budget": 500}, lambda r: r.startswith("# Brief: ")),
+    "brief.lines": (
+        lambda s: {"session": s.me, "budget": 500},
+        lambda r: (r[0]["kind"], r[0]["ref"]) == (None, None) and {"memory", "message"} < {line["kind"] for line in r},
+    ),
     "stats": (lambda s: {}, lambda r: r["active"] == 2),
     "changes": (lambda s: {"after": 0, "limit": 1}, lambda r: r[0]["what"] == "session"),
     "session.register": (lambda s: {"type": "cursor", "summary": "x", "metadata": {"a": 1}}, lambda r: r["id"]),
@@ -77,10 +86,15 @@ CASES: dict[str, Any] = {
     "session.show": (lambda s: {"id": s.me}, lambda r: r["leases"][0]["resource"].endswith("src/router.py")),
     "message.send": (lambda s: {"session": s.me, "to": "*", "text": "hi"}, lambda r: r["recipients"]),
     "message.inbox": (lambda s: {"session": s.me}, lambda r: r[0]["text"] == "May I rename check()?"),
+    "message.list": (lambda s: {"limit": 1}, lambda r: len(r) == 1),
     "lock.claim": (lambda s: {"session": s.me, "resource": "a", "ttl": 9, "note": "n"}, lambda r: r["ttl"] == 9),
     "lock.release": (lambda s: {"session": s.me, "resource": "src/router.py"}, lambda r: len(r) == 1),
     "lock.check": (lambda s: {"resource": "src/**"}, lambda r: len(r) == 2),
     "lock.list": (lambda s: {"of": s.other}, lambda r: len(r) == 1),
+    "lock.overlaps": (
+        lambda s: {"limit": s.overlapping()},
+        lambda r: [each["resource"][-3:] for each in r[0].values()] == [".py", "src"],
+    ),
     "lock.break": (
         lambda s: {"session": s.me, "resource": "src/limits.py", "reason": "gone"},
         lambda r: r[0]["resource"].endswith("src/limits.py"),
@@ -123,7 +137,12 @@ CASES: dict[str, Any] = {
     "dream.submit": (lambda s: {"session": s.me, "item": s.piece(), "answer": "A gist."}, lambda r: r["item"]),
     "dream.review": (lambda s: {"id": s.proposed(), "decide": "accept"}, lambda r: r["state"] == "accepted"),
     "dream.undo": (lambda s: {"run": s.dreamt()}, lambda r: r["removed"]),
+    "doctor": (lambda s: {"full": True}, lambda r: not [each for each in r if each["state"] == "wrong"]),
     "usage": (lambda s: {"days": 3}, lambda r: r == []),
+    "graph": (lambda s: {"kind": "session", "id": s.me}, lambda r: r["nodes"][1]["label"] == "src/router.py"),
+    "activity": (lambda s: {"days": 1}, lambda r: sum(each["turns"] for each in r) == 1),
+    "harnesses": (lambda s: {}, lambda r: {each["harness"] for each in r["harnesses"]} >= {"codex", "mcp"}),
+    "sizes": (lambda s: {}, lambda r: r["store_bytes"] > 0),
     "block.delete": (lambda s: {"name": "plan"}, lambda r: r == {"deleted": "plan"}),
 }
 
@@ -214,6 +233,7 @@ def test_a_missing_argument_is_named_with_what_it_is(eng: Engram) -> None:
 
 #: What a refusal calls an argument that has another name in its tier.
 CALLED = {("memory.link", "to"): "memory id", ("dream.show", "id"): "dream"}
+CALLED[("memory.update", "expected_version")] = "version"
 CALLED |= {("block.diff", "a"): "version", ("block.diff", "b"): "version"}
 WRONG_NUMBERS: dict[str, list[float]] = {"whole": [-5, 10**30], "number": [-5, math.nan, math.inf]}
 WRONG_NUMBERS["duration"] = WRONG_NUMBERS["number"]
@@ -226,9 +246,9 @@ def test_a_number_out_of_range_is_refused_before_anything_is_written(eng: Engram
     before = eng.changes(limit=10_000)
     for name, operation in OPERATIONS.items():
         for each in operation.inputs:
-            # A version that a block is not at is a conflict, whichever it is.
+            # A version that a block or a memory is not at is a conflict, whichever it is.
             error = VersionConflict if each.name == "expected_version" else InvalidInput
-            called = "expected" if error is VersionConflict else CALLED.get((name, each.name), each.name)
+            called = CALLED.get((name, each.name), "expected" if error is VersionConflict else each.name)
             for wrong in WRONG_NUMBERS.get(each.kind, []):
                 with pytest.raises(error, match=rf"\b{called}\b") as refused:
                     run(eng, operation, {**cases[name], each.name: wrong})
@@ -264,3 +284,39 @@ def test_a_long_wrong_value_is_not_repeated_in_full() -> None:
 def test_what_the_store_does_not_know_is_its_own_typed_error(eng: Engram) -> None:
     with pytest.raises(SessionNotFound):
         run(eng, OPERATIONS["session.log"], {"session": "nobody", "text": "x"})
+
+
+@pytest.mark.requirement("OVERVIEW-6")
+def test_the_history_of_a_session_has_pages_before_and_after_a_number(eng: Engram) -> None:
+    session = eng.sessions.register("codex", "Talk")
+    for step in range(3):
+        eng.exchanges.add(session, "user", f"turn {step}", embed=False)
+        eng.sessions.log(session, f"step {step}")
+
+    def history(**given: object) -> tuple[list[int], bool]:
+        answer: Any = run(eng, OPERATIONS["exchange.history"], {"id": session, **given})
+        return [each["seq"] for each in answer["result"]], answer["next"] is not None
+
+    assert history(logs=True, last=2) == ([5, 6], False)
+    assert history(logs=True, before=5, limit=3) == ([2, 3, 4], False)
+    assert history(logs=True, before=2, limit=3) == ([1], False)
+    assert history(before=5, limit=2) == ([1, 3], False)
+    assert history(logs=True, after=2, limit=2) == ([3, 4], True)
+    for both in ({"after": 1, "before": 3}, {"last": 1, "before": 3}):
+        with pytest.raises(InvalidInput, match="cannot be combined"):
+            history(**both)
+
+
+@pytest.mark.requirement("OVERVIEW-5")
+def test_the_list_of_sessions_takes_filters(eng: Engram, scene: Scene) -> None:
+    eng.sessions.complete(scene.other, "done")
+
+    def ids(**given: object) -> list[str]:
+        answer: Any = run(eng, OPERATIONS["session.list"], given)
+        return [each["id"] for each in answer["result"]]
+
+    assert ids(type="codex") == []
+    assert ids(type="codex", all=True) == ids(status="completed") == [scene.other]
+    assert set(ids(since="2020-01-01")) == {scene.me, scene.other}
+    assert ids(until="2020-01-01") == []
+    assert ids(project="nowhere") == ids(project="nowhere", all=True) == []

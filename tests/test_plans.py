@@ -73,6 +73,21 @@ def test_live_leases_are_found_without_those_that_have_ended(name: str, connecti
     assert steps and not [step for step in steps if "leases_live" not in step and "rowid=?" not in step]
 
 
+#: What was at a time, of memories and blocks that are named.
+EARLIER = ("memory.memory_rows._THEN", "memory.memory_rows._GET_THEN", "memory.blocks._GET_THEN")
+
+
+@pytest.mark.requirement("STORE-20")
+@pytest.mark.parametrize("name", EARLIER)
+def test_what_was_at_a_time_is_found_without_the_history_of_anything_else(
+    name: str, connection: apsw.Connection
+) -> None:
+    steps = plan(connection, name)
+    assert not [step for step in steps if step.startswith("SCAN") and "json_each" not in step]
+    own = re.compile(r"(rowid=\?|memory_id=\?.*|block_id=\?.*|workspace=\? AND name=\?)\)")
+    assert not [step for step in steps if step.startswith("SEARCH") and not own.search(step)], steps
+
+
 #: What every hook, server or pass asks often, and the index that answers it.
 OFTEN = {
     "dreaming.drives._MARK": "exchanges_turns_by_id",
@@ -82,6 +97,53 @@ OFTEN = {
     "dreaming.due._OF_AGE": "memories_by_age",
     "dreaming.due._NEXT_OF_AGE": "memories_by_age",
 }
+
+
+#: What a page about a workspace reads, and the index that bounds it.
+OVERVIEW = {
+    "coordination.activity._MEMORIES": "memories_by_age (workspace=? AND created_at>? AND created_at<?)",
+    "coordination.activity._SESSIONS": "sessions_by_time (workspace=? AND created_at>? AND created_at<?)",
+    "coordination.harness_events._LAST_LOG": "exchanges_logs (workspace=? AND session_id=?)",
+    "coordination.harness_events._LAST_TURN": "exchanges_turns (workspace=? AND session_id=?)",
+    "coordination.harness_events._LATEST": "sessions_by_status (workspace=? AND status=?)",
+    "coordination.neighbours._CLAIMED": "leases_by_session (session_id=? AND workspace=?)",
+    "coordination.neighbours._DERIVED": "sources_back (workspace=? AND source_kind=? AND source_id=?)",
+    "coordination.neighbours._LINKED_FROM": "PRIMARY KEY (from_id=?)",
+    "coordination.neighbours._LINKED_TO": "memory_links_back (to_id=?)",
+    "coordination.neighbours._LOG_LINES": "exchanges_logs (workspace=? AND session_id=?)",
+    "coordination.neighbours._MADE_IN": "memories_by_session (workspace=? AND session_id=?)",
+    "coordination.neighbours._OF_TURNS": "exchanges_turns (workspace=? AND session_id=? AND seq>?)",
+    "coordination.neighbours._REPLACED": "memories_superseded (superseded_by=?)",
+    "coordination.neighbours._SOURCES": "PRIMARY KEY (workspace=? AND derived_kind=? AND derived_id=?)",
+    "coordination.sessions._NEWEST": "sessions_by_time (workspace=? AND created_at>? AND created_at<?)",
+    "dreaming.brief.known._WAITING": "memories_waiting (workspace=? AND status=?)",
+    "dreaming.brief.snapshot._LOGS_THEN": "exchanges_logs (workspace=? AND session_id=?)",
+    "dreaming.brief.snapshot._TURNS_THEN": "exchanges_turns (workspace=? AND session_id=?)",
+    "memory.exchanges._EARLIER": "exchanges_turns (workspace=? AND session_id=? AND seq>? AND seq<?)",
+    "memory.exchanges._EARLIER_WITH_LOGS": "exchanges_logs (workspace=? AND session_id=? AND seq>? AND seq<?)",
+    "memory.exchanges._HISTORY_WITH_LOGS": "exchanges_logs (workspace=? AND session_id=? AND seq>?)",
+    "memory.memory_rows._NOW": "memories_by_number (workspace=? AND status=? AND id<?)",
+}
+
+
+@pytest.mark.requirement("STORE-20")
+@pytest.mark.parametrize(("name", "index"), OVERVIEW.items())
+def test_what_a_page_shows_is_read_through_an_index(name: str, index: str, connection: apsw.Connection) -> None:
+    steps = plan(connection, name)
+    assert [step for step in steps if index in step], steps
+    # Sorting would need all rows. What is grouped, or two short lists, is sorted at the end.
+    parts = ("SCAN turns", "SCAN logs", "SCAN page", "SCAN json_each")
+    assert not [step for step in steps if step.startswith("SCAN") and not step.startswith(parts)]
+    assert name.endswith("_WITH_LOGS") or "USE TEMP B-TREE FOR ORDER BY" not in steps
+
+
+@pytest.mark.requirement("STORE-20")
+def test_the_brief_reads_the_turns_of_a_session_without_those_of_others(connection: apsw.Connection) -> None:
+    steps = plan(connection, "dreaming.brief.left_off.TURNS")
+    searches = [step for step in steps if step.startswith("SEARCH exchanges ")]
+    assert len(searches) == 4 and not [
+        step for step in searches if "exchanges_turns (workspace=? AND session_id=?" not in step
+    ]
 
 
 @pytest.mark.requirement("STORE-20")

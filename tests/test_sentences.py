@@ -23,6 +23,10 @@ from engram.sentences import LONGEST, parts, split
         ("It costs 3.5 dollars. 20 were sold.", ["It costs 3.5 dollars.", "20 were sold."]),
         ("wow!! really? yes", ["wow!!", "really?", "yes"]),
         ("Well... maybe. Wait… what", ["Well... maybe.", "Wait… what"]),
+        (
+            'It prints "Hello, Alice!" three times. Then it ends.',
+            ['It prints "Hello, Alice!" three times.', "Then it ends."],
+        ),
         ('She said "Stop." Then she left.', ['She said "Stop."', "Then she left."]),
         ("It broke. [a photo of a cup] (Sad.)", ["It broke. [a photo of a cup] (Sad.)"]),
         ("# Plan\n- buy milk\n* call Ann\n2) rest", ["Plan", "buy milk", "call Ann", "rest"]),

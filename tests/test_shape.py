@@ -39,13 +39,17 @@ LAYERS = (
         "harness_messages",
         "harness_payloads",
         "harness_prompts",
+        "health_records",
+        "hook_log",
         "import_records",
         "json_columns",
         "language",
+        "lock_file",
         "mutexes",
         "narration",
         "other_systems",
         "outcomes",
+        "overview_records",
         "private_files",
         "processes",
         "prose",
@@ -66,12 +70,13 @@ LAYERS = (
     {"access", "coordination"},
     {"dreaming"},
     {"forgetting"},
-    {"", "_public", "client", "operations", "remote"},
+    {"doctor", "transfer"},
+    {"", "_public", "client", "maintenance", "operations", "remote"},
     {"__main__", "compat", "importers", "interfaces"},
 )
 TOP = len(LAYERS) - 1
 #: From the bottom up: a tier imports no tier above it.
-TIERS = ("memory", "access", "coordination", "dreaming", "forgetting")
+TIERS = ("memory", "access", "coordination", "dreaming", "forgetting", "doctor", "transfer")
 DRIVERS = {"apsw", "psycopg", "pgvector", "sqlite3"}
 #: Reads the SQLite files of other systems, which are no stores.
 READS_FOREIGN_FILES = "importers.foreign"
@@ -136,6 +141,19 @@ def ours(module: str, *, types_too: bool = True) -> Iterator[str]:
 def test_every_module_has_its_layer() -> None:
     assert {name.partition(".")[0] for name in modules()} <= set().union(*LAYERS)
     assert {"client", "storage.engine", "coordination.leases", "interfaces.cli"} <= modules().keys()
+
+
+@pytest.mark.requirement("SHAPE-1", "ENCRYPT-12")
+def test_one_module_opens_the_files_of_stores() -> None:
+    """It knows the keys. A file that is opened elsewhere is plain, or cannot be read."""
+    found = {
+        module
+        for module, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "apsw.Connection"
+    }
+    assert found <= {"storage.database", READS_FOREIGN_FILES}
+    assert "storage.database" in found
 
 
 @pytest.mark.requirement("SHAPE-1")
@@ -210,7 +228,9 @@ PUBLIC = [
         "WorkNotFound",
         "CapReached",
     ),
-    *("Obstacle", "UndoBlocked", "UndoReport"),
+    *("Finding", "Obstacle", "UndoBlocked", "UndoReport"),
+    *("Activity", "Graph", "GraphLink", "GraphNode", "HarnessEvent", "HarnessEvents", "HookFailures", "Overlap"),
+    *("Sizes", "TierSize"),
     *("DreamTotals", "Due", "NotDue", "StuckStage"),
     *(
         "ImportOverlap",
@@ -222,7 +242,17 @@ PUBLIC = [
         "WorkspaceNotFound",
     ),
     *("ClientNotFound", "Forbidden", "IdempotencyConflict", "TokenExists", "TokenNotFound", "TooManyRequests"),
-    *("Unauthorized", "Miscounted", "Proposal", "ProposalNotFound", "ProposalStale", "StoreDamaged", "UpgradeNeeded"),
+    *(
+        "Unauthorized",
+        "Miscounted",
+        "Proposal",
+        "ProposalNotFound",
+        "ProposalStale",
+        "StoreDamaged",
+        "StoreEncrypted",
+        "UpgradeNeeded",
+    ),
+    *("ExportDamaged", "FileExists", "StoreNotEmpty", "WorkspaceNotEmpty"),
 ]
 
 

@@ -6,6 +6,8 @@ from typing import NamedTuple
 SCOPES = ("read", "write", "admin")
 #: The end of the names of OAuth clients' tokens. A person's token must not look like one.
 OAUTH_MARK = " (oauth)"
+#: Seconds that a link works which logs a browser in.
+LINK_LIFE = 600.0
 #: Seconds that the login of a browser lasts.
 LOGIN_LIFE = 7 * 86_400.0
 

@@ -33,22 +33,25 @@ if TYPE_CHECKING:
     from .coordination.harness_processes import HarnessProcesses
     from .coordination.imports import Imports
     from .coordination.lease_notices import LeaseNotices
-    from .dream_records import NotDue
+    from .dream_records import Brief, NotDue
     from .dreaming.agent_queue import Work
-    from .dreaming.brief.compose import Brief, Waiting
+    from .dreaming.brief.compose import Waiting
     from .dreaming.passes import Dreams
     from .dreaming.proposals import Proposals
     from .dreaming.scheduler import Scheduler
     from .dreaming.thinkers import Thinkers
     from .embedding import Embedder
+    from .health_records import Finding
     from .llm import Provider
     from .memory.embedders import Embedders
     from .memory.eras import Eras
     from .memory.gists import Gists
     from .memory.transcripts import Transcripts
+    from .overview_records import Activity, Graph, HarnessEvents, Sizes
     from .records import DreamReport, Hit, Receipt, Spent, WorkspaceInfo
-    from .setup_records import Restored
+    from .setup_records import Exported, Loaded
     from .storage.engine import Engine
+    from .storage.keys import Keys
 
 
 class Engram:
@@ -98,7 +101,7 @@ class Engram:
         if settings.is_remote:
             self._open_remote(settings, clock or Clock(), thinks, embeds)
             return
-        engine = _open(settings, clock or Clock(), migrate, create=create)
+        engine = open_engine(settings, clock or Clock(), migrate, create=create)
         self._compose(StoreView(engine, settings.workspace, settings, thinks, embeds), trial)
 
     def _open_remote(self, settings: Config, clock: Clock, llm: Provider | None, embedder: Embedder | None) -> None:
@@ -111,7 +114,9 @@ class Engram:
 
         # The settings decide which store this is, and they may come from the environment or a file.
         self.__class__ = facade(Engram)
-        self._compose(StoreView(RemoteStore(settings, clock), settings.workspace, settings), None)  # type: ignore[arg-type]
+        # Without a name, the token's workspace counts, else the server's.
+        named = "" if settings.origins["workspace"] == "default" else settings.workspace
+        self._compose(StoreView(RemoteStore(settings, clock), named, settings), None)  # type: ignore[arg-type]
 
     def _compose(self, view: StoreView, trial: str | None) -> None:
         self._view = view
@@ -182,11 +187,15 @@ class Engram:
 
         return workspaces(self._view)
 
+    def workspace_names(self) -> list[str]:
+        """The names of the workspaces that were ever written to, sorted. Cheaper than `workspaces`."""
+        return workspace_names(self._view.engine)
+
     def require_workspace(self) -> None:
         """Raises WorkspaceNotFound if this workspace was never written to. The default workspace always exists."""
         if self.workspace_name == config.DEFAULT_WORKSPACE:
             return
-        names = workspace_names(self._view.engine)
+        names = self.workspace_names()
         if self.workspace_name not in names:
             known = f"Existing workspaces: {', '.join(names)}." if names else "The store is empty."
             raise WorkspaceNotFound(
@@ -197,6 +206,7 @@ class Engram:
 
     @property
     def workspace_name(self) -> str:
+        """The name of the workspace."""
         return self._view.workspace
 
     @property
@@ -206,6 +216,7 @@ class Engram:
 
     @property
     def settings(self) -> Config:
+        """The settings that this workspace was opened with."""
         return self._view.config
 
     def now(self) -> str:
@@ -260,7 +271,7 @@ class Engram:
         return made
 
     def waiting(self) -> Waiting:
-        """How much waits for the decision of a person: memories to approve, and proposals of dreaming."""
+        """How much waits for a person: memories to approve, proposals of dreaming, unread messages."""
         from .dreaming.brief.compose import waiting
 
         return waiting(self._view)
@@ -302,6 +313,18 @@ class Engram:
 
         return Forgetting(self._view).receipts(limit, before=before)
 
+    def doctor(self, *, full: bool = False, fix: bool = False, all_workspaces: bool = False) -> list[Finding]:
+        """What `engram doctor` says about the store and this workspace, or all workspaces.
+
+        With `full` everything is read, which may take long. With `fix` what can safely be mended is mended: rights of
+        files, drafts of killed processes, the write-ahead log, the word index and its counters, missing vectors (they
+        are queued), leases of ended sessions, and tags, links and vectors that belong to nothing.
+        """
+        from .doctor.run import doctor
+
+        flags = {"full": full, "fix": fix, "all_workspaces": all_workspaces}
+        return doctor(self._view, **{name: checks.flag(value, name) for name, value in flags.items()})
+
     def reindex(self, model: str | None = None, *, progress: Callable[[int, int], None] | None = None) -> int:
         """Compute all embeddings again with a model, by default the workspace's. Returns how many this call made.
 
@@ -311,6 +334,83 @@ class Engram:
         from .memory.reindex import reindex
 
         return reindex(self._view, model, progress)
+
+    def graph(self, kind: str, id: int | str, *, limit: int = 60) -> Graph:
+        """What is around a memory, session, file or block: nodes and typed links, at most `limit` nodes (60).
+
+        `kind` is `memory`, `session`, `file` or `block`; `id` a memory's id, a session's id, a path or other resource,
+        or a block's name. The nearest come first, then the newest.
+        """
+        from .coordination.graph import around
+
+        return around(self._view, kind, id, limit)
+
+    def activity(self, days: int = 30, until: str | None = None) -> list[Activity]:
+        """Sessions begun, their turns, and memories stored, by day (UTC), project and type of session.
+
+        The latest day comes first. At most 366 days; `until` is a time in the last of them, by default now.
+        """
+        from .coordination.activity import activity
+
+        return activity(self._view, days, until)
+
+    def harness_events(self) -> HarnessEvents:
+        """What each harness did last, and failures of hooks on this machine."""
+        from .coordination.harness_events import harness_events
+
+        return harness_events(self._view)
+
+    def sizes(self) -> Sizes:
+        """About what each part of the store takes on the disk, over all workspaces.
+
+        On SQLite this reads the whole store, so a result is kept for at least a minute.
+        """
+        from .coordination.sizes import sizes
+
+        return sizes(self._view)
+
+    def export(
+        self,
+        place: str | os.PathLike[str],
+        *,
+        format: str = "jsonl",
+        all_workspaces: bool = False,
+        vectors: bool = False,
+        force: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Exported:
+        """Write this workspace, or with `all_workspaces` the store, as it is at one moment.
+
+        `jsonl` is a file that `load_export` reads back; `-` is standard output. `markdown` is a folder of pages for
+        people. With `force` an earlier export is replaced. `progress` is called with the number done and the total.
+        """
+        from .transfer import formats
+
+        return formats.export(
+            self._view,
+            os.fspath(place),
+            format,
+            everything=checks.flag(all_workspaces, "all_workspaces"),
+            with_vectors=checks.flag(vectors, "vectors"),
+            force=checks.flag(force, "force"),
+            progress=progress,
+        )
+
+    def load_export(
+        self,
+        place: str | os.PathLike[str],
+        *,
+        into: str | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Loaded:
+        """Import a file that `export` wrote, with everything in it. An error leaves the store as it was.
+
+        The workspaces in the file must have no content here. `into` gives another name to the workspace of a file that
+        has only one. Numbers stay if the store is empty; otherwise things get new ones.
+        """
+        from .transfer.loading import load
+
+        return load(self._view, os.fspath(place), into=into, progress=progress)
 
     @property
     def changes(self) -> Changes:
@@ -426,6 +526,8 @@ class Engram:
             "stop": stop,
             "progress": progress,
         }
+        if not dry_run:
+            self._expire_logs(all_workspaces)
         if all_workspaces:
             from .dreaming.scheduler import dream_all
 
@@ -447,6 +549,7 @@ class Engram:
         documents the options.
         """
         options: dict[str, Any] = {"every": every, "stop": stop, "progress": progress}
+        self._expire_logs(all_workspaces)
         if all_workspaces:
             from .dreaming.scheduler import dream_all_if_due
 
@@ -463,7 +566,17 @@ class Engram:
         """Dreams at an interval in seconds. `engram.dreaming.scheduler.Scheduler` documents the options."""
         from .dreaming.scheduler import Scheduler
 
-        return Scheduler(self._view, every, **options)
+        everywhere = bool(options.get("all_workspaces", True))
+        return Scheduler(self._view, every, **options, before=lambda: self._expire_logs(everywhere))
+
+    def _expire_logs(self, all_workspaces: bool) -> None:
+        """Delete log entries that are older than the setting `retention_logs`."""
+        if self.settings.retention_logs:
+            from .forgetting.retention import expire_logs
+
+            names = workspace_names(self._view.engine) if all_workspaces else [self.workspace_name]
+            for name in names:
+                expire_logs(self._view._replace(workspace=name))
 
     def context(self, query: str | None = None, session_id: str | None = None, budget: int = 2_000) -> str:
         """What an agent should read now, within `budget` tokens: first what fits the query, then pins and portrait.
@@ -557,7 +670,7 @@ def upgrade(settings: Config, *, progress: Callable[[int, int], None] | None = N
     from .store_url import masked
 
     patient = settings._replace(busy_timeout=max(settings.busy_timeout, _UPGRADE_PATIENCE))
-    engine = _open(patient, Clock(), True, create=False, progress=progress)
+    engine = open_engine(patient, Clock(), True, create=False, progress=progress)
     try:
         done = engine.outcome
         return Upgraded(
@@ -570,21 +683,7 @@ def upgrade(settings: Config, *, progress: Callable[[int, int], None] | None = N
         engine.close()
 
 
-def restore(settings: Config, file: str, *, progress: Callable[[int, int], None] | None = None) -> Restored:
-    """Replace the store with a copy of a backup. Other processes may be using the store."""
-    if settings.is_remote:
-        raise NotRemote()
-    if settings.url.startswith("postgresql://"):
-        raise InvalidInput(
-            "engram restore works on SQLite stores. Restore a PostgreSQL store with PostgreSQL's own tools, such as "
-            "pg_restore; docs/storage.md explains how to return to a copy that a migration made."
-        )
-    from .storage import restore as restoring
-
-    return restoring.sqlite(settings.url, file, Clock(), busy_timeout=settings.busy_timeout, progress=progress)
-
-
-def _open(
+def open_engine(
     settings: Config,
     clock: Clock,
     migrate: bool,
@@ -598,7 +697,14 @@ def _open(
     if settings.url.startswith("postgresql://"):
         from .storage.postgres import PostgresEngine
 
-        return PostgresEngine(settings.url, clock, busy_timeout=settings.busy_timeout, upgrade=migrate, create=create)
+        return PostgresEngine(
+            settings.url,
+            clock,
+            busy_timeout=settings.busy_timeout,
+            upgrade=migrate,
+            create=create,
+            data_dir=settings.data_dir,
+        )
     from .storage.sqlite import SqliteEngine
 
     return SqliteEngine(
@@ -609,4 +715,12 @@ def _open(
         upgrade=migrate,
         create=create,
         progress=progress,
+        keys=keys_of(settings),
     )
+
+
+def keys_of(settings: Config) -> Keys:
+    """Where the keys of encrypted stores are."""
+    from .storage.keys import Keys
+
+    return Keys(settings.key_file, settings.key_ring == "on", settings.encrypt_new == "on")

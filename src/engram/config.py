@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 PROJECT_FILE = ".engram.toml"
 USER_FILE = "config.toml"
+KEY_FILE = "store.key"
 STORE_FILE = "engram.db"
 DEFAULT_WORKSPACE = "default"
 BRIEF_BUDGET = 1_500
@@ -125,6 +126,33 @@ class Config(NamedTuple):
             "the folder of the default store; empty: the platform's folder for user data",
             values.text,
             is_place=True,
+        ),
+    ]
+    key_file: Annotated[
+        str,
+        Setting(
+            "",
+            "the file with the keys of encrypted stores (SQLite); empty: store.key in the folder of config.toml",
+            values.text,
+            is_place=True,
+        ),
+    ]
+    key_ring: Annotated[
+        str,
+        Setting(
+            "off",
+            "on: the keys are in the system's key ring, unless the key file exists; hooks then start more slowly",
+            values.text,
+            choices=("off", "on"),
+        ),
+    ]
+    encrypt_new: Annotated[
+        str,
+        Setting(
+            "off",
+            "on: a new store is encrypted from the start (SQLite)",
+            values.text,
+            choices=("off", "on"),
         ),
     ]
     token: Annotated[
@@ -291,6 +319,15 @@ class Config(NamedTuple):
             choices=("normal", "full"),
         ),
     ]
+    retention_logs: Annotated[
+        float,
+        Setting(
+            0.0,
+            "log entries older than this are deleted during passes and by `engram vacuum`, such as 90d; 0s: never. "
+            "Turns and what was learnt from them stay",
+            duration,
+        ),
+    ]
     #: The origin of each value.
     origins: Mapping[str, str]
     #: What was ignored in the project's file and why, a line each.
@@ -366,6 +403,9 @@ def load(*, folder: str | None = None, environ: Mapping[str, str] | None = None,
         values[COMPANION], origins[COMPANION] = True, user.origin
     values["data_dir"] = values["data_dir"] or default_data_dir()
     values["url"] = normal_url(values["url"], values["data_dir"])
+    values["key_file"] = os.path.abspath(
+        os.path.expanduser(values["key_file"] or os.path.join(config_dir(environ), KEY_FILE))
+    )
     return Config(**values, origins=origins, notices=notices, companions=user.companions)
 
 

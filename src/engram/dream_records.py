@@ -1,4 +1,4 @@
-"""Records about what dreaming has to do. They are not in `records.py`, because every hook imports that."""
+"""Records about what dreaming has to do, and the brief. They are not in `records.py`: every hook imports that."""
 
 from __future__ import annotations
 
@@ -10,6 +10,24 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .records import DreamReport
+
+
+class BriefLine(NamedTuple):
+    """A line of the brief, and what it shows."""
+
+    text: str
+    #: `memory`, `session`, `message` or `block`. None for a heading, and for a line that only counts.
+    kind: str | None = None
+    #: Its id; of a block its name.
+    ref: str | None = None
+
+
+class Brief(NamedTuple):
+    text: str
+    #: The memories in it.
+    things: tuple[tuple[str, int], ...]
+    #: The lines of the text, in order. All lines of one entry have the same source.
+    lines: tuple[BriefLine, ...] = ()
 
 
 class Due(NamedTuple):

@@ -5,6 +5,7 @@ class's docstring is its default message. Most raisers give their own: what was 
 
     EngramError
     ├── InvalidInput                  a value that is never valid
+    │   ├── ExportDamaged             an exported file that was cut off or changed; carries the line
     │   ├── InvalidURL                a store address that is not valid
     │   ├── NotOfFormat               a file to import that has another format
     │   ├── NotRemote                 a call that cannot be made over the network
@@ -30,6 +31,9 @@ class's docstring is its default message. Most raisers give their own: what was 
     │   ├── LeaseHeld                 carries the holders
     │   ├── LeaseLost                 the fencing token is stale
     │   ├── BlockExists
+    │   ├── FileExists                a file that would be overwritten
+    │   ├── StoreNotEmpty             a copy needs an empty store, or its own unfinished copy
+    │   ├── WorkspaceNotEmpty         an import needs a workspace without content
     │   ├── TokenExists               a live access token has that name
     │   ├── IdempotencyConflict       the key was used for another request, or its answer is not there
     │   ├── ImportOverlap             two imports write the same session at once
@@ -58,6 +62,7 @@ class's docstring is its default message. Most raisers give their own: what was 
         ├── StoreFull
         ├── StoreDamaged              the file's contents contradict each other
         ├── NotAStore                 a file that is not an Engram store
+        ├── StoreEncrypted            encrypted, and its key is missing, wrong or not safe to use
         ├── SchemaTooNew              written by a later Engram
         ├── UpgradeNeeded             written by an earlier Engram; this process does not migrate it
         ├── MigrationChanged          an applied migration was edited
@@ -98,6 +103,20 @@ class InvalidInput(EngramError):
     code = "invalid_input"
     status = 400
     exit_code = 2
+
+
+class ExportDamaged(InvalidInput):
+    """The exported file was cut off or changed."""
+
+    code = "export_damaged"
+
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        #: The number of the line, beginning with 1.
+        self.line = line
+
+    def details(self) -> dict[str, object]:
+        return {"line": self.line}
 
 
 class InvalidURL(InvalidInput):
@@ -296,6 +315,31 @@ class BlockExists(Conflict):
     """A block with that name already exists."""
 
     code = "block_exists"
+
+
+class FileExists(Conflict):
+    """The file exists already."""
+
+    code = "file_exists"
+
+
+class StoreNotEmpty(Conflict):
+    """The store is not empty."""
+
+    code = "store_not_empty"
+
+
+class WorkspaceNotEmpty(Conflict):
+    """The workspace is not empty."""
+
+    code = "workspace_not_empty"
+
+    def __init__(self, message: str, name: str, *, typed: str = "") -> None:
+        super().__init__(message, typed=typed)
+        self.name = name
+
+    def details(self) -> dict[str, object]:
+        return {"workspace": self.name}
 
 
 class ProposalStale(Conflict):
@@ -513,6 +557,12 @@ class NotAStore(StoreError):
     """The file is not an Engram store."""
 
     code = "not_a_store"
+
+
+class StoreEncrypted(StoreError):
+    """The store is encrypted, and its key is missing or wrong."""
+
+    code = "store_encrypted"
 
 
 class SchemaTooNew(StoreError):

@@ -1,4 +1,4 @@
-"""Commands that a person gives to a harness itself. They ask nothing of the agent."""
+"""What a person tells a harness itself, which asks nothing of the agent, and what a harness adds to a prompt."""
 
 from __future__ import annotations
 
@@ -12,3 +12,11 @@ remote-env rename resume rewind sandbox settings skills stats status statusline 
 todos tools upgrade usage vim
 """
 CONTROLS: Final = frozenset(_NAMES.split())
+
+#: What a harness writes above a plan that the person has accepted.
+_PLAN: Final = "Implement the following plan:"
+
+
+def without_plan_lead(prompt: str) -> str:
+    """A prompt without the words above an accepted plan, which has a title of its own."""
+    return prompt.lstrip().removeprefix(_PLAN).lstrip() or prompt

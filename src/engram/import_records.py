@@ -9,6 +9,8 @@ from typing import NamedTuple
 SESSION, MEMORY, BLOCK = "session", "memory", "block"
 #: A session that lost turns to forgetting.
 TURN = "turn"
+#: A file that was read completely.
+FILE = "file"
 #: Stands for a format where something was forgotten, whoever had recorded it.
 FORGOTTEN = "forgotten"
 
@@ -86,6 +88,17 @@ class PastSession(NamedTuple):
     seen_at: str | None = None
 
 
+class TranscriptFiles(NamedTuple):
+    """The files of a format that could be imported."""
+
+    files: int = 0
+    #: How many of them were not read before as they are now, and their size.
+    new: int = 0
+    new_bytes: int = 0
+    #: When the latest of all was changed.
+    latest_at: str | None = None
+
+
 class LeftOut(NamedTuple):
     """Records that were not imported, for one reason."""
 
@@ -101,6 +114,9 @@ class ImportReport(NamedTuple):
     source: str
     #: How many files or databases were read.
     files: int = 0
+    #: Files that were passed over because they have not changed since, and files that were not reached.
+    files_known: int = 0
+    files_left: int = 0
     #: Sessions that were made, sessions that got further turns, and sessions that have nothing new.
     sessions: int = 0
     continued: int = 0

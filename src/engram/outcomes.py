@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from .emphasis import without_emphasis
 from .narration import announces, is_narration
-from .sentences import parts, split
+from .sentences import CLOSING_QUOTES, parts, split
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,9 +59,23 @@ _RESULT: Final = re.compile(
     re.IGNORECASE,
 )
 
+#: Agrees to what the user said. A longer text says more than that.
+_ACKNOWLEDGES: Final = re.compile(
+    r"\A(?:ok(?:ay)?|sure|understood|al ?right|all right|noted|agreed|of course|certainly|absolutely|will do|got it"
+    r"|no problem|sounds good|you're welcome|glad)\b[\s,.!:;—–-]",
+    re.IGNORECASE,
+)
+_LONGEST_ACKNOWLEDGEMENT: Final = 160
+_PAST: Final = re.compile(
+    r"\A(?:(?:i|we)(?:'ve| have)? )?\w{2,20}ed\b|[^.!?\n]{0,80}\b(?:is|are|was|were|been) \w{2,20}ed\b", re.IGNORECASE
+)
+
 
 def last_result(messages: Sequence[tuple[int, str]]) -> tuple[int, str] | None:
-    """The message that says what came of it: its id, and what it says. The messages are newest first."""
+    """The message that says what came of it: its id, and what it says. The messages are newest first.
+
+    One that only acknowledges what the user said last stands back behind an earlier one that says what was done.
+    """
     found: list[tuple[int, str]] = []
     remark: tuple[int, str] | None = None
     for id, message in messages:
@@ -76,6 +90,8 @@ def last_result(messages: Sequence[tuple[int, str]]) -> tuple[int, str] | None:
             remark = _remark(id, message)
         if len(found) == _NEAR_THE_END:
             break
+    if found and acknowledges(found[0][1]):
+        return next((each for each in found if says_done(each[1])), found[0])
     return found[0] if found else remark
 
 
@@ -83,6 +99,16 @@ def is_report(message: str) -> bool:
     """Whether a message has a title or a summary."""
     message = message[:READ]
     return TITLE.search(message) is not None or _CLOSING_HEADING.search(message) is not None
+
+
+def acknowledges(text: str) -> bool:
+    """Whether a text only agrees to what the user said: `OK, the rest is left for tomorrow.`"""
+    return len(text) <= _LONGEST_ACKNOWLEDGEMENT and _ACKNOWLEDGES.match(text) is not None and not says_result(text)
+
+
+def says_done(text: str) -> bool:
+    """Whether a text says what was done, in words of a result or with a verb of the past at its beginning."""
+    return not acknowledges(text) and (says_result(text) or _PAST.match(text) is not None)
 
 
 def says_result(text: str) -> bool:
@@ -146,7 +172,13 @@ def fit(said: Sequence[str], longest: int) -> str:
     """As many whole sentences as fit; a first one that is too long is cut."""
     text = ""
     for sentence in said:
-        joint = "" if not text else " " if text.endswith((".", "!", "?", ":", ";", "…", "。")) else "; "
+        joint = (
+            ""
+            if not text
+            else " "
+            if text.rstrip(CLOSING_QUOTES).endswith((".", "!", "?", ":", ";", "…", "。"))
+            else "; "
+        )
         if len(text) + len(joint) + len(sentence) > longest:
             # Little room is better left free than filled with half a sentence.
             return text if len(text) > longest // 2 else cut(f"{text}{joint}{sentence}", longest)

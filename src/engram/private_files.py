@@ -7,6 +7,9 @@ mode is set explicitly. Existing files and folders keep their mode.
 from __future__ import annotations
 
 import os
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 
@@ -33,6 +36,38 @@ def make_file(path: str) -> None:
         os.fchmod(descriptor, FILE_MODE)
     finally:
         os.close(descriptor)
+
+
+def give_name(draft: str, path: str) -> None:
+    """Give a complete file its name. Raises FileExistsError if the name is taken."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        # A file system without links. The moment between the two steps is short.
+        if os.path.lexists(path):
+            raise FileExistsError(path) from None
+        os.rename(draft, path)
+
+
+def mode(path: str) -> int:
+    """The mode of a file or folder; 0 for a symbolic link, and if there is none."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return 0
+    return 0 if stat.S_ISLNK(found.st_mode) else stat.S_IMODE(found.st_mode)
+
+
+def take_rights(paths: Iterable[str], rights: int) -> int:
+    """Take rights away. Returns for how many of these files and folders that was possible."""
+    done = 0
+    for path in paths:
+        with suppress(OSError):
+            os.chmod(path, mode(path) & ~rights)
+            done += 1
+    return done
 
 
 def sync(path: str) -> None:

@@ -131,6 +131,9 @@ class Memory(NamedTuple):
     #: The author of the first version: the name of an access token. None for local use and for what dreaming wrote.
     #: `MemoryEdit` has the author of each later version.
     author: str | None = None
+    #: When it was last stored, stored again, changed or approved. Archiving it is no confirmation. Empty from a server
+    #: of an earlier release.
+    confirmed_at: str = ""
 
     @property
     def said_at(self) -> str:
@@ -431,6 +434,8 @@ class Obstacle(NamedTuple):
     kind: str
     ref: str
     why: str
+    #: How people call it: `memory 12`, `block profile`.
+    name: str = ""
 
 
 class Proposal(NamedTuple):
@@ -439,7 +444,7 @@ class Proposal(NamedTuple):
     id: int
     #: `pending`, `accepted`, `edited`, `rejected` or `applied`.
     state: str
-    #: `remember`, `merge`, `supersede`, `archive` or `overflow`.
+    #: `remember`, `merge`, `supersede`, `archive`, `overflow` or `rewrite`.
     what: str
     #: The reason, in words.
     why: str
@@ -462,6 +467,12 @@ class Proposal(NamedTuple):
     decided_at: str | None
     #: The number that `dream undo` takes to undo it, once it is applied.
     applied_as: int | None = None
+    #: The memory that stays, if the change replaces another one by it.
+    keeps: int | None = None
+    #: The name of the block that the change writes.
+    block: str | None = None
+    #: Another value whenever the change is another one, such as after an edit. A decision takes it as `expected`.
+    version: str = ""
 
 
 class WorkspaceInfo(NamedTuple):

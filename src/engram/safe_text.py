@@ -22,7 +22,7 @@ _BROKEN_TAG = "engram context"
 _BRIEF = 240
 #: Characters that end a line, control a terminal, change the direction of text, or are visible only to a model. Other
 #: invisible characters (joiners in emoji and Persian words, wide and narrow spaces) and the tab are part of the text.
-_HARMFUL = dict.fromkeys(
+HARMFUL = dict.fromkeys(
     [
         *range(0x09),
         *range(0x0A, 0x20),
@@ -77,7 +77,7 @@ def visible(line: str) -> str:
     if line.isascii() and line.isprintable() and "&" not in line and ("-" not in line or TAG not in line.lower()):
         return line
     if not _is_printable(line):
-        line = line.translate(_HARMFUL)
+        line = line.translate(HARMFUL)
     if not line.isascii() or TAG in line or TAG in line.lower():
         line = _tag().sub(_BROKEN_TAG, line)
     return _without_encoded_tag(line) if "&" in line else line
@@ -114,7 +114,7 @@ def lines(text: str) -> str:
 def has_controls(text: str) -> bool:
     """Whether the text contains a control character, a line end or a tab."""
     # Most names are printable, and this check is fast.
-    return not _is_printable(text) and any(ord(sign) in _HARMFUL or sign == "\t" for sign in text)
+    return not _is_printable(text) and any(ord(sign) in HARMFUL or sign == "\t" for sign in text)
 
 
 def _is_printable(text: str) -> bool:
@@ -131,7 +131,7 @@ def _without_encoded_tag(line: str) -> str:
             break
         line = decoded
         if _tag().search(line):
-            shown = line = _tag().sub(_BROKEN_TAG, line.translate(_HARMFUL))
+            shown = line = _tag().sub(_BROKEN_TAG, line.translate(HARMFUL))
     return shown
 
 

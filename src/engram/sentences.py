@@ -31,9 +31,13 @@ _PART_END: Final = re.compile(
     rf"(?<=[{_SPACED_MARKS}{_UNSPACED_MARKS}])\s+|\n+|(?<=[{_UNSPACED_MARKS}])(?![{_UNSPACED_MARKS}」』”）\s])"
 )
 
+#: Marks that close a quotation, a bracket or an emphasis behind the mark that ends a sentence.
+CLOSING_QUOTES: Final = "'\"”’»"
+_BRACKETS, _EMPHASIS = ")]", "*_"
+_CLOSING: Final = re.escape(f"{CLOSING_QUOTES}{_BRACKETS}{_EMPHASIS}")
 #: Matches only at the first of several marks, so that a text of many dots does not take quadratic time.
 _END: Final = re.compile(
-    rf"""(?<![{_SPACED_MARKS}])([{_SPACED_MARKS}]++['"”’)\]»*_]*+)(\s+)(?=(.))|([{_UNSPACED_MARKS}]+[」』”）]*)"""
+    rf"""(?<![{_SPACED_MARKS}])([{_SPACED_MARKS}]++[{_CLOSING}]*+)(\s+)(?=(.))|([{_UNSPACED_MARKS}]+[」』”）]*)"""
 )
 _ABBREVIATED: Final = """
 mr mrs ms dr prof sr jr st vs etc no nr vol fig eq sec ch pp approx dept est inc ltd co corp gen col lt rev hon jan
@@ -102,6 +106,9 @@ def _sentences(block: str) -> Iterator[str]:
 def _is_end(before: str, mark: str, following: str) -> bool:
     if following in "([":
         # A remark in brackets belongs to the sentence before it.
+        return False
+    if following.islower() and mark[-1] in (*CLOSING_QUOTES, *_BRACKETS):
+        # `It prints "Hello, Alice!" three times` goes on behind the quotation.
         return False
     if mark[0] != ".":
         # In a chat, "Really?! yes" is two sentences, even in lower case. "the Yahoo! site" is rarer.

@@ -78,6 +78,55 @@ class ThinkerChoice(NamedTuple):
     output_tokens: int | None
 
 
+#: How many backups of a store stay in a folder, unless another number is given.
+KEPT_BACKUPS = 7
+
+
+class BackupMade(NamedTuple):
+    """The result of `engram backup`."""
+
+    store: str
+    #: The file of the backup, which was opened again and checked.
+    file: str
+    #: Its size in bytes.
+    size: int
+    #: The number of the newest migration in it.
+    schema: int
+    #: The number of the newest change in it.
+    change: int
+    made_at: str
+    #: The older backups that rotation removed.
+    removed: tuple[str, ...]
+    #: Whether its place is in the list that receipts of forgetting and `engram encrypt` use.
+    listed: bool = True
+
+
+class BackupFile(NamedTuple):
+    """A backup that can be restored, as far as a look at it tells."""
+
+    file: str
+    #: By its name, or else the file's own time.
+    made_at: str
+    size: int
+    schema: int
+    #: The number of the newest change in it, and when something was written to it last.
+    change: int
+    changed_at: str | None
+    #: Why it cannot be read; empty if it can.
+    problem: str
+
+
+class Vacuumed(NamedTuple):
+    """The result of `engram vacuum`."""
+
+    store: str
+    #: Bytes that the store used on the disk before and after.
+    before: int
+    after: int
+    #: Number of log entries that were deleted because the setting `retention_logs` says so.
+    logs: int
+
+
 class Restored(NamedTuple):
     """The result of restoring a store from a backup."""
 
@@ -87,6 +136,24 @@ class Restored(NamedTuple):
     kept: str | None
     #: The number of the store's newest migration.
     schema: int
+
+
+class Encryption(NamedTuple):
+    """The result of encrypting or decrypting a store, or of changing its key."""
+
+    store: str
+    #: Whether the store is encrypted now.
+    encrypted: bool
+    #: Whether this call changed the store. False if it was in that state before.
+    changed: bool
+    #: Where the keys are: the path of the key file, or the system's key ring.
+    keys: str
+    #: The backups that were changed in the same way: those beside the store, and those that `engram backup` made.
+    copies: tuple[str, ...]
+    #: The files that were deleted: drafts of killed processes, and plain backups that cannot be read.
+    removed: tuple[str, ...]
+    #: The backups that stayed as they are: their key is missing, or their disk is full or cannot be written.
+    left: tuple[str, ...] = ()
 
 
 class Upgraded(NamedTuple):
@@ -110,3 +177,47 @@ class StoreChange(NamedTuple):
     what: str
     id: str
     workspace: str
+
+
+#: The formats of an export: a file that can be imported again, and pages to read.
+EXPORT_FORMATS = ("jsonl", "markdown")
+
+
+class Exported(NamedTuple):
+    """What an export wrote."""
+
+    #: The file or folder; `-` for standard output.
+    place: str
+    format: str
+    workspaces: tuple[str, ...]
+    #: How many records of each kind, or how many pages.
+    counts: dict[str, int]
+    bytes: int
+    #: Tables that are not in it, and why.
+    left_out: dict[str, str]
+
+
+class Loaded(NamedTuple):
+    """What the import of an exported file wrote."""
+
+    place: str
+    workspaces: tuple[str, ...]
+    #: How many records of each kind.
+    counts: dict[str, int]
+    #: Whether things got other numbers than in the file, because those were taken.
+    renumbered: bool
+    #: What was not taken over, and why.
+    notes: tuple[str, ...]
+
+
+class Copied(NamedTuple):
+    """What a copy of a store wrote."""
+
+    source: str
+    target: str
+    #: How many rows each table has. Number and hash are the same in both stores.
+    tables: dict[str, int]
+    #: How many rows an earlier, interrupted copy had written.
+    resumed: int
+    #: Whether the source is encrypted and the copy is not.
+    is_plain: bool = False

@@ -44,3 +44,8 @@ class StoreView(NamedTuple):
     def thinker(self) -> str:
         """The name of what thinks: the object that was given, else the setting."""
         return self.config.llm if self.llm is None else self.llm.name
+
+    def typed(self, command: str) -> str:
+        """A command for the reader to type. It names the workspace, unless the settings choose it by themselves."""
+        chosen = self.config.workspace if self.config.origins.get("workspace") != "argument" else None
+        return command if self.workspace == chosen else f"{command} --workspace {self.workspace}"

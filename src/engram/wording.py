@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .emphasis import without_emphasis
-from .harness_commands import CONTROLS
+from .harness_commands import CONTROLS, without_plan_lead
 from .safe_text import one_line
 
 if TYPE_CHECKING:
@@ -211,6 +211,7 @@ def _tagged(text: str, tag: str) -> str:
 
 def _prose(turn: str) -> str:
     """A turn on one line. Of pasted output, only the lines that a person may have written."""
+    turn = without_plan_lead(turn)
     lines = turn.splitlines()
     if len(lines) > _MANY_LINES:
         written = [line for line in lines if not _is_pasted(line)]

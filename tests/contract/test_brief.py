@@ -185,6 +185,42 @@ def test_a_note_that_a_person_stored_holds_and_an_agent_s_note_does_not(eng: Eng
     assert sections(then)["Known to hold here"] == shown
 
 
+@pytest.mark.requirement("BRIEF-22")
+def test_a_memory_that_another_one_replaces_stands_last_and_says_so(eng: Engram, clock: ShiftedClock) -> None:
+    def keep(text: str, project: str = HERE, **options: Any) -> int:
+        clock.advance(60)
+        return eng.remember(text, kind="decision", project=project, **options).id
+
+    older = keep("The staging database listens on port 5432", importance=0.9)
+    keep("Room 101 has a projector")
+    keep("Does staging listen on port 5432?")
+    mine = keep("The mirror listens on port 5432", trust="user", by_person=True)
+    confirmed = keep("Builds run with Python 3.11")
+    pin = keep("The nightly job writes to volume 22", trust="user", by_person=True, pinned=True)
+    assert "replaced" not in eng.brief(project=HERE, budget=None)
+    newer = keep("The staging database listens on port 6543")
+    keep("Room 102 has a projector")
+    keep("Does staging listen on port 6543?")
+    keep("The mirror listens on port 6543")
+    keep("The staging database listens on port 7000", "acme/blog")
+    keep("Builds run with Python 3.12")
+    keep("Builds run with Python 3.11")
+    later = keep("The nightly job writes to volume 23", trust="user", by_person=True)
+    before = eng.now()
+    shown = sections(eng.brief(project=HERE, budget=None))
+    *others, last = shown["Known to hold here"]
+    assert f"memory {older}, replaced by memory {newer})" in last
+    assert not any("replaced" in entry for entry in others)
+    assert {mine, confirmed} <= {int(entry.split("memory ")[-1].split(",")[0].rstrip(")")) for entry in others}
+    assert f"memory {pin}, replaced by memory {later})" in shown["Pinned"][0]
+    hits = eng.recall("which port does the staging database listen on?", 20)
+    assert {hit.memory_id: hit.replaced_by for hit in hits}[older] is not None
+    clock.advance(60)
+    eng.memories.archive(newer)
+    assert f"memory {older})" in eng.brief(project=HERE, budget=None)
+    assert f"memory {older}, replaced by memory {newer})" in eng.brief(project=HERE, budget=None, at=before)
+
+
 @pytest.mark.requirement("BRIEF-4")
 def test_the_last_three_sessions_tell_what_was_asked_what_came_of_it_and_what_is_open(
     eng: Engram, clock: ShiftedClock

@@ -18,6 +18,7 @@ from psycopg.sql import SQL, Identifier
 from engram import BlockExists, Engram, EngramError, InvalidInput, LeaseLost, LeaseNotFound
 from engram.config import load
 from engram.memory.exchanges import append_many
+from engram.storage.engine import Transaction
 from engram.storage.postgres import PostgresEngine
 from engram.storage.postgres_transaction import PostgresTransaction
 from tests.conftest import ShiftedClock
@@ -360,6 +361,14 @@ def test_a_transaction_that_began_first_and_ends_last_comes_last_in_the_feed(pos
         assert [change.id for change in reader.changes(after=seen.number)] == ["slow"]
 
 
+def number_now(tx: Transaction) -> None:
+    """Give the changes of a transaction their numbers, which usually happens together with the commit."""
+    assert isinstance(tx, PostgresTransaction)
+    tx.number_changes()
+    tx.flush()
+    tx.notes.clear()
+
+
 @pytest.mark.requirement("FEED-2")
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_reader_does_not_pass_a_transaction_that_has_its_numbers_and_is_about_to_end(
@@ -370,10 +379,7 @@ def test_a_reader_does_not_pass_a_transaction_that_has_its_numbers_and_is_about_
     def first(eng: Engram) -> None:
         with eng._view.engine.write() as tx:
             eng.blocks.create("first")
-            assert isinstance(tx, PostgresTransaction)
-            tx.number_changes()
-            tx.flush()
-            tx.notes.clear()
+            number_now(tx)
             numbered.set()
             assert go_on.wait(30)
             if fails:
@@ -397,7 +403,7 @@ def test_a_reader_does_not_pass_a_transaction_that_has_its_numbers_and_is_about_
                 pending.result()
         else:
             pending.result()
-        assert [change.id for change in two.changes()] == ["third"] if fails else ["first", "third"]
+        assert [change.id for change in two.changes()] == (["third"] if fails else ["first", "third"])
         assert [change.id for change in two.changes.everywhere(0)][-2:] == ["second", "third"]
 
 
@@ -420,10 +426,7 @@ def test_writers_of_a_workspace_do_not_wait_for_each_other(postgres_url: str) ->
         said = {"session_id": sid, "role": "user", "content": "the okapi sleeps in the shed"}
         with eng._view.engine.write() as tx:
             append_many(tx, "default", [eng.exchanges.prepare(said)], tx.now())
-            assert isinstance(tx, PostgresTransaction)
-            tx.number_changes()
-            tx.flush()
-            tx.notes.clear()
+            number_now(tx)
             open_now.set()
             assert go_on.wait(30)
 

@@ -164,3 +164,9 @@ def test_todos_and_what_was_learnt_since_the_last_session_are_shown(eng: Engram,
     assert f"(preference, memory {learnt.id}, {days - 1}d ago)" in text or f"{days}d ago)" in text
     assert f"- Done: Call the bank. (todo, memory {done.id})" in text
     assert "vault" not in text and "plants" not in text
+
+
+@pytest.mark.requirement("CONTEXT-1")
+def test_it_says_in_a_sentence_when_a_session_was_last_at_work(eng: Engram, lived: str) -> None:
+    assert eng.context(budget=20_000).endswith("## Last seen\n- A session was at work just now.")
+    assert "## Last seen\n- Another session was at work 2h ago." in eng.context(session_id=lived, budget=20_000)

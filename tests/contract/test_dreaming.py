@@ -6,11 +6,11 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 
-import apsw
 import pytest
 
 from engram import DreamNotFound, DreamReport, Engram, InvalidInput
 from engram.config import load
+from tests._files import connect
 from tests._models import Model, plainly, serve
 from tests._talks import add, talk
 from tests.conftest import ShiftedClock
@@ -160,7 +160,7 @@ def test_a_workspace_that_fails_is_reported_and_the_others_go_on(sqlite_url: str
     with Engram(settings=load(url=sqlite_url), clock=clock) as eng:
         for name in ("anna", "broken", "carl"):
             talk(eng.workspace(name))
-        connection = apsw.Connection(sqlite_url)
+        connection = connect(sqlite_url)
         connection.execute(
             "CREATE TRIGGER no BEFORE INSERT ON dreams WHEN NEW.workspace = 'broken' "
             "BEGIN SELECT RAISE(ABORT, 'no room'); END"

@@ -42,8 +42,8 @@ def test_what_stands_becomes_memories_with_their_kind_source_day_and_trust(eng: 
     assert [(memory.kind, memory.content) for memory in found] == [
         ("preference", "I prefer tea over coffee in the morning."),
         ("decision", "We decided to move billing to PostgreSQL 18."),
-        ("todo", "TODO: order the second replica."),
-        ("lesson", "Lesson: the export holds its lock for 40 minutes."),
+        ("todo", "Order the second replica."),
+        ("lesson", "The export holds its lock for 40 minutes."),
     ]
     assert [eng.memories.sources(memory.id) for memory in found] == [[("exchange", turn.id)] for turn in turns[:4]]
     assert all(memory.data == {"said": "2023-05-07", "by": "user"} for memory in found)

@@ -175,3 +175,22 @@ def test_a_session_of_greetings_has_a_gist_too(eng: Engram) -> None:
     eng.exchanges.add(session, "assistant", "Hi.")
     (report,) = eng.dream(force=True)
     assert (report.errors, report.gists) == ([], [session])
+
+
+@pytest.mark.requirement("GIST-10")
+def test_a_session_with_a_title_of_its_own_has_a_gist_of_that_title(eng: Engram) -> None:
+    names = {"Gift for Ada": "# Gift for Ada", "New York in May": "# New York in May"}
+    for name in (*names, "New chat", "Explore", None):
+        session = eng.sessions.register("chatgpt", None, name=name)
+        add(eng, session, "My sister Ada plays the cello. What can I give her for her birthday?")
+        eng.exchanges.add(session, "assistant", "A rosin set and a concert ticket would please her.")
+        eng.sessions.complete(session)
+    eng.dream(force=True)
+    titles = {
+        each.name: gist.content.partition("\n")[0]
+        for each in eng.sessions.list()
+        if (gist := eng.memories.gist(each.id))
+    }
+    assert {name: titles[name] for name in names} == names
+    assert len({titles[name] for name in ("New chat", "Explore", None)}) == 1
+    assert titles[None] not in names.values()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from engram import Clock, EmbedderFailed, Engram, InvalidInput
 from engram.config import load
 from engram.llm import Answer, Prompt, Usage
 from engram.llm.extractive.thinker import Extractive
+from engram.memory import embedding_models
 from tests._models import plainly
 from tests._talks import talk
 
@@ -259,3 +261,28 @@ def test_the_example_in_the_documentation_runs(
     monkeypatch.chdir(tmp_path)
     exec(compile(example, "docs/library.md", "exec"), {})
     assert capsys.readouterr().out == "Deploys never happen on Fridays\nmy-model:v1\n"
+
+
+@pytest.mark.requirement("EMBED-19")
+def test_a_given_embedder_with_another_name_is_told_to_reindex(
+    opened: Open, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding_models, "_said", set())
+    opened(embedder=Letters()).remember("Deploys never happen on Fridays")
+
+    class Second(Letters):
+        name = "letters:v2"
+
+    second = opened(embedder=Second())
+    with caplog.at_level(logging.WARNING, "engram"):
+        assert second.recall("friday deploys")
+    (said,) = (each.getMessage() for each in caplog.records)
+    assert "letters:v1" in said and "letters:v2" in said and said.endswith("call eng.reindex().")
+    assert "engram embedder use" not in said
+    assert str(second.embedders.problem()) in said
+    second.reindex()
+    assert second.embedders.problem() is None
+    # A process without the object cannot be helped by an upgrade alone.
+    monkeypatch.setenv("ENGRAM_EMBEDDER", "auto")
+    problem = str(opened().embedders.problem())
+    assert "an object that a program gives to Engram" in problem and problem.endswith("engram embedder list")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engram import Engram, EngramError, InvalidInput, SessionNotFound
+from engram import Engram, EngramError, InvalidInput, SessionNotFound, VersionConflict
 from engram.clock import later
 from engram.errors import ExchangeNotFound, MemoryNotFound
 from engram.records import Memory
@@ -76,6 +76,7 @@ def test_a_memory_has_everything_it_was_given(eng: Engram, open_store: OpenStore
         expires_at="2999-01-01T00:00:00.000000Z",
         created_at=made.created_at,
         updated_at=made.created_at,
+        confirmed_at=made.created_at,
     )
     assert open_store().memories.get(made.id) == made
     assert eng.memories.sources(made.id) == [("exchange", source)]
@@ -319,9 +320,20 @@ def test_what_is_not_named_in_an_update_stays_as_it_is(eng: Engram) -> None:
         ({"tags": []}, {"tags": ()}),
     ]:
         updated = eng.memories.update(made.id, **change)  # type: ignore[arg-type]
-        made = made._replace(**expected, updated_at=updated.updated_at)  # type: ignore[arg-type]
+        at = updated.updated_at
+        made = made._replace(**expected, updated_at=at, confirmed_at=at)  # type: ignore[arg-type]
         assert updated == made
     assert len(eng.memories.history(made.id)) == 1
+
+
+@pytest.mark.requirement("MEMORY-4")
+def test_an_edit_of_a_version_that_is_no_longer_the_last_is_refused(eng: Engram) -> None:
+    made = eng.remember("The door is open")
+    assert eng.memories.update(made.id, "The door is shut", expected_version=1).version == 2
+    with pytest.raises(VersionConflict, match="is at version 2, not 1") as refused:
+        eng.memories.update(made.id, "The door is ajar", expected_version=1)
+    assert (refused.value.expected, refused.value.current) == (1, 2)
+    assert eng.memories.get(made.id).content == "The door is shut"
 
 
 @pytest.mark.requirement("MEMORY-4")
@@ -333,7 +345,9 @@ def test_an_archived_memory_is_out_of_sight_until_it_is_brought_back(eng: Engram
     assert recalled(eng, "zebra", include_archived=True) == [made.content]
     assert eng.memories.get(made.id).content == made.content
     back = eng.memories.unarchive(made.id)
-    assert back._replace(updated_at="", recalled=0, recalled_at=None) == made._replace(updated_at="")
+    assert back._replace(updated_at="", confirmed_at="", recalled=0, recalled_at=None) == made._replace(
+        updated_at="", confirmed_at=""
+    )
     assert recalled(eng, "zebra") == contents(eng.memories.list()) == [made.content]
 
 
@@ -566,3 +580,17 @@ def test_a_memory_is_not_linked_to_itself(eng: Engram) -> None:
     with pytest.raises(InvalidInput, match="cannot be linked to itself"):
         eng.memories.link(memory.id, memory.id)
     assert eng.memories.links(memory.id) == []
+
+
+def test_the_memories_of_a_session_were_made_in_it_or_from_its_turns(eng: Engram) -> None:
+    session = eng.sessions.register("codex", "Working")
+    other = eng.sessions.register("codex", "Working elsewhere")
+    turn = eng.exchanges.add(session, "user", "The port is 6543")
+    within = eng.remember("Deploys never happen on Fridays", session_id=session)
+    derived = eng.remember("The port of staging is 6543", sources=[("exchange", turn)])
+    eng.remember("The fence is green", session_id=other)
+    eng.gists.store(session, "It was about ports.", turn)
+    eng.memories.archive(within.id)
+    assert [each.id for each in eng.memories.of_session(session)] == [derived.id, within.id]
+    assert [each.id for each in eng.memories.of_session(session, 1)] == [derived.id]
+    assert eng.workspace("other").memories.of_session(session) == []

@@ -127,6 +127,7 @@ LOG = "2026-01-13 11:28:41 INFO Parsing session file=/tmp/a.jsonl\n" * 30
             [f"{LOG}\nWhy does this parse twice? It should parse once."],
             "Why does this parse twice? It should parse once.",
         ),
+        (["Implement the following plan:\n\n# Plan: Port the router\n"], "# Plan: Port the router"),
         (["/clear"], ""),
     ],
 )
@@ -157,6 +158,10 @@ def test_a_long_ask_is_cut_at_a_word(eng: Engram) -> None:
         (["Found the cause: the port is read twice.", "Let me fix that.", "Fixed. The port is read once now."], 2),
         (["Let me look.", "Now I'll run the tests:"], None),
         (["Done"], 0),
+        (["Ported order.mjml. invoice.mjml is still missing.", "OK, invoice.mjml is left for tomorrow."], 0),
+        (["The router is ported to the new library.", "Understood: no deploys on Fridays."], 0),
+        (["The router is ported to the new library.", "OK, I removed the old adapter as well."], 1),
+        (["Which library is it?", "OK, invoice.mjml is left for tomorrow."], 1),
     ],
 )
 def test_the_outcome_is_the_message_that_says_what_came_of_it(
@@ -167,6 +172,15 @@ def test_the_outcome_is_the_message_that_says_what_came_of_it(
         eng.exchanges.add(sid, "assistant", message)
     assert eng.sessions.quote(sid, "assistant") == (outcome is not None)
     assert eng.sessions.get(sid).outcome == ("" if outcome is None else messages[outcome])
+
+
+@pytest.mark.requirement("CAPTURE-4")
+def test_an_outcome_quotes_a_sentence_with_a_quotation_in_it_as_it_was_said(eng: Engram) -> None:
+    sid = eng.sessions.register("codex", "Repeat the greeting")
+    said = 'I made the function run three times, printing "Hello, Alice!" three times.'
+    eng.exchanges.add(sid, "assistant", f"{said} {'It is a long story. ' * 20}\n\nWant me to commit it?")
+    eng.sessions.quote(sid, "assistant")
+    assert eng.sessions.get(sid).outcome.startswith(said)
 
 
 @pytest.mark.requirement("CAPTURE-4")

@@ -45,6 +45,17 @@ def test_sessions_are_listed_in_pages_while_others_begin(eng: Engram, clock: Shi
 
 
 @pytest.mark.requirement("SERVER-10")
+def test_a_page_that_begins_nowhere_is_refused_with_the_reason(eng: Engram, session: str) -> None:
+    now = eng.now()
+    for wrong in (("\x00", "a"), (now, "\x00"), ("yesterday", "a")):
+        with pytest.raises(InvalidInput):
+            eng.sessions.list(before=wrong)
+    for at, id in (("\x00", 1), ("yesterday", 1), (now, -1)):
+        with pytest.raises(InvalidInput):
+            eng.exchanges.timeline(before=(at, id))
+
+
+@pytest.mark.requirement("SERVER-10")
 def test_memories_are_listed_in_pages_while_others_are_stored(eng: Engram) -> None:
     made = [eng.remember(f"Fact number {number}", tags=["some"]).id for number in range(7)]
     for filters in ({}, {"tag": "some"}, {"at": eng.now()}):

@@ -86,6 +86,51 @@ def test_decisions_can_be_changed_until_it_is_applied(eng: Engram) -> None:
             decide(proposal.id)
 
 
+@pytest.mark.requirement("PROPOSAL-10")
+def test_a_decision_on_a_text_that_was_edited_meanwhile_is_refused(eng: Engram) -> None:
+    read = proposed(eng)
+    edited = eng.proposals.edit(read.id, "Invoices go out at any time.", expected=read.version)
+    assert edited.version != read.version
+    decisions: tuple[Callable[[], Proposal], ...] = (
+        lambda: eng.proposals.accept(read.id, by_person=True, expected=read.version),
+        lambda: eng.proposals.apply(read.id, by_person=True, expected=read.version),
+        lambda: eng.proposals.apply(read.id, content="Mine", by_person=True, expected=read.version),
+        lambda: eng.proposals.edit(read.id, "Mine", by_person=True, expected=read.version),
+        lambda: eng.proposals.reject(read.id, expected=read.version),
+    )
+    for decide in decisions:
+        with pytest.raises(Conflict, match="edited meanwhile"):
+            decide()
+    assert eng.proposals.show(read.id) == edited
+    applied = eng.proposals.apply(read.id, expected=edited.version)
+    assert eng.proposals.apply(read.id, expected=edited.version) == applied
+    with pytest.raises(Conflict, match="edited meanwhile"):
+        eng.proposals.apply(read.id, expected=read.version)
+
+
+@pytest.mark.requirement("PROPOSAL-10")
+def test_a_decision_of_another_session_on_the_same_text_changes_no_version(eng: Engram) -> None:
+    read = proposed(eng)
+    assert eng.proposals.reject(read.id).version == read.version
+    assert eng.proposals.accept(read.id, by_person=True, expected=read.version).version == read.version
+    number = eng.proposals.apply(read.id, expected=read.version).applied_as
+    eng.dreams.undo(number)
+    assert eng.proposals.show(read.id) == read._replace(decided_at=eng.proposals.show(read.id).decided_at)
+
+
+@pytest.mark.requirement("PROPOSAL-2")
+def test_a_text_is_edited_and_applied_in_one_step(eng: Engram) -> None:
+    proposal = proposed(eng)
+    text = "Invoices go out with the first train of the day."
+    applied = eng.proposals.apply(proposal.id, content=text, by_person=True, expected=proposal.version)
+    assert applied.result is not None
+    memory = eng.memories.get(applied.result)
+    assert (memory.content, memory.approved, applied.content) == (text, True, text)
+    assert eng.proposals.apply(proposal.id, content=text) == applied
+    with pytest.raises(Conflict, match="already applied"):
+        eng.proposals.apply(proposal.id, content="Another text")
+
+
 @pytest.mark.requirement("PROPOSAL-2")
 def test_what_is_not_there_or_cannot_be_is_said(eng: Engram) -> None:
     eng.blocks.create("notes", "The long corridor. " * 9, max_tokens=19)
@@ -93,6 +138,8 @@ def test_what_is_not_there_or_cannot_be_is_said(eng: Engram) -> None:
     (proposal,) = eng.proposals.list()
     with pytest.raises(InvalidInput, match="no text"):
         eng.proposals.edit(proposal.id, "another")
+    with pytest.raises(InvalidInput, match="no text"):
+        eng.proposals.apply(proposal.id, content="another")
     with pytest.raises(ProposalNotFound, match="99"):
         eng.proposals.show(99)
     with pytest.raises(InvalidInput, match="pending"):
@@ -212,3 +259,50 @@ def test_applying_by_hand_pushes_no_pass_out_of_the_journal(eng: Engram, monkeyp
     eng.proposals.apply(proposed(eng).id)
     assert first.id is not None
     assert eng.dreams.undo(first.id).run == first.id
+
+
+@pytest.mark.requirement("PROPOSAL-9")
+def test_proposals_are_listed_in_pages_and_stale_ones_on_request(eng: Engram) -> None:
+    texts = (
+        "Invoices go out with the first train",
+        "The nightly backup is stored in Zurich",
+        "Anna reviews every migration",
+        "The cache forgets sessions at midnight",
+        "Green tea belongs to the kitchen",
+    )
+    ends = ((".", "note"), ("", "fact"))
+    pairs = [[eng.remember(f"{text}{end}", kind=kind) for end, kind in ends] for text in texts]
+    dream(eng)
+    stale = next(each.id for each in eng.proposals.list() if ("memory", pairs[1][0].id) in each.targets)
+    eng.memories.update(pairs[1][0].id, content="The nightly backup is gone.")
+    every = [each.id for each in eng.proposals.list(None)]
+    rest = [each for each in every if each != stale]
+    assert len(rest) == 4
+
+    def listed(**options: Any) -> list[int]:
+        return [each.id for each in eng.proposals.list(**options)]
+
+    assert listed() == rest
+    assert listed(stale=True) == every
+    # A page is full although a stale proposal is among its rows.
+    assert listed(limit=2) == rest[:2]
+    assert listed(limit=3) == rest[:3]
+    assert listed(limit=2, after=rest[1]) == rest[2:]
+    assert listed(limit=2, after=every[-1]) == []
+    assert listed(limit=2, latest=True, stale=True) == every[::-1][:2]
+    assert listed(limit=3, latest=True, after=rest[-1]) == rest[-2::-1]
+    assert listed(what="archive") == []
+    assert listed(what="merge", limit=1) == rest[:1]
+    with pytest.raises(InvalidInput, match="after"):
+        listed(after=-1)
+
+
+@pytest.mark.requirement("PROPOSAL-9")
+def test_a_proposal_names_the_memory_that_stays_and_the_block_that_it_writes(eng: Engram) -> None:
+    eng.remember("The staging database listens on port 5432.", kind="fact")
+    new = eng.remember("The staging database listens on port 6543.", kind="fact")
+    eng.blocks.create("plan", "word " * 400, max_tokens=100)
+    dream(eng)
+    found = {each.what: each for each in eng.proposals.list()}
+    assert (found["supersede"].keeps, found["supersede"].block) == (new.id, None)
+    assert (found["overflow"].keeps, found["overflow"].block) == (None, "plan")

@@ -453,6 +453,15 @@ def test_a_child_that_closes_the_store_does_not_close_the_parents(eng: Engram) -
         assert not isinstance(tx, PostgresTransaction) or tx.connection.info.backend_pid == pid
 
 
+@pytest.mark.requirement("STORE-5")
+def test_a_file_of_one_byte_is_no_empty_store(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("v")
+    with pytest.raises(NotAStore, match="is not a database"):
+        Engram(str(victim))
+    assert victim.read_text() == "v"
+
+
 @pytest.mark.requirement("STORE-12")
 def test_fifty_open_and_close_cycles_leak_neither_descriptor_nor_thread(store_url: str, tmp_path: Path) -> None:
     (tmp_path / "foreign.db").write_text("not a database, but long enough to be looked at as one" * 20)

@@ -41,7 +41,7 @@ def test_every_history_names_the_author(engram: Engram, session: str) -> None:
     assert f"  exchange 1  {session}  by laptop  user: " in engram("timeline").out
     assert "  by laptop  router done" in engram("session", "logs", session).out
     shown = engram("memory", "show", "1").out
-    assert "\nauthor      laptop\n" in shown
+    assert re.search(r"^author +laptop$", shown, re.MULTILINE)
     assert "  by laptop  Deploys never" in shown
     history = engram("memory", "history", "1").out
     assert f"version 1: {DEPLOYS}  by laptop\n" in history

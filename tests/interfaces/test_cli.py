@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from engram import Engram as Library
+from engram._version import VERSION
 from tests._repositories import make_repository
 
 from .conftest import Engram, program
@@ -33,7 +34,7 @@ def other(engram: Engram) -> str:
 
 @pytest.mark.requirement("CLI-1")
 def test_init_makes_the_store_and_says_where_it_is(engram: Engram) -> None:
-    first, again = engram("init"), engram("init", "--json")
+    first, again = engram("init", "--store-only"), engram("init", "--store-only", "--json")
     assert first.code == again.code == 0
     assert again.json["workspace"] == "default"
     assert again.json["store"] in first.out
@@ -171,6 +172,22 @@ def test_a_block_goes_through_every_verb(engram: Engram) -> None:
     assert engram("block", "show", "plan").code == 3
 
 
+@pytest.mark.requirement("CLI-1", "BLOCK-14")
+def test_a_block_and_the_world_state_are_shown_as_they_were(engram: Engram) -> None:
+    engram("block", "create", "plan", "one", "--data", '{"step": 1}')
+    engram("block", "set", "plan", "two")
+    engram("world", "set", "As planned")
+    first = engram("block", "show", "plan", "--json").json["created_at"]
+    assert engram("block", "show", "plan", "--at", first).out == "one\n"
+    assert engram("block", "show", "plan", "--at", first, "--json").json["version"] == 1
+    assert [each["name"] for each in engram("block", "list", "--at", first, "--json").json] == ["plan"]
+    assert engram("world", "show", "--at", first).out == ""
+    assert engram("block", "list", "--at", "1h").out == "No blocks yet.\n"
+    missing = engram("block", "show", "plan", "--at", "1h")
+    assert missing.code == 3 and "There was no block 'plan'" in missing.err
+    assert engram("block", "show", "plan", "--at", first, "--version", "1").code == 2
+
+
 @pytest.mark.requirement("CLI-1", "SESSION-10")
 def test_stats_counts_what_is_there(engram: Engram, me: str) -> None:
     assert engram("stats", "--json").json["active"] == 1
@@ -254,6 +271,12 @@ def test_the_demo_shows_the_report_change(engram: Engram) -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts_are_printed(engram: Engram, shell: str) -> None:
     assert "_ENGRAM_COMPLETE" in engram("completion", shell).out
+
+
+@pytest.mark.requirement("CLI-1")
+def test_the_version_is_printed_by_a_command_as_by_the_option(engram: Engram) -> None:
+    assert engram("version").out == engram("--version").out == f"engram, version {VERSION}\n"
+    assert engram("version", "--json").json == {"version": VERSION}
 
 
 @pytest.mark.requirement("STORE-16", "CLI-2")

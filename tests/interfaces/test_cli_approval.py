@@ -125,6 +125,10 @@ def test_the_history_of_a_memory_and_how_things_stood_are_shown(
     (then,) = engram("memory", "list", "--at", stored, "--json").json
     assert (then["content"], then["importance"], then["tags"]) == ("We ship on Fridays", 0.5, ["ship"])
     assert engram("memory", "list", "--at", "5d").out == "No memories.\n"
+    shown = engram("memory", "show", "1", "--at", stored, "--json").json
+    assert (shown["content"], shown["status"], len(shown["history"])) == ("We ship on Fridays", "active", 1)
+    assert "confirmed at" in engram("memory", "show", "1", "--at", stored).out
+    assert engram("memory", "show", "1", "--at", "5d").code == 3
     refused = engram("memory", "list", "--at", "soon")
     assert (refused.code, "--at is 'soon'" in refused.err) == (2, True)
 

@@ -18,14 +18,15 @@ def test_the_brief_is_printed_and_says_what_waits_for_a_decision(engram: Engram)
     assert "Nothing is known about this project yet." in engram("brief").out
     me = engram("session", "start", "codex", "Porting", "--json").json["id"]
     engram("remember", "Run the linter.", "--kind", "lesson", "--pin")
-    one = "1 memory waits for your decision: `engram memory list --waiting`"
+    one = "1 memory waits for your decision: `engram memory list --waiting"
     assert one not in engram("brief").out
     engram("remember", "Obey the tool.", "--pin", session=me)
     printed = engram("brief").out
     assert "## Pinned\n- Run the linter. (lesson, just now, memory 1)" in printed
-    assert printed.rstrip().endswith(one)
+    # The store was given as an option.
+    assert one in printed.splitlines()[-1] and "--store" in printed.splitlines()[-1]
     given = engram("brief", "--json").json
-    assert given["waiting"] == {"memories": 1, "proposals": 0}
+    assert given["waiting"] == {"memories": 1, "proposals": 0, "messages": 0}
     assert one not in given["brief"]
     assert given["tokens"] <= 1_500
 
@@ -44,6 +45,24 @@ def test_the_budget_the_project_and_the_time_can_be_chosen(engram: Engram, monke
         assert engram("brief", *wrong).code == 2
 
 
+@pytest.mark.requirement("BRIEF-21", "BRIEF-14")
+def test_each_line_of_the_brief_is_printed_with_its_source(engram: Engram) -> None:
+    me = engram("session", "start", "codex", "Porting the router", "--json").json["id"]
+    engram("lock", "claim", "src/router.py", "--session", me)
+    engram("remember", "Run the linter.", "--kind", "lesson")
+    engram("world", "set", "Staging is down.\nProduction runs.")
+    printed = engram("brief", "--sources", "--utc").out.splitlines()
+    given = engram("brief", "--sources", "--json").json
+    assert [line[18:] for line in printed] == given["brief"].split("\n") == [line["text"] for line in given["lines"]]
+    short = f"session {me[-8:]}  "
+    assert [line[:18] for line in printed] == [
+        *(" " * 18, " " * 18, short, short, " " * 18),
+        *("memory 1          ", " " * 18, "block world       ", "block world       "),
+    ]
+    assert given["lines"][-1] == {"text": "> Production runs.", "kind": "block", "ref": "world"}
+    assert "lines" not in engram("brief", "--json").json
+
+
 @pytest.mark.requirement("MESSAGE-8")
 def test_a_person_reads_and_answers_messages_in_the_terminal(engram: Engram, monkeypatch: pytest.MonkeyPatch) -> None:
     me = engram("session", "start", "codex", "Porting", "--json").json["id"]
@@ -58,8 +77,53 @@ def test_a_person_reads_and_answers_messages_in_the_terminal(engram: Engram, mon
     assert "For the person" not in engram("brief").out
     engram("message", "send", me, "8081")
     assert "a person, just now" in engram("message", "inbox", session=me).out
-    assert engram("message", "inbox").code == 2
     assert engram("message", "inbox", "somebody").code == 2
+
+
+@pytest.mark.requirement("MESSAGE-8")
+def test_a_person_who_names_no_session_reads_the_messages_to_the_person(
+    engram: Engram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    me = engram("session", "start", "codex", "Porting", "--json").json["id"]
+    engram("message", "send", "person", "Which port?", session=me)
+    with monkeypatch.context() as agent:
+        agent.setenv("CLAUDECODE", "1")
+        refused = engram("message", "inbox")
+        assert refused.code == 2 and "engram message inbox person" in refused.err
+    assert engram("message", "inbox", session=me).out == "No unread messages.\n"
+    assert "Which port?" in engram("message", "inbox").out
+    assert engram("message", "inbox").out == "No unread messages.\n"
+
+
+@pytest.mark.requirement("MESSAGE-8")
+def test_the_list_of_messages_says_to_whom_each_went(engram: Engram) -> None:
+    me = engram("session", "start", "codex", "Porting", "--json").json["id"]
+    other = engram("session", "start", "codex", "Reviewing", "--json").json["id"]
+    engram("lock", "claim", "/db/schema", session=other)
+    engram("message", "send", "person", "Which port?", session=me)
+    engram("message", "send", other, "May I?")
+    engram("message", "send", "*", "Staging is down.")
+    engram("message", "send", "/db/schema", "Are you done?", session=me)
+    heads = engram("message", "list").out.splitlines()[::3]
+    assert [head.rsplit(", ", 1)[0] for head in heads] == [
+        *(f"{me[-8:]} to /db/schema", "a person to every session"),
+        *(f"a person to {other[-8:]}", f"{me[-8:]} to the person"),
+    ]
+
+
+@pytest.mark.requirement("BRIEF-14")
+def test_commands_that_a_brief_names_are_for_its_workspace(engram: Engram) -> None:
+    here = ("--workspace", "demo")
+    me = engram("session", "start", "codex", "Porting", "--json", *here).json["id"]
+    engram("remember", "Obey the tool.", "--pin", *here, session=me)
+    for number in range(9):
+        engram("remember", f"Rule {number} is about the linter.", "--kind", "lesson", *here)
+    shown = engram("brief", "--budget", "150", *here).out
+    assert "`engram memory list --workspace demo`" in shown
+    assert shown.rstrip().endswith(" --workspace demo`") and "`engram memory list --waiting " in shown
+    engram("remember", "Obey the tool.", "--pin", session=engram("session", "start", "codex", "X", "--json").json["id"])
+    elsewhere = engram("brief").out
+    assert "`engram memory list --waiting " in elsewhere and "--workspace" not in elsewhere
 
 
 @pytest.mark.requirement("MESSAGE-9")

@@ -7,8 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ import pytest
 import engram as library
 from tests._models import session_answer
 from tests._talks import talk
+from tests._waiting import until
 
 from .conftest import Engram, in_terminal, program
 
@@ -146,13 +145,6 @@ def started(url: str, *arguments: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "ENGRAM_URL": url}
     pipe = subprocess.PIPE
     return subprocess.Popen([program(), *arguments], env=environment, stdout=pipe, stderr=pipe, text=True)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.005)
 
 
 @pytest.mark.requirement("DREAM-22", "DREAM-6")

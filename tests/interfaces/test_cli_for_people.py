@@ -15,9 +15,9 @@ import pytest
 from engram import Engram as Library
 from engram.clock import stamp
 from engram.interfaces.cli import cli
-from engram.interfaces.cli.common import ALIASES
+from engram.interfaces.cli.common import ALIASES, typed
 from engram.interfaces.cli.counting import counted
-from engram.interfaces.cli.screen import ago, byte_size, short_ids, table, until
+from engram.interfaces.cli.screen import META, ago, byte_size, short_ids, table, until
 
 from .conftest import Engram, in_terminal
 
@@ -234,6 +234,23 @@ def test_the_list_of_sessions_fits_a_real_terminal(sqlite_url: str) -> None:
     assert "…" in shown
 
 
+@pytest.mark.requirement("PEOPLE-3")
+def test_a_narrow_list_of_sessions_has_fewer_columns_that_can_be_read(sqlite_url: str) -> None:
+    with Library(sqlite_url) as eng:
+        for number in range(3):
+            sid = eng.sessions.register("claude-code", f"Port part {number} of the router", project="acme/webshop")
+            eng.exchanges.add(sid, "user", "Port the router", embed=False)
+            eng.sessions.complete(sid, "Ported the router to the new library. " * 3)
+    environment = {"ENGRAM_URL": sqlite_url, "NO_COLOR": "1"}
+    _, narrow = in_terminal("session", "list", "--all", environment={**environment, "COLUMNS": "80"})
+    assert narrow.splitlines()[0].split() == ["id", "type", "status", "seen", "project", "summary"]
+    assert all(len(line) <= 80 for line in narrow.splitlines())
+    assert all(f"completed  just now  acme/webshop  Port part {number} of" in narrow for number in range(3))
+    _, wide = in_terminal("session", "list", "--all", environment={**environment, "COLUMNS": "120"})
+    assert wide.splitlines()[0].split() == [*("id", "type", "status", "seen", "turns", "project", "summary", "outcome")]
+    assert "claude-code" in wide and "Port part 2" in wide and "Ported the router" in wide
+
+
 @pytest.mark.requirement("PEOPLE-4")
 @pytest.mark.parametrize(
     ("arguments", "meant"),
@@ -342,7 +359,11 @@ def test_the_list_of_sessions_leaves_passes_of_dreaming_out(engram: Engram, me: 
 @pytest.mark.parametrize(
     "arguments", [("session", "log", "hello"), ("session", "show"), ("history",), ("message", "inbox")]
 )
-def test_a_command_that_lacks_a_session_says_how_to_name_one(engram: Engram, arguments: tuple[str, ...]) -> None:
+def test_a_command_that_lacks_a_session_says_how_to_name_one(
+    engram: Engram, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A person's inbox needs no session.
+    monkeypatch.setenv("CLAUDECODE", "1")
     outcome = engram(*arguments)
     assert outcome.code == 2
     assert "ENGRAM_SESSION" in outcome.err
@@ -401,6 +422,13 @@ def test_every_other_name_leads_to_a_command_and_hides_none() -> None:
 def test_numbers_have_the_right_form_of_their_noun(number: int, word: str, shown: str) -> None:
     assert counted(number, word) == shown
     assert [byte_size(each) for each in (1, 999, 3_200_000)] == ["1 byte", "999 bytes", "3.2 MB"]
+
+
+@pytest.mark.requirement("PEOPLE-5")
+def test_a_command_to_type_has_no_password_in_it() -> None:
+    with click.Context(cli) as ctx:
+        ctx.meta[f"{META}.store"] = "postgresql://me:hunter2@db/engram?sslpassword=hunter3"
+        assert typed("embed") == "engram embed --store 'postgresql://me:***@db/engram?sslpassword=***'"
 
 
 @pytest.mark.requirement("PEOPLE-5")

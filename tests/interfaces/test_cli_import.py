@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from engram import Engram as Library
 from engram.importers.formats import MODULES
 from tests.interfaces.conftest import Engram, in_terminal
 
@@ -51,6 +52,15 @@ def test_an_import_says_what_it_did_and_recall_answers_from_it(engram: Engram, e
     assert "OPO" in engram("recall", "which airport for Porto?").out
     again = engram("import", "chatgpt", str(export)).out
     assert again.startswith("Nothing new in 1 file.\nAlready here: 1 session.\n")
+
+
+@pytest.mark.requirement("CLI-1")
+def test_the_suggested_question_is_about_what_was_just_imported(engram: Engram, store_url: str, export: Path) -> None:
+    with Library(store_url) as eng:
+        sid = eng.sessions.register("codex", "Port the mail templates")
+        eng.exchanges.add(sid, "user", "Port the mail templates", embed=False)
+    told = engram("import", "chatgpt", str(export)).out
+    assert "recall 'Which airport did we choose for the trip to Porto?'" in told
 
 
 @pytest.mark.requirement("IMPORT-5")

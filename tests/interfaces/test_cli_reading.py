@@ -28,6 +28,7 @@ ARGUMENTS = {
     "forget": ["--memory", "1", "--dry-run"],
     "history": ["s1"],
     "import": ["markdown", ".", "--dry-run"],
+    "graph": ["file", "a.py"],
     "lock check": ["a.py"],
     "memory history": ["1"],
     "memory show": ["1"],
@@ -39,14 +40,18 @@ ARGUMENTS = {
 COMMANDS = sorted(READING | READING_WITH.keys() | READING_WITHOUT.keys())
 #: Commands that write, or that open no store of the user's.
 OTHERS = {
+    *("encrypt", "decrypt", "rekey"),
     *("block append", "block archive", "block create", "block delete", "block edit", "block replace"),
     *("block restore", "block set", "world edit", "world restore", "world set"),
-    *("completion", "config path", "config show", "demo", "help", "install", "mcp", "serve", "uninstall"),
+    *("completion", "config path", "config show", "demo", "help", "install", "mcp", "open", "serve"),
+    *("uninstall", "version"),
     *("dream loop", "dream undo", "dream work next", "dream work submit"),
     *("embed", "embedder use", "init", "lock break", "lock claim", "lock release"),
     *("memory approve", "memory archive", "memory edit", "memory link", "memory pin", "message send"),
     *("reindex", "remember", "restore", "say", "session beat", "session done", "session log", "session start"),
-    *("token create", "token revoke", "upgrade"),
+    *("backup", "doctor", "token create", "token revoke", "upgrade", "vacuum"),
+    # They read a store, and write a file or another store.
+    *("copy", "export"),
 }
 
 

@@ -99,6 +99,21 @@ def test_e_opens_the_editor_and_applies_what_was_written(store_url: str, tmp_pat
 
 
 @pytest.mark.requirement("PROPOSAL-7")
+def test_a_proposal_that_changed_while_it_was_edited_is_not_decided_and_the_text_is_shown_again(
+    store_url: str, tmp_path: Path
+) -> None:
+    other = shlex.join([program(), "--store", store_url, "dream", "review", "--edit", "1", "The house is painted red."])
+    editor = tmp_path / "editor"
+    editor.write_text(f'#!/bin/sh\n{other} >/dev/null\necho "The house is painted blue." > "$1"\n')
+    editor.chmod(editor.stat().st_mode | stat.S_IXUSR)
+    with fill(store_url) as eng:
+        shown = review_with_keys(store_url, "eq", EDITOR=str(editor), VISUAL=str(editor))
+        (first, *_) = eng.proposals.list(None)
+        assert (first.state, first.content) == ("edited", "The house is painted red.")
+        assert "Your text was not stored:\n\nThe house is painted blue." in shown
+
+
+@pytest.mark.requirement("PROPOSAL-7")
 def test_json_lists_them_for_agents(engram: Engram, store_url: str) -> None:
     with fill(store_url):
         found: list[dict[str, Any]] = engram("dream", "review", "--json").json

@@ -146,6 +146,7 @@ def test_what_a_projects_file_may_not_set_is_told_in_one_line_and_the_command_go
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".engram.toml").write_text('workspace = "team"\nabandon_after = 0\n')
+    piped("remember", "The workspace is not empty.", store=store)
     for command in (("sitrep",), ("session", "list", "--json"), ("config", "show", "--json")):
         ended = piped(*command, store=store)
         assert ended.returncode == 0
@@ -156,6 +157,7 @@ def test_what_a_projects_file_may_not_set_is_told_in_one_line_and_the_command_go
     assert shown.stderr == ""
     assert "line 2: abandon_after is ignored" in shown.stdout.splitlines()[-1]
     (tmp_path / ".engram.toml").write_text("= =")
+    piped("remember", "Nor is the default one.", store=store)
     (line,) = piped("sitrep", store=store).stderr.splitlines()
     assert ".engram.toml is ignored: it cannot be read as TOML" in line
 

@@ -9,6 +9,7 @@ import pytest
 
 from engram import Engram as Store
 from engram.access_records import OWNER
+from engram.store_url import masked
 from tests.interfaces.conftest import Engram, in_terminal
 
 SECRET = re.compile(r"engram_[0-9a-f]{12}_[A-Za-z0-9_-]{43}")
@@ -128,3 +129,15 @@ def test_on_a_terminal_the_secret_is_whole(tmp_path: Path) -> None:
         "token", "create", "laptop", environment={"ENGRAM_DATA_DIR": str(tmp_path), "COLUMNS": "40"}
     )
     assert code == 0 and SECRET.search(shown)
+
+
+@pytest.mark.requirement("ACCESS-24")
+def test_a_new_token_names_its_store_and_says_that_nothing_is_in_its_workspace(engram: Engram, store_url: str) -> None:
+    made = engram("token", "create", "laptop", "--workspace", "tema")
+    assert f"It is for the store {masked(store_url)}." in made.out
+    assert made.err == "Nothing is in workspace tema yet. The first write to it makes it.\n"
+    quiet = engram("token", "create", "phone", "--workspace", "tema", "--json")
+    assert quiet.err == "" and set(quiet.json) == {"token", "secret"}
+    engram("remember", "x", "--workspace", "tema")
+    assert engram("token", "create", "ci", "--workspace", "tema").err == ""
+    assert engram("token", "create", "home").err == ""

@@ -36,6 +36,18 @@ def test_the_newest_pass_is_undone_and_the_undo_as_well(engram: Engram, run: int
     assert engram("dream", "show", str(run + 1), "--json").json["undone_by"] == run + 2
 
 
+@pytest.mark.requirement("UNDO-9")
+def test_an_undo_counts_what_it_changed_and_names_the_command_that_takes_it_back(engram: Engram, run: int) -> None:
+    undone = engram("dream", "undo").out
+    removed = next(line for line in undone.splitlines() if line.startswith("removed"))
+    assert "block profile" in removed and " memories" in removed and "memory " not in removed
+    assert f"engram dream undo {run + 1}" in undone.splitlines()[-1]
+    shown = engram("dream", "show", str(run + 1)).out
+    assert "memory " in shown and f"engram dream undo {run + 1}" in shown
+    engram("dream", "undo", str(run + 1))
+    assert f"engram dream undo {run + 1}" not in engram("dream", "show", str(run + 1)).out
+
+
 @pytest.mark.requirement("UNDO-9", "UNDO-3")
 def test_what_stands_in_the_way_is_listed_with_exit_code_4(engram: Engram, run: int) -> None:
     engram("block", "append", "profile", "Something of my own.")

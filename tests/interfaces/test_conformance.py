@@ -10,14 +10,18 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
+import threading
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engram import Engram
+from tests._waiting import until
 
 from ._browser import Browser
 from ._server import Server, free_port, serving
@@ -144,6 +148,28 @@ def test_every_server_scenario_that_applies_passes(suite: list[str], server: Ser
     assert NOT_APPLICABLE.keys() - failed == set(), "these pass, so they apply"
 
 
+@contextmanager
+def ending(process: subprocess.Popen[str]) -> Iterator[None]:
+    """End a process that waits for something which will not come: the test has failed, or it takes too long."""
+    late = threading.Timer(120, process.kill)
+    late.start()
+    try:
+        yield
+    except BaseException:
+        process.kill()
+        raise
+    finally:
+        # It ends by itself when its work is done.
+        if process.poll() is None:
+            process.wait()
+        late.cancel()
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @pytest.mark.requirement("SERVER-64")
 def test_the_scenarios_for_authorization_servers_pass(suite: list[str], server: Server, tmp_path: Path) -> None:
     port, folder = free_port(), tmp_path / "results"
@@ -156,13 +182,15 @@ def test_the_scenarios_for_authorization_servers_pass(suite: list[str], server: 
     )
     assert running.stdout is not None
     said = []
-    with running, Browser(server.url) as browser:
+    with running, ending(running), Browser(server.url) as browser:
         browser.submit(browser.visit("/login"), token=server.token("person"))
         for line in running.stdout:
             said.append(line)
             if line.startswith(f"{server.url}/authorize?"):
                 # The suite waits for a person with a browser.
                 page = browser.visit(line.strip())
+                # The suite prints the address before it listens for the answer.
+                until(lambda: is_listening(port))
                 browser.follow_refresh(browser.submit(page, decision="allow"))
     results = [check for file in folder.glob("**/checks.json") for check in json.loads(file.read_text())]
     statuses = {check["id"]: check["status"] for check in results}

@@ -18,6 +18,7 @@ import pytest
 from engram import Engram
 from engram.interfaces.http import events, feed
 from tests._running import Running, serving
+from tests._waiting import until
 
 
 class Reader:
@@ -53,13 +54,6 @@ def stream(client: httpx.Client, **given: Any) -> Iterator[Reader]:
 def opened(server: Running, number: int) -> None:
     """Wait until so many streams are open."""
     until(lambda: server.service.feed.open == number)
-
-
-def until(condition: Any) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.005)
 
 
 @pytest.fixture(autouse=True)

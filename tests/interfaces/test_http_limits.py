@@ -14,6 +14,7 @@ import pytest
 from engram.interfaces.http import connections
 from engram.interfaces.http.threads import Threads
 from tests._running import Running
+from tests._waiting import until
 
 
 def raw(server: Running, *pieces: bytes) -> bytes:
@@ -156,13 +157,6 @@ def queued(server: Running, workspace: str) -> int:
     with server.eng._view.engine.read() as tx:
         count: int = tx.value("SELECT COUNT(*) FROM lease_waiters WHERE workspace = :workspace", workspace=workspace)
     return count
-
-
-def until(condition: object) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.005)
 
 
 @pytest.mark.requirement("SERVER-30")

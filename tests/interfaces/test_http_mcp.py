@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -21,6 +20,7 @@ from engram.interfaces.mcp import tools
 from engram.operations import OPERATIONS
 from mcp import Client
 from tests._tables import values
+from tests._waiting import until
 
 from ._server import Server, serving
 
@@ -418,13 +418,3 @@ def test_a_claim_that_waits_leaves_the_queue_when_its_client_goes(server: Server
     until(lambda: waiting() == 0)
     server.eng.messages.send(None, me, "hello")
     assert raw.tool(server, "lock", action="list")["messages"]["unread"][0]["text"] == "hello"
-
-
-def until(reached: Callable[[], bool]) -> None:
-    """Wait for what another thread does; as long as a busy machine may take."""
-    done = threading.Event()
-    for _ in range(600):
-        if reached():
-            return
-        done.wait(0.05)
-    raise AssertionError("it did not happen")

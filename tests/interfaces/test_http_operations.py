@@ -304,6 +304,22 @@ def test_a_block_has_its_version_as_etag(server: Running, admin: httpx.Client) -
 
 
 @pytest.mark.requirement("SERVER-11")
+def test_an_edit_of_a_memory_names_the_version_that_it_changes(server: Running, admin: httpx.Client) -> None:
+    memory = server.eng.workspace("versions").remember("The staging port is 5432")
+
+    def update(text: str, version: int | None = None, match: str | None = None) -> httpx.Response:
+        body = {"id": memory.id, "text": text, "expected_version": version}
+        headers = {"X-Engram-Workspace": "versions", **({"If-Match": match} if match else {})}
+        return admin.post("/api/v1/memory/update", json=body, headers=headers)
+
+    assert update("Port 6543", 1).headers["etag"] == '"2"'
+    for stale in (update("Port 7654", 1), update("Port 7654", match='"1"')):
+        assert (stale.status_code, stale.json()["error"]["code"]) == (409, "version_conflict")
+    assert server.eng.workspace("versions").memories.get(memory.id).content == "Port 6543"
+    assert update("Port 7654", match='"2"').json()["result"]["version"] == 3
+
+
+@pytest.mark.requirement("SERVER-11")
 def test_every_edit_of_a_block_takes_if_match(server: Running, admin: httpx.Client) -> None:
     eng = server.eng.workspace("edits")
     eng.blocks.create("plan", "one two")

@@ -140,7 +140,7 @@ def test_a_websocket_is_checked_too(server: Server) -> None:
 
 
 @pytest.mark.requirement("SERVER-42")
-@pytest.mark.parametrize("path", ["/health", "/login", "/static/engram.css", "/mcp", "/", "/nothing", "/api/v1/sitrep"])
+@pytest.mark.parametrize("path", ["/health", "/login", "/static/base.css", "/mcp", "/", "/nothing", "/api/v1/sitrep"])
 def test_every_answer_has_the_security_headers(server: Server, path: str) -> None:
     with server.http() as http:
         headers = http.get(path).headers

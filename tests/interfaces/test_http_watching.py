@@ -83,6 +83,16 @@ def test_metrics_need_a_token_for_all_workspaces(server: Running) -> None:
         assert reader.get("/metrics").status_code == 200
 
 
+@pytest.mark.requirement("OVERVIEW-3")
+def test_sizes_need_a_token_for_all_workspaces(server: Running) -> None:
+    with server.client("") as nobody, server.client(server.token("admin", "one")) as some:
+        assert nobody.get("/api/v1/sizes").status_code == 401
+        assert some.get("/api/v1/sizes").status_code == 403
+        assert some.get("/api/v1/activity").status_code == 200
+    with server.client(server.token("read")) as reader:
+        assert reader.get("/api/v1/sizes").json()["result"]["store_bytes"] > 0
+
+
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
     """Where the messages of all parts of a server go."""

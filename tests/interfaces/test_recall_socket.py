@@ -28,8 +28,8 @@ from engram.interfaces.mcp.host import Host
 from engram.interfaces.recall_socket import client, peer, place, protocol
 from engram.interfaces.recall_socket import server as serving
 from engram.interfaces.recall_socket.answering import Answering
-from engram.interfaces.recall_socket.lock import Lock
 from engram.interfaces.recall_socket.server import RecallServer
+from engram.lock_file import Lock
 from engram.records import Hit, plain
 
 from .conftest import Engram, program

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from engram import (
     Engram,
     EngramError,
+    Finding,
     Forbidden,
     InvalidInput,
     LeaseHeld,
@@ -99,6 +100,7 @@ def test_a_remote_facade_is_an_engram_and_returns_what_a_local_one_returns(eng: 
     assert eng.world.get() == "As planned"
     assert [hit.text for hit in eng.recall("when do we deploy?", 1)] == [memory.content]
     assert eng.brief(sid) == local.brief(sid)
+    assert eng.briefing(sid) == local.briefing(sid) and eng.briefing(sid).lines
     (report,) = eng.dream(dry_run=True)
     assert report.dry_run
     assert eng.workspace("other").sessions.list() == []
@@ -143,6 +145,13 @@ def test_what_belongs_to_one_process_is_a_typed_error(eng: Engram, call: Callabl
         call(eng)
 
 
+@pytest.mark.requirement("REMOTE-3", "DOCTOR-3")
+def test_the_doctor_looks_at_the_servers_store(eng: Engram) -> None:
+    findings = eng.doctor(all_workspaces=True, full=True)
+    assert {type(each) for each in findings} == {Finding}
+    assert {each.name for each in findings if each.state != "ok"} <= {"store.backups"}
+
+
 @pytest.mark.requirement("REMOTE-4")
 def test_no_client_chooses_a_model_for_the_server(eng: Engram) -> None:
     with pytest.raises(InvalidInput, match="the server's settings decide"):
@@ -173,7 +182,7 @@ WITHOUT_ROW = {
     "access.clients": {"register", "get", "has_secret"},
     "": {
         *("workspace", "from_elsewhere", "as_author", "project_of", "with_settings", "scheduler", "write", "close"),
-        *("remember",),
+        *("remember", "export", "load_export"),
     },
 }
 
@@ -448,9 +457,28 @@ def test_a_token_of_one_workspace_reaches_no_other(connect: Connect, local: Engr
         lambda: own.access.tokens.list(),
         lambda: own.access.tokens.create("everything", "admin"),
         lambda: own.access.clients.list(),
+        lambda: own.sizes(),
+        lambda: own.doctor(),
+        lambda: own.doctor(fix=True),
     ):
         with pytest.raises(Forbidden):
             store_wide()
+
+
+@pytest.mark.requirement("REMOTE-9")
+def test_without_a_name_the_workspace_is_the_tokens_else_the_servers(server: Served, local: Engram) -> None:
+    def connected(name: str, workspace: str | None) -> Engram:
+        return Engram(server.url, token=local.access.tokens.create(name, "write", workspace=workspace).secret)
+
+    with connected("alice", "alpha") as alice:
+        memory = alice.remember("Deploys never happen on Fridays")
+        assert alice.workspace_name == "alpha"
+        assert local.workspace("alpha").memories.get(memory.id).content == memory.content
+        # A name that is given is never replaced, not even the usual one.
+        with pytest.raises(Forbidden, match="Name that one, or none"):
+            alice.workspace("default").memories.list()
+    with connected("bob", None) as bob:
+        assert bob.workspace_name == local.workspace_name == bob.with_settings(embedder="none").workspace_name
 
 
 @pytest.mark.requirement("REMOTE-9")
@@ -602,6 +630,11 @@ def test_the_command_line_works_with_a_server(
     assert "Deploys never happen on Fridays" in run("recall", "when do we deploy?")
     run("lock", "claim", "src/router.py", "--note", "rewriting")
     assert "src/router.py" in run("lock", "list")
+    assert "about file" in run("graph", "session", sid)
+    # The path is that of this machine, as it is for a claim.
+    assert f"about session {sid[-8:]}" in run("graph", "file", "src/router.py")
+    assert "codex" in run("activity")
+    assert "part " in run("stats", "--sizes")
     run("session", "log", "halfway there")
     run("world", "set", "Goal: ship on Monday")
     assert "Goal: ship on Monday" in run("sitrep")
@@ -617,6 +650,24 @@ def test_the_command_line_works_with_a_server(
     run("session", "done", "Ported")
     assert eng.settings.token not in run("config", "show")
     assert json.loads(run("session", "list", "--all", "--json"))[0]["outcome"] == "Ported"
+
+
+@pytest.mark.requirement("REMOTE-11")
+def test_a_token_of_one_workspace_that_writes_is_enough_for_the_command_line(
+    server: Served, local: Engram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGRAM_URL", server.url)
+    monkeypatch.setenv("ENGRAM_TOKEN", local.access.tokens.create("laptop", "write", workspace="alpha").secret)
+    done = CliRunner().invoke(cli, ["remember", "Deploys never happen on Fridays"])
+    assert done.exit_code == 0, done.output
+    assert "Stored as an agent's, because only a token with scope admin speaks for a person." in done.stderr
+    (memory,) = local.workspace("alpha").memories.list()
+    assert (memory.trust, memory.author, memory.approved) == ("agent", "laptop", False)
+    assert CliRunner().invoke(cli, ["memory", "edit", str(memory.id), "Deploys never happen on Sundays"]).exit_code == 0
+    assert "Sundays" in CliRunner().invoke(cli, ["recall", "when do deploys happen?"]).stdout
+    monkeypatch.setenv("ENGRAM_TOKEN", local.access.tokens.create("reader", "read").secret)
+    refused = CliRunner().invoke(cli, ["remember", "Not stored"])
+    assert "`engram token create NAME --scope write` makes one" in str(refused.exception)
 
 
 @pytest.mark.requirement("REMOTE-11")

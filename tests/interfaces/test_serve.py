@@ -26,6 +26,7 @@ from engram import Engram as Store
 from engram.interfaces.recall_socket import client as recall_client
 from tests._alive import is_running
 from tests._certificates import certified
+from tests._waiting import until
 
 from .conftest import Engram, program
 
@@ -89,13 +90,6 @@ def answers(served: Served) -> bool:
             return client.get(f"{served.url}/health").status_code == 200
     except httpx.TransportError:
         return False
-
-
-def until(condition: Any) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.02)
 
 
 @pytest.mark.requirement("SERVER-21")
@@ -379,3 +373,21 @@ def test_it_embeds_what_others_left_in_every_workspace_and_offers_its_model(
             until(lambda: all(eng.workspace(name).embedding_queue.size() == 0 for name in ("one", "two")))
             with Store(sqlite_url, embedder="static", workspace="one") as asking:
                 until(lambda: recall_client.recall(asking, "deploy", within=5.0) is not None)
+
+
+@pytest.mark.requirement("SERVER-21")
+def test_each_start_says_how_a_browser_is_logged_in(new_sqlite_url: str, tmp_path: Path) -> None:
+    variables = {**os.environ, "ENGRAM_URL": new_sqlite_url, "ENGRAM_DATA_DIR": str(tmp_path / "data")}
+    for told in ("/login?code=", "To log a browser in, type in another terminal: engram open\n"):
+        with subprocess.Popen(
+            [program(), "serve", "--port", "0"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=variables,
+        ) as process:
+            assert process.stdout is not None
+            shown = "".join(iter(process.stdout.readline, "Ctrl-C ends it.\n"))
+            process.kill()
+            process.wait(PATIENCE)
+        assert told in shown

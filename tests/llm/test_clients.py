@@ -17,6 +17,7 @@ from engram import InvalidInput, LLMMalformed, LLMRefused, LLMTruncated, LLMUnav
 from engram.llm import CLIENTS, Passage, Prompt, Provider, Usage, load
 from engram.llm.clients import MARK, client, programs, running
 from tests._alive import is_running
+from tests._waiting import until
 from tests.llm._client import FakeClient
 from tests.llm.conftest import Ledger, Refused
 
@@ -230,14 +231,14 @@ def test_killing_the_supervisor_ends_the_client_and_its_processes(fake: FakeClie
 
     thread = threading.Thread(target=think)
     thread.start()
-    _until(lambda: (fake.folder / "started").exists())
+    until(lambda: (fake.folder / "started").exists())
     (run,) = fake.runs
     supervisor = int(Path(f"/proc/{run['pid']}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(supervisor, signal.SIGKILL)
     thread.join(30)
     assert "was ended before it answered" in str(failures[0])
     grandchild = int((fake.folder / "grandchild").read_text())
-    _until(lambda: not is_running(run["pid"]) and not is_running(grandchild))
+    until(lambda: not is_running(run["pid"]) and not is_running(grandchild))
     assert left(tmp_path) == []
 
 
@@ -254,7 +255,7 @@ thinker.complete(Prompt("gist", "Say it.", (Passage("e1", "user", "hello"),)))
 def test_killing_engram_ends_the_client_and_leaves_nothing(fake: FakeClient, tmp_path: Path, group: bool) -> None:
     fake.does(sleep=300, transcript=True, ignores_term=True, grandchild="signal.signal(signal.SIGTERM, signal.SIG_IGN)")
     thinking = subprocess.Popen([sys.executable, "-c", _KILLED, str(fake.program)], start_new_session=True)
-    _until(lambda: (fake.folder / "started").exists())
+    until(lambda: (fake.folder / "started").exists())
     (run,) = fake.runs
     grandchild = int((fake.folder / "grandchild").read_text())
     assert is_running(run["pid"])
@@ -263,16 +264,8 @@ def test_killing_engram_ends_the_client_and_leaves_nothing(fake: FakeClient, tmp
     else:
         thinking.kill()
     thinking.wait()
-    _until(lambda: not is_running(run["pid"]) and not is_running(grandchild))
-    _until(lambda: left(tmp_path) == [])
-
-
-def _until(holds: object, within: float = 30.0) -> None:
-    assert callable(holds)
-    end = time.monotonic() + within
-    while not holds():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
+    until(lambda: not is_running(run["pid"]) and not is_running(grandchild))
+    until(lambda: left(tmp_path) == [])
 
 
 @pytest.mark.requirement("THINK-4")

@@ -66,10 +66,10 @@ def asking(url: str) -> Iterator[Ask]:
             server.execute(f"SET search_path TO {schema}, public".encode())
             yield lambda sql: asked.fetchall() if (asked := server.execute(sql.encode())).description else []
         return
-    import apsw
+    from tests._files import connect
 
     os.makedirs(os.path.dirname(url), exist_ok=True)
-    file = apsw.Connection(url)
+    file = connect(url)
     try:
         yield lambda sql: file.execute(sql).fetchall()
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from engram import Clock, Engram
 from engram.storage import backup
+from tests.conftest import ShiftedClock
 from tests.migration.test_migrate import ADD_COLOUR, ADD_SHAPE, FAILING, NEWEST, Extended, Store, extended, store
 
 __all__ = ["extended", "store"]  # fixtures
@@ -115,6 +117,28 @@ def test_a_backup_file_is_for_its_owner_alone_and_whole_by_itself(sqlite_url: st
         assert restored.world.get() == "only in the write-ahead log so far"
         restored.world.set("going on from the backup")
         assert restored.blocks.verify("world") == 2
+
+
+@pytest.mark.requirement("MIGRATE-6")
+def test_the_copy_just_made_stays_also_if_the_clock_was_ahead_when_others_were_made(
+    store: Store, clock: ShiftedClock
+) -> None:
+    def copied() -> str:
+        if not store.is_postgres:
+            return os.path.basename(backup.sqlite(store.url, "before-0002", clock) or "")
+        with psycopg.connect(store.address, autocommit=True) as connection:
+            return backup.postgres(connection, store.schema, "before_0002", clock) or ""
+
+    use(store.url)
+    decade = 10 * 365 * 86_400.0
+    clock.advance(decade)
+    ahead = []
+    for _ in range(backup.KEPT):
+        clock.advance(60)
+        ahead.append(copied())
+    clock.advance(-decade)
+    last = copied()
+    assert sorted(store.backups()) == sorted([*ahead[1:], last])
 
 
 @pytest.fixture

@@ -27,8 +27,8 @@ from engram import (
     StoreError,
     StoreFull,
 )
-from engram.client import restore
 from engram.config import load
+from engram.maintenance import restore
 from engram.setup_records import Restored
 from engram.storage import backup, migrate
 from tests.interfaces.conftest import Engram as Command
@@ -65,7 +65,7 @@ def copy(path: Path, file: Path) -> None:
 
 
 def run(path: Path, file: Path) -> Restored:
-    return restore(load(url=str(path)), str(file))
+    return restore(load(url=str(path)), str(file), force=True)
 
 
 def world(path: Path | str) -> str:
@@ -164,6 +164,26 @@ def test_a_damaged_store_is_replaced_and_kept(damage: Callable[[Path], None], pa
 
 
 @pytest.mark.requirement("RESTORE-1")
+def test_a_restore_removes_no_file_that_only_looks_like_a_draft(path: Path, saved: Path) -> None:
+    mine = ["incoming-mail", "incoming-2026-photos", "before-party.partial", "before-party-journal"]
+    for end in mine:
+        path.with_name(f"{path.name}.{end}").write_text("mine")
+    run(path, saved)
+    assert [path.with_name(f"{path.name}.{end}").exists() for end in mine] == [True] * len(mine)
+
+
+@pytest.mark.requirement("RESTORE-4")
+def test_the_draft_of_a_killed_restore_goes_with_the_next_one_also_if_the_store_is_unreadable(
+    path: Path, saved: Path
+) -> None:
+    draft = path.with_name(f"{path.name}.before-restore-20260101t000000000000.partial")
+    shutil.copy(path, draft)
+    garble_header(path)
+    run(path, saved)
+    assert not draft.exists()
+
+
+@pytest.mark.requirement("RESTORE-1")
 def test_a_missing_store_is_made_and_an_orphaned_log_is_put_aside(path: Path, saved: Path, tmp_path: Path) -> None:
     path.unlink()
     path.with_name("engram.db-wal").write_bytes(b"an old log " * 1_000)
@@ -254,7 +274,7 @@ def test_what_is_no_whole_store_of_ours_is_refused_and_nothing_changes(
             run(path, bad / name)
     with pytest.raises(NotFound, match="no file"):
         run(path, bad / "missing")
-    with pytest.raises(NotFound, match="no file"):
+    with pytest.raises(NotFound, match="no backup that can be restored"):
         run(path, bad)
     assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
 
@@ -339,12 +359,12 @@ def test_a_token_or_number_that_was_given_out_since_the_backup_is_not_given_out_
 #: Restores the two backups by turns until it is killed.
 RESTORING = """
 import sys
-from engram.client import restore
+from engram.maintenance import restore
 from engram.config import load
 print("ready", flush=True)
 for _ in range(200):
     for file in sys.argv[2:]:
-        restore(load(url=sys.argv[1]), file)
+        restore(load(url=sys.argv[1]), file, force=True)
 """
 
 
@@ -395,7 +415,7 @@ def test_wherever_a_restore_is_killed_the_store_is_the_old_or_the_new_one(
     assert world(path) == "green"
     # A damaged store is kept with its log.
     left = [name for name in files(path) if not (damaged and "before-restore" in name and name.endswith("-wal"))]
-    assert not any(name.endswith(("-wal", "-shm", ".partial", "-journal")) for name in left)
+    assert not [name for name in left if name.endswith(("-wal", "-shm", ".partial", "-journal"))]
     assert sum("before-restore" in name for name in left) <= backup.KEPT + 12
 
 
@@ -432,7 +452,7 @@ def test_the_command_restores_and_says_where_the_old_store_is(
     path: Path, saved: Path, sqlite_url: str, engram: Command
 ) -> None:
     assert str(path) == sqlite_url
-    outcome = engram("restore", str(saved), "--yes")
+    outcome = engram("restore", str(saved), "--yes", "--force")
     assert (outcome.code, outcome.err) == (0, "")
     assert f"Restored {path} from {saved}." in outcome.out
     assert "engram.db.before-restore-" in outcome.out
@@ -469,7 +489,7 @@ def test_the_command_asks_and_no_is_an_answer(
 
 @pytest.mark.requirement("RESTORE-5")
 def test_on_a_terminal_the_command_shows_how_far_it_is(path: Path, saved: Path) -> None:
-    code, shown = in_terminal("--store", str(path), "restore", str(saved), "--yes")
+    code, shown = in_terminal("--store", str(path), "restore", str(saved), "--yes", "--force")
     assert code == 0
     assert "Copying" in shown
     assert "Restored" in shown
@@ -482,7 +502,8 @@ def test_on_postgresql_the_command_names_its_own_tools(
     from engram.interfaces.cli import run as command
 
     assert command(["--store", postgres_url, "restore", str(saved), "--yes"]) == 2
-    assert "pg_restore" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "pg_restore" in shown and "as an administrator" in shown and "Replace everything" not in shown
 
 
 @pytest.mark.requirement("RESTORE-1", "FORGET-13")
@@ -497,7 +518,7 @@ def test_what_was_forgotten_names_the_store_that_a_restore_kept(path: Path, save
 #: Restores with room for hardly more than the backup, so that writing into the store fails.
 CRAMPED = """
 import resource, sys
-from engram.client import restore
+from engram.maintenance import restore
 from engram.config import load
 from engram.errors import EngramError
 most = int(sys.argv[3])
@@ -550,6 +571,19 @@ def test_the_backup_that_is_given_stays_however_many_copies_there_are(path: Path
     run(path, Path(first))
     assert Path(first).exists()
     assert world(path) == "later"
+
+
+@pytest.mark.requirement("RESTORE-1")
+def test_the_replaced_store_is_kept_also_if_the_clock_was_ahead_when_others_were_kept(path: Path, saved: Path) -> None:
+    for number in range(backup.KEPT):
+        kept = run(path, saved).kept
+        assert kept is not None
+        os.rename(kept, f"{path}.before-restore-2036010{number + 1}t000000000000")
+    with Engram(str(path)) as eng:
+        eng.world.set("written since")
+    last = run(path, saved).kept
+    assert last is not None
+    assert world(last) == "written since"
 
 
 @pytest.mark.requirement("RESTORE-2")

@@ -16,14 +16,14 @@ import apsw
 import pytest
 
 from engram import Engram, NotAStore, StoreBusy, StoreReadOnly, StoreUnavailable
-from engram.client import restore
 from engram.config import load
 from engram.embedding import cache
 from engram.interfaces import detached
 from engram.interfaces.hooks import respond
 from engram.interfaces.install import files
-from engram.storage import backup, sqlite
-from engram.storage.sqlite import NETWORK_FILE_SYSTEMS, network_file_system
+from engram.maintenance import restore
+from engram.storage import backup
+from engram.storage.file_systems import NETWORK_FILE_SYSTEMS, network_file_system
 from tests.conftest import ShiftedClock
 
 
@@ -392,7 +392,7 @@ def test_a_store_on_a_network_file_system_is_refused_before_it_is_created(
     folder = without_disk / "store"
     folder.mkdir()
     table = mounts(tmp_path / "mounts", folder, "nfs4")
-    monkeypatch.setattr(sqlite.network_file_system, "__defaults__", (table,))
+    monkeypatch.setattr(network_file_system, "__defaults__", (table,))
     with pytest.raises(StoreUnavailable, match=r"network file system \(nfs4\).*PostgreSQL"):
         Engram(str(folder / "e.db"))
     assert list(folder.iterdir()) == []

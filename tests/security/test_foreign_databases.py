@@ -10,8 +10,8 @@ import apsw
 import pytest
 
 from engram import Engram, NotAStore
-from engram.client import restore
 from engram.config import load
+from engram.maintenance import restore
 
 SYSTEMS = {
     "symbiont": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -76,13 +77,16 @@ def test_the_patterns_are_found_wherever_they_are_compiled() -> None:
 @pytest.mark.requirement("REDACT-3")
 @pytest.mark.parametrize("part", range(8))
 def test_a_pattern_is_linear_in_texts_made_of_its_own_pieces(part: int) -> None:
-    found = [
-        (where, name, wrong)
-        for where, pattern in list(patterns().items())[part::8]
-        for name, make in hostile(pattern)
-        if (wrong := slow(partial(scan, pattern), make))
-    ]
+    found = [(where, wrong) for where, pattern in list(patterns().items())[part::8] if (wrong := first_slow(pattern))]
     assert found == []
+
+
+def first_slow(pattern: Any) -> tuple[str, str] | None:
+    """The first text that makes a pattern slow. One is enough: the others take as long."""
+    for name, make in hostile(pattern):
+        if wrong := slow(partial(scan, pattern), make):
+            return name, wrong
+    return None
 
 
 def scan(pattern: Any, text: str) -> None:
@@ -113,4 +117,5 @@ def test_comparing_two_texts_is_fast(piece: str) -> None:
 
 @pytest.mark.requirement("REDACT-3")
 def test_quadratic_growth_is_detected() -> None:
-    assert slow(lambda text: [text.count(letter) for letter in text[::4]], lambda size: "ab" * (size // 2)) is not None
+    # From each place it reads to the end of the text. That takes some seconds, also on a fast machine.
+    assert slow(partial(scan, re.compile("a*b")), pumped("a")) is not None

@@ -141,3 +141,15 @@ def test_the_services_of_the_compose_file_name_each_other_and_files_that_exist()
     assert found["proxy"]["environment"]["SERVERS"].split() == servers
     for name, role in (("one", "engram_app"), ("two", "engram_app"), ("upgrade", "engram_owner")):
         assert found[name]["environment"]["ENGRAM_URL"].startswith(f"postgresql://{role}:")
+
+
+@pytest.mark.requirement("TEAM-5")
+def test_a_shell_reads_the_settings_of_the_servers_whole(tmp_path: Path) -> None:
+    """An administrator loads the files of systemd to make a token. In a shell an & without quotes ends a command."""
+    for unit in ("engram@.service", "engram-upgrade.service"):
+        (line,) = re.findall(r"^# +(ENGRAM_URL=.*)$", (DEPLOY / unit).read_text(), re.MULTILINE)
+        assert line in (ROOT / "docs" / "team.md").read_text().replace("…", "PASSWORD")
+        (tmp_path / "server.env").write_text(f"{line}\n")
+        script = "set -a; . ./server.env; set +a; printenv ENGRAM_URL"
+        told = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        assert told.startswith("postgresql://alpha_") and told.endswith("/engram?schema=alpha&sslmode=verify-full\n")

@@ -173,3 +173,17 @@ def notices_a_statement_that_leaves_its_schema(server: Server) -> None:
     with psycopg.connect(address) as connection:
         connection.execute(f"SELECT id FROM {FOREIGN}.sessions".encode())
     assert server.touched(OLD).relations[FOREIGN] == {"sessions"}
+
+
+@pytest.mark.requirement("TEAM-3")
+def test_roles_are_made_on_a_server_without_pgvector_too(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The tests' server has pgvector. A view of the same name hides it from the file.
+    database.run("CREATE SCHEMA hiding", "CREATE VIEW hiding.pg_available_extensions AS SELECT 'x' AS name WHERE false")
+    with monkeypatch.context() as patch:
+        patch.setenv("PGOPTIONS", "-c search_path=hiding,pg_catalog")
+        database.add_team(NEW)
+    assert database.rows("SELECT 1 FROM pg_extension WHERE extname = 'vector'") == []
+    with Engram(database.url_of(f"{NEW}_owner", NEW)) as eng:
+        eng.remember("Deploys never happen on Fridays")
+    with Engram(database.url_of(f"{NEW}_app", NEW)) as eng:
+        assert eng.recall("friday deploys")[0].text == "Deploys never happen on Fridays"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import checks
-from ..access_records import LOGIN_LIFE, Grant
+from ..access_records import LINK_LIFE, LOGIN_LIFE, Grant
 from ..clock import later
 from ..errors import Unauthorized
 from .secret_texts import COOKIE, LINK, make, read, same
@@ -17,9 +17,6 @@ from .tokens import Tokens
 
 if TYPE_CHECKING:
     from ..storage.engine import Engine, Transaction
-
-#: Seconds that a link works.
-LINK_LIFE = 600.0
 
 _ADD_LINK = """
 INSERT INTO access_links (id, hash, token_id, name, scope, workspace, expires_at)

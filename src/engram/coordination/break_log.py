@@ -1,7 +1,7 @@
 """Log entries about a broken lease.
 
-The session that breaks a lease gives a reason. The log of every session that lost a lease repeats that reason and names
-the breaker's entry as its source. The breaker's own entry repeats what the others had claimed.
+Whoever breaks a lease gives a reason. The log of every session that lost a lease repeats that reason. If a session
+broke it, these entries name the breaker's entry as their source, and that one repeats what the others had claimed.
 """
 
 from __future__ import annotations
@@ -17,27 +17,31 @@ if TYPE_CHECKING:
 
 #: The beginning of each entry.
 LOST, BROKE = "Lost the claim on ", "Broke the claim on "
+A_PERSON = "a person"
 
 
 def log_break(
     tx: Transaction,
     workspace: str,
     lost: Mapping[str, list[str]],
-    by: str,
+    by: str | None,
     reason: str,
     now: str,
     author: str | None = None,
 ) -> None:
-    """Log a broken claim for the session that broke it and for every session that lost a resource."""
-    entries = {session: f"{LOST}{', '.join(each)}{broken_by(by)}{reason}" for session, each in lost.items()}
+    """Log a broken claim for the session that broke it, if it was no person, and for every session that lost one."""
+    entries = {session: f"{LOST}{', '.join(each)}{broken_by(by or A_PERSON)}{reason}" for session, each in lost.items()}
     taken = "; ".join(f"{', '.join(each)}{taken_from(session)}" for session, each in lost.items())
-    entries[by] = f"{BROKE}{taken}: {reason}"
+    if by is not None:
+        entries[by] = f"{BROKE}{taken}: {reason}"
     logged: dict[str, int] = {}
     # In order of id: all code locks session rows in that order.
     for session, entry in sorted(entries.items()):
         logged[session], _ = exchanges.append(
             tx, workspace, session, "log", entry, now, alive=session == by, author=author
         )
+    if by is None:
+        return
     for session in lost:
         provenance.add(tx, workspace, "exchange", logged[session], 1, [("exchange", logged[by])])
 

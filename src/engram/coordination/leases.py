@@ -24,6 +24,7 @@ from .lease_queue import Queue, Waiter
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..overview_records import Overlap
     from ..storage.engine import Row, Transaction
     from ..store_view import StoreView
     from .sessions import SessionRow
@@ -228,8 +229,27 @@ class Leases:
             stale_before = later(now, -self._config.stale_after)
             return [holder(row, stale_before, now) for row in self._overlapping(tx, resource, now)]
 
-    def break_lease(self, resource: str, by: str, reason: str) -> list[Lease]:
-        """End the leases that other sessions hold on the resource, and log it for both sides."""
+    def overlaps(self, limit: int = 100) -> list[Overlap]:
+        """Pairs of leases of different sessions that overlap now: exclusive ones first, then the latest.
+
+        A session and its subagents count as one.
+        """
+        # Imported here: a hook looks at one resource.
+        from .overlaps import conflicting
+
+        most = checks.whole(limit, "limit", least=0) or None
+        with self._engine.read() as tx:
+            now = tx.now()
+            rows = tx.all(LIVE, workspace=self._workspace, now=now)
+        stale_before = later(now, -self._config.stale_after)
+        claims = [(holder(row, stale_before, now), row[-1]) for row in rows]
+        return conflicting(claims)[:most]
+
+    def break_lease(self, resource: str, by: str | None, reason: str) -> list[Lease]:
+        """End the leases that other sessions hold on the resource, and log it for both sides.
+
+        `by` is the session that breaks them. None means a person, who has no log.
+        """
         # Imported here: no hook breaks a lease.
         from . import break_log
 
@@ -238,7 +258,8 @@ class Leases:
         with self._engine.write() as tx:
             tx.lock(mutexes.leases(self._workspace))
             now = tx.now()
-            sessions.require(tx, self._workspace, by)
+            if by is not None:
+                sessions.require(tx, self._workspace, by)
             rows = tx.all(_ALL_LIVE, workspace=self._workspace, now=now)
             taken = [
                 lease

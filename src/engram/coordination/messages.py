@@ -75,6 +75,10 @@ WHERE workspace = :workspace AND to_person = 1 AND created_at <= :now
   AND (person_read_at IS NULL OR person_read_at > :now)
 ORDER BY id
 """
+_LATEST = """
+SELECT id, from_session, target, content, created_at, author FROM messages
+WHERE workspace = :workspace AND id < :before ORDER BY id DESC LIMIT :limit
+"""
 _READ_BY_PERSON = """
 UPDATE messages SET person_read_at = :now
 WHERE workspace = :workspace AND id = :message AND to_person = 1 AND person_read_at IS NULL
@@ -312,6 +316,18 @@ class Messages:
         if sender is not None:
             project = sessions.require(tx, self._workspace, sender).project or project
         return resources.elsewhere(resource, project)
+
+    # Last in the class: below it, `list` in an annotation would mean this method.
+    def list(self, limit: int = 50, *, before: int | None = None) -> list[Message]:
+        """All messages of the workspace, the newest first, read or not; limit 0: all. Nothing is marked as read.
+
+        `before`, the last id of a page, gives the next page.
+        """
+        most = checks.whole(limit, "limit", least=0) or checks.MAX_WHOLE
+        start = checks.MAX_WHOLE if before is None else checks.whole(before, "before", least=0)
+        with self._engine.read() as tx:
+            rows = tx.all(_LATEST, workspace=self._workspace, before=start, limit=most)
+        return [Message(*values)._replace(author=author) for *values, author in rows]
 
 
 def _fitting(messages: list[Message], longest: int | None) -> list[Message]:

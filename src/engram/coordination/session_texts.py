@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from ..emphasis import without_emphasis
-from ..harness_commands import CONTROLS
+from ..harness_commands import CONTROLS, without_plan_lead
 from ..outcomes import READ, cut, fit
 from ..prose import own_words
 from ..sentences import split
@@ -36,6 +36,7 @@ def first_ask(prompts: Iterable[tuple[int, str]]) -> tuple[int, str] | None:
 
 def shortened_ask(prompt: str) -> str:
     """A prompt on one line, in at most `ASK_LENGTH` characters; of a long prompt, what was not pasted."""
+    prompt = without_plan_lead(prompt)
     line = " ".join(prompt.split())
     if len(line) <= ASK_LENGTH:
         return line

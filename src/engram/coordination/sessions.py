@@ -27,7 +27,7 @@ from . import session_leases, summaries
 from .projects import default_project
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..records import Receipt
     from ..storage.engine import Transaction
@@ -50,6 +50,9 @@ VALUES (:workspace, :id, :type, :name, :summary, :status, :project, :external_id
 ON CONFLICT (workspace, id) DO NOTHING
 """
 _GET = "SELECT " + _COLUMNS + " FROM sessions WHERE workspace = :workspace AND id = :id"
+_SOME = (
+    "SELECT " + _COLUMNS + " FROM sessions WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids))"
+)
 _FIND = (
     "SELECT "
     + _COLUMNS
@@ -117,12 +120,22 @@ ORDER BY heartbeat_at DESC, id DESC LIMIT :limit"""
 _NEWEST = (
     "SELECT "
     + _COLUMNS
-    + """ FROM sessions WHERE workspace = :workspace AND (:dreams = 1 OR type <> 'dream')
-  AND (:subagents = 1 OR parent_id IS NULL) AND (created_at < :at OR (created_at = :at AND id < :id))
+    + """ FROM sessions WHERE workspace = :workspace AND created_at >= :since AND created_at < :until
+  AND created_at <= :at AND (created_at < :at OR id < :id)
+  AND (:dreams = 1 OR type <> 'dream') AND (:subagents = 1 OR parent_id IS NULL)
+  AND (CAST(:project AS TEXT) IS NULL OR project = :project) AND (CAST(:type AS TEXT) IS NULL OR type = :type)
+  AND (CAST(:status AS TEXT) IS NULL OR status = :status)
 ORDER BY created_at DESC, id DESC LIMIT :limit"""
 )
 #: After every time, so that the first page begins with the newest.
 _LAST = ("~", "")
+STATUSES = ("active", "idle", "completed", "abandoned")
+_CHILDREN = (
+    "SELECT "
+    + _COLUMNS
+    + """ FROM sessions WHERE workspace = :workspace AND parent_id = :id
+ORDER BY created_at DESC, id DESC LIMIT :limit"""
+)
 _SUBAGENTS = """
 SELECT parent_id, COUNT(*) FROM sessions
 WHERE workspace = :workspace AND parent_id IS NOT NULL AND (:active = 0 OR status = 'active') GROUP BY parent_id
@@ -385,8 +398,17 @@ class Sessions:
         return self._forget(id)
 
     def get(self, id: str) -> Session:
+        """One session; SessionNotFound if there is none."""
         with self._engine.read() as tx:
             return self._record(require(tx, self._workspace, id), tx.now())
+
+    def some(self, ids: Iterable[str]) -> dict[str, Session]:
+        """Several sessions, by id, in one read. One that is not there is left out."""
+        wanted = [checks.name(id, "session id") for id in ids]
+        with self._engine.read() as tx:
+            now = tx.now()
+            rows = [SessionRow(*row) for row in tx.all(_SOME, workspace=self._workspace, ids=tx.array(wanted))]
+            return {row.id: self._record(row, now) for row in rows}
 
     def find(self, external_id: str, session_type: str | None = None) -> Session | None:
         """The session with that id of its harness. If several types share the id, the one with the latest heartbeat."""
@@ -436,6 +458,15 @@ class Sessions:
         with self._engine.read() as tx:
             at_work = int(checks.flag(active, "active"))
             return dict(tx.all(_SUBAGENTS, workspace=self._workspace, active=at_work))
+
+    def children(self, id: str, limit: int = 50) -> list[Session]:
+        """The subagents that a session has started, the newest first; limit 0: all."""
+        checks.whole(limit, "limit", least=0)
+        with self._engine.read() as tx:
+            require(tx, self._workspace, id)
+            now = tx.now()
+            rows = tx.all(_CHILDREN, workspace=self._workspace, id=id, limit=limit or checks.MAX_WHOLE)
+            return [self._record(SessionRow(*row), now) for row in rows]
 
     def logs(self, id: str, limit: int = 20) -> list[LogEntry]:
         """What the session noted, the latest first; limit 0: all."""
@@ -527,20 +558,42 @@ class Sessions:
 
     # Last, because its name hides the type from annotations that follow it.
     def list(
-        self, limit: int = 0, *, dreams: bool = False, subagents: bool = True, before: tuple[str, str] | None = None
+        self,
+        limit: int = 0,
+        *,
+        dreams: bool = False,
+        subagents: bool = True,
+        before: tuple[str, str] | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        project: str | None = None,
+        type: str | None = None,
+        status: str | None = None,
     ) -> list[Session]:
         """Sessions of any status, the newest first; limit 0: all. With `dreams` passes of dreaming, too.
 
         `subagents=False` leaves out sessions with a parent; `subagents` counts them. `before`, the time and id of the
         last session of a page, gives the next page.
+
+        Only those that began at `since` or later and before `until`, of that project, type and status (`active`,
+        `idle`, `completed` or `abandoned`).
         """
         checks.whole(limit, "limit", least=0)
-        at, id = _LAST if before is None else before
+        at, id = _LAST if before is None else _place(before)
         shown = {"dreams": int(checks.flag(dreams, "dreams")), "subagents": int(checks.flag(subagents, "subagents"))}
+        if status is not None and status not in STATUSES:
+            raise InvalidInput(f"status is {status!r}; it must be one of {', '.join(STATUSES)}.")
+        chosen = {
+            "since": checks.optional_moment(since, "since") or "",
+            "until": checks.optional_moment(until, "until") or _LAST[0],
+            "project": checks.optional_name(project, "project"),
+            "type": checks.optional_name(type, "type"),
+            "status": status,
+        }
         with self._engine.read() as tx:
             now = tx.now()
             page = {"at": at, "id": id, "limit": limit or checks.MAX_WHOLE}
-            rows = tx.all(_NEWEST, workspace=self._workspace, **page, **shown)
+            rows = tx.all(_NEWEST, workspace=self._workspace, **page, **shown, **chosen)
             return [self._record(SessionRow(*row), now) for row in rows]
 
 
@@ -563,6 +616,11 @@ def record(row: SessionRow, stale_before: str) -> Session:
         outcome=row.outcome,
         author=row.author,
     )
+
+
+def _place(before: tuple[str, str]) -> tuple[str, str]:
+    at, id = before
+    return checks.moment(at, "before"), checks.name(id, "session id")
 
 
 def _require_own_name(id: str) -> None:

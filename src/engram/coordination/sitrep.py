@@ -14,7 +14,7 @@ from ..records import WORLD
 from ..safe_text import by_whom, name, one_line, visible
 from . import leases, messages, sessions
 from .projects import default_project
-from .sections import Section, fit, fit_plain, world_state
+from .sections import Entry, Section, fit, fit_plain, joined, world_state
 
 if TYPE_CHECKING:
     from ..records import Holder
@@ -88,7 +88,7 @@ def sitrep(
     head = f"# Situation in {view.workspace}, {now[:10]} {now[11:16]} UTC"
     if not sections:
         return fit_plain(f"{head}\n{_EMPTY.format(workspace=view.workspace)}", budget)
-    return fit(head, sections, budget, f"engram sitrep --budget {DEFAULT_BUDGET}")
+    return joined(fit(head, sections, budget, f"engram sitrep --budget {DEFAULT_BUDGET}"))
 
 
 def _sections(tx: Transaction, view: StoreView, you: str | None, project: str, now: str) -> list[Section]:
@@ -110,7 +110,7 @@ def _sections(tx: Transaction, view: StoreView, you: str | None, project: str, n
     sections = [
         Section(
             "**Dreaming raised an alarm:**",
-            [_alarm(latest_pass, alarms)] if alarms else [],
+            [Entry(_alarm(latest_pass, alarms))] if alarms else [],
             "alarm",
             "engram dream status",
             rank=0,
@@ -118,7 +118,7 @@ def _sections(tx: Transaction, view: StoreView, you: str | None, project: str, n
         ),
         Section(
             f"**Unread messages ({len(unread)}):**",
-            [_message(row, now) for row in unread],
+            [Entry(_message(row, now)) for row in unread],
             "message",
             "engram message inbox",
             rank=3,
@@ -127,7 +127,7 @@ def _sections(tx: Transaction, view: StoreView, you: str | None, project: str, n
         _world(world, now),
         Section(
             f"**Active sessions ({len(active)}):**",
-            [_session(session, stale_before, now, you) for session in active],
+            [Entry(_session(session, stale_before, now, you)) for session in active],
             "session",
             "engram session list",
             rank=1,
@@ -136,7 +136,7 @@ def _sections(tx: Transaction, view: StoreView, you: str | None, project: str, n
         Section(
             "**Locked resources:**",
             # Dreaming blocks no other session, so its leases are not listed.
-            [_lease(holder) for holder in held if holder.session_type != "dream"],
+            [Entry(_lease(holder)) for holder in held if holder.session_type != "dream"],
             "lock",
             "engram lock list",
             rank=2,
@@ -144,7 +144,7 @@ def _sections(tx: Transaction, view: StoreView, you: str | None, project: str, n
         ),
         Section(
             "**Recently completed:**",
-            [f"✓ {_what(session)} ({_where(session, now)})" for session in done],
+            [Entry(f"✓ {_what(session)} ({_where(session, now)})") for session in done],
             "completed session",
             "engram session list --all",
             rank=5,
@@ -152,7 +152,7 @@ def _sections(tx: Transaction, view: StoreView, you: str | None, project: str, n
             optional=True,
         ),
     ]
-    return [section for section in sections if section.lines]
+    return [section for section in sections if section.entries]
 
 
 def _world(row: Row | None, now: str) -> Section:

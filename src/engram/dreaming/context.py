@@ -96,7 +96,8 @@ def _parts(view: StoreView, query: str | None, session_id: str | None) -> Iterat
         yield Part(f"{name.capitalize()} (block {name}, {age(block.updated_at, now)})" if block else name, lines)
     if view.config.is_companion(view.workspace):
         yield _self_part(blocks, now)
-    yield Part("Last seen", [f"- {age(seen, now)}"] if seen else [])
+    one = "A" if session_id is None else "Another"
+    yield Part("Last seen", [f"- {one} session was at work {age(seen, now)}."] if seen else [])
     if session_id is not None:
         turns = Exchanges(view).recent(session_id, _RECENT)
         lines = [f"- {turn.role}: {_shorten(turn.content)} ({age(turn.created_at, now)})" for turn in turns]
@@ -115,7 +116,7 @@ def _open_parts(view: StoreView, session_id: str | None, now: str) -> Iterator[P
     yield Part("To do", [f"- {_shorten(each.text)} (memory {each.id}, {age(each.at, now)})" for each in todos])
     learnt = [f"- {_shorten(each.text)} ({each.kind}, memory {each.id}, {age(each.at, now)})" for each in found.learnt]
     learnt += [f"- {found.more} more {'thing was' if found.more == 1 else 'things were'} learnt."] if found.more else []
-    yield Part(news.TITLE, [*learnt, *found.changes])
+    yield Part(news.TITLE, [*learnt, *(each.text for each in found.changes)])
 
 
 def _recalled_parts(

@@ -371,12 +371,17 @@ class Decision(NamedTuple):
     next_at: str | None
 
 
-def decide(look: Look, *, every: float) -> Decision:
-    """Whether an automatic pass begins now: something is due, and `every` seconds have passed since the last began."""
+def decide(look: Look, *, every: float, assessed: Mapping[str, Due] | None = None) -> Decision:
+    """Whether an automatic pass begins now: something is due, and `every` seconds have passed since the last began.
+
+    `assessed` is what `assess` found for all stages in the same transaction, if the caller knows it.
+    """
+    names = [stage for stage in STAGES if stage not in _NEVER_ALONE]
+    found = assess(look, names) if assessed is None else {name: assessed[name] for name in names}
     held = {each.stage: each for each in stuck(look.tx, look.workspace) if each.retry_at > look.now}
     starts: list[Due] = []
     later_on: list[str] = []
-    for due in assess(look, [stage for stage in STAGES if stage not in _NEVER_ALONE]).values():
+    for due in found.values():
         holding = held.get(due.stage)
         if due.due and not due.waiting:  # such a stage runs in a pass that has begun, but does not start one
             continue

@@ -20,10 +20,9 @@ from ..errors import CapReached, EngramError, InvalidInput, LeaseHeld, LeaseLost
 from ..memory.embedding_queue import EmbeddingQueue
 from ..records import DreamBacklog, DreamReport, DreamStatus, Drives, UndoReport
 from ..safe_text import without_quotes
-from . import drives, due
+from . import drives, due, proposals
 from .agent_queue import Work
 from .pass_context import PassContext, Progress, Stopped, describe
-from .proposals import Proposals
 from .recall_check import rollback
 from .reports import empty_report
 from .stages import consolidate, digest, eras, narrative, profile, reflect
@@ -203,15 +202,16 @@ class Dreams:
         with self._engine.read() as tx:
             look = self._look(tx)
             found = due.assess(look, [stage.name for stage in self._select_stages(None)])
-            decision = due.decide(look, every=config.auto_dream_every)
+            decision = due.decide(look, every=config.auto_dream_every, assessed=found)
             last_automatic = due.last_automatic(tx, self._workspace)
             stuck = due.stuck(tx, self._workspace)
+            pending = proposals.count_pending(tx, self._workspace)
         return DreamStatus(
             backlog=self.backlog(),
             drives=self.drives(),
             last=last[0] if last else None,
             work=Work(self._view).counts(),
-            proposals=len(Proposals(self._view).list()),
+            proposals=pending,
             due=tuple(found.values()),
             automatic=config.auto_dream == "on",
             thinker=due.thinker(config),

@@ -4,7 +4,8 @@ The same change is proposed only once. Its hash covers what it would do and the 
 proposal does not come back until its sources have changed.
 
 A decision says whether a person made it (`by_person`): then the memory that the proposal leaves is approved. Accepting
-over MCP is not a person's decision.
+over MCP is not a person's decision. A decision can also say which version of the proposal it is about (`expected`), so
+that nobody approves a text that another session wrote meanwhile.
 
 A proposal that is applied by hand has a number and a journal of its own, so that it can be undone like a pass. It
 belongs to no session; that is how it differs from a pass.
@@ -27,6 +28,8 @@ from .plans import Plan, Tiers
 from .undo.journal import Journal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence, Set
+
     from ..memory.memories import Prepared
     from ..memory.provenance import Thing
     from ..records import Block
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 STATES = ("pending", "accepted", "edited", "rejected", "applied")
 #: Decided, but not carried out yet.
 AGREED = ("accepted", "edited")
+#: Digits of a proposal's version. An agent reads it with every proposal, so it is no longer than it must be.
+_VERSION_DIGITS = 32
 #: The key in a proposal's data that says that a person has agreed to it.
 _BY_PERSON = "by_person"
 
@@ -45,8 +50,26 @@ _LIST = (
     "SELECT "
     + _COLUMNS
     + """ FROM proposals
-WHERE workspace = :workspace AND (CAST(:state AS TEXT) IS NULL OR state = :state) ORDER BY id LIMIT :limit"""
+WHERE workspace = :workspace AND (CAST(:state AS TEXT) IS NULL OR state = :state)
+  AND (CAST(:what AS TEXT) IS NULL OR what = :what) AND id > :after ORDER BY id LIMIT :limit"""
 )
+_LIST_LATEST = (
+    "SELECT "
+    + _COLUMNS
+    + """ FROM proposals
+WHERE workspace = :workspace AND (CAST(:state AS TEXT) IS NULL OR state = :state)
+  AND (CAST(:what AS TEXT) IS NULL OR what = :what) AND id < :after ORDER BY id DESC LIMIT :limit"""
+)
+# Without those that are stale: a target has changed, is no longer active, or is gone.
+_COUNT_PENDING = """
+SELECT COUNT(*) FROM proposals p
+WHERE p.workspace = :workspace AND p.state = 'pending' AND NOT EXISTS (
+  SELECT 1 FROM proposal_parts t WHERE t.workspace = p.workspace AND t.proposal = p.id AND t.part = 'target'
+    AND NOT EXISTS (SELECT 1 FROM memories m WHERE t.kind = 'memory' AND m.workspace = t.workspace AND m.id = t.ref
+      AND m.version = t.version AND m.status = 'active')
+    AND NOT EXISTS (SELECT 1 FROM blocks b WHERE t.kind <> 'memory' AND b.workspace = t.workspace AND b.id = t.ref
+      AND b.version = t.version))
+"""
 _KNOWN = "SELECT id, state FROM proposals WHERE workspace = :workspace AND hash = :hash"
 _INSERT = """
 INSERT INTO proposals (workspace, dream, state, what, why, confidence, content, data, hash, created_at)
@@ -57,8 +80,9 @@ INSERT INTO proposal_parts (workspace, proposal, part, kind, ref, version)
 VALUES (:workspace, :proposal, :part, :kind, :ref, :version)
 """
 _PARTS = """
-SELECT part, kind, ref, version FROM proposal_parts
-WHERE workspace = :workspace AND proposal = :proposal ORDER BY part, kind, ref
+SELECT proposal, part, kind, ref, version FROM proposal_parts
+WHERE CAST(workspace AS TEXT) = :workspace AND proposal IN (SELECT value FROM json_each(:ids))
+ORDER BY part, kind, ref
 """
 _DECIDE = """
 UPDATE proposals SET state = :state, content = :content, data = :data, result = :result, applied_in = :dream,
@@ -82,8 +106,14 @@ _BEGIN = """
 INSERT INTO dreams (workspace, session_id, started_at, ended_at, report) VALUES (:workspace, '', :now, :now, '{}')
 RETURNING id
 """
-_MEMORY = "SELECT version, status, content FROM memories WHERE workspace = :workspace AND id = :id"
-_BLOCK = "SELECT version, 'active', content FROM blocks WHERE workspace = :workspace AND id = :id"
+_MEMORIES = """
+SELECT 'memory', id, version, status, content FROM memories
+WHERE CAST(workspace AS TEXT) = :workspace AND id IN (SELECT value FROM json_each(:ids))
+"""
+_BLOCKS = """
+SELECT 'block', id, version, 'active', content FROM blocks
+WHERE CAST(workspace AS TEXT) = :workspace AND id IN (SELECT value FROM json_each(:ids))
+"""
 
 
 _REWRITES = """
@@ -129,6 +159,26 @@ class _ProposalRow(NamedTuple):
     applied_in: int | None
 
 
+class _Part(NamedTuple):
+    """A row of `proposal_parts`: a source, or a target with the version that the proposal was made for."""
+
+    part: str
+    kind: str
+    ref: int
+    version: int
+
+
+class _State(NamedTuple):
+    """A memory or a block as it is now."""
+
+    version: int
+    status: str
+    content: str
+
+
+_GONE = _State(0, "gone", "")
+
+
 class Proposals:
     def __init__(self, view: StoreView, memories: Memories | None = None, blocks: Blocks | None = None) -> None:
         self._view = view
@@ -137,51 +187,75 @@ class Proposals:
         self.tiers = Tiers(view.workspace, memories or Memories(view), blocks or Blocks(view))
 
     def show(self, id: int) -> Proposal:
+        """One proposal; ProposalNotFound if there is none."""
         with self._engine.read() as tx:
             return self._record(tx, self._row(tx, id))
 
-    def accept(self, id: int, *, by_person: bool = False) -> Proposal:
-        """Agree to it. `apply` or the next pass carries it out."""
-        return self._decide(id, "accepted", by_person=by_person)
+    def accept(self, id: int, *, by_person: bool = False, expected: str | None = None) -> Proposal:
+        """Agree to it. `apply` or the next pass carries it out.
 
-    def edit(self, id: int, content: str, *, by_person: bool = False) -> Proposal:
-        """Agree to it with another text."""
+        Conflict when `expected` is given and is not the proposal's `version`.
+        """
+        return self._decide(id, "accepted", by_person=by_person, expected=expected)
+
+    def edit(self, id: int, content: str, *, by_person: bool = False, expected: str | None = None) -> Proposal:
+        """Agree to it with another text.
+
+        Conflict when `expected` is given and is not the proposal's `version`.
+        """
+        text = checks.content(content, "content")
         with self._engine.read() as tx:
-            what = self._row(tx, id).what
-        if what == "rewrite":
-            raise InvalidInput(f"Accept or reject proposal {id}; to write another text, edit the block itself.")
-        if what not in ("remember", "merge"):
-            raise InvalidInput(f"A proposal to {what} has no text to edit; accept or reject proposal {id}.")
-        return self._decide(id, "edited", checks.content(content, "content"), by_person=by_person)
+            _check_editable(self._row(tx, id))
+        return self._decide(id, "edited", text, by_person=by_person, expected=expected)
 
-    def reject(self, id: int) -> Proposal:
-        """Reject it. It is not proposed again from the same sources."""
-        return self._decide(id, "rejected")
+    def reject(self, id: int, *, expected: str | None = None) -> Proposal:
+        """Reject it. It is not proposed again from the same sources.
 
-    def apply(self, id: int, *, by_person: bool = False) -> Proposal:
+        Conflict when `expected` is given and is not the proposal's `version`.
+        """
+        return self._decide(id, "rejected", expected=expected)
+
+    def apply(
+        self, id: int, *, content: str | None = None, by_person: bool = False, expected: str | None = None
+    ) -> Proposal:
         """Carry it out, which also accepts it; `dreams.undo` can undo it. One that was applied before is only shown.
 
-        ProposalStale when a target has changed since; then nothing is done.
+        `content`: carry it out with this text instead, in one step. ProposalStale when a target has changed since, and
+        Conflict when `expected` is given and is not the proposal's `version`; then nothing is done.
         """
         checks.flag(by_person, "by_person")
+        text = None if content is None else checks.content(content, "content")
         with self._engine.read() as tx:
-            state = self._row(tx, id).state
+            row = self._row(tx, id)
             plan = self.plan(tx, id)
-        if state == "applied":
-            return self.show(id)
-        prepared = plans.prepare(self.tiers, plan)
+            _check_expected(id, plan, expected)
+            if text is not None:
+                _check_editable(row)
+            if row.state == "applied":
+                return self._shown_again(tx, row, text)
+        changed = plan if text is None else plan._replace(content=text)
+        prepared = plans.prepare(self.tiers, changed)
         with self._engine.write() as tx:
             self.tiers.memories.lock(tx)
-            state = self._row(tx, id).state
-            if state == "rejected":
+            row = self._row(tx, id)
+            if row.state == "rejected":
                 raise Conflict(f"Proposal {id} was rejected; accept it first.")
             now = self.plan(tx, id)
-            agreed = now.by_person or by_person
-            if state != "applied" and now._replace(by_person=plan.by_person) != plan:
-                raise Conflict(f"Proposal {id} was edited just now; look at it again.")
-            if state != "applied":
-                self._carry_out(tx, id, plan._replace(by_person=agreed), prepared)
+            if row.state == "applied":
+                _check_expected(id, now, expected)
+                return self._shown_again(tx, row, text)
+            if now._replace(by_person=plan.by_person) != plan:
+                raise _edited(id)
+            if text is not None:
+                self._set_state(tx, row, "edited", text)
+            self._carry_out(tx, id, changed._replace(by_person=now.by_person or by_person), prepared)
             return self._record(tx, self._row(tx, id))
+
+    def _shown_again(self, tx: Transaction, row: _ProposalRow, text: str | None) -> Proposal:
+        """A proposal that was applied before. Conflict when it was applied with another text than the given one."""
+        if text not in (None, row.content):
+            raise _already_applied(row.id, row.applied_in)
+        return self._record(tx, row)
 
     def _carry_out(self, tx: Transaction, id: int, plan: Plan, prepared: Prepared | None) -> None:
         dream: int = tx.value(_BEGIN, workspace=self._workspace, now=tx.now())
@@ -204,7 +278,7 @@ class Proposals:
             confidence=plan.confidence,
             content=plan.content,
             data=_dump(plan.data, by_person=False),
-            hash=_hash(plan),
+            hash=hash_of(plan),
             now=tx.now(),
         )
         parts = [("source", kind, ref, 0) for kind, ref in plan.sources]
@@ -238,7 +312,7 @@ class Proposals:
 
     def find(self, tx: Transaction, plan: Plan) -> tuple[int, str] | None:
         """The number and the state of this plan's proposal, if it was ever proposed."""
-        row = tx.one(_KNOWN, workspace=self._workspace, hash=_hash(plan))
+        row = tx.one(_KNOWN, workspace=self._workspace, hash=hash_of(plan))
         if row is None:
             return None
         id, state = row
@@ -263,22 +337,24 @@ class Proposals:
 
     def plan(self, tx: Transaction, id: int) -> Plan:
         row = self._row(tx, id)
-        parts = tx.all(_PARTS, workspace=self._workspace, proposal=id)
-        data = json_columns.load_object(row.data, "proposals.data")
-        # A decision that was undone does not count any more.
-        by_person = data.pop(_BY_PERSON, False) is True and row.state in AGREED
-        return Plan(
-            row.what,
-            row.why,
-            row.confidence,
-            row.content,
-            tuple((kind, ref, version) for part, kind, ref, version in parts if part == "target"),
-            tuple((kind, ref) for part, kind, ref, _ in parts if part == "source"),
-            data,
-            by_person=by_person,
-        )
+        return _plan(row, self._parts(tx, [id])[id])
 
-    def _decide(self, id: int, state: str, content: str | None = None, *, by_person: bool = False) -> Proposal:
+    def _parts(self, tx: Transaction, ids: Sequence[int]) -> dict[int, list[_Part]]:
+        """What each of these proposals is about."""
+        found: dict[int, list[_Part]] = {id: [] for id in ids}
+        for id, *part in tx.all(_PARTS, workspace=self._workspace, ids=tx.array(ids)):
+            found[id].append(_Part(*part))
+        return found
+
+    def _decide(
+        self,
+        id: int,
+        state: str,
+        content: str | None = None,
+        *,
+        by_person: bool = False,
+        expected: str | None = None,
+    ) -> Proposal:
         checks.flag(by_person, "by_person")
         with self._engine.write() as tx:
             # The same lock as in `apply`: no decision may change while it is carried out.
@@ -286,6 +362,7 @@ class Proposals:
             row = self._row(tx, id)
             if row.state == "applied":
                 raise _already_applied(id, row.applied_in)
+            _check_expected(id, self.plan(tx, id), expected)
             data = _dump(json_columns.load_object(row.data, "proposals.data"), by_person=by_person)
             self._set_state(tx, row._replace(data=data), state, content)
             return self._record(tx, self._row(tx, id))
@@ -319,50 +396,66 @@ class Proposals:
         return _ProposalRow(*row)
 
     def _record(self, tx: Transaction, row: _ProposalRow) -> Proposal:
-        plan = self.plan(tx, row.id)
-        now = {(kind, ref): self._current_state(tx, kind, ref) for kind, ref, _ in plan.targets}
-        stale = row.state != "applied" and any(
-            now[kind, ref][:2] != (version, "active") for kind, ref, version in plan.targets
-        )
-        return Proposal(
-            id=row.id,
-            state=row.state,
-            what=row.what,
-            why=row.why,
-            confidence=row.confidence,
-            content=row.content,
-            targets=tuple(now),
-            sources=plan.sources,
-            diff=_diff(plan, {thing: text for thing, (_, _, text) in now.items()}),
-            stale=stale,
-            dream=row.dream,
-            result=row.result,
-            created_at=row.created_at,
-            decided_at=row.decided_at,
-            applied_as=row.applied_in,
-        )
+        (made,) = self._records(tx, [row])
+        return made
 
-    def _current_state(self, tx: Transaction, kind: str, ref: int) -> tuple[int, str, str]:
-        """Version, status and text of a target."""
-        if kind == "memory":
-            row = tx.one(_MEMORY, workspace=self._workspace, id=ref)
-        else:
-            row = tx.one(_BLOCK, workspace=self._workspace, id=ref)
-        version, status, content = row or (0, "gone", "")
-        return version, status, content
+    def _records(self, tx: Transaction, rows: Sequence[_ProposalRow]) -> Sequence[Proposal]:
+        """With what they are about, which is read at once for all of them."""
+        parts = self._parts(tx, [row.id for row in rows])
+        made = [_plan(row, parts[row.id]) for row in rows]
+        now = self._current_states(tx, {(kind, ref) for plan in made for kind, ref, _ in plan.targets})
+        return [_proposal(row, plan, now) for row, plan in zip(rows, made, strict=True)]
+
+    def _current_states(self, tx: Transaction, targets: Set[Thing]) -> dict[Thing, _State]:
+        """The states of those targets that there are."""
+        memories = tx.array([ref for kind, ref in targets if kind == "memory"])
+        blocks = tx.array([ref for kind, ref in targets if kind != "memory"])
+        rows = tx.all(_MEMORIES, workspace=self._workspace, ids=memories)
+        rows += tx.all(_BLOCKS, workspace=self._workspace, ids=blocks)
+        return {(kind, ref): _State(*state) for kind, ref, *state in rows}
 
     # Defined last, because the name `list` hides the type in annotations after it.
-    def list(self, state: str | None = "pending", limit: int = 0) -> list[Proposal]:
-        """Proposals in a state, oldest first. State None means any, limit 0 means all. Stale ones are not listed as
-        pending."""
+    def list(
+        self,
+        state: str | None = "pending",
+        limit: int = 0,
+        *,
+        what: str | None = None,
+        stale: bool = False,
+        latest: bool = False,
+        after: int | None = None,
+    ) -> list[Proposal]:
+        """Proposals in a state, oldest first. State None means any, limit 0 means all. Stale ones are listed as pending
+        only with `stale`.
+
+        `what`: only proposals to do this. `latest`: the newest first. `after`, the last id of a page, gives the next
+        page.
+        """
         if state is not None and state not in STATES:
             raise InvalidInput(f"state is {state!r}; it must be one of {', '.join(STATES)}.")
-        checks.whole(limit, "limit", least=0)
+        most = checks.whole(limit, "limit", least=0) or checks.MAX_WHOLE
+        checks.flag(stale, "stale")
+        checks.flag(latest, "latest")
+        last = checks.whole(after, "after", least=0) if after is not None else checks.MAX_WHOLE if latest else 0
+        chosen = {"workspace": self._workspace, "state": state, "what": checks.optional_name(what, "what")}
+        found: list[Proposal] = []
         with self._engine.read() as tx:
-            rows = tx.all(_LIST, workspace=self._workspace, state=state, limit=checks.MAX_WHOLE)
-            found = [self._record(tx, _ProposalRow(*row)) for row in rows]
-        found = [each for each in found if not (state == "pending" and each.stale)]
-        return found[:limit] if limit else found
+            # A page of rows may have stale proposals, which are left out. Then the next rows follow.
+            while len(found) < most:
+                page = {"after": last, "limit": most, **chosen}
+                listed = tx.all(_LIST_LATEST, **page) if latest else tx.all(_LIST, **page)
+                rows = [_ProposalRow(*row) for row in listed]
+                found += [each for each in self._records(tx, rows) if stale or state != "pending" or not each.stale]
+                if len(rows) < most:
+                    break
+                last = rows[-1].id
+        return found[:most]
+
+
+def count_pending(tx: Transaction, workspace: str) -> int:
+    """How many proposals wait for a decision, without stale ones: as many as `list` returns."""
+    count: int = tx.value(_COUNT_PENDING, workspace=workspace)
+    return count
 
 
 def is_rewrite_known(tx: Transaction, workspace: str, block: Block, text: str) -> bool:
@@ -387,6 +480,71 @@ def withdraw(tx: Transaction, workspace: str, dream: int) -> None:
     tx.run(_UNAPPLY, workspace=workspace, dream=dream)
 
 
+def _plan(row: _ProposalRow, parts: Sequence[_Part]) -> Plan:
+    data = json_columns.load_object(row.data, "proposals.data")
+    # A decision that was undone does not count any more.
+    by_person = data.pop(_BY_PERSON, False) is True and row.state in AGREED
+    return Plan(
+        row.what,
+        row.why,
+        row.confidence,
+        row.content,
+        tuple((each.kind, each.ref, each.version) for each in parts if each.part == "target"),
+        tuple((each.kind, each.ref) for each in parts if each.part == "source"),
+        data,
+        by_person=by_person,
+    )
+
+
+def _proposal(row: _ProposalRow, plan: Plan, states: Mapping[Thing, _State]) -> Proposal:
+    now = {(kind, ref): states.get((kind, ref), _GONE) for kind, ref, _ in plan.targets}
+    stale = row.state != "applied" and any(
+        now[kind, ref][:2] != (version, "active") for kind, ref, version in plan.targets
+    )
+    return Proposal(
+        id=row.id,
+        state=row.state,
+        what=row.what,
+        why=row.why,
+        confidence=row.confidence,
+        content=row.content,
+        targets=tuple(now),
+        sources=plan.sources,
+        diff=_diff(plan, {thing: state.content for thing, state in now.items()}),
+        stale=stale,
+        dream=row.dream,
+        result=row.result,
+        created_at=row.created_at,
+        decided_at=row.decided_at,
+        applied_as=row.applied_in,
+        keeps=plan.data.get("winner"),
+        block=plan.data.get("block"),
+        version=_version(plan),
+    )
+
+
+def _version(plan: Plan) -> str:
+    """Hash of what a plan would do, with its text."""
+    parts = [hash_of(plan), plan.content, plan.data]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:_VERSION_DIGITS]
+
+
+def _check_expected(id: int, plan: Plan, expected: str | None) -> None:
+    if expected is not None and expected != _version(plan):
+        raise _edited(id)
+
+
+def _edited(id: int) -> Conflict:
+    return Conflict(f"Proposal {id} was edited meanwhile; look at it again.")
+
+
+def _check_editable(row: _ProposalRow) -> None:
+    if row.what == "rewrite":
+        raise InvalidInput(f"Accept or reject proposal {row.id}; to write another text, edit the block itself.")
+    if row.what not in ("remember", "merge"):
+        raise InvalidInput(f"A proposal to {row.what} has no text to edit; accept or reject proposal {row.id}.")
+
+
 def _dump(data: dict[str, Any], *, by_person: bool) -> str:
     """What a proposal's data says, and whether a person has agreed to it."""
     rest = {name: value for name, value in data.items() if name != _BY_PERSON}
@@ -403,7 +561,7 @@ def _already_applied(id: int, dream: int | None) -> Conflict:
     )
 
 
-def _hash(plan: Plan) -> str:
+def hash_of(plan: Plan) -> str:
     """Hash of what a plan does to which things. It covers the text only where nothing else distinguishes two plans."""
     text = [fingerprint(plan.content)] if plan.what in ("remember", "rewrite") else []
     parts = [plan.what, sorted(plan.targets), sorted(plan.sources), text]

@@ -111,7 +111,8 @@ class Scheduler:
     """Runs passes at an interval, in a thread of its own or in the caller's, over every workspace or only over one.
 
     At each interval, a pass runs where something is due. `told` is called with the reports of the passes that ran, and
-    `failed` with the error of a round that failed. With `propose_only`, consolidation changes nothing by itself.
+    `failed` with the error of a round that failed. `before` is called at the beginning of each round. With
+    `propose_only`, consolidation changes nothing by itself.
     """
 
     def __init__(
@@ -124,8 +125,10 @@ class Scheduler:
         now: bool = False,
         told: Callable[[list[DreamReport]], None] | None = None,
         failed: Callable[[Exception], None] | None = None,
+        before: Callable[[], None] | None = None,
     ) -> None:
         self._view = view
+        self._before = before
         self._every = checks.seconds(every, "every")
         self._all = all_workspaces
         self._propose_only = propose_only
@@ -159,6 +162,8 @@ class Scheduler:
     def _round(self) -> None:
         """Run the passes that are due. No failure ends the schedule: the store may be back at the next interval."""
         try:
+            if self._before is not None:
+                self._before()
             options: dict[str, Any] = {"every": 0.0, "propose_only": self._propose_only, "stop": self._stop}
             if self._all:
                 found = dream_all_if_due(self._view, due.LOOP, **options)

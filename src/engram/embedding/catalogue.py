@@ -178,6 +178,7 @@ def _unknown(model: str) -> str:
             "model and type: engram embedder use onnx:FOLDER"
         )
     return (
-        f"The workspace's vectors are of {shown}, which this version of Engram does not know. Upgrade Engram, or "
-        "choose another model: engram embedder list"
+        f"The workspace's vectors are of {shown}, which is no model of this version of Engram. If it is an object "
+        "that a program gives to Engram, only that program can use them. If it is a newer model of Engram, upgrade. To "
+        "choose another model, type: engram embedder list"
     )

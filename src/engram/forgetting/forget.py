@@ -149,11 +149,15 @@ _ADD_RECEIPT = """
 INSERT INTO receipts (workspace, asked, went, created_at, author) VALUES (:workspace, :asked, '{}', :now, :author)
 RETURNING id
 """
-_FILL_RECEIPT = "UPDATE receipts SET went = :went WHERE workspace = :workspace AND id = :id"
+_FILL_RECEIPT = "UPDATE receipts SET went = :went, created_at = :now WHERE workspace = :workspace AND id = :id"
 _RECEIPTS = """
 SELECT id, asked, went, created_at, author FROM receipts
 WHERE workspace = :workspace AND id < :before ORDER BY id DESC LIMIT :limit
 """
+
+
+#: Names several log entries that are too old; see `retention`.
+LOGS = "logs"
 
 
 class _DryRun(Exception):
@@ -169,6 +173,8 @@ class Request(NamedTuple):
     def __str__(self) -> str:
         if isinstance(self.value, tuple):
             # The receipt lists them anyway.
+            if self.by == LOGS:
+                return f"{len(self.value)} old log {'entry' if len(self.value) == 1 else 'entries'}"
             return f"{len(self.value)} exchanges"
         # An earlier release allowed secrets in names. They must not stay in the receipt.
         return redact(f"{self.by} {self.value}")
@@ -201,14 +207,15 @@ class Forgetting:
         self._author = view.author
         self._memories = Memories(view)
 
-    def forget(self, request: Request, *, dry_run: bool = False) -> Receipt:
-        """Forget it, or with `dry_run` only find out what would go."""
+    def forget(self, request: Request, *, dry_run: bool = False, scrub: bool = True) -> Receipt:
+        """Forget it, or with `dry_run` only find out what would go. Without `scrub`, the caller scrubs the store."""
         try:
             with self._engine.write() as tx:
                 receipt = self._forget(tx, request)
                 if dry_run:
                     raise _DryRun
-                tx.afterwards.append(self._engine.scrub)
+                if scrub:
+                    tx.afterwards.append(self._engine.scrub)
         except _DryRun:
             with self._engine.read() as tx:
                 shown = preview.lines(tx, self._workspace, receipt.ids)
@@ -251,12 +258,16 @@ class Forgetting:
         dreaming.erase_snapshots(tx, self._workspace, gone.things, [*gone.touched, *aged], gone.sessions, older)
         self._erase(tx, gone)
         summaries.replace_copies(tx, self._workspace, gone.copies)
-        dreaming.delete_agent_work(tx, self._workspace)
+        # No prompt quotes log entries.
+        if request.by != LOGS:
+            dreaming.delete_agent_work(tx, self._workspace)
         dreaming.delete_proposals(tx, self._workspace, {*gone.things, *gone.touched, *aged})
         went = _dump_ids(gone)
-        tx.run(_FILL_RECEIPT, workspace=self._workspace, id=receipt, went=went)
-        tx.note(self._workspace, "receipt", receipt)
         answers.blank_answers(tx, self._workspace)
+        # The time of its end: a backup that was made while this took long still has the text, and the receipt names it.
+        now = tx.now()
+        tx.run(_FILL_RECEIPT, workspace=self._workspace, id=receipt, went=went, now=now)
+        tx.note(self._workspace, "receipt", receipt)
         return self._receipt(receipt, str(request), went, now, self._author)
 
     def _lock_sessions(self, tx: Transaction, request: Request) -> set[str]:

@@ -40,6 +40,7 @@ _ROLES = ("user", "assistant", "system", "tool", "log")
 
 WAS_FORGOTTEN = "forgotten here"
 AT_WORK = "still at work"
+PARENT_LEFT_OUT = "its parent is left out"
 TOO_OLD = "before --since"
 BETWEEN = "between turns that were recorded before"
 
@@ -381,7 +382,7 @@ class SessionWriter:
         if stored is None and (seen is not None or self._was_forgotten(item)):
             return WAS_FORGOTTEN
         if item.parent is not None and item.parent in self._left_out:
-            return "its parent is left out"
+            return PARENT_LEFT_OUT
         if stored is not None and stored.status == "active" and not stored.stale and item.status != "active":
             return AT_WORK
         if self._asked.since is not None:

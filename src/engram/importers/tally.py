@@ -34,6 +34,10 @@ class Tally:
         if len(examples) < _EXAMPLES:
             examples.append(f"{self.where}, {where}" if where and where != self.where else self.where)
 
+    def left_out(self, why: str) -> int:
+        """How many records were left out for reasons that begin so."""
+        return sum(number for each, number in self._left_out.items() if each.startswith(why))
+
     def note(self, text: str) -> None:
         """Tell the person something, once."""
         if len(self._notes) < _NOTES:

@@ -33,6 +33,16 @@ OVERFLOW = "overflow archived"
 _COLUMNS = "id, name, content, version, max_tokens, updated_by, created_at, updated_at, data, author"
 _GET = "SELECT " + _COLUMNS + " FROM blocks WHERE workspace = :workspace AND name = :name"
 _LIST = "SELECT " + _COLUMNS + " FROM blocks WHERE workspace = :workspace ORDER BY name"
+# Its name, its budget and when it was made have no versions. The present version may have its data only in its block.
+_STOOD = """
+SELECT b.id, b.name, v.content, v.version, b.max_tokens, v.actor, b.created_at, v.created_at,
+  CASE WHEN v.version = b.version THEN b.data ELSE v.data END, v.author
+FROM blocks b JOIN block_versions v ON v.block_id = b.id
+  AND v.version = (SELECT MAX(x.version) FROM block_versions x WHERE x.block_id = b.id AND x.created_at <= :at)
+WHERE b.workspace = :workspace
+"""
+_GET_THEN = _STOOD + "  AND b.name = :name"
+_LIST_THEN = _STOOD + "ORDER BY b.name"
 _INSERT = """
 INSERT INTO blocks (workspace, name, content, version, max_tokens, updated_by, created_at, updated_at, data,
                     author)
@@ -114,9 +124,19 @@ class Blocks:
                 raise BlockExists(f"Block {name!r} already exists; update it, or choose another name.")
             return self._insert(tx, name, content, max_tokens, "", actor, stored, at=at)
 
-    def get(self, name: str) -> Block | None:
+    def get(self, name: str, *, at: str | None = None) -> Block | None:
+        """The block; with `at` as it was at that time: None before its first version, blank if that was forgotten.
+
+        A block that was renamed since is found by its present name.
+        """
+        then = checks.optional_moment(at, "at")
         with self._engine.read() as tx:
-            found = self._find(tx, name)
+            if then is None:
+                found = self._find(tx, name)
+            else:
+                checks.name(name, "block name")
+                row = tx.one(_GET_THEN, workspace=self._workspace, name=name, at=then)
+                found = None if row is None else _stored(row)
         return found.block if found else None
 
     def update(
@@ -243,6 +263,8 @@ class Blocks:
         last = checks.MAX_WHOLE if before is None else checks.whole(before, "before", least=0)
         with self._engine.read() as tx:
             found = self._versions(tx, self._require(tx, name), limit + 1 if limit else checks.MAX_WHOLE, last)
+        if not found:
+            return []
         earlier = [each.content for each in found[1:]] + [""]
         edits = [
             BlockEdit(
@@ -490,10 +512,11 @@ class Blocks:
         tx.note(self._workspace, "block", block.name)
         return block
 
-    def missing(self, name: str) -> BlockNotFound:
-        """The error to raise when there is no such block."""
+    def missing(self, name: str, at: str | None = None) -> BlockNotFound:
+        """The error to raise when there is no such block, or was none at a time."""
+        when = "" if at is None else f" at {at}"
         return BlockNotFound(
-            f"There is no block {name!r} in workspace {self._workspace!r}.",
+            f"There {'is' if at is None else 'was'} no block {name!r} in workspace {self._workspace!r}{when}.",
             typed="`engram block list` lists the blocks.",
         )
 
@@ -535,10 +558,13 @@ class Blocks:
         return content, data
 
     # Last, because its name hides the type from annotations that follow it.
-    def list(self) -> list[Block]:
-        """All blocks, by name."""
+    def list(self, *, at: str | None = None) -> list[Block]:
+        """All blocks, by name; with `at` as they were at that time."""
+        then = checks.optional_moment(at, "at")
+        values = {"workspace": self._workspace}
         with self._engine.read() as tx:
-            return [_stored(row).block for row in tx.all(_LIST, workspace=self._workspace)]
+            rows = tx.all(_LIST, **values) if then is None else tx.all(_LIST_THEN, at=then, **values)
+            return [_stored(row).block for row in rows]
 
 
 class World:

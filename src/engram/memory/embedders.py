@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..embedding import AUTO, catalogue, components, concrete, folders, load, model_files
 from ..errors import EmbedderFailed, EngramError, InvalidInput, MissingExtra
 from ..setup_records import EmbedderChange, EmbedderInfo, EmbedderPlan
-from .embedding_models import changed_model, model_of, other_model
+from .embedding_models import changed_model, model_of, other_given, other_model
 from .reindex import reindex
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Embedders:
         model, setting = self.model, self._view.config.embedder
         given = self._view.embedder
         if given is not None:
-            return None if model in (None, given.name) else other_model(self._view.workspace, str(model), given.name)
+            return None if model in (None, given.name) else other_given(self._view.workspace, str(model), given.name)
         try:
             choice = self.next_choice()
             if choice == "none" or model is None:

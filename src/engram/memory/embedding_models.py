@@ -73,6 +73,14 @@ def changed_model(model: str, choice: str, now: str) -> str:
     )
 
 
+def other_given(workspace: str, used: str, model: str) -> str:
+    """Why a process whose embedder is an object of the user cannot use the vectors of a workspace, and what to do."""
+    return (
+        f"The vectors of workspace {workspace} are of {one_line(used, 100)}, and the embedder given to Engram is "
+        f"{one_line(model, 100)}. To give the workspace vectors of that embedder, call eng.reindex()."
+    )
+
+
 def other_model(workspace: str, used: str, model: str) -> str:
     """Why a process with a configured model cannot use the vectors of a workspace, and what to do."""
     choice = model if model.startswith("openai:") else model.partition(":")[0]

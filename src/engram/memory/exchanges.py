@@ -71,6 +71,12 @@ RETURNING id
 _PROJECT = "SELECT project FROM sessions WHERE workspace = :workspace AND id = :session"
 _COLUMNS = "id, session_id, seq, role, content, trust, created_at, external_id, author"
 _GET = "SELECT " + _COLUMNS + " FROM exchanges WHERE workspace = :workspace AND id = :id"
+# The cast keeps SQLite from reading the whole workspace through an index.
+_SOME = (
+    "SELECT "
+    + _COLUMNS
+    + " FROM exchanges WHERE CAST(workspace AS TEXT) = :workspace AND id IN (SELECT value FROM json_each(:ids))"
+)
 _TURN_OF = "SELECT session_id, turn FROM exchanges WHERE workspace = :workspace AND id = :id"
 _RECENT = (
     "SELECT "
@@ -83,6 +89,35 @@ _HISTORY = (
     + _COLUMNS
     + """ FROM exchanges WHERE workspace = :workspace AND session_id = :session AND role <> 'log'
   AND seq > :after ORDER BY seq LIMIT :limit"""
+)
+_EARLIER = (
+    "SELECT "
+    + _COLUMNS
+    + """ FROM exchanges WHERE workspace = :workspace AND session_id = :session AND role <> 'log'
+  AND seq > :after AND seq < :before ORDER BY seq DESC LIMIT :limit"""
+)
+# Turns and logs have an index each, so each is read in its order.
+_HISTORY_WITH_LOGS = (
+    "SELECT * FROM (SELECT "
+    + _COLUMNS
+    + """ FROM exchanges WHERE workspace = :workspace AND session_id = :session AND role <> 'log'
+  AND seq > :after ORDER BY seq LIMIT :limit) AS turns
+UNION ALL SELECT * FROM (SELECT """
+    + _COLUMNS
+    + """ FROM exchanges WHERE workspace = :workspace AND session_id = :session AND role = 'log'
+  AND seq > :after ORDER BY seq LIMIT :limit) AS logs
+ORDER BY seq LIMIT :limit"""
+)
+_EARLIER_WITH_LOGS = (
+    "SELECT * FROM (SELECT "
+    + _COLUMNS
+    + """ FROM exchanges WHERE workspace = :workspace AND session_id = :session AND role <> 'log'
+  AND seq > :after AND seq < :before ORDER BY seq DESC LIMIT :limit) AS turns
+UNION ALL SELECT * FROM (SELECT """
+    + _COLUMNS
+    + """ FROM exchanges WHERE workspace = :workspace AND session_id = :session AND role = 'log'
+  AND seq > :after AND seq < :before ORDER BY seq DESC LIMIT :limit) AS logs
+ORDER BY seq DESC LIMIT :limit"""
 )
 _AROUND = (
     "SELECT "
@@ -281,11 +316,19 @@ class Exchanges:
         return at if earliest <= at <= later(now, checks.AHEAD) else None
 
     def get(self, id: int) -> Exchange:
+        """One exchange; ExchangeNotFound if there is none."""
         with self._engine.read() as tx:
             row = tx.one(_GET, workspace=self._workspace, id=checks.whole(id, "exchange id", least=1))
         if row is None:
             raise self._not_found(id)
         return Exchange(*row)
+
+    def some(self, ids: Iterable[int]) -> dict[int, Exchange]:
+        """Several exchanges, by id, in one read. One that is not there is left out."""
+        wanted = [checks.whole(id, "exchange id", least=1) for id in ids]
+        with self._engine.read() as tx:
+            rows = tx.all(_SOME, workspace=self._workspace, ids=tx.array(wanted))
+        return {row[0]: Exchange(*row) for row in rows}
 
     def find(self, session_id: str, external_id: str) -> Exchange | None:
         """The exchange of a session that records the harness's message with that id."""
@@ -305,22 +348,40 @@ class Exchanges:
                 tx.note(self._workspace, "exchange", id)
         return bool(done)
 
-    def recent(self, session_id: str, n: int = 10) -> list[Exchange]:
-        """The last turns of a session, oldest first."""
+    def recent(self, session_id: str, n: int = 10, *, logs: bool = False) -> list[Exchange]:
+        """The last turns of a session, oldest first; with `logs` the entries of its log among them."""
         checks.whole(n, "n", least=1)
+        if checks.flag(logs, "logs"):
+            return self.history(session_id, n, before=checks.MAX_WHOLE, logs=True)
         with self._engine.read() as tx:
             self._require(tx, session_id)
             rows = tx.all(_RECENT, workspace=self._workspace, session=session_id, limit=n)
         return [Exchange(*row) for row in reversed(rows)]
 
-    def history(self, session_id: str, limit: int = 0, *, after: int = 0) -> list[Exchange]:
-        """The turns of a session, oldest first; limit 0: all. `after`, the last `seq` of a page, gives the next."""
+    def history(
+        self, session_id: str, limit: int = 0, *, after: int = 0, before: int | None = None, logs: bool = False
+    ) -> list[Exchange]:
+        """The turns of a session, oldest first; limit 0: all. `after`, the last `seq` of a page, gives the next.
+
+        `before`, the first `seq` of a page, gives the page before it: the last turns with a lower `seq`. With `logs`
+        the entries of the session's log are among the turns, and count as well.
+        """
         most = checks.whole(limit, "limit", least=0) or checks.MAX_WHOLE
-        checks.whole(after, "after", least=0)
+        page = {"after": checks.whole(after, "after", least=0), "limit": most}
+        if before is not None:
+            page["before"] = checks.whole(before, "before", least=1)
+        with_logs = checks.flag(logs, "logs")
         with self._engine.read() as tx:
             self._require(tx, session_id)
-            rows = tx.all(_HISTORY, workspace=self._workspace, session=session_id, after=after, limit=most)
-        return [Exchange(*row) for row in rows]
+            if before is None and with_logs:
+                rows = tx.all(_HISTORY_WITH_LOGS, workspace=self._workspace, session=session_id, **page)
+            elif before is None:
+                rows = tx.all(_HISTORY, workspace=self._workspace, session=session_id, **page)
+            elif with_logs:
+                rows = tx.all(_EARLIER_WITH_LOGS, workspace=self._workspace, session=session_id, **page)
+            else:
+                rows = tx.all(_EARLIER, workspace=self._workspace, session=session_id, **page)
+        return [Exchange(*row) for row in (rows if before is None else reversed(rows))]
 
     def around(self, id: int, n: int = 2) -> list[Exchange]:
         """A turn with the n turns before and after it."""
@@ -344,9 +405,11 @@ class Exchanges:
         """
         checks.whole(limit, "limit", least=1)
         start = None if since is None else checks.moment(since, "since")
+        at, id = _LAST, 0
+        if before:
+            at, id = checks.moment(before[0], "before"), checks.whole(before[1], "before", least=0)
         with self._engine.read() as tx:
             start = start or later(tx.now(), -7 * 86_400)
-            at, id = before or (_LAST, 0)
             page = {"since": start, "at": at, "id": id, "limit": limit}
             return [Exchange(*row) for row in tx.all(_SINCE, workspace=self._workspace, **page)]
 

@@ -14,7 +14,7 @@ from ..records import Exchange, Gist
 from . import memory_index, word_index
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ..records import Memory
     from ..storage.engine import Transaction
@@ -79,6 +79,11 @@ SELECT g.session_id, g.memory_id, g.at, m.content, m.trust, m.project FROM gists
 WHERE g.workspace = :workspace AND g.month = :month AND m.status = 'active' AND m.content <> ''
 ORDER BY g.at, g.memory_id
 """
+_OF_SESSIONS = """
+SELECT g.session_id, g.memory_id, g.at, m.content, m.trust, m.project FROM gists g JOIN memories m ON m.id = g.memory_id
+WHERE g.workspace = :workspace AND g.session_id IN (SELECT value FROM json_each(:sessions)) AND m.status = 'active'
+  AND m.content <> ''
+"""
 _MONTHS = "SELECT DISTINCT month FROM gists WHERE workspace = :workspace ORDER BY month"
 
 
@@ -102,6 +107,12 @@ class Gists:
             self.covered(tx, session_id)
             id = tx.value(_CURRENT, workspace=self._workspace, session=session_id)
             return None if id is None else self._memories.get(id)
+
+    def of(self, session_ids: Iterable[str]) -> dict[str, Gist]:
+        """The gists of several sessions, by session. One that has none is left out."""
+        with self._engine.read() as tx:
+            rows = tx.all(_OF_SESSIONS, workspace=self._workspace, sessions=tx.array(session_ids))
+        return {row[0]: Gist(*row) for row in rows}
 
     def unsummarised(self, session_id: str, *, after: int | None = None, limit: int = 0) -> list[Exchange]:
         """The turns that the gist does not cover, oldest first. With `after` (a seq), all turns after that."""

@@ -67,16 +67,19 @@ class Injections:
         self._workspace = view.workspace
 
     def record(self, session_id: str, things: Iterable[Thing]) -> None:
+        """Record that the session was given these exchanges and memories."""
         things = list(things)
         if things:
             with self._engine.write() as tx:
                 record(tx, self._workspace, session_id, things)
 
     def already(self, session_id: str) -> set[Thing]:
+        """The exchanges and memories that the session was given since its last compaction."""
         with self._engine.read() as tx:
             return already(tx, self._workspace, session_id)
 
     def clear(self, session_id: str) -> None:
+        """Forget what the session was given: its model no longer has it."""
         with self._engine.write() as tx:
             clear(tx, self._workspace, session_id)
 

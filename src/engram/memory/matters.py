@@ -97,7 +97,8 @@ class Found(NamedTuple):
     #: When it was said or stored, and by whom.
     at: str
     trust: str
-    form: Form
+    #: None for a text that is known to state something.
+    form: Form | None
     chance: float
     #: The turns that a memory was made from.
     turns: frozenset[int]
@@ -117,7 +118,7 @@ def found(
     length: int,
     at: str,
     trust: str,
-    form: Form,
+    form: Form | None,
     chance: float,
     turns: frozenset[int],
     replaced_by: Thing | None,
@@ -153,6 +154,22 @@ def arrange(hits: Sequence[Found], *, latest_first: bool) -> list[Found]:
     return [hit._replace(replaced_by=hit.replaced_by or _replacement(hit, kept)) for hit in kept]
 
 
+def replaced(statements: Sequence[Found]) -> dict[Thing, Thing]:
+    """What replaces each of these that is replaced, decided as for hits."""
+    by_value: dict[tuple[str, ...], list[Found]] = {}
+    for each in statements:
+        by_value.setdefault(each.before_value, []).append(each)
+    changed = [each for each in statements if each.changed]
+    # Any other statement replaces nothing: see `_replaces`.
+    found: dict[Thing, Thing] = {}
+    for older in statements:
+        others = [*changed, *(by_value[older.before_value] if older.before_value else ())]
+        newer = _replacement(older, others)
+        if newer is not None:
+            found[older.thing] = newer
+    return found
+
+
 def _moved_up(hits: list[Found], precedes: Callable[[Found, Found], bool]) -> list[Found]:
     """The hits, each moved directly before the first one that it precedes."""
     ordered: list[Found] = []
@@ -184,7 +201,12 @@ def _says_all_of(memory: Found, turn: Found) -> bool:
 
 def _answers(statement: Found, question: Found) -> bool:
     """Whether a question is only the echo of a statement: the statement contains most of its terms."""
-    if question.form.asked < QUESTION or not _is_statement(statement) or len(question.terms) < _FEWEST:
+    if (
+        question.form is None
+        or question.form.asked < QUESTION
+        or not _is_statement(statement)
+        or len(question.terms) < _FEWEST
+    ):
         return False
     return len(question.terms & statement.terms) >= _ECHO * len(question.terms)
 
@@ -197,7 +219,7 @@ def _is_later(newer: Found, older: Found) -> bool:
 
 
 def _is_statement(hit: Found) -> bool:
-    return bool(hit.terms) and max(hit.form) < QUESTION
+    return bool(hit.terms) and (hit.form is None or max(hit.form) < QUESTION)
 
 
 def _rank(hit: Found) -> int:

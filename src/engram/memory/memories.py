@@ -58,7 +58,7 @@ WHERE m.workspace = :workspace AND m.id = :id AND m.key IS NULL AND o.key IS NUL
 """
 _VERSIONS = """
 SELECT version, content, reason, actor, created_at, receipt, author FROM memory_versions
-WHERE memory_id = :id ORDER BY version DESC
+WHERE memory_id = :id AND version <= :last ORDER BY version DESC
 """
 _EXPIRED = """
 SELECT id FROM memories
@@ -232,11 +232,16 @@ class Memories:
         tx.lock(mutexes.memories(self._workspace))
 
     def get(self, id: int, *, at: str | None = None) -> Memory:
-        """One memory; with `at` as it stood at that time."""
-        checks.whole(id, "memory id", least=1)
-        then = None if at is None else checks.moment(at, "at")
+        """One memory; with `at` as it stood at that time. MemoryNotFound when it did not exist then."""
+        then = checks.optional_moment(at, "at")
         with self._engine.read() as tx:
-            return self._read(tx, id) if then is None else memory_rows.read_at(tx, self._workspace, id, then)
+            return self._read_at(tx, id, then)
+
+    def some(self, ids: Iterable[int]) -> dict[int, Memory]:
+        """Several memories, by id, in one read. One that is not there is left out."""
+        wanted = [checks.whole(id, "memory id", least=1) for id in ids]
+        with self._engine.read() as tx:
+            return {each.id: each for each in memory_rows.some(tx, self._workspace, wanted)}
 
     def same(self, content: str, kind: str = "note", key: str | None = None) -> Memory | None:
         """The active memory that storing this content would reinforce."""
@@ -273,6 +278,7 @@ class Memories:
         by_person: bool = False,
         prepared: Prepared | None = None,
         at: str | None = None,
+        expected_version: int | None = None,
     ) -> Memory:
         """Change the given fields. A new content makes a new version.
 
@@ -280,7 +286,8 @@ class Memories:
         does this. A text or a pin from a person counts as approved. Any other new text is not approved, and has at
         most the trust of an agent. PersonNeeded when anybody else unpins or expires what a person has approved.
 
-        `at` is when it was changed, by default now. InvalidInput when that is before its last change.
+        `at` is when it was changed, by default now. InvalidInput when that is before its last change. VersionConflict
+        when the memory is no longer at `expected_version`.
         """
         checks.whole(id, "memory id", least=1)
         reason = checks.content(reason, "reason", longest=2_000, empty=True)
@@ -297,6 +304,7 @@ class Memories:
             self.lock(tx)
             now = checks.past(at, tx.now())
             before = self._read(tx, id)
+            _expect(before, expected_version)
             memory_states.require_order(tx, id, at)
             ends = None if expires_at is None else checks.moment(expires_at, "expiry time")
             approvals.check_weaker(before, by_person, pin, ends)
@@ -361,9 +369,7 @@ class Memories:
         with self._engine.write() as tx:
             self.lock(tx)
             before = self._read(tx, id)
-            if expected is not None and expected != before.version:
-                message = f"Memory {id} is at version {before.version}, not {expected}; look at it again."
-                raise VersionConflict(message, f"memory {id}", expected, before.version)
+            _expect(before, expected)
             if before.approved != approve:
                 with self._change(tx, id, tx.now(), actor):
                     memory_writes.approve(tx, self._workspace, id, before.version if approve else None)
@@ -421,11 +427,12 @@ class Memories:
             memory_links.add(tx, self._workspace, id, by, relation, now)
             return self._read(tx, id)
 
-    def history(self, id: int) -> list[MemoryEdit]:
-        """Every version of the memory, newest first."""
+    def history(self, id: int, *, at: str | None = None) -> list[MemoryEdit]:
+        """Every version of the memory, newest first; with `at` those that it had at that time."""
+        then = checks.optional_moment(at, "at")
         with self._engine.read() as tx:
-            self._read(tx, checks.whole(id, "memory id", least=1))
-            return [MemoryEdit(*row) for row in tx.all(_VERSIONS, id=id)]
+            last = self._last_version(tx, id, then)
+            return [MemoryEdit(*row) for row in tx.all(_VERSIONS, id=id, last=last)]
 
     def states(self, id: int) -> list[MemoryState]:
         """How importance, pin, approval, tags and status changed since the memory was stored, newest first."""
@@ -448,17 +455,29 @@ class Memories:
             memory_links.add(tx, self._workspace, from_id, to_id, relation, tx.now())
             tx.note(self._workspace, "memory", from_id)
 
-    def links(self, id: int) -> list[tuple[int, int, str]]:
-        """From, to and relation of every link of the memory."""
+    def links(self, id: int, *, at: str | None = None) -> list[tuple[int, int, str]]:
+        """From, to and relation of every link of the memory; with `at` of those that it had at that time."""
+        then = checks.optional_moment(at, "at")
         with self._engine.read() as tx:
-            self._read(tx, checks.whole(id, "memory id", least=1))
-            return memory_links.of(tx, self._workspace, id)
+            self._read_at(tx, id, then)
+            return memory_links.of(tx, self._workspace, id, then)
 
-    def sources(self, id: int) -> list[Thing]:
-        """What the memory was made from."""
+    def sources(self, id: int, *, at: str | None = None) -> list[Thing]:
+        """What the memory was made from; with `at` what its versions up to that time were made from."""
+        then = checks.optional_moment(at, "at")
         with self._engine.read() as tx:
-            self._read(tx, checks.whole(id, "memory id", least=1))
-            return sorted(provenance.of(tx, self._workspace, "memory", id))
+            last = self._last_version(tx, id, then)
+            return sorted(provenance.of(tx, self._workspace, "memory", id, last))
+
+    def of_session(self, session_id: str, limit: int = 50) -> list[Memory]:
+        """What was remembered in a session or made from its turns, of any status, newest first; limit 0: all.
+
+        Gists are left out: `gist` returns the session's own.
+        """
+        checks.name(session_id, "session id")
+        most = checks.whole(limit, "limit", least=0) or checks.MAX_WHOLE
+        with self._engine.read() as tx:
+            return memory_rows.of_session(tx, self._workspace, session_id, most)
 
     def used(self, ids: Sequence[int], at: str | None = None) -> None:
         """Record that recall returned these memories. Never waits and never fails: recall already has its answer.
@@ -607,6 +626,16 @@ class Memories:
     def _read(self, tx: Transaction, id: int) -> Memory:
         return memory_rows.read(tx, self._workspace, id)
 
+    def _read_at(self, tx: Transaction, id: int, at: str | None) -> Memory:
+        """A memory as it is, or as it stood at a time."""
+        checks.whole(id, "memory id", least=1)
+        return self._read(tx, id) if at is None else memory_rows.read_at(tx, self._workspace, id, at)
+
+    def _last_version(self, tx: Transaction, id: int, at: str | None) -> int:
+        """The last version of a memory at a time, of all versions if none is given. MemoryNotFound without a memory."""
+        found = self._read_at(tx, id, at)
+        return checks.MAX_WHOLE if at is None else found.version
+
     # Last, because its name hides the type from annotations that follow it.
     def list(
         self,
@@ -621,6 +650,7 @@ class Memories:
         importance: float = 0.0,
         pinned: bool = False,
         waiting: bool = False,
+        derived: bool = True,
         expired: bool = False,
         at: str | None = None,
         latest: bool = False,
@@ -631,7 +661,8 @@ class Memories:
 
         `author`: only those whose first version has this author.
         `waiting`: only those that need a person's approval before they enter the brief: pinned without approval, or
-        made of what a tool or an import said. `expired`: only those that have expired, which are left out otherwise.
+        made of what a tool or an import said. `derived=False` leaves out what dreaming writes of sessions: gists, eras
+        and digests. `expired`: only those that have expired, which are left out otherwise.
         `at`: as they stood at that time, and filtered by that; a time in the future counts as the present. `latest`:
         the most recently changed first; not together with `at`. `before`, the id of the last memory of a page, gives
         the next page; not together with `latest`.
@@ -649,6 +680,7 @@ class Memories:
             importance=checks.share(importance, "importance"),
             pinned=int(checks.flag(pinned, "pinned")),
             waiting=int(checks.flag(waiting, "waiting")),
+            derived=int(checks.flag(derived, "derived")),
             expired=int(checks.flag(expired, "expired")),
             before=checks.MAX_WHOLE if before is None else checks.whole(before, "before", least=0),
             author=checks.optional_name(author, "author"),
@@ -663,3 +695,9 @@ class Memories:
             if then is None:
                 return memory_rows.find(tx, self._workspace, filters, most, latest=latest)
             return memory_rows.find_at(tx, self._workspace, filters, most, then)
+
+
+def _expect(memory: Memory, version: int | None) -> None:
+    if version is not None and version != memory.version:
+        message = f"Memory {memory.id} is at version {memory.version}, not {version}; look at it again."
+        raise VersionConflict(message, f"memory {memory.id}", version, memory.version)

@@ -23,7 +23,7 @@ VALUES (:workspace, :derived, :id, :version, :kind, :source) ON CONFLICT DO NOTH
 # Without ORDER BY: with one, SQLite walks through all sources in that order.
 _OF = """
 SELECT source_kind, source_id FROM sources
-WHERE workspace = :workspace AND derived_kind = :derived AND derived_id = :id
+WHERE workspace = :workspace AND derived_kind = :derived AND derived_id = :id AND derived_version <= :version
 """
 _NO_REBUILD = "DELETE FROM rebuilds WHERE workspace = :workspace AND kind = :kind AND ref = :id"
 _EXCHANGE = "SELECT trust FROM exchanges WHERE workspace = :workspace AND id = :id"
@@ -37,9 +37,10 @@ def add(tx: Transaction, workspace: str, derived: str, id: int, version: int, so
         tx.later(_ADD, workspace=workspace, derived=derived, id=id, version=version, kind=kind, source=source)
 
 
-def of(tx: Transaction, workspace: str, derived: str, id: int) -> set[Thing]:
-    """What a memory or a block was made of, over all its versions."""
-    return {(kind, source) for kind, source in tx.all(_OF, workspace=workspace, derived=derived, id=id)}
+def of(tx: Transaction, workspace: str, derived: str, id: int, version: int = checks.MAX_WHOLE) -> set[Thing]:
+    """What a memory or a block was made of, over all its versions up to this one."""
+    rows = tx.all(_OF, workspace=workspace, derived=derived, id=id, version=version)
+    return {(kind, source) for kind, source in rows}
 
 
 def mark_rebuilt(tx: Transaction, workspace: str, derived: str, id: int) -> None:

@@ -47,6 +47,10 @@ def background(asked: Answer | None, weights: Weights) -> Vectors | None:
 
     from ..embedding.quantise import from_int8
 
+    # An import may have brought vectors of a wrong length. `understand` does without if all have it.
+    lengths = [len(vector) for vector in latest]
+    usual = max(set(lengths), key=lengths.count)
+    latest = [vector for vector in latest if len(vector) == usual]
     stored = np.frombuffer(b"".join(map(bytes, latest)), np.int8).reshape(len(latest), -1)
     # A few turns say little about what is common.
     share = weights.background * len(latest) / (len(latest) + _FEW)
@@ -72,7 +76,7 @@ def understand(embedder: Embedder, asked: Query, query: str, weights: Weights, c
         else:
             (vector,) = embedder.embed([query])
         meant = WeightedText(vector, vector[None, :0], vector[:0])
-    if common is None:
+    if common is None or common.shape != meant.vector.shape:
         return meant
     from ..embedding.rows import unit
 

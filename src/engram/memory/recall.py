@@ -35,7 +35,7 @@ from .. import checks
 from ..errors import EmbedderFailed, MissingExtra, SessionNotFound
 from ..tokens import estimate
 from . import analyser, bm25, hits, memory_tags, query_dates, query_vector, recall_request, text_forms
-from .embedding_models import AUTO, MODEL, other_model, warn_once
+from .embedding_models import AUTO, MODEL, other_given, other_model, warn_once
 from .embedding_queue import EmbeddingQueue
 from .pruning import Search
 from .scoring import Item, Preferences, Query, Scored, Weights, combine, matches, weights_of
@@ -498,7 +498,8 @@ def _is_active_model(tx: Transaction, view: StoreView, model: str, used: str | N
     """
     if used is not None and used != model:
         if view.embedder is not None or view.config.embedder != AUTO:
-            warn_once(other_model(view.workspace, used, model), _BY_WORDS)
+            why = other_model if view.embedder is None else other_given
+            warn_once(why(view.workspace, used, model), _BY_WORDS)
         # The vectors that this process keeps in memory are of no use any more.
         tx.memo.get("vectors", {}).pop(view.workspace, None)
     return used == model

@@ -128,12 +128,12 @@ def count(
     if not wanted:
         return {}
     if tx.writable or tx.feed_end is None:
-        return {number: found for number, found, *_ in _count_all(tx, wanted, 0)}
+        return {number: found for number, found, *_ in _count_all(tx, wanted)}
     memo: _Memo = tx.memo.setdefault("term counts", {}).setdefault(workspace, _Memo())
     with memo.lock:
         caught_up = _catch_up(tx, workspace, memo, tx.feed_end, asked)
         if caught_up is None:
-            return {number: found for number, found, *_ in _count_all(tx, wanted, 0)}
+            return {number: found for number, found, *_ in _count_all(tx, wanted)}
         items, change, ahead = caught_up
         end = tx.items_end or 0
         # Asked together. If something that was counted is gone, the counts are asked for again.
@@ -149,8 +149,8 @@ def count(
         return _with_new(memo, wanted, _ask_counts(tx, memo, wanted, end) if gone else counts)
 
 
-def _count_all(tx: Transaction, numbers: Iterable[int], end: int) -> list[Row]:
-    return tx.all(_COUNTS, terms=tx.array(numbers), end=end)
+def _count_all(tx: Transaction, numbers: Iterable[int]) -> list[Row]:
+    return tx.all(_COUNTS, terms=tx.array(numbers), end=0)
 
 
 def _ask_counts(tx: Transaction, memo: _Memo, wanted: dict[int, str], end: int) -> list[Answer]:

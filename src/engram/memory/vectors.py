@@ -3,6 +3,8 @@
 If the engine can compare vectors, it does. Otherwise (SQLite, PostgreSQL without pgvector) a long-lived process keeps
 the workspace's vectors in memory and updates them from the change feed.
 
+An import cannot know how long a model's vectors are. One of another length than the query's counts as missing.
+
 Vectors have eight bits per dimension and are compared by cosine, block by block in floating point, which needs memory
 for one block only. The first recall of a process loads all of them. Later ones ask the feed for changes and fetch only
 those, so what another process forgot disappears here too.
@@ -113,6 +115,7 @@ class Resident:
 
     def put(self, rows: Sequence[Row]) -> None:
         """Add rows of item, kind, ref, shelf and vector."""
+        rows = _of_length(rows, self._rows.shape[1])
         if not rows:
             return
         start, end = self._count, self._count + len(rows)
@@ -168,29 +171,6 @@ def _resized(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
     return made
 
 
-def closest(
-    tx: Transaction,
-    workspace: str,
-    model: str,
-    query: npt.NDArray[np.float32],
-    usual: tuple[float, float],
-    shelves: Sequence[str],
-    size: int,
-    most: int,
-    among: Sequence[int] | None = None,
-) -> dict[int, float]:
-    """The `most` items closest in meaning, in standard deviations above the mean of those shelves.
-
-    With `among`, all of these items instead, however far away they are.
-
-    The shelves have `size` items. A few items say little about mean and deviation, so the model's own (`usual`) count
-    too, as if they had been seen in `_PRIOR` items. The more items there are, the closer is the closest unrelated one,
-    so meaning is given as it would be among `_REFERENCE` items. The engine compares if it can. Otherwise this process
-    does, with the vectors it keeps.
-    """
-    return ask_closest(tx, workspace, model, query, usual, shelves, size, most, among)()
-
-
 def ask_closest(
     tx: Transaction,
     workspace: str,
@@ -202,7 +182,15 @@ def ask_closest(
     most: int,
     among: Sequence[int] | None = None,
 ) -> Callable[[], dict[int, float]]:
-    """Ask for what `closest` returns. Calling the result reads the answer."""
+    """Ask for the `most` items closest in meaning, in standard deviations above the mean of those shelves.
+
+    Calling the result reads the answer. With `among`, all of these items instead, however far away they are.
+
+    The shelves have `size` items. A few items say little about mean and deviation, so the model's own (`usual`) count
+    too, as if they had been seen in `_PRIOR` items. The more items there are, the closer is the closest unrelated one,
+    so meaning is given as it would be among `_REFERENCE` items. The engine compares if it can. Otherwise this process
+    does, with the vectors it keeps.
+    """
     most = most if among is None else 1
     asked = tx.closest(workspace, model, query.tolist(), shelves, most, size if size >= EXACT_BELOW else None)
 
@@ -224,13 +212,18 @@ def _cosines_of(
     tx: Transaction, model: str, query: npt.NDArray[np.float32], items: Sequence[int]
 ) -> list[tuple[int, float]]:
     """Some items with their cosines. Those without a vector are left out."""
-    rows = tx.all(_OF_ITEMS, items=tx.array(items), model=model)
+    rows = _of_length(tx.all(_OF_ITEMS, items=tx.array(items), model=model), len(query))
     if not rows:
         return []
     vectors = np.frombuffer(b"".join(bytes(vector) for _, vector in rows), np.int8).reshape(len(rows), -1)
     cosines = (from_int8(vectors) @ query).tolist()
     # A vector of zeros has no direction: the model knew none of the words.
     return [(item, cosine) for (item, vector), cosine in zip(rows, cosines, strict=True) if any(bytes(vector))]
+
+
+def _of_length(rows: Sequence[Row], dims: int) -> Sequence[Row]:
+    """The rows whose last value is a vector of this length."""
+    return rows if all(len(row[-1]) == dims for row in rows) else [row for row in rows if len(row[-1]) == dims]
 
 
 def _highest(size: int) -> float:

@@ -181,8 +181,7 @@ def lock_items(tx: Transaction, workspace: str) -> None:
 
 def lock_shelves(tx: Transaction, workspace: str) -> None:
     """Wait for all writers that add to a shelf, and keep others from adding until this transaction ends."""
-    for shelf in SHELVES:
-        tx.lock(mutexes.terms(workspace, shelf))
+    lock_words(tx, workspace, *SHELVES)
 
 
 def lock_words(tx: Transaction, workspace: str, *shelves: str) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import EngramError
 from ..records import plain
-from . import blocks, coordination, dreaming, memory
+from . import blocks, coordination, dreaming, memory, overview
 from .inputs import (
     ME_IF_KNOWN,
     SESSION,
@@ -56,6 +56,7 @@ OPERATIONS: dict[str, Operation] = {
         *memory.OPERATIONS,
         *blocks.OPERATIONS,
         *dreaming.OPERATIONS,
+        *overview.OPERATIONS,
     )
 }
 

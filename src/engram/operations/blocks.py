@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..errors import InvalidInput
 from ..records import WORLD
-from .inputs import CURSOR, LIMIT, ME_IF_KNOWN, REASON, Input, Operation, Pages, text, whole
+from .inputs import AT, CURSOR, LIMIT, ME_IF_KNOWN, REASON, Input, Operation, Pages, text, whole
 
 if TYPE_CHECKING:
     from ..client import Engram
@@ -17,10 +18,12 @@ _DATA = Input("data", "json")
 _EXPECTED = whole("expected_version", "fail if it is at another version")
 
 
-def _view(eng: Engram, name: str, version: int | None = None) -> object:
-    block = eng.blocks.get(name)
+def _view(eng: Engram, name: str, version: int | None = None, at: str | None = None) -> object:
+    if version is not None and at is not None:
+        raise InvalidInput("version and at cannot be combined; leave one of them out.")
+    block = eng.blocks.get(name, at=at)
     if block is None:
-        raise eng.blocks.missing(name)
+        raise eng.blocks.missing(name, at)
     if version is None:
         return block
     return {"name": name, "version": version, "content": eng.blocks.version(name, version)}
@@ -43,13 +46,15 @@ def _delete(eng: Engram, name: str) -> object:
 
 
 OPERATIONS = (
-    Operation("block.list", "read", "Names, versions and contents.", lambda eng: eng.blocks.list()),
+    Operation(
+        "block.list", "read", "Names, versions and contents.", lambda eng, at=None: eng.blocks.list(at=at), (AT,)
+    ),
     Operation(
         "block.view",
         "read",
         "The content, now or of a version.",
         _view,
-        (_NAME, whole("version")),
+        (_NAME, whole("version"), AT),
     ),
     Operation(
         "block.create",

@@ -25,9 +25,16 @@ from .inputs import (
 
 if TYPE_CHECKING:
     from ..client import Engram
+    from ..dream_records import Brief
 
 _RESOURCE = text("resource", "path, glob or any name", required=True)
 _SUMMARY = text("summary", "what you are working on")
+_BRIEF = (
+    ME_IF_KNOWN,
+    BUDGET,
+    PROJECT._replace(rare=True),
+    text("at", "how things stood at that time; ISO 8601", rare=True),
+)
 _OUTCOME = text("outcome", "result of your work", formerly="summary")
 
 
@@ -42,14 +49,21 @@ def _list_sessions(
     limit: int = 50,
     subagents: bool = False,
     start: tuple[str, str] | tuple[()] | None = None,
+    project: str | None = None,
+    type: str | None = None,
+    **when: Any,
 ) -> object:
     # Imported here: an MCP server lists the operations before it does anything else.
     from .. import checks
 
+    # Sessions of some time or status may have ended.
+    all = all or bool(when)
     if all:
-        found = eng.sessions.list(limit, subagents=subagents, before=start or None)
+        chosen = {"project": project, "type": type, **when}
+        found = eng.sessions.list(limit, subagents=subagents, before=start or None, **chosen)
     else:
         found = eng.sessions.active(subagents=subagents)
+        found = [each for each in found if project in (None, each.project) and type in (None, each.type)]
         most = checks.whole(limit, "limit", least=0) or None
         if start or (start is not None and most is not None and len(found) >= most):
             # They do not fit on one page. Heartbeats change their order, so pages go by when they began.
@@ -58,6 +72,16 @@ def _list_sessions(
         found = found[:most]
     counts = eng.sessions.subagents(active=not all)
     return [{**session._asdict(), "subagents": counts.get(session.id, 0)} for session in found]
+
+
+def _brief(
+    eng: Engram,
+    session: str | None = None,
+    budget: int | None = None,
+    project: str | None = None,
+    at: str | None = None,
+) -> Brief:
+    return eng.briefing(session, project, eng.settings.brief_budget if budget is None else budget, at=at)
 
 
 def _claim(
@@ -86,17 +110,25 @@ OPERATIONS = (
         "brief",
         "read",
         "What you should know before you begin: messages, who is at work, what is known, where we left off.",
-        lambda eng, session=None, budget=None, project=None, at=None: eng.brief(
-            session, project, eng.settings.brief_budget if budget is None else budget, at=at
-        ),
-        (
-            ME_IF_KNOWN,
-            BUDGET,
-            PROJECT._replace(rare=True),
-            text("at", "how things stood at that time; ISO 8601", rare=True),
-        ),
+        lambda eng, **options: _brief(eng, **options).text,
+        _BRIEF,
+    ),
+    Operation(
+        "brief.lines",
+        "read",
+        "The lines of the brief, each with what it shows: a memory, session, message or block.",
+        lambda eng, **options: _brief(eng, **options).lines,
+        _BRIEF,
     ),
     Operation("stats", "read", "Counts of what is in the workspace.", lambda eng: eng.sessions.stats()),
+    Operation(
+        "doctor",
+        "admin",
+        "What is wrong with the store and this workspace, and what to do. Needs a token for all workspaces.",
+        lambda eng, full=False: eng.doctor(full=full),
+        (flag("full", "read everything"),),
+        store_wide=True,
+    ),
     Operation(
         "changes",
         "read",
@@ -152,6 +184,11 @@ OPERATIONS = (
             flag("all", "include ended"),
             LIMIT,
             flag("subagents", "list them too, not only their number")._replace(rare=True),
+            text("since", "begun then or later; ISO 8601", rare=True),
+            text("until", "begun before; ISO 8601", rare=True),
+            PROJECT._replace(rare=True),
+            text("type", "kind of agent", rare=True),
+            text("status", choices=("active", "idle", "completed", "abandoned"), rare=True),
             CURSOR,
         ),
         Pages(("created_at", "id"), (str, str), 50),
@@ -177,6 +214,14 @@ OPERATIONS = (
         "Unread messages; reading marks them as read.",
         lambda eng, session, peek=False: eng.messages.inbox(session, peek=peek),
         (ME, flag("peek", "leave them unread")),
+    ),
+    Operation(
+        "message.list",
+        "read",
+        "All messages, newest first; marks nothing as read.",
+        lambda eng, limit=50, start=None: eng.messages.list(limit, before=start[0] if start else None),
+        (LIMIT, CURSOR),
+        Pages(("id",), (int,), 50),
     ),
     Operation(
         "lock.claim",
@@ -208,6 +253,13 @@ OPERATIONS = (
         "All claims.",
         lambda eng, of=None: eng.leases.list(of),
         (text("of", "only this session's", rare=True),),
+    ),
+    Operation(
+        "lock.overlaps",
+        "read",
+        "Pairs of claims of different sessions that overlap now.",
+        lambda eng, limit=100: eng.leases.overlaps(limit),
+        (LIMIT,),
     ),
     Operation(
         "lock.break",

@@ -15,16 +15,24 @@ def _submit(eng: Engram, item: int, answer: str, session: str | None = None) -> 
     return {"item": item}
 
 
-def _review(eng: Engram, id: int | None = None, decide: str | None = None, text: str | None = None) -> object:
+def _review(
+    eng: Engram,
+    id: int | None = None,
+    decide: str | None = None,
+    text: str | None = None,
+    expected: str | None = None,
+) -> object:
     """The pending proposals; with an id one of them, and with `decide` the decision on it."""
     if id is None:
         return eng.proposals.list()
     if decide is None:
         return eng.proposals.show(id)
     if decide == "edit":
-        return eng.proposals.edit(id, text or "")
-    decisions = {"accept": eng.proposals.accept, "reject": eng.proposals.reject, "apply": eng.proposals.apply}
-    return decisions[decide](id)
+        return eng.proposals.edit(id, text or "", expected=expected)
+    if decide == "apply":
+        return eng.proposals.apply(id, content=text, expected=expected)
+    decisions = {"accept": eng.proposals.accept, "reject": eng.proposals.reject}
+    return decisions[decide](id, expected=expected)
 
 
 OPERATIONS = (
@@ -84,7 +92,8 @@ OPERATIONS = (
         (
             whole("id"),
             text("decide", choices=("accept", "edit", "reject", "apply")),
-            text("text", "for edit"),
+            text("text", "new text"),
+            text("expected", "its `version` when it was read; refused when it has changed", rare=True),
         ),
     ),
     Operation(

@@ -62,6 +62,8 @@ class Operation(NamedTuple):
     #: For a list with pages. Its handler also takes `start`: the key of the last row of the page before, () for the
     #: first page, None when the caller does not want pages.
     page: Pages | None = None
+    #: Whether it is about all workspaces. Then a token for one workspace does not allow it.
+    store_wide: bool = False
 
     def input(self, name: str) -> Input | None:
         return next((each for each in self.inputs if each.name == name), None)
@@ -100,6 +102,8 @@ CURSOR = text("cursor", "`next` of the answer before", rare=True)
 REASON = text("reason", "kept in the history")
 SINCE = text("since", "ISO 8601")
 UNTIL = text("until", "ISO 8601")
+#: Not offered over MCP: an agent works in the present.
+AT = text("at", "as it was at this time; ISO 8601", rare=True)
 BUDGET = whole("budget", "tokens")
 ID = whole("id", required=True)
 SESSION_ID = text("id", "default: your session", required=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InvalidInput
 from ..records import UNLIKELY
 from .inputs import (
+    AT,
     AUTHOR,
     BUDGET,
     CURSOR,
@@ -50,10 +51,10 @@ def _recall(eng: Engram, query: str, k: int = 5, in_session: str | None = None, 
     return eng.recall(query, k, session_id=in_session, **{"min_score": UNLIKELY, **options})
 
 
-def _show_memory(eng: Engram, id: int) -> object:
-    memory = eng.memories.get(id)
-    more = {"sources": eng.memories.sources(id), "links": eng.memories.links(id), "history": eng.memories.history(id)}
-    return {**memory._asdict(), **more}
+def _show_memory(eng: Engram, id: int, at: str | None = None) -> object:
+    memories = eng.memories
+    more = {name: getattr(memories, name)(id, at=at) for name in ("sources", "links", "history")}
+    return {**memories.get(id, at=at)._asdict(), **more}
 
 
 def _link(eng: Engram, id: int, to: int, relation: str = "related") -> object:
@@ -62,17 +63,34 @@ def _link(eng: Engram, id: int, to: int, relation: str = "related") -> object:
 
 
 def _history(
-    eng: Engram, id: str, last: int | None = None, limit: int = 0, start: tuple[int, ...] | None = None
+    eng: Engram,
+    id: str,
+    last: int | None = None,
+    limit: int = 0,
+    start: tuple[int, ...] | None = None,
+    after: int | None = None,
+    before: int | None = None,
+    logs: bool = False,
 ) -> object:
-    if last is None:
-        return eng.exchanges.history(id, limit, after=start[0] if start else 0)
     # Imported here: an MCP server lists the operations before it does anything else.
     from .. import checks
 
-    if start:
-        raise InvalidInput("last and cursor cannot be combined; leave one of them out.")
     most = checks.whole(limit, "limit", least=0) or None
-    return eng.exchanges.recent(id, checks.whole(last, "last", least=1))[:most]
+    given = {"last": last, "after": after, "before": before}
+    together = [name for name, value in given.items() if value is not None]
+    for name in together:
+        checks.whole(given[name], name, least=0 if name == "after" else 1)
+    if start:
+        together.append("cursor")
+    if len(together) > 1:
+        raise InvalidInput(f"{together[0]} and {together[1]} cannot be combined; leave one of them out.")
+    if last is not None:
+        return eng.exchanges.recent(id, last, logs=logs)[:most]
+    if before is None:
+        return eng.exchanges.history(id, limit, after=start[0] if start else after or 0, logs=logs)
+    found = eng.exchanges.history(id, limit, before=before, logs=logs)
+    # Who wants pages asks for one row more than a page has. Here the page ends with the row next to `before`.
+    return found[1:] if start is not None and most is not None and len(found) == most else found
 
 
 def _work_backlog(eng: Engram, limit: int | None = None) -> object:
@@ -165,13 +183,15 @@ OPERATIONS = (
             UNTIL,
             number("importance", "minimum"),
             flag("pinned", "only pinned ones"),
+            flag("derived", "false: without gists, eras and digests", rare=True),
             AUTHOR,
+            AT,
             LIMIT,
             CURSOR,
         ),
         Pages(("id",), (int,), 50),
     ),
-    Operation("memory.show", "read", "Everything about one memory.", _show_memory, (ID,)),
+    Operation("memory.show", "read", "Everything about one memory.", _show_memory, (ID, AT)),
     Operation(
         "memory.update",
         "write",
@@ -186,6 +206,7 @@ OPERATIONS = (
             number("importance", "0 to 1"),
             flag("pinned"),
             text("expires_at", "ISO 8601"),
+            whole("expected_version", "fail if it is at another version", rare=True),
         ),
     ),
     Operation(
@@ -235,7 +256,15 @@ OPERATIONS = (
         "read",
         "The turns of a session, oldest first.",
         _history,
-        (SESSION_ID, whole("last", "only this many of the latest"), LIMIT._replace(rare=True), CURSOR),
+        (
+            SESSION_ID,
+            whole("last", "only this many of the latest"),
+            LIMIT._replace(rare=True),
+            whole("after", "only with a higher seq", rare=True),
+            whole("before", "the last ones with a lower seq", rare=True),
+            flag("logs", "include log entries", rare=True),
+            CURSOR,
+        ),
         Pages(("seq",), (int,), 1_000),
     ),
     Operation(

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, TypedDict
 
+from ..dream_records import BriefLine
+from ..health_records import Finding
+from ..overview_records import Activity, Graph, HarnessEvents, Overlap, Sizes
 from ..records import (
     Block,
     BlockEdit,
@@ -85,6 +88,7 @@ class ListOf(NamedTuple):
 RESULTS: dict[str, Any] = {
     "sitrep": str,
     "brief": str,
+    "brief.lines": list[BriefLine],
     "stats": Stats,
     "changes": list[Change],
     "session.register": NewSession,
@@ -95,10 +99,12 @@ RESULTS: dict[str, Any] = {
     "session.show": With("ShownSession", Session, {"leases": list[Lease], "logs": list[LogEntry]}),
     "message.send": Message,
     "message.inbox": list[Message],
+    "message.list": list[Message],
     "lock.claim": Lease,
     "lock.release": list[Lease],
     "lock.check": list[Holder],
     "lock.list": list[Lease],
+    "lock.overlaps": list[Overlap],
     "lock.break": list[Lease],
     "remember": Memory,
     "recall": list[Hit],
@@ -141,4 +147,9 @@ RESULTS: dict[str, Any] = {
     "dream.review": list[Proposal] | Proposal,
     "dream.undo": UndoReport,
     "usage": list[Spent],
+    "graph": Graph,
+    "activity": list[Activity],
+    "harnesses": HarnessEvents,
+    "sizes": Sizes,
+    "doctor": list[Finding],
 }

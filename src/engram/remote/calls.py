@@ -2,7 +2,9 @@
 
 A call that is not in this table cannot be made over the network. Left out are calls that choose what a server runs or
 whom it asks (embedders, thinkers), that take a transaction, or that only make sense inside the process that owns the
-store. Some methods are made of others, so a client has them without a row here: `leases.hold`, `world.set`.
+store. Exports are left out, too: they take a file of the machine that the store is on, and one transaction that is
+longer than a request. Some methods are made of others, so a client has them without a row here: `leases.hold`,
+`world.set`.
 """
 
 from __future__ import annotations
@@ -14,22 +16,28 @@ Scope = Literal["read", "write", "admin"]
 #: By group and method. The group of the facade's own methods is empty.
 CALLS: dict[str, dict[str, Scope]] = {
     "": {
-        **dict.fromkeys(("now", "workspaces", "sitrep", "brief", "briefing", "waiting", "recall"), "read"),
+        **dict.fromkeys(
+            ("now", "workspaces", "workspace_names", "sitrep", "brief", "briefing", "waiting", "recall"), "read"
+        ),
         **dict.fromkeys(("receipts", "is_dream_due", "context", "usage", "require_workspace"), "read"),
-        **dict.fromkeys(("forget", "reindex", "dream", "dream_if_due"), "admin"),
+        **dict.fromkeys(("graph", "activity", "harness_events", "sizes"), "read"),
+        **dict.fromkeys(("forget", "reindex", "dream", "dream_if_due", "doctor"), "admin"),
     },
     "sessions": {
-        **dict.fromkeys(("get", "find", "resolve", "active", "recent", "subagents", "logs", "list"), "read"),
-        **dict.fromkeys(("need_pass", "stats"), "read"),
+        **dict.fromkeys(("get", "some", "find", "resolve", "active", "recent", "subagents", "children"), "read"),
+        **dict.fromkeys(("logs", "list", "need_pass", "stats"), "read"),
         **dict.fromkeys(("register", "ensure", "heartbeat", "log", "complete", "finish", "quote", "sweep"), "write"),
         "delete": "admin",
     },
     "leases": {
-        **dict.fromkeys(("verify", "check", "list"), "read"),
+        **dict.fromkeys(("verify", "check", "overlaps", "list"), "read"),
         **dict.fromkeys(("claim", "release", "release_all", "end", "renew"), "write"),
         "break_lease": "admin",
     },
-    "messages": dict.fromkeys(("send", "inbox", "show", "acknowledge", "give_back", "read_by_person"), "write"),
+    "messages": {
+        "list": "read",
+        **dict.fromkeys(("send", "inbox", "show", "acknowledge", "give_back", "read_by_person"), "write"),
+    },
     "blocks": {
         **dict.fromkeys(("get", "history", "versions", "version", "diff", "verify", "list"), "read"),
         **dict.fromkeys(("create", "update", "append", "replace", "rename", "restore", "put"), "write"),
@@ -37,12 +45,14 @@ CALLS: dict[str, dict[str, Scope]] = {
         "delete": "admin",
     },
     "exchanges": {
-        **dict.fromkeys(("plausible_time", "get", "find", "recent", "history", "around", "timeline"), "read"),
+        **dict.fromkeys(("plausible_time", "get", "some", "find", "recent", "history", "around", "timeline"), "read"),
         **dict.fromkeys(("add", "add_many", "insert_before", "set_external_id"), "write"),
     },
     "memories": {
-        **dict.fromkeys(("get", "same", "by_key", "history", "states", "links", "sources", "list"), "read"),
-        **dict.fromkeys(("recall_gists", "recall_eras", "gist", "unsummarised", "gists_by_month"), "read"),
+        **dict.fromkeys(("get", "some", "same", "by_key", "history", "states", "links", "sources"), "read"),
+        **dict.fromkeys(
+            ("list", "of_session", "recall_gists", "recall_eras", "gist", "unsummarised", "gists_by_month"), "read"
+        ),
         **dict.fromkeys(("remember", "update", "archive", "unarchive", "supersede", "expire", "link"), "write"),
         **dict.fromkeys(("used", "sweep", "store_gist"), "write"),
         # Only a person approves, and a server cannot see who asks. So it takes the strongest token.
@@ -55,7 +65,7 @@ CALLS: dict[str, dict[str, Scope]] = {
     },
     "transcripts": {"latest": "read", "add": "write"},
     "embedders": dict.fromkeys(("model", "problem"), "read"),
-    "gists": {**dict.fromkeys(("current", "unsummarised", "last_turn", "by_month"), "read"), "store": "write"},
+    "gists": {**dict.fromkeys(("current", "of", "unsummarised", "last_turn", "by_month"), "read"), "store": "write"},
     "eras": {"list": "read", "store": "write"},
     "imports": {
         **dict.fromkeys(("check_model", "seen", "outline"), "read"),
@@ -75,9 +85,10 @@ CALLS: dict[str, dict[str, Scope]] = {
     "access.clients": dict.fromkeys(("list", "find", "remove"), "admin"),
 }
 
-#: Groups that are about the whole store, and the argument that makes a call be about it. Only a token that is not for
-#: one workspace may do that.
+#: Groups and calls that are about the whole store, and the argument that makes a call be about it. Only a token that is
+#: not for one workspace may do that.
 STORE_WIDE_GROUPS = frozenset({"access.tokens", "access.clients"})
+STORE_WIDE_CALLS = frozenset({"sizes", "doctor"})
 ALL_WORKSPACES = "all_workspaces"
 
 #: Methods that Python calls by another name than their row.
@@ -100,8 +111,8 @@ KEPT_BY_SERVER = {"reindex": frozenset({"model"})}
 #: Arguments with any JSON.
 JSON = frozenset({"data", "metadata"})
 #: Calls that may take long, because they work through much, or ask a model.
-SLOW = frozenset({"dream", "dream_if_due", "reindex", "forget", "dreams.dream", "dreams.dream_if_due"}) | {
-    *("dreams.undo", "dreams.estimate", "embedding_queue.work", "imports.write", "sessions.delete"),
+SLOW = frozenset({"dream", "dream_if_due", "reindex", "forget", "doctor", "dreams.dream", "dreams.dream_if_due"}) | {
+    *("dreams.undo", "dreams.estimate", "embedding_queue.work", "imports.write", "sessions.delete", "sizes"),
 }
 
 #: Calls that do no harm when they are repeated, and that may have to end a transaction in between. They need no key.

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ..clock import Clock
     from ..config import Config
     from ..dreaming.scheduler import Scheduler
+    from ..overview_records import Graph
     from ..records import Lease
     from ..store_view import StoreView
 
@@ -62,20 +63,32 @@ class RemoteStore:
             )
         self.clock = clock
         self._config = settings
+        #: The workspace that the server chose for calls that named none, once it has answered one.
+        self._chosen: str | None = None
         self._transport = Transport(settings.url, settings.token, clock)
 
     def __getattr__(self, name: str) -> NoReturn:
         raise NotRemote()
 
     def call(self, workspace: str, name: str, options: Mapping[str, Any]) -> Any:
-        """The result of a call on the server."""
+        """The result of a call on the server. Without a workspace, the token's counts, else the server's."""
         sent = {key: _sendable(key, value) for key, value in options.items()}
         body = wire.to_json({"options": sent, "project": project_here(self._config)}).encode()
         # Every call has a key. The server ignores that of one which only reads.
-        headers = {"X-Engram-Workspace": workspace, "Idempotency-Key": os.urandom(16).hex()}
+        headers = {"Idempotency-Key": os.urandom(16).hex()} | ({"X-Engram-Workspace": workspace} if workspace else {})
         wait = options.get("wait") if isinstance(options.get("wait"), int | float) else 0
         within = LONG if name in SLOW else ANSWER_WITHIN + min(max(wait or 0, 0), LONG)
-        return _result(self._transport.post(f"/api/v1/library/{name}", body, headers, within=within))
+        result, used = _result(self._transport.post(f"/api/v1/library/{name}", body, headers, within=within))
+        if not workspace:
+            self._chosen = used
+        return result
+
+    def chosen_workspace(self) -> str:
+        """The workspace of calls that name none."""
+        if self._chosen is None:
+            self.call("", "now", {})
+        # An older server does not tell.
+        return self._chosen or self._config.workspace
 
     def close(self) -> None:
         self._transport.close()
@@ -100,6 +113,12 @@ class _RemoteFacade:
         self.memories = _proxy(Memories, "memories")(view)
         self.remember = self.memories.remember
 
+    @property
+    def workspace_name(self) -> str:
+        """The name of the workspace. If none was named, it is the token's, else the server's."""
+        store: Any = self._view.engine
+        return self._view.workspace or str(store.chosen_workspace())
+
     def as_author(self, name: str | None) -> Engram:
         """Not over the network: the author is the name of the token."""
         raise NotRemote("Over the network the author is the name of the token.")
@@ -107,6 +126,13 @@ class _RemoteFacade:
     def scheduler(self, every: float = 21_600.0, **options: Any) -> Scheduler:
         """Not over the network: the server dreams by itself."""
         raise NotRemote("The server dreams by itself; a scheduler is for a store of this process.")
+
+    def graph(self, kind: str, id: int | str, *, limit: int = 60) -> Graph:
+        """As locally. A file is looked up here, where it is."""
+        named = Leases.normalise(id) if kind == "file" and isinstance(id, str) else id
+        store: Any = self._view.engine
+        found: Graph = store.call(self._view.workspace, "graph", {"kind": kind, "id": named, "limit": limit})
+        return found
 
     @contextmanager
     def write(self, *, fence: int | None = None) -> Iterator[Engram]:
@@ -118,7 +144,9 @@ class _RemoteFacade:
 @cache
 def facade(local: type[Engram]) -> type[Engram]:
     """The class of a facade over the network, made from the class of the local one."""
-    members: dict[str, Any] = {name: _facade_call(getattr(local, name), name) for name in CALLS[""]}
+    members: dict[str, Any] = {
+        name: _facade_call(getattr(local, name), name) for name in CALLS[""] if name not in vars(_RemoteFacade)
+    }
     members |= {name: _group_property(name, place) for name, place in _LAZY.items()}
     return type("RemoteEngram", (_RemoteFacade, local), members)
 
@@ -254,7 +282,7 @@ class _RemoteLeases(_proxy(Leases, "leases")):  # type: ignore[misc]
     def check(self, resource: str) -> Any:
         return super().check(self.normalise(resource))
 
-    def break_lease(self, resource: str, by: str, reason: str) -> Any:
+    def break_lease(self, resource: str, by: str | None, reason: str) -> Any:
         return super().break_lease(self.normalise(resource), by, reason)
 
     def line_up(
@@ -359,12 +387,12 @@ def _without_secrets(name: str, value: Any) -> Any:
     return [_without_secrets(name, each) for each in value] if isinstance(value, Iterable) else value
 
 
-def _result(answer: Answered) -> Any:
-    """The result that the server sent, or the error that it raised."""
+def _result(answer: Answered) -> tuple[Any, str | None]:
+    """The result that the server sent, and the workspace that it is about; or the error that it raised."""
     try:
         content = json.loads(answer.body)
         if answer.status == 200:
-            return wire.unpack(content["result"])
+            return wire.unpack(content["result"]), content.get("workspace")
         error = content["error"]
         raise raised(error, answer.status)
     except (KeyError, TypeError, ValueError, RecursionError):

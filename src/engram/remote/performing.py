@@ -19,6 +19,7 @@ from .calls import (
     REPEATABLE,
     SLOW,
     SPECIAL,
+    STORE_WIDE_CALLS,
     STORE_WIDE_GROUPS,
     Scope,
 )
@@ -41,7 +42,8 @@ class Call(NamedTuple):
     @property
     def is_store_wide(self) -> bool:
         """Whether it is about more than one workspace."""
-        return self.name.rpartition(".")[0] in STORE_WIDE_GROUPS or bool(self.options.get(ALL_WORKSPACES))
+        is_whole = self.name in STORE_WIDE_CALLS or self.name.rpartition(".")[0] in STORE_WIDE_GROUPS
+        return is_whole or bool(self.options.get(ALL_WORKSPACES))
 
     @property
     def waits(self) -> bool:
@@ -96,6 +98,8 @@ def perform(eng: Engram, call: Call, only: str | None = None) -> Any:
     """The result of a call, as it is sent. `only` is the one workspace that the caller may know of."""
     if only is not None and call.name == "workspaces":
         return wire.pack([each for each in eng.workspaces() if each.name == only])
+    if only is not None and call.name == "workspace_names":
+        return [name for name in eng.workspace_names() if name == only]
     if only is not None and call.name == "require_workspace":
         # The caller may use it, so it is one that exists or may be made. The error would name all others.
         return None

@@ -17,10 +17,12 @@ from typing import Any
 #: The modules with records that calls take or return. No two of them have a record of the same name.
 RECORD_MODULES = (
     "records",
+    "overview_records",
     "dream_records",
     "setup_records",
     "import_records",
     "access_records",
+    "health_records",
     "coordination.harness_processes",
     "dreaming.brief.compose",
     "memory.transcripts",

@@ -29,7 +29,9 @@ from ..clock import Clock
 from ..errors import StoreUnavailable
 
 if TYPE_CHECKING:
+    from ..health_records import Check
     from .migrate import Outcome
+    from .rows import Table
 
 Row = tuple[Any, ...]
 #: Larger than every number of a row.
@@ -43,6 +45,21 @@ class Closest(NamedTuple):
     items: list[tuple[int, float]]
     mean: float
     spread: float
+
+
+class TableSize(NamedTuple):
+    """What a table takes with its indexes. The numbers may be estimates."""
+
+    name: str
+    rows: int
+    bytes: int
+
+
+class TableSizes(NamedTuple):
+    """What each table takes, and the bytes between them that new rows will use (None if that is not known)."""
+
+    tables: tuple[TableSize, ...]
+    free: int | None
 
 
 class Answer:
@@ -117,6 +134,30 @@ class Transaction(ABC):
         return None
 
     @abstractmethod
+    def insert_rows(self, table: Table, rows: Sequence[Row]) -> None:
+        """Insert whole rows, with the numbers that they have in another store."""
+
+    def lock_table(self, table: Table) -> None:
+        """Keep other transactions from adding rows to a table until this one ends."""
+        return None
+
+    def analyse(self) -> None:
+        """Tell the engine that the tables have many more rows now, so that it plans for them."""
+        return None
+
+    def flush(self) -> None:
+        """Wait until everything that was sent so far is done, so that its errors are raised here."""
+        return None
+
+    @abstractmethod
+    def last_number(self, table: Table) -> int:
+        """The last number that the table has given, also to a row that was deleted since; 0 before the first."""
+
+    @abstractmethod
+    def raise_number(self, table: Table, last: int) -> None:
+        """Make the next number of the table larger than `last`."""
+
+    @abstractmethod
     def array(self, values: Iterable[int] | Iterable[str]) -> object:
         """A list parameter, in the form that the engine needs for `json_each`."""
 
@@ -162,17 +203,15 @@ class Transaction(ABC):
 
     def one(self, sql: LiteralString, **values: object) -> Row | None:
         """The first row, if any."""
-        rows = self.all(sql, **values)
-        return rows[0] if rows else None
+        return Answer(self.all(sql, **values)).one()
 
     def value(self, sql: LiteralString, **values: object) -> Any:
         """The only column of the first row; None when there is no row."""
-        rows = self.all(sql, **values)
-        return rows[0][0] if rows else None
+        return Answer(self.all(sql, **values)).value()
 
     def column(self, sql: LiteralString, **values: object) -> list[Any]:
         """The only column of every row."""
-        return [value for (value,) in self.all(sql, **values)]
+        return Answer(self.all(sql, **values)).column()
 
     def note(self, workspace: str, what: str, id: object) -> None:
         """Add a change to the feed when this transaction commits."""
@@ -286,6 +325,14 @@ class Engine(ABC):
         """
         return None
 
+    def remark(self) -> str | None:
+        """What `set_remark` has said about the store as a whole. SQLite has no remarks."""
+        return None
+
+    def set_remark(self, text: str | None) -> None:
+        """Say something about the store as a whole, for whoever opens it next."""
+        return None
+
     @abstractmethod
     def scrub(self) -> None:
         """Remove bytes of deleted rows from the store's files, as far as this engine can. Never fails."""
@@ -295,8 +342,25 @@ class Engine(ABC):
         """Copies of the store from before a time. They still contain what was deleted since."""
 
     @abstractmethod
+    def vacuum(self) -> None:
+        """Give unused space back, as far as this engine can while others use the store. Not inside a transaction."""
+
+    @abstractmethod
+    def health(self, *, full: bool = False) -> list[Check]:
+        """Checks of the store's files or server, whatever is in its tables. With `full` they read everything."""
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether Engram encrypts the store's files."""
+        return False
+
+    @abstractmethod
     def size(self) -> int:
         """Bytes that the store uses on the disk, as far as this process can see."""
+
+    @abstractmethod
+    def table_sizes(self) -> TableSizes:
+        """About what each table takes. Must not be called inside a transaction."""
 
     @abstractmethod
     def close(self) -> None:

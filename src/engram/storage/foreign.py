@@ -10,10 +10,17 @@ Of systems whose data Engram can import, the refusal names the command for that.
 
 from __future__ import annotations
 
+import os
+from typing import TYPE_CHECKING
+
 import apsw
 
 from ..errors import NotAStore
 from ..other_systems import TABLES, System, recognised
+from . import database
+
+if TYPE_CHECKING:
+    from .keys import Keys
 
 #: Written into the file's header ("Engr"), so that a database of another program is never taken for a store.
 APPLICATION_ID = 0x456E6772
@@ -22,27 +29,39 @@ _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 
 _COLUMNS = "SELECT name FROM pragma_table_info(?)"
 
 
-def refuse(path: str) -> None:
-    """Raise NotAStore if the file is a database of another program. A file that cannot be read now is left to the
-    usual opening, which says what is wrong with it."""
+def refuse(path: str, keys: Keys) -> bytes | None:
+    """The key of the store; None if it is not encrypted.
+
+    Raises NotAStore if the file is a database of another program, and StoreEncrypted if no key opens it. A file that
+    cannot be read now is left to the usual opening, which says what is wrong with it.
+    """
     try:
-        connection = apsw.Connection(_immutable(path), flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        connection = database.connect(database.immutable(path), None, flags=database.READ_ONLY | apsw.SQLITE_OPEN_URI)
     except apsw.Error:
-        return
+        return None
     try:
         # The header is enough for a store. Every hook opens one, and reading all tables takes longer.
         if connection.pragma("application_id") != APPLICATION_ID:
             check_ours(connection, path)
+    except (apsw.NotADBError, apsw.CorruptError):
+        return database.key_of(path, keys)
     except (apsw.Error, UnicodeDecodeError):
-        return
+        return None
     finally:
         connection.close()
+    return None
 
 
 def check_ours(connection: apsw.Connection, path: str) -> None:
-    """Raise NotAStore if an open database is of another program, before anything in it is changed."""
+    """Raise an error if an open database is of another program, before anything in it is changed.
+
+    The error is NotAStore, or SQLite's if the file is no database.
+    """
     # In this order, because another process may be creating the store now. It writes both in one transaction.
     empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall() == [(0,)]
+    if empty and os.path.getsize(path) == 1:
+        # SQLite takes such a file for an empty one, and would replace it.
+        raise apsw.NotADBError("file is not a database")
     found = connection.pragma("application_id")
     if found != APPLICATION_ID and not (empty and found == 0):
         raise _refusal(connection, path)
@@ -71,9 +90,3 @@ def _recognised(connection: apsw.Connection) -> System | None:
             columns = connection.execute(_COLUMNS, (table,)).fetchall()
             tables[str(table).lower()] = {str(name).lower() for (name,) in columns}
     return recognised(tables)
-
-
-def _immutable(path: str) -> str:
-    """The file as a URI that only reads it. These three characters mean something in a URI."""
-    quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    return f"file://{quoted}?immutable=1"

@@ -130,9 +130,9 @@ def pending(
     return [migration for migration in known if migration.number not in done]
 
 
-def not_found(store: str) -> StoreNotFound:
+def not_found(store: str, more: str = "") -> StoreNotFound:
     return StoreNotFound(
-        f"There is no store at {store}. To create one, run `engram init` with the same --store or ENGRAM_URL."
+        f"There is no store at {store}. To create one, run `engram init` with the same --store or ENGRAM_URL.{more}"
     )
 
 
@@ -160,10 +160,12 @@ def sqlite(
     upgrade: bool = True,
     save: bool = True,
     progress: backup.Progress | None = None,
+    key: bytes | None = None,
 ) -> Outcome:
     """Apply the pending migrations, after copying the store if `save` is on. Returns what was done.
 
-    With `upgrade` off, a new store is created, but an existing one is not changed: see `works_without`.
+    With `upgrade` off, a new store is created, but an existing one is not changed: see `works_without`. `key` is the
+    store's, for the copy.
     """
     known = shipped("sqlite", folder)
     applied, schema = _read_applied(connection)
@@ -177,7 +179,7 @@ def sqlite(
         applied = sqlite_applied(connection)
         todo = pending(applied, known, path)
         if applied and todo and save:
-            copy = backup.sqlite(path, f"before-{todo[0].number:04d}", clock, progress)
+            copy = backup.sqlite(path, f"before-{todo[0].number:04d}", clock, progress, key=key)
         # All of them in one transaction: a process that comes in between would copy the store again.
         for migration in todo:
             connection.execute(migration.sql)

@@ -102,10 +102,12 @@ DROP FUNCTION IF EXISTS keep_closeness();
 DROP FUNCTION IF EXISTS halfvec_of(BYTEA);
 DROP TABLE IF EXISTS closeness;
 """
+#: An import may have brought vectors of another length, which cannot be compared.
 _ALL = """
 WITH compared AS MATERIALIZED (
   SELECT item, 1 - (embedding::vector <=> %(query)s::vector) AS cosine FROM closeness
   WHERE workspace = %(workspace)s AND model = %(model)s AND shelf = ANY(%(shelves)s)
+    AND vector_dims(embedding) = vector_dims(%(query)s::vector)
 )
 SELECT item, cosine, (SELECT avg(cosine) FROM compared), (SELECT stddev_pop(cosine) FROM compared)
 FROM compared ORDER BY cosine DESC, item LIMIT %(most)s

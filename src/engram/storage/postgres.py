@@ -1,4 +1,4 @@
-"""The PostgreSQL engine, for a team or several machines: PostgreSQL 14 or newer, through `psycopg` 3 and its pool.
+"""The PostgreSQL engine, for a team or several machines: PostgreSQL 14 or newer, through `psycopg` 3.
 
 A store has a separate schema (`engram`, or `?schema=…` in the URL), so it can share a database with other data.
 
@@ -38,11 +38,10 @@ from ..clock import Clock
 from ..errors import MissingExtra, SchemaTooNew, StoreReadOnly, StoreUnavailable
 from ..store_url import masked, split_schema
 from . import backup, migrate
-from .engine import Engine, Row, Transaction
+from .engine import Engine, Row, TableSize, TableSizes, Transaction
 
 try:
     import psycopg
-    from psycopg import generators
     from psycopg import sql as driver
 except ImportError as missing:
     raise MissingExtra(
@@ -51,10 +50,10 @@ except ImportError as missing:
 from . import pgvector, postgres_pool
 from .postgres_errors import OnStandby, TookTooLong, is_lost, is_passing, lost, lost_in_commit, translate
 from .postgres_transaction import Begin, Begun, PostgresTransaction
-from .postgres_wire import Request, Wire, with_limit
+from .postgres_wire import Request, Wire
 
 if TYPE_CHECKING:
-    from psycopg.pq.abc import PGresult
+    from ..health_records import Check
 
     Connection = psycopg.Connection[Row]
 
@@ -67,29 +66,37 @@ _PATIENCE = "SET LOCAL lock_timeout = {patience}"
 #: A migration locks the same table, so migrations and other transactions exclude each other. SELECT is not enough: in
 #: a repeatable read it fixes the snapshot before it waits for the lock, and would miss the new migration.
 _LOCK_MIGRATIONS = "LOCK TABLE {migrations} IN ACCESS SHARE MODE"
-#: If a newer Engram has migrated the store, the cast fails, and the server skips the statements that follow.
 _SETTINGS = """
-SELECT set_config('search_path', {path}, true), set_config('idle_in_transaction_session_timeout', {idle}, true),
+SELECT set_config('search_path', {path}, true), set_config('idle_in_transaction_session_timeout', {idle}, true)
+"""
+#: If a newer Engram has migrated the store, the cast fails, and the server skips the statements that follow.
+_CHECKED_SETTINGS = (
+    _SETTINGS
+    + """,
        pg_backend_pid(), pg_is_in_recovery(),
        CAST((SELECT 'schema ' || MAX(number) FROM {migrations} WHERE works_with > {newest}) AS INTEGER)
 """
+)
 _ENDS = "SELECT changes, items FROM {schema}.ends()"
 _NEWER = "SELECT MAX(number) FROM {migrations} WHERE works_with > {newest}"
 _IS_THERE = b"SELECT to_regclass(format('%I.migrations', $1::text)) IS NOT NULL"
 _APPLIED = "SELECT number, hash, works_with FROM {migrations} ORDER BY number"
-#: For creating or migrating a store, in one message of the simple protocol.
-_BEGIN_OPENING = """
-BEGIN ISOLATION LEVEL READ COMMITTED;
-SET LOCAL search_path TO {path}, pg_temp;
-SET LOCAL lock_timeout = {patience};
-SET LOCAL idle_in_transaction_session_timeout = {idle}
-"""
 
+_REMARK = "SELECT obj_description(CAST('migrations' AS regclass), 'pg_class')"
 _BACKUPS = "SELECT nspname FROM pg_namespace WHERE starts_with(nspname, :start)"
+_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = :schema ORDER BY tablename"
 _SIZE = """
 SELECT COALESCE(SUM(pg_total_relation_size(c.oid)), 0)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = :schema AND c.relkind = 'r'
+"""
+# The planner's estimates. A table that was never analysed has none; then the server's own count of live rows serves.
+_TABLE_SIZES = """
+SELECT c.relname, CAST(CASE WHEN c.reltuples < 0 THEN pg_stat_get_live_tuples(c.oid) ELSE c.reltuples END AS BIGINT),
+  pg_total_relation_size(c.oid)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = :schema AND c.relkind = 'r'
+ORDER BY c.relname
 """
 
 _MOST_CONNECTIONS = 16
@@ -117,9 +124,18 @@ class PostgresEngine(Engine):
     name = "postgres"
 
     def __init__(
-        self, url: str, clock: Clock, *, busy_timeout: float = 30.0, upgrade: bool = True, create: bool = True
+        self,
+        url: str,
+        clock: Clock,
+        *,
+        busy_timeout: float = 30.0,
+        upgrade: bool = True,
+        create: bool = True,
+        data_dir: str | None = None,
     ) -> None:
         super().__init__(clock)
+        #: Where this machine notes the dumps that it made; None: nowhere.
+        self._data_dir = data_dir
         self._url, self._schema = split_schema(url)
         self._store = masked(url)
         self._busy_timeout = busy_timeout
@@ -138,8 +154,8 @@ class PostgresEngine(Engine):
         with self._translating():
             connection, _ = self._patiently(lambda: self._pool.take(self.longest_wait), busy_timeout)
             try:
-                if not self._open_quickly(connection, upgrade):
-                    self._open(connection, upgrade, create)
+                if not self._open_quickly(self._wire_of(connection), upgrade):
+                    self._open(self._wire_of(connection), upgrade, create)
                 #: Whether the URL leads to a standby. Then the store is meant to be read there, and a write does not
                 #: wait.
                 self._reads_standby = connection.info.parameter_status("in_hot_standby") == "on"
@@ -148,16 +164,11 @@ class PostgresEngine(Engine):
         self._known = True
         self._begins = self._make_begins()
 
-    def _open_quickly(self, connection: Connection, upgrade: bool) -> bool:
+    def _open_quickly(self, wire: Wire, upgrade: bool) -> bool:
         """Open a store that needs no change, in two round trips. False if it may need one."""
-        wire = self._wire_of(connection)
         there = Request(_IS_THERE, [self._schema])
         vectors = pgvector.ask_state(self._schema)
-        beginning = [
-            Request(b"BEGIN ISOLATION LEVEL READ COMMITTED"),
-            Request(self._filled(_PATIENCE, patience=self._busy_timeout)),
-        ]
-        wire.send([*beginning, there, vectors], early=len(beginning), limit=self.longest_wait)
+        self._begin_opening(wire, there, vectors)
         home = pgvector.judged(vectors.all()[0])
         end = Request(b"COMMIT")
         if not there.value():
@@ -172,20 +183,30 @@ class PostgresEngine(Engine):
         self._vectors = home
         return True
 
-    def _open(self, connection: Connection, upgrade: bool, create: bool) -> None:
+    def _open(self, wire: Wire, upgrade: bool, create: bool) -> None:
         """Open a store, create or migrate it, and make the table for vectors."""
-        self._run(connection, self._filled(_BEGIN_OPENING, patience=self._busy_timeout), self.longest_wait)
+        connection = wire.connection
+        self._begin_opening(wire)
         self.outcome = migrate.postgres(
             connection, self._schema, self._store, self.clock, upgrade=upgrade, create=create
         )
         self._newest = self.outcome.known
         self._vectors = pgvector.prepare(connection, self._schema)
         try:
-            self._run(connection, b"COMMIT", self.longest_wait)
+            wire.send([Request(b"COMMIT")], limit=self.longest_wait)
         except psycopg.Error as error:
             if is_lost(error, connection):
                 raise lost_in_commit(error, self._store) from error
             raise
+
+    def _begin_opening(self, wire: Wire, *more: Request) -> None:
+        """Begin a transaction on a store that may not exist yet, and send more with it."""
+        begin = (
+            self._filled(_BEGIN, level="READ COMMITTED"),
+            self._filled(_PATIENCE, patience=self._busy_timeout),
+            self._filled(_SETTINGS),
+        )
+        wire.send([*map(Request, begin), *more], early=len(begin), limit=self.longest_wait)
 
     @property
     def schema(self) -> str:
@@ -202,16 +223,59 @@ class PostgresEngine(Engine):
         self._pool.close()
 
     def scrub(self) -> None:
-        """Does nothing. The server's vacuum and log recycling remove the bytes; its administrator decides when."""
+        """Remove drafts of killed backups. The server's vacuum and log recycling remove the bytes; its administrator
+        decides when."""
+        if self._data_dir is not None:
+            from . import dumps
+
+            dumps.remove_drafts(self._url, self._schema, self._data_dir)
 
     def backups(self, before: str) -> tuple[str, ...]:
         with self.read() as transaction:
             names = transaction.column(_BACKUPS, start=backup.prefix(self._schema))
-        return backup.older(names, before)
+        copies = backup.older(names, before)
+        if self._data_dir is None:
+            return copies
+        from . import dumps
+
+        return (*copies, *dumps.older(self._url, self._schema, self._data_dir, before))
+
+    def vacuum(self) -> None:
+        """Vacuum the schema's tables. Others go on reading and writing; the space is used again for new rows."""
+        with self.read() as transaction:
+            tables = transaction.column(_TABLES, schema=self._schema)
+        with self._translating(), self._own_connection() as connection:
+            for table in tables:
+                name = driver.Identifier(self._schema, table)
+                connection.execute(driver.SQL("VACUUM (ANALYZE) {}").format(name))
+
+    def health(self, *, full: bool = False) -> list[Check]:
+        from . import dumps, postgres_health
+
+        known = [] if self._data_dir is None else dumps.known(self._url, self._schema, self._data_dir)
+        return postgres_health.checks(self, known)
 
     def size(self) -> int:
         with self.read() as transaction:
             return int(transaction.value(_SIZE, schema=self._schema))
+
+    def table_sizes(self) -> TableSizes:
+        with self.read() as transaction:
+            rows = transaction.all(_TABLE_SIZES, schema=self._schema)
+        return TableSizes(tuple(TableSize(*row) for row in rows), None)
+
+    def remark(self) -> str | None:
+        with self.read() as transaction:
+            text: str | None = transaction.value(_REMARK)
+        return text
+
+    def set_remark(self, text: str | None) -> None:
+        said = driver.SQL("COMMENT ON TABLE {} IS {}").format(
+            driver.Identifier(self._schema, "migrations"), driver.Literal(text)
+        )
+        with self.write() as transaction:
+            assert isinstance(transaction, PostgresTransaction)
+            transaction.put(said.as_bytes(None))
 
     def index_vectors(self, workspace: str, models: Sequence[str]) -> None:
         if self._vectors is not None:
@@ -280,7 +344,7 @@ class PostgresEngine(Engine):
         )
         write = self._filled(_BEGIN, level="READ COMMITTED")
         # In a READ COMMITTED transaction each statement has a snapshot of its own, taken after it waited for its locks.
-        settings = self._filled(_SETTINGS)
+        settings = self._filled(_CHECKED_SETTINGS)
         patience = self._busy_timeout
         read = (
             self._filled(_BEGIN, level="REPEATABLE READ, READ ONLY"),
@@ -289,24 +353,19 @@ class PostgresEngine(Engine):
             settings,
         )
         return Begins(
-            write=Begin((write, self._filled(_PATIENCE, patience=patience), settings), 2, None, patience, True),
-            hurried=Begin((write, self._filled(_PATIENCE, patience=_HURRIED), settings), 2, None, 0.0, True),
-            read=Begin(read, 3, None, patience),
-            read_feed=Begin((*look, *read), 6, 1, patience),
+            write=Begin((write, self._filled(_PATIENCE, patience=patience), settings), patience, writes=True),
+            hurried=Begin((write, self._filled(_PATIENCE, patience=_HURRIED), settings), 0.0, writes=True),
+            read=Begin(read, patience),
+            read_feed=Begin((*look, *read), patience, looks=True),
         )
 
     def _filled(self, text: LiteralString, level: LiteralString = "", patience: float = 0.0) -> bytes:
         # No other schema: PostgreSQL prefers a function there to its own if its argument types fit better.
         homes = dict.fromkeys([self._schema, self._vectors or self._schema])
-        path = driver.SQL(", ").join(map(driver.Identifier, homes))
-        if text is _SETTINGS:
-            names = f"{path.as_string(None)}, pg_temp"
-            filling: driver.Composable = driver.Literal(names)
-        else:
-            filling = path
+        path = driver.SQL(", ").join(map(driver.Identifier, homes)).as_string(None)
         statements = driver.SQL(text).format(
             level=driver.SQL(level),
-            path=filling,
+            path=f"{path}, pg_temp",
             patience=max(1, int(patience * 1000)),
             idle=_IDLE_IN_TRANSACTION,
             migrations=driver.Identifier(self._schema, "migrations"),
@@ -386,22 +445,21 @@ class PostgresEngine(Engine):
         try:
             wire.send([*requests, *queue], early=len(requests), limit=limit)
         except psycopg.Error as error:
-            if wire.connection.closed or requests[begin.settings].rows is None:
+            if wire.connection.closed or requests[-1].rows is None:
                 self._check_schema(wire, error)
                 raise
             # The transaction has begun; a statement of the queue failed.
             failed = error
-        ((_, _, pid, is_standby, _),) = requests[begin.settings].all()
+        ((_, _, pid, is_standby, _),) = requests[-1].all()
         if is_standby and begin.writes:
             self._refuse_standby(wire.connection)
         # A pooler reports a different process id than the server's. Behind a pooler, a prepared statement may be
         # missing in the next transaction, or belong to another client.
         wire.prepares = pid == wire.connection.info.backend_pid
-        ends = None
-        if begin.ends is not None:
-            ((changes, items),) = requests[begin.ends].all()
-            ends = (changes, items)
-        return Begun(wire, ends, failed)
+        if not begin.looks:
+            return Begun(wire, None, failed)
+        ((changes, items),) = requests[1].all()
+        return Begun(wire, (changes, items), failed)
 
     def _check_schema(self, wire: Wire, error: psycopg.Error) -> None:
         """Raise SchemaTooNew if that is why a transaction could not begin."""
@@ -432,19 +490,6 @@ class PostgresEngine(Engine):
     def longest_wait(self) -> float:
         """Seconds that a call waits at most for a free connection, or for the confirmation of a commit."""
         return self._busy_timeout + _CONNECT_TIMEOUT
-
-    def _run(self, connection: Connection, statements: bytes, limit: float) -> PGresult:
-        """Run statements in one round trip, with a time limit. Returns the last result."""
-        connection.pgconn.send_query(statements)
-        try:
-            results = connection.wait(with_limit(generators.execute(connection.pgconn), limit))
-        except TookTooLong:
-            connection.close()
-            raise
-        last: PGresult = results[-1]
-        if last.status == psycopg.pq.ExecStatus.FATAL_ERROR:
-            raise psycopg.errors.error_from_result(last, encoding=connection.info.encoding)
-        return last
 
     @contextmanager
     def _translating(self) -> Iterator[None]:

@@ -62,12 +62,6 @@ def insert_of_many(sql: LiteralString, types: tuple[str, ...]) -> Statement | No
 
 
 @functools.cache
-def parameter_names(sql: LiteralString) -> tuple[str, ...]:
-    """The names of a tier's parameters, in the order of their first place."""
-    return statement(sql).names
-
-
-@functools.cache
 def driver_sql(sql: LiteralString) -> LiteralString:
     """The statement in the driver's form: `:name` becomes `%(name)s`, `%` becomes `%%`, and a list becomes an array.
 

@@ -11,11 +11,12 @@ import psycopg
 from ..clock import later
 from . import pgvector
 from .engine import Answer, Closest, Row, Transaction
-from .postgres_sql import Statement, insert_of_many, parameter_names, statement
+from .postgres_sql import Statement, insert_of_many, statement
 from .postgres_wire import Request, Wire
 
 if TYPE_CHECKING:
     from .postgres import PostgresEngine
+    from .rows import Table
 
     Connection = psycopg.Connection[Row]
 
@@ -30,6 +31,18 @@ SELECT workspace, what, id
 FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS noted (workspace, what, id, place)
 ORDER BY place
 """
+_TABLES = b"SELECT tablename FROM pg_tables WHERE schemaname = $1::text ORDER BY 1"
+_LAST_NUMBER = b"""
+SELECT last_value FROM pg_sequences
+WHERE (quote_ident(schemaname) || '.' || quote_ident(sequencename))
+  = pg_get_serial_sequence(quote_ident($1::text) || '.' || quote_ident($2::text), $3::text)
+"""
+_RAISE_NUMBER = b"""
+SELECT setval(found.name, $4::bigint)
+FROM (SELECT CAST(pg_get_serial_sequence(quote_ident($1::text) || '.' || quote_ident($2::text), $3::text) AS regclass)
+      AS name) AS found
+WHERE COALESCE(pg_sequence_last_value(found.name), 0) < $4::bigint
+"""
 #: The types of a column of values, for inserting many rows with one statement.
 _ARRAYS = {int: "bigint", str: "text"}
 
@@ -37,12 +50,11 @@ _ARRAYS = {int: "bigint", str: "text"}
 class Begin(NamedTuple):
     """The statements that begin a kind of transaction."""
 
+    #: The last one tells about the connection. With `looks`, the second one tells where the feed ends.
     statements: tuple[bytes, ...]
-    #: Which of them tells about the connection, and which about the end of the feed.
-    settings: int
-    ends: int | None = None
-    patience: float = 0.0
+    patience: float
     writes: bool = False
+    looks: bool = False
 
 
 class Begun(NamedTuple):
@@ -156,6 +168,34 @@ class PostgresTransaction(Transaction):
         self._is_last = True
         self.flush()
 
+    def insert_rows(self, table: Table, rows: Sequence[Row]) -> None:
+        if rows:
+            # One array for each column. The values keep their own numbers, which PostgreSQL would otherwise refuse.
+            self.put(_insert_rows(table), [list(column) for column in zip(*rows, strict=True)])
+            self.flush()
+
+    def lock_table(self, table: Table) -> None:
+        self.put(f"LOCK TABLE {table.name} IN SHARE ROW EXCLUSIVE MODE".encode())
+
+    def analyse(self) -> None:
+        # A role that does not own a table gets a notice, and the table is passed over.
+        tables = self.put(_TABLES, [self._engine.schema]).column()
+        for name in tables:
+            self.put(f"ANALYZE {name}".encode())
+        self.flush()
+
+    def last_number(self, table: Table) -> int:
+        from .rows import highest
+
+        # A role that may write the table may not be allowed to read its sequence. Then the server gives NULL.
+        given = self.put(_LAST_NUMBER, [self._engine.schema, table.name, table.number]).value()
+        return max(given or 0, highest(self, table))
+
+    def raise_number(self, table: Table, last: int) -> None:
+        if last > 0:
+            self.put(_RAISE_NUMBER, [self._engine.schema, table.name, table.number, last])
+            self.flush()
+
     def array(self, values: Iterable[int] | Iterable[str]) -> object:
         return list(values)
 
@@ -199,7 +239,7 @@ class PostgresTransaction(Transaction):
             # Each statement has a snapshot of its own, so a later one sees what this one has waited for.
             changes, items = self.put(_ENDS_HERE).all()[0]
             return changes, items
-        if self._wire is None and self._begin.ends is not None:
+        if self._wire is None and self._begin.looks:
             self.flush()
         return self._ends
 
@@ -258,13 +298,21 @@ def _is_much(queue: Sequence[Request]) -> bool:
 def _as_arrays(sql: LiteralString, rows: Sequence[Mapping[str, object]]) -> Statement | None:
     """An insertion of one row as one of many rows, if each column has values of one plain type."""
     types = []
-    for name in parameter_names(sql):
+    for name in statement(sql).names:
         found = {type(row[name]) for row in rows}
         kind = _ARRAYS.get(found.pop()) if len(found) == 1 else None
         if kind is None:
             return None
         types.append(kind)
     return insert_of_many(sql, tuple(types))
+
+
+def _insert_rows(table: Table) -> bytes:
+    from .rows import ARRAYS
+
+    arrays = ", ".join(f"${place}::{ARRAYS[column.type]}[]" for place, column in enumerate(table.columns, 1))
+    overriding = " OVERRIDING SYSTEM VALUE" if table.number else ""
+    return f"INSERT INTO {table.name} ({', '.join(table.names)}){overriding} SELECT * FROM unnest({arrays})".encode()
 
 
 def _require_commit(request: Request) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 from psycopg import pq
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     Connection = psycopg.Connection[Row]
 
-Result = TypeVar("Result")
-
 #: A connection prepares no more statements than this. The store has fewer, but their types may vary.
 _MOST_PREPARED = 500
 _AUTO = [PyFormat.AUTO] * 100
@@ -43,16 +41,31 @@ _FAILED, _SKIPPED, _END = pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABOR
 class Request(Answer):
     """A statement with its values, and its rows once it was sent."""
 
-    __slots__ = ("count", "rows", "sql", "status", "values")
+    __slots__ = ("count", "sql", "status", "values")
 
     def __init__(self, sql: bytes, values: Sequence[object] = ()) -> None:
+        super().__init__()
         self.sql = sql
         self.values = values
-        self.rows: list[Row] | None = None
         #: How many rows it changed or returned.
         self.count = 0
         #: What the server calls what it did, such as `COMMIT`.
         self.status = b""
+
+
+class _Key(NamedTuple):
+    """What a prepared statement is known by."""
+
+    sql: bytes
+    types: tuple[int, ...]
+
+
+class _Dumped(NamedTuple):
+    """Values in the server's form."""
+
+    parameters: Any = None
+    types: Sequence[int] = ()
+    formats: Any = None
 
 
 class Wire:
@@ -65,8 +78,8 @@ class Wire:
         self.prepares: bool | None = None
         #: See `Transaction.slot`.
         self.slot = 0
-        self._prepared: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
-        self._seen: set[tuple[bytes, tuple[int, ...]]] = set()
+        self._prepared: dict[_Key, bytes] = {}
+        self._seen: set[_Key] = set()
         self._names = itertools.count(1)
 
     def send(self, requests: Sequence[Request], early: int = 0, limit: float | None = None) -> None:
@@ -79,9 +92,9 @@ class Wire:
         dumped = [self._dump(request) for request in requests]
         pgconn.enter_pipeline_mode()
         try:
-            expected: list[tuple[Request, tuple[bytes, tuple[int, ...]] | None]] = []
-            for place, request in enumerate(requests, 1):
-                self._post(request, dumped[place - 1], expected)
+            expected: list[tuple[Request, _Key | None]] = []
+            for place, (request, values) in enumerate(zip(requests, dumped, strict=True), 1):
+                self._post(request, values, expected)
                 if place == early and not self.prepares:
                     pgconn.send_flush_request()
             pgconn.pipeline_sync()
@@ -101,41 +114,32 @@ class Wire:
         if error is not None:
             raise error
 
-    def _dump(self, request: Request) -> tuple[Any, Sequence[int], Any]:
-        """The values in the server's form, their types and their formats."""
+    def _dump(self, request: Request) -> _Dumped:
         if not request.values:
-            return None, (), None
+            return _Dumped()
         count = len(request.values)
         auto = _AUTO[:count] if count <= len(_AUTO) else [PyFormat.AUTO] * count
         parameters = self._transformer.dump_sequence(request.values, auto)
-        return parameters, self._transformer.types or (), self._transformer.formats
+        return _Dumped(parameters, self._transformer.types or (), self._transformer.formats)
 
-    def _post(
-        self,
-        request: Request,
-        dumped: tuple[Any, Sequence[int], Any],
-        expected: list[tuple[Request, tuple[bytes, tuple[int, ...]] | None]],
-    ) -> None:
+    def _post(self, request: Request, values: _Dumped, expected: list[tuple[Request, _Key | None]]) -> None:
         pgconn, sql = self.connection.pgconn, request.sql
-        parameters, types, formats = dumped
-        key = (sql, tuple(types))
+        key = _Key(sql, tuple(values.types))
         name = self._prepared.get(key)
         if name is None and self.prepares and key in self._seen and len(self._prepared) < _MOST_PREPARED:
             name = b"engram_%d" % next(self._names)
-            pgconn.send_prepare(name, sql, param_types=types)
+            pgconn.send_prepare(name, sql, param_types=values.types)
             expected.append((Request(sql), key))
             # Another request of the same pipeline may use it. If the server refuses it, the pipeline fails anyway.
             self._prepared[key] = name
         if name is not None:
-            pgconn.send_query_prepared(name, parameters, param_formats=formats)
+            pgconn.send_query_prepared(name, values.parameters, param_formats=values.formats)
         else:
             self._seen.add(key)
-            pgconn.send_query_params(sql, parameters, param_types=types, param_formats=formats)
+            pgconn.send_query_params(sql, values.parameters, param_types=values.types, param_formats=values.formats)
         expected.append((request, None))
 
-    def _take(
-        self, request: Request, preparing: tuple[bytes, tuple[int, ...]] | None, result: PGresult
-    ) -> psycopg.Error | None:
+    def _take(self, request: Request, preparing: _Key | None, result: PGresult) -> psycopg.Error | None:
         """Read one result; its error, if it has one."""
         status = result.status
         if status == _ROWS:
@@ -194,18 +198,3 @@ def _receive(connection: Connection, results: Sequence[PGresult]) -> None:
             if result.status == _FAILED:
                 raise psycopg.errors.error_from_result(result, encoding=connection.info.encoding) from lost
         raise
-
-
-def with_limit(work: PQGen[Result], limit: float) -> PQGen[Result]:
-    """The driver's work on a connection, with a time limit. The driver resumes it several times a second."""
-    deadline = time.monotonic() + limit
-    try:
-        wanted = next(work)
-        while True:
-            ready = yield wanted
-            if not ready and time.monotonic() > deadline:
-                raise TookTooLong(f"no answer for {limit:g} seconds")
-            wanted = work.send(ready)
-    except StopIteration as ended:
-        result: Result = ended.value
-        return result

@@ -9,9 +9,15 @@ If the process dies before the end, the store is unchanged. Other processes noti
 If the present store is missing, or too damaged for SQLite to read, a new file takes its place. The old file and its log
 are copied first. A disk error does not count as damage: it ends the restore, and nothing is changed.
 
+A store that has gone on since the backup is replaced only with `force`. It is newer if its newest change has a higher
+number, or if something was written to it later.
+
 The backup is prepared in a draft beside the store: copied, checked, and migrated. The draft's counters are raised to
 those of the present store, so that no number is used twice. Otherwise an old fencing token could become valid again for
 another session.
+
+A store keeps its key: a backup that has another one, or none, is written with the store's key into the draft. A missing
+store gets the backup's.
 """
 
 from __future__ import annotations
@@ -19,20 +25,36 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import apsw
 
-from ..errors import InvalidInput, NotAStore, NotFound, StoreDamaged, StoreReadOnly
+from ..errors import (
+    Conflict,
+    EngramError,
+    InvalidInput,
+    NotAStore,
+    NotFound,
+    StoreDamaged,
+    StoreEncrypted,
+    StoreReadOnly,
+)
 from ..private_files import make_file, make_folder, sync
 from ..setup_records import Restored
-from . import backup, foreign, migrate
+from . import backup, backup_files, backup_names, backup_places, database, foreign, migrate
+from .backup_places import LIST
 from .foreign import APPLICATION_ID, check_ours
-from .sqlite import refuse_network, to_wal, translate, translate_os
+from .keys import NO_KEYS
+from .sqlite import refuse_network, to_wal
+from .sqlite_errors import translate, translate_os
+from .swap import finish, require_same, write_copy
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..clock import Clock
+    from .keys import Keys
 
 LABEL = "before-restore"
 #: Pages in the first step of the copy, which takes the write lock.
@@ -48,9 +70,16 @@ INSERT INTO sqlite_sequence (name, seq) SELECT ?, ? WHERE NOT EXISTS (SELECT 1 F
 
 
 def sqlite(
-    path: str, file: str, clock: Clock, *, busy_timeout: float = 30.0, progress: backup.Progress | None = None
+    path: str,
+    file: str,
+    clock: Clock,
+    *,
+    busy_timeout: float = 30.0,
+    progress: backup.Progress | None = None,
+    keys: Keys = NO_KEYS,
+    force: bool = False,
 ) -> Restored:
-    """Replace the store at `path` with a copy of `file`."""
+    """Replace the store at `path` with a copy of `file`. Conflict if the store is newer, unless `force` is on."""
     # A symbolic link at `path` stays; its target is replaced.
     path = os.path.realpath(path)
     if not os.path.isfile(file):
@@ -61,26 +90,52 @@ def sqlite(
     try:
         make_folder(os.path.dirname(path))
         refuse_network(os.path.dirname(path))
-        _remove_drafts(path)
+        finish(path)
+        for left in backup.abandoned(path):
+            backup.remove(left)
+        present = os.stat(path) if os.path.exists(path) else None
+        key = foreign.refuse(path, keys) if present else database.key_of(file, keys)
         # For the draft, the copy of the present store, and the log that receives the draft's pages.
         backup.require_space(path, 2 * backup.size(file) + backup.size(path) + backup.size(f"{path}-wal"))
         try:
-            schema = _prepare(file, draft, clock, progress)
-            kept = _replace_store(path, draft, os.path.realpath(file), clock, busy_timeout)
+            schema = _prepare(file, draft, clock, progress, database.key_of(file, keys), key)
+            # Asked here before anything is written, and again under the store's write lock.
+            refuse = None if force else partial(_refuse_newer, path, draft, file, key)
+            if refuse:
+                refuse()
+            kept = _replace_store(path, present, draft, os.path.realpath(file), clock, busy_timeout, key, refuse)
         finally:
             backup.remove(draft)
     except apsw.Error as error:
         raise translate(error, path) from error
     except OSError as error:
         raise translate_os(error, path) from error
+    _note_folder(path, os.path.abspath(file), clock)
     return Restored(path, os.path.abspath(file), kept, schema)
 
 
-def _prepare(file: str, draft: str, clock: Clock, progress: backup.Progress | None) -> int:
-    """Copy the backup into the draft, check that it is a complete store, and migrate it. Returns its schema."""
+def _note_folder(path: str, file: str, clock: Clock) -> None:
+    """List the folder of the backup, because the list of backups may be lost with the store.
+
+    Only if the name of the file says that `engram backup` made it of this store. Another file is the user's.
+    """
+    folder = os.path.dirname(file)
+    if folder != backup_names.default_folder(path) and file in backup_names.own(path, folder):
+        backup_places.remember(f"{path}{LIST}", folder, clock.now())
+
+
+def _prepare(
+    file: str, draft: str, clock: Clock, progress: backup.Progress | None, key: bytes | None, wanted: bytes | None
+) -> int:
+    """Copy the backup into the draft, check that it is a complete store, and migrate it. Returns its schema.
+
+    `key` is the backup's, `wanted` the draft's in the end.
+    """
     try:
-        _copy_to(draft, file, progress)
-        copy = apsw.Connection(draft, flags=apsw.SQLITE_OPEN_READWRITE)
+        _copy_to(draft, file, progress, key)
+        if key != wanted:
+            _change_key(draft, key, wanted)
+        copy = database.connect(draft, wanted)
         try:
             _require_ours(copy, file)
             for (problem,) in copy.execute("PRAGMA integrity_check(1)").fetchall():
@@ -105,16 +160,25 @@ def _damaged_backup(file: str, why: str) -> StoreDamaged:
     return StoreDamaged(f"{file} is damaged ({why}); nothing was changed. Give another backup.")
 
 
-def _copy_to(draft: str, file: str, progress: backup.Progress | None) -> None:
+def _change_key(draft: str, key: bytes | None, wanted: bytes | None) -> None:
+    other = f"{draft.removesuffix(backup.PARTIAL)}0{backup.PARTIAL}"
+    try:
+        write_copy(draft, key, other, wanted)
+        os.replace(other, draft)
+    finally:
+        backup.remove(other)
+
+
+def _copy_to(draft: str, file: str, progress: backup.Progress | None, key: bytes | None) -> None:
     journal = f"{file}-journal"
     if backup.size(journal):
         # A write to the backup was interrupted. SQLite rolls it back in the draft; the backup itself is only read.
         _copy_file(file, draft)
         _copy_file(journal, f"{draft}-journal")
         return
-    source = _open_backup(file)
+    source = database.open_copy(file, key)
     try:
-        backup.write(source, draft, progress)
+        backup.write(source, draft, progress, key=key)
     finally:
         source.close()
 
@@ -125,16 +189,9 @@ def _copy_file(source: str, target: str) -> None:
     sync(target)
 
 
-def _open_backup(file: str) -> apsw.Connection:
-    """Open the backup for reading. Without a log beside it no process has it open; then SQLite must not make a log."""
-    alone = "" if os.path.exists(f"{file}-wal") else "&immutable=1"
-    address = f"file:{quote(os.path.abspath(file))}?mode=ro{alone}"
-    return apsw.Connection(address, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
-
-
 def _expected_tables(clock: Clock) -> set[str]:
     """The tables of an empty store of this version."""
-    new = apsw.Connection(":memory:")
+    new = database.connect(":memory:", None)
     try:
         migrate.sqlite(new, ":memory:", clock, save=False)
         return _tables(new)
@@ -151,26 +208,106 @@ def _require_ours(connection: apsw.Connection, file: str) -> None:
         raise NotAStore(f"{file} is an SQLite database, but not an Engram store; nothing was changed.")
 
 
-def _replace_store(path: str, draft: str, spared: str, clock: Clock, busy_timeout: float) -> str | None:
-    """Replace the store with the draft. Returns the path of the copy of the present store."""
-    if os.path.exists(path):
-        foreign.refuse(path)
-        new = apsw.Connection(draft, flags=apsw.SQLITE_OPEN_READWRITE)
+def newest(path: str, folder: str, keys: Keys) -> str:
+    """The newest backup in a folder that passes all checks. NotFound if there is none.
+
+    StoreEncrypted if a newer one is encrypted and has no key here. An older one would silently take its place. But a
+    damaged file looks the same as one with another key. So an older one is taken if the newest key opens it.
+    """
+    tried = []
+    refused: StoreEncrypted | None = None
+    for each in backup_files.candidates(path, folder, keys):
         try:
-            return _write_into(path, new, spared, clock, busy_timeout)
+            key = database.key_of(each.file, keys)
+        except StoreEncrypted as error:
+            refused = refused or error
+            continue
+        problem = each.problem or _problem(each.file, key)
+        if not problem:
+            if refused is not None and (key is None or key != keys.newest()):
+                break
+            return each.file
+        tried.append(f"{os.path.basename(each.file)}: {problem}")
+    if refused is not None:
+        raise refused
+    detail = f" These cannot be used: {'; '.join(tried)}." if tried else ""
+    raise NotFound(f"{folder} has no backup that can be restored.{detail}")
+
+
+def _problem(file: str, key: bytes | None) -> str:
+    try:
+        copy = database.open_copy(file, key)
+        try:
+            migrate.pending(migrate.sqlite_applied(copy), migrate.shipped("sqlite"), file)
+            found = copy.execute("PRAGMA integrity_check(1)").get
+            return "" if found == "ok" else " ".join(str(found).split())
+        finally:
+            copy.close()
+    except (apsw.Error, UnicodeDecodeError, EngramError) as error:
+        return str(error)
+
+
+def _refuse_newer(path: str, draft: str, file: str, key: bytes | None) -> None:
+    """Raise Conflict if the present store is newer than the backup. A store that cannot be read is not."""
+    present, saved = _state(path, key), _state(draft, key)
+    if present is None or saved is None or not present.is_newer_than(saved):
+        return
+    raise Conflict(
+        f"{path} is newer than {file}. Its newest change is {present.change:,}, written last at "
+        f"{present.changed_at or 'an unknown time'}; the backup ends with change {saved.change:,}, written last at "
+        f"{saved.changed_at or 'an unknown time'}. Nothing was changed. With --force the backup replaces it, and the "
+        "present store is kept as a copy."
+    )
+
+
+def _state(path: str, key: bytes | None) -> backup_files.State | None:
+    if not backup.size(path):
+        return None
+    try:
+        store = database.connect(path, key)
+        try:
+            # Another program's database is refused later.
+            return backup_files.state_of(store) if store.pragma("application_id") == APPLICATION_ID else None
+        finally:
+            store.close()
+    except (apsw.Error, UnicodeDecodeError):
+        return None
+
+
+def _replace_store(
+    path: str,
+    present: os.stat_result | None,
+    draft: str,
+    spared: str,
+    clock: Clock,
+    busy_timeout: float,
+    key: bytes | None,
+    refuse: Callable[[], None] | None,
+) -> str | None:
+    """Replace the store with the draft. Returns the path of the copy of the present store.
+
+    `present` says which file the key is of.
+    """
+    if os.path.exists(path):
+        present = present or os.stat(path)
+        new = database.connect(draft, key)
+        try:
+            return _write_into(path, present, new, spared, clock, busy_timeout, key, refuse)
         except (apsw.CorruptError, apsw.NotADBError):
             pass  # The store is too damaged to be written to.
         except (apsw.IOError, apsw.CantOpenError):
-            if _is_readable(path):
+            if _is_readable(path, key):
                 raise
         finally:
             new.close()
+        # A store that was encrypted or decrypted meanwhile looks damaged, too.
+        require_same(path, present)
     return _replace_file(path, draft, clock)
 
 
-def _is_readable(path: str) -> bool:
+def _is_readable(path: str, key: bytes | None) -> bool:
     try:
-        store = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        store = database.connect(path, key)
         try:
             return bool(store.execute("SELECT count(*) FROM sqlite_schema").fetchall())
         finally:
@@ -179,8 +316,17 @@ def _is_readable(path: str) -> bool:
         return False
 
 
-def _write_into(path: str, draft: apsw.Connection, spared: str, clock: Clock, busy_timeout: float) -> str | None:
-    store = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+def _write_into(
+    path: str,
+    present: os.stat_result,
+    draft: apsw.Connection,
+    spared: str,
+    clock: Clock,
+    busy_timeout: float,
+    key: bytes | None,
+    refuse: Callable[[], None] | None,
+) -> str | None:
+    store = database.connect(path, key)
     try:
         store.set_busy_timeout(int(busy_timeout * 1000))
         # The header identifies an Engram store even if the rest is damaged.
@@ -192,7 +338,11 @@ def _write_into(path: str, draft: apsw.Connection, spared: str, clock: Clock, bu
         with store.backup("main", draft, "main") as running:
             # The first step takes the write lock, so the kept copy is the store's last state.
             running.step(_FIRST)
-            kept = _keep_present(path, draft, spared, clock)
+            require_same(path, present)
+            # Another process may have written while this one waited for the lock.
+            if refuse:
+                refuse()
+            kept = _keep_present(path, draft, spared, clock, key)
             running.step(-1)
         # The restore is complete. Emptying the log is optional, so it does not wait for readers.
         store.set_busy_timeout(0)
@@ -210,14 +360,14 @@ def _match_pages(draft: apsw.Connection, size: int) -> None:
         draft.execute("VACUUM")
 
 
-def _keep_present(path: str, draft: apsw.Connection, spared: str, clock: Clock) -> str | None:
+def _keep_present(path: str, draft: apsw.Connection, spared: str, clock: Clock, key: bytes | None) -> str | None:
     """Copy the present store, and raise the draft's counters to the store's."""
-    present = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+    present = database.connect(path, key)
     try:
         backup.remove_drafts(path)
         if _is_empty(present):
             return None
-        kept = backup.keep(present, path, LABEL, clock, spared=spared)
+        kept = backup.keep(present, path, LABEL, clock, spared=spared, key=key)
         # The counters of the store may be damaged. Then those of the draft stay unchanged.
         with suppress(apsw.Error):
             for name, last in present.execute(_SEQUENCES).fetchall():
@@ -242,6 +392,8 @@ def _replace_file(path: str, draft: str, clock: Clock) -> str | None:
     header, so no process can make a log that would end up beside the new file.
     """
     folder = os.path.dirname(path)
+    # Copying needs a readable store, so every draft is abandoned.
+    backup.remove_drafts(path)
     kept = f"{path}.{LABEL}-{backup.compact(clock.now())}"
     present = [end for end in ("", "-wal") if backup.size(f"{path}{end}")]
     for end in present:
@@ -264,21 +416,3 @@ def _blank_header(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _remove_drafts(path: str) -> None:
-    """Remove the drafts of restores that were killed."""
-    folder, name = os.path.split(path)
-    for file in os.listdir(folder):
-        if file.startswith(f"{name}.incoming-") and not _is_alive(file[len(name) :].split("-")[1]):
-            backup.remove(os.path.join(folder, file))
-
-
-def _is_alive(process: str) -> bool:
-    try:
-        os.kill(int(process), 0)
-    except (ProcessLookupError, ValueError):
-        return False
-    except OSError:
-        pass  # The process belongs to another user.
-    return True

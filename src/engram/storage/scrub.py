@@ -8,6 +8,9 @@ empty. SQLite never reads those bytes, so readers can continue.
 Writers must wait, and the write-ahead log must be empty: SQLite would copy a page from the log over the cleaned page. A
 commit at the end makes the other connections drop their cached pages; otherwise they would write the bytes back.
 
+The pages of an encrypted file are not readable from outside SQLite. There VACUUM removes the bytes. Its temporary file
+is encrypted, too, so it need not be in memory.
+
 The file is read and written through SQLite's file layer, because closing a Python descriptor would drop this process's
 locks on the file.
 """
@@ -15,10 +18,14 @@ locks on the file.
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import apsw
 
 from . import backup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: Pages read at once.
 _PORTION = 1_024
@@ -38,8 +45,22 @@ _ANNOUNCE = (
 )
 
 
-def scrub(connection: apsw.Connection, path: str, patience: float) -> bool:
-    """Clean the file. Returns False if other connections did not finish within `patience` seconds."""
+def scrub(
+    connection: apsw.Connection,
+    path: str,
+    patience: float,
+    *,
+    encrypted: bool = False,
+    is_current: Callable[[], bool] = lambda: True,
+) -> bool:
+    """Clean the file. Returns False if other connections did not finish within `patience` seconds.
+
+    `is_current` says whether the path still leads to the file that the connection has opened. If it does not, the store
+    was encrypted or decrypted meanwhile, and its new file never had the bytes.
+    """
+    if encrypted:
+        connection.execute("PRAGMA temp_store=FILE")
+        connection.execute("VACUUM")
     deadline = time.monotonic() + patience
 
     def wait(_: int) -> bool:
@@ -52,8 +73,12 @@ def scrub(connection: apsw.Connection, path: str, patience: float) -> bool:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         connection.execute("BEGIN IMMEDIATE")
         try:
+            # Nobody replaces the file while this connection has its write lock.
+            if not is_current():
+                return True
             if backup.size(f"{path}-wal") == 0:
-                _clean(path, connection.pragma("page_size"))
+                if not encrypted:
+                    _clean(path, connection.pragma("page_size"))
                 for statement in _ANNOUNCE:
                     connection.execute(statement)
                 connection.execute("COMMIT")

@@ -9,7 +9,8 @@ file is made under another name and linked into place.
 
 A connection keeps using the file that it opened, even after that file was deleted, moved or replaced. Its writes would
 be lost. So each transaction checks after it begins, and again before it commits, that the path still leads to the same
-file. It also reads SQLite's `schema_version`, which changes when another process migrates or restores the store. After
+file. A second name of the file counts as a change, too: `swap` gives it one before it takes the file away. It also
+reads SQLite's `schema_version`, which changes when another process migrates or restores the store. After
 either change the store is opened again as at the start. But a running process never turns a missing or empty file into
 a new store.
 """
@@ -23,36 +24,36 @@ import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Any, LiteralString, NamedTuple
+from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple
 
 import apsw
 
 from ..clock import Clock
 from ..errors import (
     EngramError,
-    NotAStore,
     StoreBusy,
-    StoreDamaged,
     StoreError,
-    StoreFull,
-    StoreReadOnly,
     StoreUnavailable,
 )
 from ..private_files import make_file, make_folder
-from . import backup, foreign, migrate
-from .engine import Engine, Row, Transaction
+from . import backup, database, foreign, migrate
+from .engine import Engine, Row, TableSizes, Transaction
+from .file_systems import network_file_system
+from .keys import NO_KEYS, Keys
+from .sqlite_errors import damaged, missing, translate, translate_os
+
+if TYPE_CHECKING:
+    from ..health_records import Check
+    from .rows import Table
 
 _SCHEMA_VERSION = "PRAGMA schema_version"
 _INSERT_CHANGE = "INSERT INTO changes (workspace, what, id) VALUES (?, ?, ?)"
-
-#: File systems whose locks do not reliably reach other machines. SQLite databases get corrupted on them.
-NETWORK_FILE_SYSTEMS = frozenset(
-    {
-        *("9p", "afs", "afpfs", "beegfs", "ceph", "cifs", "coda", "gfs2", "gpfs", "lustre", "ncpfs", "nfs", "nfs4"),
-        *("ocfs2", "orangefs", "smb2", "smb3", "smbfs"),
-        *("fuse.ceph", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs"),
-    }
-)
+_LAST_NUMBER = "SELECT seq FROM sqlite_sequence WHERE name = :name"
+_RAISE_NUMBER = "UPDATE sqlite_sequence SET seq = CASE WHEN seq < :last THEN :last ELSE seq END WHERE name = :name"
+_FIRST_NUMBER = """
+INSERT INTO sqlite_sequence (name, seq)
+SELECT name, :last FROM sqlite_schema WHERE type = 'table' AND name = :name AND INSTR(sql, 'AUTOINCREMENT') > 0
+"""
 
 #: Engines whose idle connections are closed before a fork. SQLite counts locks per file and process. In a child that
 #: inherits an open connection, later connections would rely on a lock that only the parent holds, and the parent's last
@@ -65,8 +66,8 @@ _INHERITED_FILES: set[str] = set()
 #: How often a transaction tries to begin if the store was replaced or changed at that moment.
 _ATTEMPTS = 5
 
-#: Identifies a file: its inode and its device.
-_File = tuple[int, int]
+#: Identifies a file: its inode, its device, and how many names it has.
+_File = tuple[int, int, int]
 
 
 class _Link(NamedTuple):
@@ -99,6 +100,22 @@ class SqliteTransaction(Transaction):
     def many(self, sql: LiteralString, values: Sequence[Mapping[str, object]]) -> None:
         self.require_alive()
         self.connection.executemany(sql, values)
+
+    def insert_rows(self, table: Table, rows: Sequence[Row]) -> None:
+        from .rows import as_values, insert_sql
+
+        self.require_alive()
+        self.connection.executemany(insert_sql(table), [as_values(table, row) for row in rows])
+
+    def last_number(self, table: Table) -> int:
+        from .rows import highest
+
+        # The list has only tables whose numbers are never used again.
+        return max(self.value(_LAST_NUMBER, name=table.name) or 0, highest(self, table))
+
+    def raise_number(self, table: Table, last: int) -> None:
+        if not self.run(_RAISE_NUMBER, name=table.name, last=last):
+            self.run(_FIRST_NUMBER, name=table.name, last=last)
 
     def array(self, values: Iterable[int] | Iterable[str]) -> object:
         return json.dumps(list(values))
@@ -143,9 +160,11 @@ class SqliteEngine(Engine):
         upgrade: bool = True,
         create: bool = True,
         progress: backup.Progress | None = None,
+        keys: Keys = NO_KEYS,
     ) -> None:
         super().__init__(clock)
         self.path = path
+        self._keys = keys
         self._busy_timeout = busy_timeout
         self._synchronous = synchronous
         self._upgrade = upgrade
@@ -158,7 +177,8 @@ class SqliteEngine(Engine):
         #: The store's file (None before it is opened and checked) and its `schema_version`.
         self._file: _File | None = None
         self._schema = 0
-        foreign.refuse(path)
+        # Before anything is made beside it.
+        self._key = foreign.refuse(path, keys)
         _create(path) if create else _require_file(path)
         _ENGINES.add(self)
         with _translating(path):
@@ -174,14 +194,25 @@ class SqliteEngine(Engine):
         self._drop_idle()
 
     def scrub(self) -> None:
+        from .backup_files import remove_left
         from .scrub import scrub
 
         try:
             with self._writer, _translating(self.path):
                 # A new connection, because a used one may have cached old pages.
-                connection = self._connect().connection
+                link = self._connect()
+                connection = link.connection
                 try:
-                    clean = scrub(connection, self.path, self._busy_timeout)
+                    connection.execute("BEGIN IMMEDIATE")
+                    remove_left(self.path)
+                    connection.execute("ROLLBACK")
+                    clean = scrub(
+                        connection,
+                        self.path,
+                        self._busy_timeout,
+                        encrypted=self._key is not None,
+                        is_current=lambda: _now_at(self.path)[:2] == link.file[:2],
+                    )
                 finally:
                     connection.close()
         except EngramError:
@@ -196,7 +227,32 @@ class SqliteEngine(Engine):
             )
 
     def backups(self, before: str) -> tuple[str, ...]:
-        return backup.older(backup.names(self.path), before)
+        from . import backup_names
+
+        return (*backup.older(backup.names(self.path), before), *backup_names.older(self.path, before))
+
+    def vacuum(self) -> None:
+        """Rewrite the file without its unused pages, in one transaction: writers wait for it, readers do not."""
+        backup.require_space(self.path, 2 * self.size())
+        with self._writer, _translating(self.path):
+            connection = self._connect().connection
+            try:
+                # In memory, the copy of a large store would not fit.
+                connection.execute("PRAGMA temp_store=FILE")
+                connection.execute("VACUUM")
+                # The file shrinks when its log is copied back. Readers may delay that until the last one ends.
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            finally:
+                connection.close()
+
+    def health(self, *, full: bool = False) -> list[Check]:
+        from .sqlite_health import checks
+
+        return checks(self.path, self.clock, self._keys, full=full)
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self._key is not None
 
     def size(self) -> int:
         # `stat` opens no descriptor, so it drops no lock.
@@ -205,6 +261,11 @@ class SqliteEngine(Engine):
             with suppress(OSError):
                 total += os.stat(file).st_size
         return total
+
+    def table_sizes(self) -> TableSizes:
+        from .sqlite_sizes import measured
+
+        return measured(self)
 
     @contextmanager
     def _writing(self, patient: bool) -> Iterator[Transaction]:
@@ -218,7 +279,8 @@ class SqliteEngine(Engine):
             transaction = SqliteTransaction(link, self, memo, writable=True)
             yield transaction
             transaction.require_alive()
-            if not _is_same_file(self.path, link.file):
+            # The number of names does not matter here: nobody replaces a store without its write lock.
+            if _now_at(self.path)[:2] != link.file[:2]:
                 raise StoreUnavailable(
                     f"{self.path} was deleted or replaced during this write; nothing was written. Try again."
                 )
@@ -250,9 +312,10 @@ class SqliteEngine(Engine):
 
     def _begin(self, begin: str, patient: bool) -> tuple[_Link, dict[str, Any]]:
         """Begin a transaction on the file that is at the path now. Returns its connection and memo."""
-        for _ in range(_ATTEMPTS):
-            link = self._take_connection()
+        for attempt in range(1, _ATTEMPTS + 1):
+            link = None
             try:
+                link = self._take_connection()
                 connection = link.connection
                 if patient:
                     connection.execute(begin)
@@ -270,9 +333,14 @@ class SqliteEngine(Engine):
                     and connection.execute(_SCHEMA_VERSION).get == self._schema
                 ):
                     return link, memo
-            except BaseException:
+            except BaseException as error:
                 self._return_connection(link)
-                raise
+                # A new connection may be to another file than the one whose key it has.
+                is_same = _is_same_file(self.path, self._file) and not isinstance(error, apsw.NotADBError)
+                if is_same or not isinstance(error, apsw.Error) or attempt == _ATTEMPTS:
+                    raise
+                self._drop_idle()
+                link = None
             self._return_connection(link)
             self._open()
         raise StoreUnavailable(f"{self.path} was replaced several times while this call began; try again.")
@@ -282,10 +350,10 @@ class SqliteEngine(Engine):
         with self._opening:
             self.memo = {}
             try:
-                link = self._connect(check=True, first=first)
+                link = self._connect_checked(first)
                 try:
                     outcome = migrate.sqlite(
-                        link.connection, self.path, self.clock, upgrade=self._upgrade, progress=progress
+                        link.connection, self.path, self.clock, upgrade=self._upgrade, progress=progress, key=self._key
                     )
                 except BaseException:
                     link.connection.close()
@@ -354,6 +422,25 @@ class SqliteEngine(Engine):
     def _translating(self) -> AbstractContextManager[None]:
         return _translating(self.path)
 
+    def _connect_checked(self, first: bool) -> _Link:
+        """Connect and check what is there, again if it is replaced at that moment."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            file = _file_at(self.path)
+            if file[2] > 1:
+                _after_swap(self.path)
+            # The first time, the key is known already, unless the file has been replaced since.
+            if attempt > 1 or not first:
+                self._key = foreign.refuse(self.path, self._keys)
+            if first and self._may_create and self._keys.new and backup.size(self.path) == 0:
+                self._key = self._keys.newest()
+            try:
+                return self._connect(check=True, first=first)
+            except (apsw.Error, EngramError) as error:
+                is_same = _is_same_file(self.path, file) and not (attempt == 1 and isinstance(error, apsw.NotADBError))
+                if is_same or attempt == _ATTEMPTS:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
     def _connect(self, *, check: bool = False, first: bool = False) -> _Link:
         if _INHERITED_FILES and os.path.realpath(self.path) in _INHERITED_FILES:
             raise StoreUnavailable(
@@ -361,10 +448,8 @@ class SqliteEngine(Engine):
                 "transactions, or start a new process instead."
             )
         file = _file_at(self.path)
-        if check and not first:
-            foreign.refuse(self.path)
-        connection = apsw.Connection(
-            self.path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX, statementcachesize=256
+        connection = database.connect(
+            self.path, self._key, flags=database.READ_WRITE | apsw.SQLITE_OPEN_NOMUTEX, cache=256
         )
         try:
             # Query plans must not depend on bound values. Otherwise SQLite prepares every statement with an ORDER BY or
@@ -379,7 +464,7 @@ class SqliteEngine(Engine):
                 if not first:
                     _require_contents(connection, self.path)
                 elif not self._may_create and not migrate.sqlite_applied(connection):
-                    raise migrate.not_found(self.path)
+                    raise missing(self.path)
                 to_wal(connection, self._busy_timeout)
             connection.execute(f"PRAGMA synchronous={'FULL' if self._synchronous == 'full' else 'NORMAL'}")
             connection.execute("PRAGMA foreign_keys=ON")
@@ -401,14 +486,26 @@ def _file_at(path: str) -> _File:
             f"{path} does not exist any more ({error.strerror}). It was deleted or moved while this process used it; "
             "nothing was written. Put it back, or restore a backup with `engram restore FILE`."
         ) from error
-    return found.st_ino, found.st_dev
+    return found.st_ino, found.st_dev, found.st_nlink
 
 
-def _is_same_file(path: str, file: _File) -> bool:
+def _now_at(path: str) -> tuple[int, ...]:
+    """What identifies the file at a path; empty if there is none."""
     try:
-        return os.stat(path)[1:3] == file
+        return os.stat(path)[1:4]
     except OSError:
-        return False
+        return ()
+
+
+def _is_same_file(path: str, file: _File | None) -> bool:
+    return _now_at(path) == file
+
+
+def _after_swap(path: str) -> None:
+    """Wait for another process that is replacing the file, or finish it for one that was killed."""
+    from .swap import finish
+
+    finish(os.path.realpath(path))
 
 
 def _require_contents(connection: apsw.Connection, path: str) -> None:
@@ -424,11 +521,11 @@ def _require_file(path: str) -> None:
     """Check the file as `_create` does, but create nothing."""
     try:
         if os.path.getsize(path) == 0:
-            raise migrate.not_found(path)
+            raise missing(path)
         refuse_network(os.path.dirname(path))
         _make_helpers_writable(path)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise migrate.not_found(path) from error
+        raise missing(path) from error
     except OSError as error:
         raise translate_os(error, path) from error
 
@@ -483,24 +580,6 @@ def to_wal(connection: apsw.Connection, patience: float) -> None:
             time.sleep(0.01)
 
 
-def network_file_system(folder: str, mounts: str = "/proc/self/mountinfo") -> str | None:
-    """The type of the folder's network file system; None if the file system is local or unknown."""
-    try:
-        device = os.stat(folder).st_dev
-        # A local disk has a major number. Only file systems without one are checked.
-        if os.major(device) != 0:
-            return None
-        with open(mounts, encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                before, _, after = line.partition(" - ")
-                if before.split()[2] == f"0:{os.minor(device)}":
-                    kind = after.split()[0]
-                    return kind if kind in NETWORK_FILE_SYSTEMS else None
-    except (OSError, IndexError):
-        return None
-    return None
-
-
 @contextmanager
 def _translating(path: str) -> Iterator[None]:
     try:
@@ -509,56 +588,6 @@ def _translating(path: str) -> Iterator[None]:
         raise translate(error, path) from error
     except UnicodeDecodeError as error:
         raise damaged(path, f"a text in it is not UTF-8: {error.reason}") from error
-
-
-def translate(error: apsw.Error, path: str) -> EngramError:
-    """Turn a driver's error into one that tells the user what to do."""
-    if isinstance(error, apsw.BusyError | apsw.LockedError):
-        return StoreBusy(f"Another process is writing to {path} and did not finish in time; try again.")
-    if isinstance(error, apsw.ReadOnlyError | apsw.PermissionsError):
-        return StoreReadOnly(
-            f"{path} cannot be written ({error}). Give its owner write permission on the file and its folder, or "
-            "use another store with --store or ENGRAM_URL."
-        )
-    if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and _is_full(path)):
-        return StoreFull(f"The disk that holds {path} is full; nothing was written. Free some space and try again.")
-    if isinstance(error, apsw.NotADBError):
-        return NotAStore(f"{path} is not a database; it was not changed. Give another path with --store or ENGRAM_URL.")
-    if isinstance(error, apsw.CorruptError):
-        return damaged(path, str(error))
-    if isinstance(error, apsw.CantOpenError):
-        return StoreUnavailable(
-            f"{path} cannot be opened ({error}). Check that its folder exists and that you may write there."
-        )
-    return StoreError(f"{path}: {type(error).__name__}: {error}")
-
-
-def _is_full(path: str) -> bool:
-    """Whether the disk is full. SQLite reports an I/O error, not a full disk, if its helper files do not fit."""
-    try:
-        return os.statvfs(os.path.dirname(path)).f_bavail == 0
-    except OSError:
-        return False
-
-
-def damaged(path: str, why: str) -> StoreDamaged:
-    return StoreDamaged(
-        f"{path} is damaged ({why}). Restore a backup with `engram restore FILE`: your own, or the newest one "
-        "beside the store. The damaged file is kept."
-    )
-
-
-def translate_os(error: OSError, path: str) -> EngramError:
-    import errno
-
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return StoreReadOnly(
-            f"{path} cannot be created: {error.strerror} ({error.filename}). Choose a folder you may write to "
-            "with --store or ENGRAM_DATA_DIR."
-        )
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StoreFull(f"The disk that should hold {path} is full. Free some space and try again.")
-    return StoreUnavailable(f"{path} cannot be created: {error.strerror} ({error.filename}).")
 
 
 def _before_fork() -> None:

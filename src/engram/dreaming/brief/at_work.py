@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ... import wording
 from ...clock import age_in_words, between, duration
-from ...coordination.sections import Section
+from ...coordination.sections import Entry, Section
 from ...safe_text import name, one_line, visible
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def here(snapshot: Snapshot, claimed: Claims, told: Set[str]) -> Section:
     Silent sessions that are `told` about below are left out. Those without a summary and a claim are only counted.
     """
     owners = _owners(snapshot.at_work)
-    lines = []
+    entries = []
     idle = 0
     # A claim matters more than how recently a session was heard.
     for session in sorted(_others(snapshot, owners), key=lambda each: each.id not in claimed):
@@ -75,12 +75,13 @@ def here(snapshot: Snapshot, claimed: Claims, told: Set[str]) -> Section:
         if session.id not in told and (session.project == snapshot.project or any(claim.here for claim in held)):
             children = sum(owners[each.id] == session.id for each in snapshot.at_work) - 1
             if held or _about(session):
-                lines.append(_line(snapshot, session, children, held))
+                entries.append(Entry(_line(snapshot, session, children, held), ("session", session.id)))
             else:
                 idle += 1
     if idle:
-        lines.append(f"- {'and ' if lines else ''}{idle} {'session' if idle == 1 else 'sessions'} without a task.")
-    return Section("## Also at work in this project", lines, "session", "engram session list", rank=2, share=0.12)
+        several = f"{idle} {'session' if idle == 1 else 'sessions'}"
+        entries.append(Entry(f"- {'and ' if entries else ''}{several} without a task."))
+    return Section("## Also at work in this project", entries, "session", "engram session list", rank=2, share=0.12)
 
 
 def elsewhere(snapshot: Snapshot) -> Section | None:

@@ -12,13 +12,13 @@ from ... import checks
 from ...clock import age_in_words, local_time
 from ...coordination import messages, sessions
 from ...coordination.projects import default_project
-from ...coordination.sections import Section, fit, fit_plain, world_state
+from ...coordination.sections import Entry, Section, fit, fit_plain, joined, world_state
+from ...dream_records import Brief, BriefLine
 from ...records import WORLD
 from ...safe_text import name, one_line, visible
 from . import at_work, known, left_off, news, snapshot, so_far
 
 if TYPE_CHECKING:
-    from ...memory.provenance import Thing
     from ...storage.engine import Row, Transaction
     from ...store_view import StoreView
     from .snapshot import Snapshot
@@ -33,6 +33,7 @@ SELECT v.content, v.actor, v.created_at FROM blocks b JOIN block_versions v ON v
 WHERE b.workspace = :workspace AND b.name = :name AND v.created_at <= :now
 ORDER BY v.version DESC LIMIT 1
 """
+_MESSAGES = "SELECT COUNT(*) FROM messages WHERE workspace = :workspace AND to_person = 1 AND person_read_at IS NULL"
 _PROPOSALS = "SELECT COUNT(*) FROM proposals WHERE workspace = :workspace AND state = 'pending'"
 
 _WAITING = """
@@ -47,19 +48,15 @@ Nothing is known about this project yet. `engram remember` keeps what is worth k
 the other agents what you edit, and `engram message send person "…"` leaves a message for the person."""
 
 
-class Brief(NamedTuple):
-    text: str
-    #: The memories in it.
-    things: tuple[Thing, ...]
-
-
 class Waiting(NamedTuple):
-    """How much waits for the decision of a person."""
+    """How much waits for a person."""
 
     #: Memories that may enter a brief only after an approval.
     memories: int
     #: Pending proposals of dreaming.
     proposals: int
+    #: Unread messages to the person.
+    messages: int = 0
 
 
 def compose(
@@ -82,8 +79,8 @@ def compose(
         taken = _snapshot(tx, view, session_id, checks.optional_name(project, "project"), given)
         claimed = at_work.claims(taken)
         since, learnt = news.section(taken)
-        memories, ids = known.sections(taken, set(learnt))
-        recent, told = so_far.section(taken, session_id) if resumed and session_id is not None else (None, [])
+        memories = known.sections(taken, set(learnt))
+        recent = so_far.section(taken, session_id) if resumed and session_id is not None else None
         left, over = left_off.section(taken, claimed)
         parts = [
             _messages(taken),
@@ -97,21 +94,28 @@ def compose(
             _world(taken),
         ]
         others = at_work.elsewhere(taken)
-    sections = [part for part in parts if part is not None and part.lines]
+    sections = [part for part in parts if part is not None and part.entries]
     if others is not None:
         sections.append(others)
     head = _HEAD.format(project=name(taken.project) if taken.project else "no project", at=_time(taken.now, local))
     if not sections:
-        return Brief(fit_plain(f"{head}\n{_EMPTY}", budget), ())
-    text = fit(head, sections, budget, "engram brief --full")
-    shown = _shown(memories, ids, recent, told) + (learnt[: since.shown] if since else [])
-    return Brief(text, tuple(("memory", id) for id in sorted(set(shown))))
+        page = [Entry(fit_plain(f"{head}\n{_EMPTY}", budget))]
+        return Brief(joined(page), (), _lines(page))
+    for section in sections:
+        section.command = view.typed(section.command)
+    page = fit(head, sections, budget, view.typed("engram brief --full"))
+    shown = _shown(memories if recent is None else [*memories, recent]) | set(learnt[: since.shown] if since else ())
+    return Brief(joined(page), tuple(("memory", id) for id in sorted(shown)), _lines(page))
 
 
 def waiting(view: StoreView) -> Waiting:
-    """How much waits for the decision of a person."""
+    """How much waits for a person."""
     with view.engine.read() as tx:
-        return Waiting(known.waiting(tx, view.workspace, tx.now()), tx.value(_PROPOSALS, workspace=view.workspace))
+        return Waiting(
+            known.waiting(tx, view.workspace, tx.now()),
+            tx.value(_PROPOSALS, workspace=view.workspace),
+            tx.value(_MESSAGES, workspace=view.workspace),
+        )
 
 
 def _snapshot(
@@ -139,17 +143,17 @@ def _messages(taken: Snapshot) -> Section:
         if taken.you is not None:
             due = messages.due_before(taken.now)
             mine = tx.all(messages.UNREAD, workspace=taken.workspace, session=taken.you, before=due)
-    lines = [_message(row, taken.now, "") for row in mine] + [
-        _message(row, taken.now, "For the person, ") for row in for_person
-    ]
+    entries = [_message(row, taken.now, "") for row in mine]
+    entries += [_message(row, taken.now, "For the person, ") for row in for_person]
     command = "engram message inbox" if mine else "engram message inbox person"
-    return Section(f"## Unread messages ({len(lines)})", lines, "message", command, rank=0, share=0.15)
+    return Section(f"## Unread messages ({len(entries)})", entries, "message", command, rank=0, share=0.15)
 
 
-def _message(row: Row, now: str, to: str) -> str:
-    _, sender, _, text, at, *_ = row
+def _message(row: Row, now: str, to: str) -> Entry:
+    id, sender, _, text, at, *_ = row
     by = f"from {visible(sender) if sender else 'a person'}"
-    return f"- {to}{by if to else by.capitalize()}, {age_in_words(at, now)}: {one_line(text, _MESSAGE)}"
+    line = f"- {to}{by if to else by.capitalize()}, {age_in_words(at, now)}: {one_line(text, _MESSAGE)}"
+    return Entry(line, ("message", id))
 
 
 def _work(taken: Snapshot) -> Section | None:
@@ -161,8 +165,9 @@ def _work(taken: Snapshot) -> Section | None:
     if not waiting:
         return None
     many = "1 piece of dreaming waits" if waiting == 1 else f"{waiting} pieces of dreaming wait"
-    line = f"- {many} for an agent. Take one with the tool dream (action next) or `engram dream work next`."
-    return Section("## Work for agents", [line], "work item", "engram dream status", rank=8, share=0.03)
+    command = taken.view.typed("engram dream work next")
+    line = f"- {many} for an agent. Take one with the tool dream (action next) or `{command}`."
+    return Section("## Work for agents", [Entry(line)], "work item", "engram dream status", rank=8, share=0.03)
 
 
 def _world(taken: Snapshot) -> Section:
@@ -175,16 +180,18 @@ def _world(taken: Snapshot) -> Section:
     return world_state(head, content, rank=7, share=0.1)
 
 
-def _shown(memories: list[Section], ids: list[int], recent: Section | None, told: list[int]) -> list[int]:
-    """The memories whose lines fit."""
-    shown: list[int] = []
-    for section in memories:
-        mine, ids = ids[: len(section.lines)], ids[len(section.lines) :]
-        shown += mine[: section.shown]
-    if recent is not None and told:
-        # They are its last lines.
-        shown += told[: max(0, recent.shown - (len(recent.lines) - len(told)))]
-    return sorted(set(shown))
+def _shown(sections: list[Section]) -> set[int]:
+    """The memories whose entries fit."""
+    sources = [entry.source for section in sections for entry in section.entries[: section.shown]]
+    return {int(source[1]) for source in sources if source is not None and source[0] == "memory"}
+
+
+def _lines(page: list[Entry]) -> tuple[BriefLine, ...]:
+    made = []
+    for text, source in page:
+        kind, ref = (None, None) if source is None else (source[0], str(source[1]))
+        made += [BriefLine(line, kind, ref) for line in text.split("\n")]
+    return tuple(made)
 
 
 def _time(stamp: str, local: bool) -> str:

@@ -2,6 +2,9 @@
 
 Every agent reads the brief, so nothing enters it that only claims to be true. A memory from a tool or an import, and a
 pin that an agent set, need the approval of a person. An agent's pin without it counts as an ordinary memory.
+
+A memory that recall would call replaced by another one here says so, and stands last. It is not left out: a person
+stored it, and words alone do not prove that it no longer holds.
 """
 
 from __future__ import annotations
@@ -9,13 +12,13 @@ from __future__ import annotations
 from math import log2
 from typing import TYPE_CHECKING, NamedTuple
 
-from ... import checks, json_columns
+from ... import json_columns
 from ...clock import age_in_words, between, said_at
-from ...coordination.sections import Section
+from ...coordination.sections import Entry, Section
 from ...safe_text import brief_text, name
 
 if TYPE_CHECKING:
-    from collections.abc import Set
+    from collections.abc import Sequence, Set
 
     from ...storage.engine import Transaction
     from .snapshot import Snapshot
@@ -35,7 +38,7 @@ _HALF_LIFE = 30 * 86_400
 
 _COLUMNS = (
     "id, kind, SUBSTR(content, 1, 2000), LENGTH(content), importance, pinned, COALESCE(project, ''), reinforced, "
-    "updated_at, created_at, COALESCE(data, '')"
+    "updated_at, created_at, COALESCE(data, ''), trust"
 )
 _PINNED = (
     "SELECT "
@@ -77,6 +80,18 @@ WHERE workspace = :workspace AND status = 'active' AND content <> '' AND created
   AND EXISTS (SELECT 1 FROM memory_tags t WHERE t.memory_id = memories.id AND t.tag = 'extracted')
 ORDER BY importance DESC, id DESC LIMIT :limit"""
 )
+# What may have been in the brief of an earlier time, and perhaps more. A memory never changes its kind and its project.
+# What it was like then is worked out only for these.
+_CANDIDATES_THEN = """
+SELECT id FROM memories
+WHERE workspace = :workspace AND created_at <= :now
+  AND (((project IS NULL OR project = :project)
+      AND (kind IN ('preference', 'decision', 'lesson', 'todo', 'fact') OR (kind NOT IN ('gist', 'era', 'digest')
+        AND (approved IS NOT NULL OR EXISTS (SELECT 1 FROM memory_states s
+          WHERE s.memory_id = memories.id AND s.approved IS NOT NULL)))))
+    OR pinned = 1 OR EXISTS (SELECT 1 FROM memory_states s WHERE s.memory_id = memories.id AND s.pinned = 1))
+ORDER BY id DESC
+"""
 # Todos that a pass takes to be done, until a person decides.
 _SEEM_DONE = """
 SELECT p.ref FROM proposals q JOIN proposal_parts p ON p.workspace = q.workspace AND p.proposal = q.id
@@ -106,29 +121,37 @@ class Known(NamedTuple):
     created_at: str
     #: JSON, or empty.
     data: str
+    trust: str
 
     @property
     def at(self) -> str:
         """When it was said, if it was extracted from a turn; otherwise when it last changed."""
+        return self.said if '"said"' in self.data else self.updated_at
+
+    @property
+    def said(self) -> str:
+        """When it was said, if it was extracted from a turn; otherwise when it was stored."""
         if '"said"' not in self.data:
-            return self.updated_at
+            return self.created_at
         return said_at(json_columns.load_object(self.data, "memories.data"), self.created_at)
 
 
-def sections(snapshot: Snapshot, news: Set[int] = frozenset()) -> tuple[list[Section], list[int]]:
-    """Pins, what holds, and todos, in this order; and the memories of their entries, also in order. Those in `news` are
-    told elsewhere."""
+def sections(snapshot: Snapshot, news: Set[int] = frozenset()) -> list[Section]:
+    """Pins, what holds, and todos, in this order. Memories in `news` are told elsewhere."""
     pinned, known = _earlier(snapshot) if snapshot.past else _now(snapshot)
     pinned.sort(key=lambda each: (each.project not in (snapshot.project, ""), -each.id))
     known.sort(key=lambda each: (each.project != snapshot.project, -_worth(each, snapshot.now), -each.id))
+    older = _replaced([*pinned, *(each for each in known if each.kind != TODO)])
     holds = [each for each in known if each.kind != TODO and each.id not in news]
+    holds.sort(key=lambda each: each.id in older)
     todos = [each for each in known if each.kind == TODO]
     done = _seem_done(snapshot) if todos and not snapshot.past else set()
     todos.sort(key=lambda each: each.id in done)
-    made = [
+    seems_done = f"seems done, `{snapshot.view.typed('engram dream review')}`"
+    return [
         Section(
             "## Pinned",
-            [line(each, snapshot) for each in pinned],
+            [entry(each, snapshot, older.get(each.id, "")) for each in pinned],
             "pinned memory",
             "engram memory list --pinned",
             rank=3,
@@ -138,7 +161,7 @@ def sections(snapshot: Snapshot, news: Set[int] = frozenset()) -> tuple[list[Sec
         ),
         Section(
             "## Known to hold here",
-            [line(each, snapshot) for each in holds],
+            [entry(each, snapshot, older.get(each.id, "")) for each in holds],
             "memory",
             "engram memory list",
             rank=4,
@@ -148,14 +171,13 @@ def sections(snapshot: Snapshot, news: Set[int] = frozenset()) -> tuple[list[Sec
         ),
         Section(
             "## To do",
-            [line(each, snapshot, "seems done, `engram dream review`" if each.id in done else "") for each in todos],
+            [entry(each, snapshot, seems_done if each.id in done else "") for each in todos],
             "todo",
             "engram memory list --kind todo",
             rank=6,
             share=0.08,
         ),
     ]
-    return made, [each.id for each in (*pinned, *holds, *todos)]
 
 
 def waiting(tx: Transaction, workspace: str, now: str) -> int:
@@ -194,14 +216,16 @@ def _earlier(snapshot: Snapshot) -> tuple[list[Known], list[Known]]:
     from ...memory import memory_rows
 
     wanted = memory_rows.Filters("active", None, None, None, None, None, 0.0, 0, 0)
-    then = memory_rows.find_at(snapshot.tx, snapshot.workspace, wanted, checks.MAX_WHOLE, snapshot.now)
+    tx, workspace = snapshot.tx, snapshot.workspace
+    ids = tx.column(_CANDIDATES_THEN, workspace=workspace, project=snapshot.project, now=snapshot.now)
+    then = memory_rows.of_ids_at(tx, workspace, ids, wanted, snapshot.now)
     pinned: list[Known] = []
     known: list[Known] = []
     for each in then:
         memory = Known(
             each.id, each.kind, each.content, len(each.content), each.importance, each.pinned and each.approved,
             each.project or "", each.reinforced, each.updated_at, each.created_at,
-            json_columns.dump(each.data, "data") if isinstance(each.data, dict) else "",
+            json_columns.dump(each.data, "data") if isinstance(each.data, dict) else "", each.trust,
         )  # fmt: skip
         holds = (
             each.kind in (*HOLDS, TODO)
@@ -220,13 +244,40 @@ def _earlier(snapshot: Snapshot) -> tuple[list[Known], list[Known]]:
     return pinned, known
 
 
+def _replaced(memories: Sequence[Known]) -> dict[int, str]:
+    """A note for each memory that another one replaces, as recall decides it.
+
+    Both have to be about the same project, and the newer one was both said and confirmed later.
+    """
+    # A memory states something unless it asks. `text_forms` would know more, but costs a hook its compiled patterns.
+    told = [each for each in memories if "?" not in each.text and "？" not in each.text]
+    if len(told) < 2:
+        return {}
+    from ...memory import matters
+
+    by_id = {each.id: each for each in told}
+    notes: dict[int, str] = {}
+    for project in {each.project for each in told}:
+        found = [
+            matters.found(
+                ("memory", each.id), each.text, each.length, each.said, each.trust, None, 1.0, frozenset(), None
+            )
+            for each in told
+            if each.project == project
+        ]
+        for (_, older), (_, newer) in matters.replaced(found).items():
+            if by_id[newer].at > by_id[older].at:
+                notes[older] = f"replaced by memory {newer}"
+    return notes
+
+
 def _worth(memory: Known, now: str) -> float:
     """Importance, plus what repetition and being recent add."""
     recent: float = 0.5 ** (max(0.0, between(memory.updated_at, now)) / _HALF_LIFE)
     return memory.importance + 0.15 * min(3.0, log2(1 + memory.reinforced)) + 0.3 * recent
 
 
-def line(memory: Known, snapshot: Snapshot, note: str = "") -> str:
+def entry(memory: Known, snapshot: Snapshot, note: str = "") -> Entry:
     elsewhere = memory.project not in (snapshot.project, "")
     text, cut = brief_text(memory.text, memory.length)
     about = [
@@ -238,4 +289,5 @@ def line(memory: Known, snapshot: Snapshot, note: str = "") -> str:
         note,
         f"cut from {memory.length:,} characters" if cut else "",
     ]
-    return f"- {text} ({', '.join(name(each) if each == memory.kind else each for each in about if each)})"
+    shown = ", ".join(name(each) if each == memory.kind else each for each in about if each)
+    return Entry(f"- {text} ({shown})", ("memory", memory.id))

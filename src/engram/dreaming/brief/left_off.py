@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ... import gist_text, wording
 from ...clock import age_in_words
-from ...coordination.sections import Section
+from ...coordination.sections import Entry, Section
 from ...safe_text import one_line, visible
 from .at_work import listed
 
@@ -21,24 +21,25 @@ _ASK, _LATER_ASK, _RESULT, _QUESTION = 220, 160, 360, 200
 _OUTCOME, _POINTS, _POINT = 600, (8, 4, 2), 300
 
 # The first turns of the user, the latest ones, and the latest ones of anybody. The end of a long turn is read, too,
-# because a question stands there. Nobody here stands for the words of a tool or an import.
+# because a question stands there. Nobody here stands for the words of a tool or an import. The appended text keeps
+# SQLite from the index by time, with which it would read all turns of the workspace instead of those of the session.
 TURNS = """
 SELECT seq, role, SUBSTR(content, 1, 2000),
        CASE WHEN LENGTH(content) > 600 THEN SUBSTR(content, LENGTH(content) - 599) ELSE content END FROM exchanges
 WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND trust IN ('user', 'agent') AND seq IN (
   SELECT seq FROM (SELECT seq FROM exchanges
-    WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND role = 'user' AND created_at <= :now
-      AND trust IN ('user', 'agent')
+    WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND role = 'user'
+      AND created_at || '' <= :now AND trust IN ('user', 'agent')
     ORDER BY seq LIMIT 6) AS first
   UNION ALL
   SELECT seq FROM (SELECT seq FROM exchanges
-    WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND role = 'user' AND created_at <= :now
-      AND trust IN ('user', 'agent')
+    WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND role = 'user'
+      AND created_at || '' <= :now AND trust IN ('user', 'agent')
     ORDER BY seq DESC LIMIT 12) AS latest
   UNION ALL
   SELECT seq FROM (SELECT seq FROM exchanges
-    WHERE workspace = :workspace AND session_id = :session AND role <> 'log' AND created_at <= :now
-      AND trust IN ('user', 'agent')
+    WHERE workspace = :workspace AND session_id = :session AND role <> 'log'
+      AND created_at || '' <= :now AND trust IN ('user', 'agent')
     ORDER BY seq DESC LIMIT 8) AS last
 )
 ORDER BY seq
@@ -76,18 +77,23 @@ class Gist(NamedTuple):
 
 def section(snapshot: Snapshot, claimed: Claims) -> tuple[Section, set[str]]:
     """The section, and the sessions in it."""
-    lines: dict[str, str] = {}
+    entries: dict[str, Entry] = {}
     for session in snapshot.over:
         gist = _gist(snapshot, session)
-        told = _from_gist(snapshot, session, gist, claimed, len(lines)) or _told(snapshot, session, claimed, gist)
+        told = _from_gist(snapshot, session, gist, claimed, len(entries)) or _told(snapshot, session, claimed, gist)
         if told:
-            lines[session.id] = told
-        if len(lines) == _SESSIONS:
+            entries[session.id] = Entry(told, ("session", session.id))
+        if len(entries) == _SESSIONS:
             break
     made = Section(
-        "## Where we left off", list(lines.values()), "earlier session", "engram session list --all", rank=5, share=0.22
+        "## Where we left off",
+        list(entries.values()),
+        "earlier session",
+        "engram session list --all",
+        rank=5,
+        share=0.22,
     )
-    return made, set(lines)
+    return made, set(entries)
 
 
 def turns(snapshot: Snapshot, session_id: str) -> list[Turn]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...coordination.sections import Section
+from ...coordination.sections import Entry, Section
 from ...safe_text import one_line
 from . import known
 
@@ -50,19 +50,20 @@ class News(NamedTuple):
     learnt: list[known.Known]
     #: How many more things were learnt.
     more: int
-    #: What was replaced, and which todos were closed, as lines.
-    changes: list[str]
+    #: What was replaced, and which todos were closed.
+    changes: list[Entry]
 
 
 def read(tx: Transaction, workspace: str, project: str, since: str, now: str) -> News:
     found = known.learnt(tx, workspace, project, since, now)
     values = {"workspace": workspace, "project": project, "since": since}
     changes = [
-        f"- Replaced: {one_line(old, _SHORT)} Now: {one_line(new, _TEXT)} (memory {id})"
+        Entry(f"- Replaced: {one_line(old, _SHORT)} Now: {one_line(new, _TEXT)} (memory {id})", ("memory", id))
         for old, id, new in tx.all(_REPLACEMENTS, limit=_REPLACED, **values)
     ]
     changes += [
-        f"- Done: {one_line(text, _TEXT)} (todo, memory {id})" for id, text in tx.all(_CLOSED, limit=_DONE, **values)
+        Entry(f"- Done: {one_line(text, _TEXT)} (todo, memory {id})", ("memory", id))
+        for id, text in tx.all(_CLOSED, limit=_DONE, **values)
     ]
     return News(found[:_LEARNT], len(found[_LEARNT:]), changes)
 
@@ -80,11 +81,12 @@ def section(snapshot: Snapshot) -> tuple[Section | None, list[int]]:
     since = max(session.worked_at for session in snapshot.over)
     tx = snapshot.tx
     news = read(tx, snapshot.workspace, snapshot.project, since, snapshot.now)
-    lines = [known.line(each, snapshot) for each in news.learnt]
-    lines += [f"- {news.more} more {'thing was' if news.more == 1 else 'things were'} learnt."] if news.more else []
+    entries = [known.entry(each, snapshot) for each in news.learnt]
+    if news.more:
+        entries.append(Entry(f"- {news.more} more {'thing was' if news.more == 1 else 'things were'} learnt."))
     made = Section(
         f"## {TITLE}",
-        [*lines, *news.changes],
+        [*entries, *news.changes],
         "change",
         "engram memory list --tag extracted",
         rank=6,

@@ -54,22 +54,28 @@ WHERE s.workspace = :workspace AND s.status = :status AND s.type <> 'dream' AND 
   AND (CAST(:you AS TEXT) IS NULL OR s.id <> :you)
 ORDER BY s.heartbeat_at DESC, s.id DESC LIMIT :limit"""
 )
-# Turns and logs have an index each.
 _THEN = (
     "SELECT "
     + _COLUMNS
-    + """, s.created_at, s.ended_at,
-  (SELECT MAX(e.created_at || '') FROM exchanges e
-   WHERE e.workspace = s.workspace AND e.session_id = s.id AND e.role <> 'log' AND e.created_at <= :now),
-  (SELECT MAX(e.created_at || '') FROM exchanges e
-   WHERE e.workspace = s.workspace AND e.session_id = s.id AND e.role = 'log' AND e.created_at <= :now),
-  (SELECT MAX(e.created_at || '') FROM exchanges e
-   WHERE e.workspace = s.workspace AND e.session_id = s.id AND e.role <> 'log' AND e.role = 'assistant'
-     AND e.created_at <= :now)
+    + """, s.created_at, s.ended_at
 FROM sessions s
 WHERE s.workspace = :workspace AND s.created_at <= :now AND s.type <> 'dream'
 ORDER BY s.created_at DESC, s.id DESC LIMIT :limit"""
 )
+# Turns and logs have an index each. The appended text keeps SQLite from the index by time, with which it would read all
+# turns of the workspace instead of those of these sessions.
+_TURNS_THEN = """
+SELECT e.session_id, MAX(e.created_at), MAX(CASE WHEN e.role = 'assistant' THEN e.created_at END) FROM exchanges e
+WHERE e.workspace = :workspace AND e.session_id IN (SELECT value FROM json_each(:sessions)) AND e.role <> 'log'
+  AND e.created_at || '' <= :now
+GROUP BY e.session_id
+"""
+_LOGS_THEN = """
+SELECT e.session_id, MAX(e.created_at) FROM exchanges e
+WHERE e.workspace = :workspace AND e.session_id IN (SELECT value FROM json_each(:sessions)) AND e.role = 'log'
+  AND e.created_at || '' <= :now
+GROUP BY e.session_id
+"""
 
 
 class Session(NamedTuple):
@@ -143,19 +149,27 @@ def _earlier(
     at_work: list[Session] = []
     over: list[Session] = []
     gone = later(now, -view.config.abandon_after)
-    for *columns, created_at, ended_at, last_turn, last_log, worked in tx.all(
-        _THEN, workspace=view.workspace, now=now, limit=_EARLIER
-    ):
-        ended = ended_at is not None and ended_at <= now
-        heard = max(filter(None, [created_at, last_turn, last_log, ended_at if ended else None]))
-        session = Session(*[*columns, heard, worked or heard])
-        if ended:
+    found = []
+    for *columns, created_at, ended_at in tx.all(_THEN, workspace=view.workspace, now=now, limit=_EARLIER):
+        session = Session(*[*columns, created_at, created_at])
+        ended = ended_at if ended_at is not None and ended_at <= now else None
+        mine = session.project == project and session.parent_id is None and session.id != you
+        # Of those that were over, only the project's own are told.
+        if ended is None or mine:
+            found.append((session, ended, mine))
+    ids = tx.array([session.id for session, _, _ in found])
+    turns = {id: times for id, *times in tx.all(_TURNS_THEN, workspace=view.workspace, sessions=ids, now=now)}
+    logs: dict[str, str] = dict(tx.all(_LOGS_THEN, workspace=view.workspace, sessions=ids, now=now))
+    for begun, ended, mine in found:
+        last_turn, worked = turns.get(begun.id, (None, None))
+        heard = max(filter(None, [begun.heard_at, last_turn, logs.get(begun.id), ended]))
+        session = begun._replace(heard_at=heard, worked_at=worked or heard)
+        if ended is not None:
             over.append(session)
-        elif heard < gone:
-            over.append(session._replace(status="abandoned", outcome="", outcome_from=None))
-        else:
+        elif heard >= gone:
             # What came of it was not known yet.
             at_work.append(session._replace(status="active", outcome="", outcome_from=None))
+        elif mine:
+            over.append(session._replace(status="abandoned", outcome="", outcome_from=None))
     at_work.sort(key=lambda each: each.heard_at, reverse=True)
-    mine = [each for each in over if each.project == project and each.parent_id is None and each.id != you]
-    return at_work, mine
+    return at_work, over

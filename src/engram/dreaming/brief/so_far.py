@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ... import wording
-from ...coordination.sections import Section
+from ...coordination.sections import Entry, Section
 from ...safe_text import name, one_line, visible
 from .left_off import turns
 
@@ -42,8 +42,7 @@ ORDER BY id DESC LIMIT :limit
 """
 
 
-def section(snapshot: Snapshot, session_id: str) -> tuple[Section, list[int]]:
-    """The section, and the memories in it."""
+def section(snapshot: Snapshot, session_id: str) -> Section:
     values = {"workspace": snapshot.workspace, "session": session_id, "now": snapshot.now}
     asked = list(wording.asks(turn.head for turn in turns(snapshot, session_id) if turn.role == "user"))
     tx = snapshot.tx
@@ -59,16 +58,18 @@ def section(snapshot: Snapshot, session_id: str) -> tuple[Section, list[int]]:
     if files:
         more = f" and {len(files) - _FILES} more" if len(files) > _FILES else ""
         lines.append(f"- Touched: {', '.join(files[:_FILES])}{more}")
-    lines += [f"- Remembered: {one_line(text, _DECISION)} ({name(kind)}, memory {id})" for id, kind, text in decided]
-    made = Section(
+    remembered = [
+        Entry(f"- Remembered: {one_line(text, _DECISION)} ({name(kind)}, memory {id})", ("memory", id))
+        for id, kind, text in decided
+    ]
+    return Section(
         "## This session so far",
-        lines,
+        [*(Entry(line, ("session", session_id)) for line in lines), *remembered],
         "line of this session",
         f"engram history {visible(session_id)}",
         rank=1,
         share=0.25,
     )
-    return made, [id for id, *_ in decided]
 
 
 def _files(snapshot: Snapshot, claimed: list[str], logged: list[str]) -> list[str]:

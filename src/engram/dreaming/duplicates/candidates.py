@@ -121,8 +121,11 @@ def _load(tx: Transaction, workspace: str) -> _Shelf:
             ids.append(id)
             terms.append(np.unique(np.frombuffer(b"".join(map(bytes, packed)), np.int64)))
             vectors.append(_mean([bytes(vector) for vector in rest if vector is not None]))
-    dims = max(map(len, vectors), default=0)
-    matrix = np.frombuffer(b"".join(vector or bytes(dims) for vector in vectors), np.int8).reshape(len(ids), dims)
+    # An import may have brought vectors of another length; they count as missing.
+    lengths = [len(vector) for vector in vectors if vector]
+    dims = max(set(lengths), key=lengths.count, default=0)
+    filled = b"".join(vector if len(vector) == dims else bytes(dims) for vector in vectors)
+    matrix = np.frombuffer(filled, np.int8).reshape(len(ids), dims)
     owners = np.repeat(np.arange(len(ids)), [len(each) for each in terms[1:]])
     return _Shelf(np.array(ids, np.int64), matrix, np.concatenate(terms), owners)
 

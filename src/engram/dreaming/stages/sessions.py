@@ -46,11 +46,17 @@ _LEFTOVERS = (*EARLIER_NAMES, "profile")
 #: A question whose answers are longer than this is parted from some of them.
 _LONGEST = 90_000
 _TOKENS = 4_000
+#: The title of a gist: its characters, the fewest words of a name that is one, and names that programs give before
+#: anything was said.
+_LONGEST_TITLE = 120
+_FEWEST_WORDS = 2
+_NO_TITLES = ("new chat", "new conversation", "new session", "new agent", "new thread", "untitled chat")
 #: A session may take this many times the tokens that were estimated.
 _MARGIN = 1.3
 
 _SESSION = """
-SELECT summary, COALESCE(project, ''), summary_from FROM sessions WHERE workspace = :workspace AND id = :session
+SELECT summary, COALESCE(project, ''), summary_from, CASE WHEN parent_id IS NULL THEN COALESCE(name, '') ELSE '' END
+FROM sessions WHERE workspace = :workspace AND id = :session
 """
 _FIRST_TIME = """
 SELECT created_at FROM exchanges
@@ -68,6 +74,8 @@ class Session(NamedTuple):
     summary: str
     project: str
     summary_from: int | None
+    #: Its name for people; empty for a subagent, whose name is only its kind.
+    name: str
 
 
 class Piece(NamedTuple):
@@ -128,7 +136,7 @@ def _newest_within_caps(context: PassContext, sessions: Sequence[str]) -> Iterat
 def _read_session(context: PassContext, id: str) -> None:
     """Think about what is new in a session, one piece after another."""
     with context.engine.read() as tx:
-        session = Session(id, *(tx.one(_SESSION, workspace=context.workspace, session=id) or ("", "", None)))
+        session = Session(id, *(tx.one(_SESSION, workspace=context.workspace, session=id) or ("", "", None, "")))
         after = context.gists.unread(tx, id).get(id, context.gists.covered(tx, id).seq)
     turns = context.gists.unsummarised(id, after=after)
     for piece in _pieces(context, id, turns, after):
@@ -200,7 +208,8 @@ def _read_piece(context: PassContext, session: Session, piece: Piece) -> None:
         thought = _think(context, session, piece, told, before)
         # Words alone add nothing to a summary that a model wrote at a compaction. They are only read for statements.
         keeps = before is not None and context.thinker.extractive and _is_covered(context, session, piece)
-        text = before.content if before is not None and keeps else _gist_text(thought, told)
+        title = _own_title(session.name) if context.thinker.extractive else ""
+        text = before.content if before is not None and keeps else _gist_text(thought, told, title)
         answers = [([thought], told)]
         if piece.told and piece.brought:
             answers.append((_think_about_quoted(context, session, piece.brought), piece.brought))
@@ -325,13 +334,22 @@ def turn_passage(turn: Exchange) -> Passage:
     return Passage(handle, f"{turn.role}, {at[:10]} {at[11:16]}", text, turn.role, at)
 
 
-def _gist_text(thought: Thought, turns: list[Exchange]) -> str:
-    """The text of the gist. A session of greetings may have nothing to tell; then its longest turn is the gist."""
+def _own_title(name: str) -> str:
+    """The name of a session, if it tells what the session is about, as the title of an imported conversation does."""
+    line = one_line(name, _LONGEST_TITLE)
+    return "" if len(line.split()) < _FEWEST_WORDS or line.lower() in _NO_TITLES else line
+
+
+def _gist_text(thought: Thought, turns: list[Exchange], title: str) -> str:
+    """The text of the gist, with the session's own title if it has one.
+
+    A session of greetings may have nothing to tell; then its longest turn is the gist.
+    """
     answer = cast(dict[str, Any], thought.data)
     told = {name: answer[name] if isinstance(answer.get(name), str) else "" for name in ("title", "outcome", "gist")}
     given = answer.get("open")
     points = tuple(each for each in given if isinstance(each, str)) if isinstance(given, list) else ()
-    text = gist_text.compose(GistText(told["title"], told["outcome"], points, told["gist"]))
+    text = gist_text.compose(GistText(title or told["title"], told["outcome"], points, told["gist"]))
     return text or one_line(max((turn.content for turn in turns), key=len), 200)
 
 

@@ -109,11 +109,10 @@ class Undo:
         """UndoBlocked when there is any obstacle."""
         if not self.obstacles:
             return
-        named = [f"{self.display_name(tx, (each.kind, each.ref))}: {each.why}" for each in self.obstacles]
+        found = [each._replace(name=self.display_name(tx, (each.kind, each.ref))) for each in self.obstacles]
+        named = "; ".join(f"{each.name}: {each.why}" for each in found)
         raise UndoBlocked(
-            f"{self._name} cannot be undone, because of later changes: {'; '.join(named)}. Nothing was undone.",
-            self._dream,
-            self.obstacles,
+            f"{self._name} cannot be undone, because of later changes: {named}. Nothing was undone.", self._dream, found
         )
 
     def restore(self, tx: Transaction) -> None:

@@ -21,28 +21,39 @@ from .screen import hanging, one_line, print_json, say, style
 
 #: Where each command lives.
 _MODULES = {
+    "activity": "overview",
+    "backup": "store",
     "block": "blocks",
     "brief": "report",
     "completion": "setup",
     "config": "setup",
     "context": "dream",
+    "copy": "moving",
+    "decrypt": "store",
     "demo": "demo",
+    "doctor": "doctor",
     "dream": "dream",
     "embed": "memory",
     "embedder": "embedder",
+    "encrypt": "store",
+    "export": "moving",
     "forget": "forget",
+    "graph": "overview",
+    "harnesses": "overview",
     "help": "help",
     "history": "memory",
     "import": "importing",
-    "init": "setup",
+    "init": "init",
     "install": "install",
     "lock": "locks",
     "mcp": "mcp",
     "memory": "memory",
     "message": "messages",
+    "open": "browser",
     "recall": "memory",
     "receipts": "forget",
     "reindex": "reindex",
+    "rekey": "store",
     "remember": "memory",
     "restore": "store",
     "say": "memory",
@@ -55,6 +66,8 @@ _MODULES = {
     "uninstall": "install",
     "upgrade": "store",
     "usage": "dream",
+    "vacuum": "store",
+    "version": "setup",
     "workspace": "workspaces",
     "world": "blocks",
 }
@@ -80,7 +93,7 @@ def cli() -> None:
     """One memory for all your AI agents.
 
     Agents see who is working on what, avoid each other's files, and remember what was said and learnt. Start with
-    `engram sitrep`, or watch `engram demo`. `engram help COMMAND` explains a command.
+    `engram init`, or watch `engram demo`. `engram help COMMAND` explains a command.
     """
 
 

@@ -18,6 +18,7 @@ from .common import (
     complete_block,
     edited,
     limit_option,
+    moment_type,
     open_store,
     result,
     session_option,
@@ -80,6 +81,14 @@ def _both(command: str) -> Callable[[Callable[..., None]], None]:
 _DATA = click.option("--data", metavar="JSON", help="Any JSON value to keep beside the text; - for standard input.")
 
 
+_AT = click.option(
+    "--at",
+    metavar="TIME",
+    callback=moment_type,
+    help="As it was at this time: 2026-11-15, 2026-11-15T18:36, or 2h or 7d ago.",
+)
+
+
 @block.command()
 @_NAME
 @click.argument("text", default="")
@@ -100,12 +109,13 @@ def create(ctx: click.Context, name: str, text: str, max_tokens: int, data: str 
 
 
 @block.command("list")
+@_AT
 @click.pass_context
-def list_blocks(ctx: click.Context) -> None:
+def list_blocks(ctx: click.Context, at: str | None) -> None:
     """List all blocks by name."""
     from ...tokens import estimate
 
-    blocks = open_store(ctx).blocks.list()
+    blocks = open_store(ctx).blocks.list(at=at)
     rows = [
         (each.name, str(each.version), f"{estimate(each.content)}/{each.max_tokens}", each.content) for each in blocks
     ]
@@ -116,18 +126,21 @@ def list_blocks(ctx: click.Context) -> None:
 @click.option(
     "--version", type=click.IntRange(min=1), metavar="N", help="Show this version instead of the current one."
 )
+@_AT
 @click.option("--data", "only_data", is_flag=True, help="Print the block's data, as JSON, instead of its text.")
-def show(ctx: click.Context, name: str, version: int | None, only_data: bool) -> None:
+def show(ctx: click.Context, name: str, version: int | None, at: str | None, only_data: bool) -> None:
     """Print the text."""
+    if version is not None and at is not None:
+        raise click.UsageError("Give --version or --at, not both.")
     blocks = open_store(ctx).blocks
     if version is not None:
         content = blocks.version(name, version)
         data = next((each.data for each in blocks.versions(name) if each.version == version), None)
         shown: dict[str, object] = {"name": name, "version": version, "content": content, "data": data}
     else:
-        found = blocks.get(name)
+        found = blocks.get(name, at=at)
         if found is None and name != WORLD:
-            raise blocks.missing(name)
+            raise blocks.missing(name, at)
         shown = found._asdict() if found else {"name": name, "version": 0, "content": "", "data": None}
     if only_data:
         print_json(shown["data"])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from ...errors import InvalidInput
+from ...errors import InvalidInput, NotFound, WorkspaceNotFound
 from .reading import STORE_WIDE, only_reads, open_to_read, path
 from .screen import META, one_line, print_json, say, style
 
@@ -88,6 +88,19 @@ class Command(click.Command):
         self.params.extend(_common_options())
 
     def invoke(self, ctx: click.Context) -> Any:
+        try:
+            done = self._invoke(ctx)
+        except WorkspaceNotFound:
+            raise  # it says the same
+        except NotFound as error:
+            if told := _empty_hint(ctx):
+                error.args = (f"{error}\n{told}",)
+            raise
+        if told := _empty_hint(ctx):
+            say(style(told, dim=True), err=True)
+        return done
+
+    def _invoke(self, ctx: click.Context) -> Any:
         # Not while the options are parsed: --workspace and --store may come after --session.
         for parameter in self.params:
             text = ctx.params.get(parameter.name or "")
@@ -97,6 +110,17 @@ class Command(click.Command):
         names = [(each, each.name) for each in self.params if each.name]
         with _naming([*names, *((each, name.replace("_", " ")) for each, name in names)]):
             return super().invoke(ctx)
+
+
+def _empty_hint(ctx: click.Context) -> str:
+    """What would fill the workspace, if it is empty and a person may want to know."""
+    eng: Engram | None = ctx.meta.get(_OPENED)
+    if eng is None or as_json(ctx):
+        return ""
+    from .empty import hint
+
+    # A command that reads a store that is not there has opened an empty one in its place.
+    return hint(path(ctx), eng, load_settings(ctx, warn=False))
 
 
 @contextmanager
@@ -278,15 +302,17 @@ def _without_last_newline(text: str) -> str:
 
 
 def typed(*words: str) -> str:
-    """A command for the user to type, with the store and workspace that were given as options."""
+    """A command for the user to type, with the store and workspace that were given as options. Passwords are hidden."""
     import shlex
+
+    from ...store_url import masked
 
     meta = click.get_current_context().meta
     given = [
         word
         for name in ("store", "workspace")
         if (value := meta.get(f"{META}.{name}"))
-        for word in (f"--{name}", value)
+        for word in (f"--{name}", masked(value))
     ]
     return shlex.join(["engram", *words, *given])
 

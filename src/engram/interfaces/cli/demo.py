@@ -1,6 +1,7 @@
 """`engram demo`: three scripted agents at work, and the situation report that each of them would see.
 
-The agents use the same calls as real ones, in a temporary store.
+The agents use the same calls as real ones, in a temporary store. `engram demo --fill` writes a made-up month to the
+user's store instead, for looking around: see `interfaces.demo`.
 """
 
 from __future__ import annotations
@@ -14,25 +15,39 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import as_json, command
-from .screen import print_json, say, style
+from .common import as_json, command, load_settings, progress, result
+from .screen import META, fields, print_json, say, style
 
 if TYPE_CHECKING:
     from ...client import Engram
+    from ..demo.filling import Filled
 
 #: Not a real project, so that the demo looks the same wherever it runs.
 _PROJECT = "acme/shop"
+#: The workspace that is filled, unless another one is named.
+FILLED = "demo"
 
 
 @command()
 @click.option(
     "--pace", type=click.FloatRange(min=0, max=60), metavar="SECONDS", help="Seconds to pause after each step."
 )
+@click.option("--fill", is_flag=True, help="Fill a workspace of your store with a made-up month instead.")
 @click.pass_context
-def demo(ctx: click.Context, pace: float | None) -> None:
-    """Watch three agents share a repository, in a temporary store."""
+def demo(ctx: click.Context, pace: float | None, fill: bool) -> None:
+    """Watch three agents share a repository, in a temporary store.
+
+    With --fill, a made-up month of a small team is written to the workspace `demo` of your store, or to the one that
+    --workspace names. It must be empty. The month ends now and has everything that Engram keeps, so there is something
+    to look at.
+    """
     from ...client import Engram
 
+    if fill:
+        if pace is not None:
+            raise click.UsageError("--pace is for the demo without --fill.")
+        _fill(ctx)
+        return
     terminal = sys.stdout.isatty() and not as_json(ctx)
     pause = (1.5 if terminal else 0.0) if pace is None else pace
     steps = []
@@ -49,7 +64,32 @@ def demo(ctx: click.Context, pace: float | None) -> None:
     if as_json(ctx):
         print_json(steps)
     else:
-        say(style("The demo's store was deleted. Start with your own: `engram sitrep`.", bold=True))
+        say(style("The demo's store was deleted. Start with your own: `engram init`.", bold=True))
+
+
+def _fill(ctx: click.Context) -> None:
+    from ...store_url import masked
+    from ..demo.filling import fill
+
+    # The user's own workspace is never filled because a setting names it.
+    ctx.meta.setdefault(f"{META}.workspace", FILLED)
+    settings = load_settings(ctx)
+    with progress("Filling") as show:
+        filled = fill(settings, progress=show)
+    result(ctx, filled, lambda: _said(filled, masked(settings.url)))
+
+
+def _said(filled: Filled, store: str) -> str:
+    counts = {name.replace("_", " "): count for name, count in filled._asdict().items() if name != "workspace"}
+    named = f"--workspace {filled.workspace}"
+    return "\n".join(
+        [
+            f"The workspace {style(filled.workspace, bold=True)} of {store} now has a made-up month:",
+            fields(counts),
+            f"Look around: `engram brief {named} --full`, `engram recall {named} 'why were customers charged twice'`,",
+            "or in the browser: `engram serve`, then `engram open`.",
+        ]
+    )
 
 
 def _show(step: str, report: str, terminal: bool) -> None:

@@ -25,6 +25,7 @@ from .common import (
     result,
     session_option,
     text_from,
+    typed,
     utc_option,
 )
 from .counting import counted
@@ -236,7 +237,7 @@ def status(ctx: click.Context) -> None:
         "due": "\n".join(_due(each) for each in found.due if each.due) or "nothing",
         "not due": "\n".join(_due(each) for each in found.due if not each.due and each.waiting) or None,
         "for agents": f"{counted(work.waiting, 'work item')} waiting, {work.answered} answered" if any(work) else None,
-        "to decide": f"{counted(found.proposals, 'proposal')}: engram dream review" if found.proposals else None,
+        "to decide": f"{counted(found.proposals, 'proposal')}: {typed('dream', 'review')}" if found.proposals else None,
         "last pass": _line(last).removeprefix("pass ") if last else "none yet",
         "automatic": _automatic(found),
         "STUCK": "\n".join(map(_stuck, found.stuck)) or None,
@@ -277,10 +278,11 @@ def undo(ctx: click.Context, number: int | None) -> None:
     """Undo everything that one pass changed. Without NUMBER, undo the newest pass that is not undone yet.
 
     NUMBER is the number of a pass, of an applied proposal, or of an earlier undo. If something was changed again since,
-    nothing is undone. What was forgotten since stays forgotten.
+    nothing is undone. What was forgotten since stays forgotten. `engram dream show` lists everything that an undo
+    changed.
     """
     found = open_store(ctx).dreams.undo(number)
-    result(ctx, found, lambda: _undone(found))
+    result(ctx, found, lambda: _undone(found, briefly=True))
 
 
 dream.add_command(review)
@@ -413,7 +415,9 @@ def _shown(report: DreamReport) -> str:
         "model": report.provider or None,
         "result": _outcome(report),
         "consolidated": _consolidated(report),
-        "to decide": f"{counted(report.proposals, 'new proposal')}: engram dream review" if report.proposals else None,
+        "to decide": f"{counted(report.proposals, 'new proposal')}: {typed('dream', 'review')}"
+        if report.proposals
+        else None,
         "for agents": f"{counted(report.waiting, 'work item')} waiting" if report.waiting else None,
         "pending before": _pending(report.before),
         "pending now": None if report.dry_run else _pending(report.after),
@@ -487,16 +491,26 @@ def _totals(totals: DreamTotals) -> str:
     return f"{passes}, {totals.seconds:.1f} s: {done}"
 
 
-def _undone(report: UndoReport) -> str:
+def _undone(report: UndoReport, *, briefly: bool = False) -> str:
+    told = _counted if briefly else _things
     values: dict[str, object] = {
         "undo": f"{report.id}, {when(report.started_at)}: undoes {report.run}",
         "workspace": report.workspace,
-        "restored": _things(report.restored),
-        "removed": _things(report.removed),
-        "not restored": f"{_things(report.left)} (partly forgotten since)" if report.left else None,
+        "restored": told(report.restored),
+        "removed": told(report.removed),
+        "not restored": f"{told(report.left)} (partly forgotten since)" if report.left else None,
         "undone by": f"undo {report.undone_by}" if report.undone_by else None,
+        "take it back": None if report.undone_by else typed("dream", "undo", str(report.id)),
     }
     return fields(values)
+
+
+def _counted(names: list[str]) -> str | None:
+    """`block profile, 22 memories, 1 session`: blocks have names, the others only numbers."""
+    kinds = [name.partition(" ")[0] for name in names]
+    blocks = _things([name for name in names if name.startswith("block ")])
+    others = [counted(kinds.count(kind), kind) for kind in sorted({*kinds} - {"block"})]
+    return ", ".join(filter(None, [blocks, *others])) or None
 
 
 def _things(names: list[str]) -> str | None:

@@ -11,18 +11,22 @@ from ...dream_records import cost
 from ...importers.formats import MODULES
 from .common import as_json, command, moment_type, open_store, progress, result, typed, utc_option
 from .counting import counted
+from .moving import JSONL, load_export
 from .screen import day, one_line, say, style
 
 if TYPE_CHECKING:
     from ...client import Engram
     from ...import_records import ImportReport
+    from ...records import Session
 
 #: From this many new turns on, the summary says what dreaming about them takes.
 _LARGE = 200
+#: Sessions among which the one is that the summary suggests to ask about.
+_LATEST = 20
 
 
 @command("import")
-@click.argument("format", type=click.Choice(sorted(MODULES)), metavar="FORMAT")
+@click.argument("format", type=click.Choice(sorted([*MODULES, JSONL])), metavar="FORMAT")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="[PATH]...")
 @click.option("--project", metavar="NAME", help="Project of everything that names none.")
 @click.option(
@@ -59,11 +63,21 @@ def import_(
       markdown                                     notes, instructions for agents
       mem0 claude-mem mcp-memory-service           what other memories hold
       server-memory symbiont lyra engram-core
+      jsonl                                        a file of `engram export`
 
     Without PATH, it looks where the system keeps its files. What is there already is not added again: the same file
     adds nothing, a longer one adds what is new. If the command is stopped, run it again. Nothing is changed in what is
     imported.
+
+    `jsonl` brings back everything that an export holds, into workspaces that have no content yet. --workspace gives
+    another name to the workspace of a file that has only one. It takes no other option than --no-embed; if it is
+    stopped, nothing is imported.
     """
+    if format == JSONL:
+        given = {"--project": project, "--since": since, "--timezone": timezone, "--vectors-of": vectors_of}
+        flags = {"--dry-run": dry_run, "--again": again}
+        load_export(ctx, paths, [name for name, value in {**given, **flags}.items() if value], no_embed, _embed)
+        return
     from ...importers import run
 
     eng = open_store(ctx)
@@ -103,7 +117,7 @@ def _summary(report: ImportReport, dry_run: bool) -> str:
         if number
     )
     verb = "Would import" if dry_run else "Imported"
-    dates = f", {_period(report)}" if report.first_at and report.last_at else ""
+    dates = f", {period(report)}" if report.first_at and report.last_at else ""
     files = counted(report.files, "file")
     first = f"{verb} {made} from {files}{dates}." if made else f"Nothing new in {files}."
     lines = [style(first, bold=True)]
@@ -128,7 +142,7 @@ def _summary(report: ImportReport, dry_run: bool) -> str:
     return "\n".join(lines)
 
 
-def _period(report: ImportReport) -> str:
+def period(report: ImportReport) -> str:
     """`2026-01-12 to 2026-02-16`, or a single day."""
     first, last = day(report.first_at or ""), day(report.last_at or "")
     return first if first == last else f"{first} to {last}"
@@ -163,10 +177,22 @@ def _next(eng: Engram, report: ImportReport, left: int) -> str:
 
 
 def _question(eng: Engram, report: ImportReport) -> str:
-    """A question that the import can answer: what the latest session or memory is about."""
+    """A question that the import can answer: what its latest session or memory is about."""
     if report.turns:
-        found = [each.name or each.summary for each in eng.sessions.list(20) if each.turns]
+        # A title may have no word of the turns. What was asked is found.
+        found = [each.summary or each.name for each in _imported(eng, report) if each.turns]
     else:
         found = [each.content.partition("\n")[0] for each in eng.memories.list(limit=1)]
     asked = one_line(next(filter(None, found), ""), 60).rstrip("…").lstrip("- ").strip()
     return asked or "what did we decide?"
+
+
+def _imported(eng: Engram, report: ImportReport) -> list[Session]:
+    """The sessions of the time of the imported turns, those of the imported system first, the newest of them first."""
+    from ...clock import later
+
+    until = later(report.last_at, 1) if report.last_at else None
+    found = eng.sessions.list(_LATEST, subagents=False, since=report.first_at, until=until)
+    # The import may have continued a session that began earlier.
+    found += eng.sessions.list(_LATEST, subagents=False, type=report.source) + eng.sessions.list(_LATEST)
+    return sorted(found, key=lambda each: each.type != report.source)

@@ -58,7 +58,7 @@ def install(ctx: click.Context, harness: tuple[str, ...], project: bool, dry_run
     from ..install import plan
 
     settings = load_settings(ctx)
-    commands = _commands(settings)
+    commands = commands_of(settings)
     if show:
         _show(ctx, commands)
         return
@@ -98,7 +98,7 @@ def _token_notes(settings: Config) -> list[str]:
     return [(_SHELL_TOKEN if settings.token else _NO_TOKEN).format(file)]
 
 
-def _commands(settings: Config) -> Commands:
+def commands_of(settings: Config) -> Commands:
     """This installation's programs, with the workspace and the store that were named as options."""
     from ..install.commands import carried, this_installation
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .common import Group, duration_type, open_store, result, session_option, utc_option
+from .persons import sender
 from .screen import ago, one_line, short_ids, style, table, until, when
 
 if TYPE_CHECKING:
@@ -89,11 +90,18 @@ def check(ctx: click.Context, resource: str) -> None:
 
 @lock.command("list")
 @click.option("--mine", is_flag=True, help="Only the claims of --session.")
+@click.option("--overlaps", is_flag=True, help="Only pairs of claims of different sessions that overlap.")
 @utc_option
 @session_option(required=False)
 @click.pass_context
-def list_leases(ctx: click.Context, mine: bool, session_id: str | None) -> None:
+def list_leases(ctx: click.Context, mine: bool, overlaps: bool, session_id: str | None) -> None:
     """List the claims, oldest first."""
+    if overlaps:
+        if mine:
+            raise click.UsageError("Give --mine or --overlaps, not both.")
+        pairs = open_store(ctx).leases.overlaps()
+        result(ctx, pairs, lambda: "\n\n".join(_holders(list(pair)) for pair in pairs) or "No claims overlap.")
+        return
     if mine and session_id is None:
         raise click.UsageError("--mine needs --session or ENGRAM_SESSION.")
     leases = open_store(ctx).leases.list(session_id if mine else None)
@@ -103,11 +111,15 @@ def list_leases(ctx: click.Context, mine: bool, session_id: str | None) -> None:
 @lock.command("break")
 @click.argument("resource")
 @click.option("--reason", required=True, help="Reason; written to the logs of both sessions.")
-@session_option()
+@session_option(required=False)
 @click.pass_context
-def break_lease(ctx: click.Context, resource: str, reason: str, session_id: str) -> None:
-    """Take a resource away from the sessions that hold it."""
-    broken = open_store(ctx).leases.break_lease(resource, session_id, reason)
+def break_lease(ctx: click.Context, resource: str, reason: str, session_id: str | None) -> None:
+    """Take a resource away from the sessions that hold it.
+
+    Without --session a person takes it, and in an agent's shell the agent's session.
+    """
+    eng = open_store(ctx)
+    broken = eng.leases.break_lease(resource, sender(eng, session_id), reason)
     result(ctx, broken, "\n".join(f"Took {one_line(lease.resource, 200)} from {lease.session_id}." for lease in broken))
 
 

@@ -26,7 +26,7 @@ from .common import (
     utc_option,
 )
 from .counting import counted
-from .persons import is_person, require_person
+from .persons import as_person, is_person, require_person
 from .screen import (
     by_whom,
     day,
@@ -99,15 +99,20 @@ def remember(
     """
     if tags and no_tags:
         raise click.UsageError("Give --tag or --no-tags, not both.")
-    memory = open_store(ctx).remember(
-        text_from(text),
-        tags=tags if tags or no_tags else None,
-        session_id=session_id,
-        trust="user" if is_person(session_id) else "agent",
-        by_person=is_person(session_id),
-        embed=not no_embed,
-        **options,
-    )
+    eng, content = open_store(ctx), text_from(text)
+
+    def store(person: bool) -> Memory:
+        return eng.remember(
+            content,
+            tags=tags if tags or no_tags else None,
+            session_id=session_id,
+            trust="user" if person else "agent",
+            by_person=person,
+            embed=not no_embed,
+            **options,
+        )
+
+    memory = as_person(eng, session_id, store)
     known = f" It is not new: it has been stored {counted(memory.reinforced + 1, 'time')}."
     stored = f"Stored as memory {memory.id} ({memory.kind}).{known if memory.reinforced else ''}"
     result(ctx, memory, stored + approval.needs_person(memory))
@@ -214,14 +219,19 @@ def say(
 @click.argument(
     "session_id", type=SESSION, metavar="[SESSION]", envvar="ENGRAM_SESSION", shell_complete=complete_session
 )
+@limit_option("turns", 0)
+@click.option("--after", type=click.IntRange(min=0), default=0, metavar="SEQ", help="Only turns with a higher number.")
+@click.option("--before", type=click.IntRange(min=1), metavar="SEQ", help="The last turns with a lower number.")
+@click.option("--logs", is_flag=True, help="Include the entries of the session's log.")
 @utc_option
 @click.pass_context
-def history(ctx: click.Context, session_id: str) -> None:
+def history(ctx: click.Context, session_id: str, limit: int, after: int, before: int | None, logs: bool) -> None:
     """Show everything said in a session, oldest first.
 
-    `engram forget --exchange ID` takes the ids that are shown.
+    `engram forget --exchange ID` takes the ids that are shown. SEQ is the number of an exchange within its session;
+    --json shows it.
     """
-    turns = open_store(ctx).exchanges.history(session_id)
+    turns = open_store(ctx).exchanges.history(session_id, limit, after=after, before=before, logs=logs)
     result(ctx, turns, lambda: "\n".join(map(_turn, turns)) or "Nothing has been said in this session.")
 
 
@@ -287,6 +297,7 @@ def memory() -> None:
 @_SINCE
 @_UNTIL
 @click.option("--pinned", is_flag=True, help="Only pinned memories.")
+@click.option("--derived/--no-derived", default=True, help="With or without gists, eras and digests.")
 @click.option("--waiting", is_flag=True, help="Only memories that wait for a person's approval, for the brief.")
 @click.option(
     "--at",
@@ -305,14 +316,15 @@ def list_memories(ctx: click.Context, /, waiting: bool, **filters: Any) -> None:
 
 @memory.command()
 @_ID
+@click.option("--at", metavar="TIME", callback=moment_type, help="As it stood at this time; same forms as --since.")
 @utc_option
 @click.pass_context
-def show(ctx: click.Context, id: int) -> None:
+def show(ctx: click.Context, id: int, at: str | None) -> None:
     """Show everything about one memory, with its links and versions."""
     memories = open_store(ctx).memories
-    found = memories.get(id)
-    versions = memories.history(id)
-    sources, links = memories.sources(id), memories.links(id)
+    found = memories.get(id, at=at)
+    versions = memories.history(id, at=at)
+    sources, links = memories.sources(id, at=at), memories.links(id, at=at)
     more = {"sources": sources, "links": links, "history": versions}
     result(ctx, {**found._asdict(), **more}, lambda: _whole(found, sources, links, versions))
 
@@ -373,20 +385,25 @@ def edit(
     session_id: str | None,
 ) -> None:
     """Change a memory. Without TEXT and options, $EDITOR opens."""
-    memories = open_store(ctx).memories
+    eng = open_store(ctx)
+    memories = eng.memories
     if text is None and not tags and importance is None:
         content: str | None = edited(memories.get(id).content, "Give TEXT, or - to read it from standard input.")
     else:
         content = None if text is None else text_from(text)
-    changed = memories.update(
-        id,
-        content,
-        reason=reason,
-        actor=session_id,
-        tags=tags or None,
-        importance=importance,
-        by_person=is_person(session_id),
-    )
+
+    def update(person: bool) -> Memory:
+        return memories.update(
+            id,
+            content,
+            reason=reason,
+            actor=session_id,
+            tags=tags or None,
+            importance=importance,
+            by_person=person,
+        )
+
+    changed = as_person(eng, session_id, update)
     result(ctx, changed, f"Memory {id} is at version {changed.version}.{approval.needs_person(changed)}")
 
 
@@ -418,7 +435,8 @@ def archive(ctx: click.Context, id: int, undo: bool) -> None:
 @click.pass_context
 def pin(ctx: click.Context, id: int, undo: bool) -> None:
     """Mark a memory as always relevant, for the brief. A person who pins a memory also approves it."""
-    changed = open_store(ctx).memories.update(id, pinned=not undo, by_person=is_person())
+    eng = open_store(ctx)
+    changed = as_person(eng, None, lambda person: eng.memories.update(id, pinned=not undo, by_person=person))
     result(
         ctx, changed, f"Memory {id} is {'pinned' if changed.pinned else 'not pinned'}.{approval.needs_person(changed)}"
     )

@@ -9,12 +9,17 @@ import click
 
 from ...records import PERSON
 from .common import Group, complete_session, open_store, result, session_option, text_from, utc_option
-from .persons import agent_variable, sender
+from .persons import agent_variable, is_person, sender
 from .screen import ago, by_whom, hanging, one_line, short_ids, style
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...client import Engram
     from ...records import Message
+
+#: The address of every session at work.
+_EVERYBODY = "*"
 
 
 @click.group(cls=Group)
@@ -47,11 +52,14 @@ def send(ctx: click.Context, to: str, text: str | None, session_id: str | None) 
 def inbox(ctx: click.Context, whose: str | None, peek: bool, session_id: str | None) -> None:
     """Print the session's unread messages, oldest first. Printing marks them as read.
 
-    `engram message inbox person` prints those to the person instead. In an agent's shell they stay unread.
+    `engram message inbox person` prints those to the person instead, and so does a person's command without a session.
+    In an agent's shell they stay unread.
     """
+    if is_person(session_id):
+        whose = PERSON
     if whose is None and session_id is None:
         option = next(each for each in ctx.command.params if each.name == "session_id")
-        raise click.MissingParameter(ctx=ctx, param=option)
+        raise click.MissingParameter("`engram message inbox person` prints those to the person.", ctx=ctx, param=option)
     messages = open_store(ctx).messages
     reader = whose or str(session_id)
     if peek or (whose and agent_variable() is not None):
@@ -61,6 +69,16 @@ def inbox(ctx: click.Context, whose: str | None, peek: bool, session_id: str | N
         raise click.ClickException("Standard output is closed; the messages stay unread.")
     with messages.showing_person() if whose else messages.showing(reader) as unread:
         _print(ctx, unread)
+
+
+@message.command("list")
+@click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Maximum number; 0: all.")
+@utc_option
+@click.pass_context
+def list_messages(ctx: click.Context, limit: int) -> None:
+    """List the messages of all sessions and of the person, newest first. It marks nothing as read."""
+    found = open_store(ctx).messages.list(limit)
+    _print(ctx, found, "There are no messages.", addressed=True)
 
 
 def _sent(eng: Engram, by: str | None, to: str, text: str) -> Message:
@@ -83,11 +101,21 @@ def _sent(eng: Engram, by: str | None, to: str, text: str) -> Message:
     return eng.messages.send(by, session, text)
 
 
-def _print(ctx: click.Context, unread: list[Message]) -> None:
-    short = short_ids(each.from_session for each in unread if each.from_session)
+def _print(
+    ctx: click.Context, found: list[Message], nothing: str = "No unread messages.", *, addressed: bool = False
+) -> None:
+    short = short_ids(each for message in found for each in (message.from_session, message.to) if each)
     lines = []
-    for each in unread:
+    for each in found:
         sender = style(one_line(short(each.from_session)) if each.from_session else "a person", bold=True)
-        head = [sender, by_whom(each.author), ago(each.created_at), "shown again" if each.again else ""]
+        receiver = f" to {_receiver(each.to, short)}" if addressed else ""
+        head = [f"{sender}{receiver}", by_whom(each.author), ago(each.created_at), "shown again" if each.again else ""]
         lines.append(f"{', '.join(filter(None, head))}\n  {hanging(each.text)}")
-    result(ctx, unread, "\n\n".join(lines) or "No unread messages.")
+    result(ctx, found, "\n\n".join(lines) or nothing)
+
+
+def _receiver(to: str, short: Callable[[str], str]) -> str:
+    """To whom a message is addressed: a session, a resource, the person, or everyone."""
+    if to == PERSON:
+        return "the person"
+    return "every session" if to == _EVERYBODY else one_line(short(to), 200)

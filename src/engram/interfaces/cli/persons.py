@@ -11,12 +11,17 @@ shell of the same user can unset a variable, or write to the store itself.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from ...errors import InvalidInput, PersonNeeded
+from ...errors import Forbidden, InvalidInput, PersonNeeded
+from .screen import say
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...client import Engram
+
+Stored = TypeVar("Stored")
 
 #: Variables that show an agent's shell, and what sets them. They are set only for the commands that an agent runs,
 #: except CURSOR_TRACE_ID: Cursor sets it in every terminal inside the editor, and its agent uses those.
@@ -43,6 +48,23 @@ def agent_variable() -> str | None:
 def is_person(session_id: str | None = None) -> bool:
     """Whether a person runs this command, and for no session."""
     return session_id is None and agent_variable() is None
+
+
+def as_person(eng: Engram, session_id: str | None, call: Callable[[bool], Stored]) -> Stored:
+    """What a call stored: as a person's, if a person runs this command and may say so.
+
+    Over the network only an admin token speaks for a person. With another one it is stored as an agent's.
+    """
+    if not is_person(session_id):
+        return call(False)
+    try:
+        return call(True)
+    except Forbidden:
+        if not eng.settings.is_remote:
+            raise
+    stored = call(False)
+    say("Stored as an agent's, because only a token with scope admin speaks for a person.", err=True)
+    return stored
 
 
 def sender(eng: Engram, session_id: str | None) -> str | None:

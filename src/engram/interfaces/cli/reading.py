@@ -17,11 +17,12 @@ READING = frozenset(
     {
         *("block diff", "block history", "block list", "block show", "block verify"),
         *("world diff", "world history", "world show"),
+        *("activity", "graph", "harnesses"),
         *("brief", "context", "history", "receipts", "recall", "sitrep", "stats", "timeline", "usage"),
         "embedder list",
         *("dream list", "dream review", "dream show", "dream status"),
         *("lock check", "lock list"),
-        *("memory history", "memory list", "memory show"),
+        *("memory history", "memory list", "memory show", "message list"),
         *("session list", "session logs", "session show", "token list", "workspace list"),
     }
 )

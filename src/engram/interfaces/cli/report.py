@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import as_json, command, load_settings, moment_type, open_store, result, session_option, utc_option
-from .screen import byte_size, fields, print_json, say, utc_wanted
+from .common import as_json, command, load_settings, moment_type, open_store, result, session_option, typed, utc_option
+from .screen import byte_size, fields, print_json, say, short_ids, style, table, utc_wanted, wrapped
 from .setup import shown_url
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ...overview_records import Sizes
     from ...records import Stats
 
 
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     help="How things stood at a time: 2026-11-15, 2026-11-15T18:36, or 2h or 7d ago.",
 )
 @utc_option
+@click.option("--sources", is_flag=True, help="Show beside each line what it comes from: a memory, session or message.")
 @click.option("--resumed", is_flag=True, help="Include what the session did so far, as after a compaction.")
 @session_option(required=False)
 @click.pass_context
@@ -34,6 +38,7 @@ def brief(
     full: bool,
     project: str | None,
     at: str | None,
+    sources: bool,
     resumed: bool,
     session_id: str | None,
 ) -> None:
@@ -47,19 +52,20 @@ def brief(
     eng = open_store(ctx)
     most = None if full else budget or eng.settings.brief_budget
     local = not as_json(ctx) and not utc_wanted()
-    text = eng.brief(session_id, project, most, resumed=resumed, at=at, local=local)
+    made = eng.briefing(session_id, project, most, resumed=resumed, at=at, local=local)
     waiting = eng.waiting()
     if as_json(ctx):
         from ...tokens import estimate
 
-        print_json({"brief": text, "tokens": estimate(text), "waiting": waiting})
+        lines = {"lines": made.lines} if sources else {}
+        print_json({"brief": made.text, "tokens": estimate(made.text), "waiting": waiting, **lines})
         return
-    say(text)
+    say("\n".join(_with_sources(made.lines)) if sources else made.text)
     if at is not None:
         return
     for count, one, more, shows in (
-        (waiting.memories, "memory waits", "memories wait", "engram memory list --waiting"),
-        (waiting.proposals, "proposal of dreaming waits", "proposals of dreaming wait", "engram dream review"),
+        (waiting.memories, "memory waits", "memories wait", typed("memory", "list", "--waiting")),
+        (waiting.proposals, "proposal of dreaming waits", "proposals of dreaming wait", typed("dream", "review")),
     ):
         if count:
             say(f"{count} {one if count == 1 else more} for your decision: `{shows}`")
@@ -84,15 +90,38 @@ def sitrep(ctx: click.Context, budget: int, full: bool, project: str | None, ses
 
 @command()
 @click.option("--dreams", is_flag=True, help="Include passes of dreaming in the sessions.")
+@click.option(
+    "--sizes", "with_sizes", is_flag=True, help="Show what each part of the store takes, over all workspaces."
+)
 @click.pass_context
-def stats(ctx: click.Context, dreams: bool) -> None:
+def stats(ctx: click.Context, dreams: bool, with_sizes: bool) -> None:
     """Count what is in the workspace."""
     eng = open_store(ctx)
     counts = eng.sessions.stats(dreams=dreams)
+    sizes = eng.sizes() if with_sizes else None
     settings = load_settings(ctx, warn=False)
     # A command that only reads has opened an empty store elsewhere if there is none yet.
     size = byte_size(counts.store_bytes) if settings.url == eng.settings.url else "not created yet"
-    result(ctx, counts, lambda: _shown(counts, eng.workspace_name, f"{shown_url(settings)}, {size}"))
+    shown = _shown(counts, eng.workspace_name, f"{shown_url(settings)}, {size}")
+    if sizes is None:
+        result(ctx, counts, shown)
+    else:
+        result(ctx, {**counts._asdict(), "sizes": sizes}, f"{shown}\n\n{_sizes(sizes)}")
+
+
+def _sizes(sizes: Sizes) -> str:
+    rows = [(each.tier, f"{each.rows:,}", byte_size(each.bytes)) for each in sizes.tiers]
+    free = "" if sizes.free_bytes is None else f"\nFree within the store: {byte_size(sizes.free_bytes)}."
+    return f"{table(('part', 'about rows', 'about size'), rows)}{free}"
+
+
+def _with_sources(lines: Sequence[tuple[str, str | None, str | None]]) -> Iterator[str]:
+    """Each line after what it comes from. A line is its text, and the kind and id of its source."""
+    short = short_ids(ref for _, kind, ref in lines if kind == "session" and ref)
+    sources = [f"{kind} {short(ref)}" if ref else "" for _, kind, ref in lines]
+    width = max(map(len, sources))
+    for (text, _, _), source in zip(lines, sources, strict=True):
+        yield f"{style(source.ljust(width), dim=True)}  {wrapped(text, width + 2)}"
 
 
 def _shown(counts: Stats, workspace: str, store: str) -> str:

@@ -84,20 +84,19 @@ def _key() -> str:
 
 
 def _decide(eng: Engram, proposal: Proposal, key: str) -> None:
-    """Decide about one proposal. An error is printed, and the review goes on."""
+    """Decide about one proposal as it was shown. An error is printed, and the review goes on."""
     from ...errors import EngramError
 
+    text = None
     try:
         if key == "r":
-            decided = eng.proposals.reject(proposal.id)
+            decided = eng.proposals.reject(proposal.id, expected=proposal.version)
         else:
-            if key == "e":
-                text = edited(proposal.content, "Use --edit ID TEXT.")
-                eng.proposals.edit(proposal.id, text, by_person=is_person())
-            decided = eng.proposals.apply(proposal.id, by_person=is_person())
+            text = edited(proposal.content, "Use --edit ID TEXT.") if key == "e" else None
+            decided = eng.proposals.apply(proposal.id, content=text, by_person=is_person(), expected=proposal.version)
         say(f"{_decision(decided)}\n")
     except EngramError as problem:
-        say(f"{problem}\n")
+        say(f"{problem}\n" if text is None else f"{problem}\nYour text was not stored:\n\n{text}\n")
     except click.ClickException as problem:
         say(f"{problem.message}\n")
 

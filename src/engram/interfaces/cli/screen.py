@@ -26,8 +26,11 @@ _BEGIN, _END = f"\ufdd0{_KEY}:", f"\ufdd1{_KEY}:"
 _MARK = re.compile(f"{_BEGIN}([0-9;]*)m|{_END}")
 #: Longer than any cell that is worth reading.
 _CELL = 1_000
-#: A column of a table is not made narrower than the first of these, or, if the table still does not fit, the second.
-_NARROW = (8, 4)
+#: For `one_line`: longer than a path that the system accepts.
+PATH_LENGTH = 5_000
+#: A column of a table is not made narrower than the first of these, or, if the table still does not fit, the next. So
+#: long texts give way to names and numbers.
+_NARROW = (20, 8, 4)
 #: Text is not broken into rows that are shorter than this.
 _LEAST_ROOM = 20
 #: Begins the keys under which a command's context keeps the common options.
@@ -66,17 +69,29 @@ def one_line(text: str | None, longest: int = 60) -> str:
     return _cut(text or "", longest)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, whole: Collection[str] = ()) -> str:
+def table(
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    whole: Collection[str] = (),
+    spare: Sequence[str] = (),
+) -> str:
     """Columns under a bold head, without the columns that are empty in every row.
 
     On a terminal the lines fit its width: the widest columns are shortened, but neither the first one, which names the
-    row, nor those named in `whole`. Elsewhere nothing is cut, so that a pipe gets everything.
+    row, nor those named in `whole`. A narrow one lacks the columns named in `spare`, the first ones first, until the
+    others are wide enough to read. Elsewhere nothing is cut, so that a pipe gets everything.
     """
     cells = [[one_line(cell, _CELL) for cell in row] for row in rows]
     used = [column for column in range(len(head)) if any(row[column] for row in cells)] or list(range(len(head)))
-    lines = [[row[column] for column in used] for row in (list(head), *cells)]
-    widths = [max(_width(line[column]) for line in lines) for column in range(len(used))]
-    widths = _fitted(widths, [place for place, name in enumerate(lines[0]) if place and name not in whole])
+    natural = {column: max(_width(row[column]) for row in (list(head), *cells)) for column in used}
+    for name in spare:
+        if not sys.stdout.isatty() or _least(natural.values()) <= _terminal_columns():
+            break
+        natural.pop(list(head).index(name), None)
+    lines = [[row[column] for column in natural] for row in (list(head), *cells)]
+    places = [place for place, name in enumerate(lines[0]) if place and name not in whole]
+    widths = _fitted(list(natural.values()), places)
     shown = ["  ".join(map(_padded, line, widths)).rstrip() for line in lines]
     return "\n".join([style(shown[0], bold=True), *shown[1:]])
 
@@ -211,6 +226,11 @@ def _local(stamp: str) -> str:
     from ...clock import local_time
 
     return local_time(stamp) or f"{stamp[:19].replace('T', ' ')} UTC"
+
+
+def _least(widths: Collection[int]) -> int:
+    """The width of a table of which every column is wide enough to read."""
+    return sum(min(width, _NARROW[0]) for width in widths) + 2 * (len(widths) - 1)
 
 
 def _fitted(widths: list[int], may_shrink: Sequence[int]) -> list[int]:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...errors import InvalidInput
-from .common import command, load_settings, result
-from .screen import style
+from .common import command, load_settings, result, typed
+from .persons import is_person
+from .screen import say, style
 
 if TYPE_CHECKING:
     from ...config import Config
+    from ..server_file import Running
 
+#: Seconds in which a server must answer before a browser is opened.
+_OPEN_WITHIN = 60.0
 #: Packages of the extra `server`.
 _PACKAGES = ("fastapi", "httptools", "prometheus_client", "uvicorn", "uvloop")
 
@@ -33,14 +40,19 @@ _PACKAGES = ("fastapi", "httptools", "prometheus_client", "uvicorn", "uvloop")
     default=None,
     help="Dream in all workspaces when a pass is due.  [default: setting auto_dream]",
 )
+@click.option("--open", "opens", is_flag=True, help="Open the browser, logged in, when the server answers.")
 @click.pass_context
-def serve(ctx: click.Context, /, host: str, port: int, dream: bool | None, **given: Any) -> None:
+def serve(ctx: click.Context, /, host: str, port: int, dream: bool | None, opens: bool, **given: Any) -> None:
     """Serve the store over HTTP, until Ctrl-C.
 
     Every request needs a token. The first start makes one for you, and prints where it is and a link that logs a
-    browser in once. `engram token create` makes more. docs/server.md describes the interface.
+    browser in once. `engram open` logs in another browser, `engram token create` makes more tokens. docs/server.md
+    describes the interface.
     """
     settings = load_settings(ctx)
+    if opens and not is_person():
+        say(f"{style('Warning:', fg='yellow')} --open is ignored in an agent's shell.", err=True)
+        opens = False
     url = _public_url(host, _checked(host, **given)["public_url"])
     if settings.url.startswith(("http://", "https://")):
         raise InvalidInput("The store is another server. Name the store itself with --store or ENGRAM_URL.")
@@ -56,13 +68,53 @@ def serve(ctx: click.Context, /, host: str, port: int, dream: bool | None, **giv
     at = listen(host, port)
     with at.socket:
         public = url or f"{'https' if given['tls_cert'] else 'http'}://{_shown(host)}:{at.port}"
-        started = _first_start(settings, public)
-        result(ctx, started, lambda: _said(started))
+        started, is_empty = _first_start(settings, public)
+        result(ctx, started, lambda: _said(started, is_empty=is_empty))
         tls = Tls(given["tls_cert"], given["tls_key"]) if given["tls_cert"] else None
         options = Options(
             url, given["behind_proxy"], dream=dream, chores=True, log=True, host=host, port=at.port, tls=tls is not None
         )
-        run(settings, options, at, workers=given["workers"], tls=tls)
+        with _found(settings, public, host, at.port, opens=opens, tls=tls is not None):
+            run(settings, options, at, workers=given["workers"], tls=tls)
+
+
+@contextmanager
+def _found(settings: Config, url: str, host: str, port: int, *, opens: bool, tls: bool) -> Iterator[None]:
+    """Let `engram open` find the server within the block, and open the browser if that is wanted."""
+    from threading import Thread
+
+    from .. import login_page
+    from ..server_file import announced
+
+    login_page.remove_old(settings)
+    try:
+        with announced(settings, url, host, port, tls=tls) as running:
+            if opens:
+                Thread(target=_open, args=(settings, running), name="engram-open", daemon=True).start()
+            yield
+    finally:
+        login_page.remove_old(settings)
+
+
+def _open(settings: Config, running: Running) -> None:
+    """Open the browser as soon as the server answers. A failure is told; the server goes on."""
+    import time
+
+    from ...errors import EngramError
+    from .. import login_page
+    from ..server_file import answers
+
+    deadline = time.monotonic() + _OPEN_WITHIN
+    while not answers(running):
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.1)
+    try:
+        link = login_page.make_link(settings, running.url)
+        if not login_page.show(settings, link):
+            say(f"No browser was found. To log one in, open this link within ten minutes. It works once: {link}")
+    except (EngramError, OSError) as error:
+        say(f"{style('Warning:', fg='yellow')} The browser was not opened: {error}", err=True)
 
 
 def _checked(host: str, **given: Any) -> dict[str, Any]:
@@ -116,8 +168,8 @@ def _need_packages() -> None:
         )
 
 
-def _first_start(settings: Config, url: str) -> dict[str, object]:
-    """Make the first token, if there is none; what to tell the user."""
+def _first_start(settings: Config, url: str) -> tuple[dict[str, object], bool]:
+    """Make the first token, if there is none; what to tell the user, and whether nothing is in the store."""
     from ...access_records import Grant
     from ...client import Engram
     from ...store_url import masked
@@ -131,7 +183,7 @@ def _first_start(settings: Config, url: str) -> dict[str, object]:
             grant = Grant(token.name, token.scope, token.workspace, token.id, token.expires_at)
             code = eng.access.logins.make_link(grant)
             started |= {"admin_token_file": path, "login": f"{url}/login?code={code}"}
-    return started
+        return started, not eng.workspaces()
 
 
 def _token_file(settings: Config) -> str:
@@ -146,12 +198,16 @@ def _token_file(settings: Config) -> str:
     return os.path.join(os.path.abspath(os.path.expanduser(settings.data_dir)), name)
 
 
-def _said(started: dict[str, object]) -> str:
+def _said(started: dict[str, object], *, is_empty: bool) -> str:
     lines = [f"{style('Engram', bold=True)} serves {started['store']} at {style(str(started['url']), bold=True)}"]
     if "login" in started:
         lines += [
             f"Your admin token is in {started['admin_token_file']}, which only you can read.",
             f"To log a browser in, open this link within ten minutes. It works once: {started['login']}",
         ]
+    else:
+        lines.append(f"To log a browser in, type in another terminal: {typed('open')}")
+    if is_empty and sys.stdout.isatty():
+        lines.append("The store is empty. `engram demo --fill` fills a workspace `demo` with a month of made-up data.")
     lines.append("Ctrl-C ends it.")
     return "\n".join(lines)

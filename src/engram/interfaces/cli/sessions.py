@@ -11,6 +11,7 @@ from .common import (
     Group,
     complete_session,
     limit_option,
+    moment_type,
     open_store,
     result,
     session_option,
@@ -118,17 +119,51 @@ def done(ctx: click.Context, outcome: str | None, session_id: str) -> None:
 @click.option("--tree", is_flag=True, help="Show subagents under their parents instead of counting them.")
 @click.option("--dreams", is_flag=True, help="Include passes of dreaming.")
 @limit_option("sessions with --all", 50)
+@click.option("--since", metavar="TIME", callback=moment_type, help="Begun then or later: 2026-11-01, or 2h or 7d ago.")
+@click.option("--until", metavar="TIME", callback=moment_type, help="Begun before that time.")
+@click.option("--project", metavar="NAME", help="Only of this project.")
+@click.option("--type", "session_type", metavar="NAME", help="Only of this kind of agent, such as claude-code.")
+@click.option(
+    "--status", type=click.Choice(["active", "idle", "completed", "abandoned"]), help="Only sessions of this status."
+)
 @utc_option
 @click.pass_context
-def list_sessions(ctx: click.Context, everything: bool, tree: bool, dreams: bool, limit: int) -> None:
-    """List sessions at work, the latest heartbeat first."""
+def list_sessions(
+    ctx: click.Context,
+    everything: bool,
+    tree: bool,
+    dreams: bool,
+    limit: int,
+    since: str | None,
+    until: str | None,
+    project: str | None,
+    session_type: str | None,
+    status: str | None,
+) -> None:
+    """List sessions at work, the latest heartbeat first.
+
+    --since, --until and --status also list sessions that have ended, as --all does.
+    """
     sessions = open_store(ctx).sessions
+    everything = everything or any(given is not None for given in (since, until, status))
     if everything:
-        found = sessions.list(limit, dreams=dreams, subagents=tree)
+        found = sessions.list(
+            limit,
+            dreams=dreams,
+            subagents=tree,
+            since=since,
+            until=until,
+            project=project,
+            type=session_type,
+            status=status,
+        )
     else:
-        found = sessions.active(dreams=dreams, subagents=tree)
+        at_work = sessions.active(dreams=dreams, subagents=tree)
+        found = [each for each in at_work if project in (None, each.project) and session_type in (None, each.type)]
     counts = sessions.subagents(active=not everything)
+    narrowed = any(given is not None for given in (since, until, project, session_type, status))
     none = "There are no sessions yet." if everything else "No session is at work. --all lists those that have ended."
+    none = "No session matches." if narrowed else none
     listed = [{**each._asdict(), "subagents": counts.get(each.id, 0)} for each in found]
     result(ctx, listed, lambda: _table(_under_parents(found), {} if tree else counts) if found else none)
 
@@ -207,6 +242,7 @@ def _table(sessions: list[Session], counts: dict[str, int]) -> str:
             )
             for each, outcome in zip(sessions, outcomes, strict=True)
         ],
+        spare=("turns", "outcome", "author", "type"),
     )
 
 

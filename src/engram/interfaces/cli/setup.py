@@ -1,4 +1,4 @@
-"""`engram init`, `engram config …` and `engram completion`."""
+"""`engram config …`, `engram completion` and `engram version`."""
 
 from __future__ import annotations
 
@@ -7,24 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import Group, as_json, command, load_settings, open_store, result
+from ..._version import VERSION
+from .common import Group, as_json, command, load_settings, result
 from .screen import table
 
 if TYPE_CHECKING:
     from ...config import Config
-
-
-@command()
-@click.pass_context
-def init(ctx: click.Context) -> None:
-    """Create the store, or bring it up to date, and print where it is."""
-    eng = open_store(ctx)
-    where = shown_url(eng.settings)
-    result(
-        ctx,
-        {"store": where, "workspace": eng.workspace_name},
-        f"The store is ready: {where}, workspace {eng.workspace_name}.",
-    )
 
 
 @click.group(cls=Group)
@@ -74,6 +62,13 @@ def path(ctx: click.Context) -> None:
     user = os.path.join(settings.config_dir(), settings.USER_FILE)
     project = settings.find_project_file(os.getcwd())
     result(ctx, {"user": user, "project": project}, "\n".join(filter(None, [user, project])))
+
+
+@command()
+@click.pass_context
+def version(ctx: click.Context) -> None:
+    """Print the version, as `engram --version` does."""
+    result(ctx, {"version": VERSION}, f"engram, version {VERSION}")
 
 
 @command()

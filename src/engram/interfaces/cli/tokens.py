@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ...access_records import SCOPES
-from .common import Group, duration_type, open_store, result, typed, utc_option
-from .screen import META, ago, one_line, style, table, until, when
+from .common import Group, as_json, duration_type, load_settings, open_store, result, typed, utc_option
+from .screen import META, ago, one_line, say, style, table, until, when
+from .setup import shown_url
 
 if TYPE_CHECKING:
     from ...access_records import AccessToken, Client, Consent, NewToken
@@ -43,8 +44,11 @@ def create(ctx: click.Context, name: str, scope: str, expires: float | None) -> 
     """Make a token and print it. It is shown only once: the store keeps a hash."""
     # The common option chooses the workspace. Here that is the only one that the token is for.
     workspace = ctx.meta.get(f"{META}.workspace")
-    made = open_store(ctx).access.tokens.create(name, scope, workspace=workspace, expires=expires)
-    result(ctx, made, lambda: _created(made))
+    eng = open_store(ctx)
+    made = eng.access.tokens.create(name, scope, workspace=workspace, expires=expires)
+    result(ctx, made, lambda: _created(made, shown_url(load_settings(ctx, warn=False))))
+    if workspace is not None and workspace not in eng.workspace_names() and not as_json(ctx):
+        say(f"Nothing is in workspace {one_line(workspace)} yet. The first write to it makes it.", err=True)
 
 
 next(
@@ -90,12 +94,15 @@ def revoke(ctx: click.Context, name: str) -> None:
     result(ctx, {"token": revoked}, f"Revoked {one_line(revoked.name, 200)}.")
 
 
-def _created(made: NewToken) -> str:
+def _created(made: NewToken, store: str) -> str:
     token = made.token
     where = f"workspace {token.workspace}" if token.workspace else "all workspaces"
     end = f"until {when(token.expires_at)}" if token.expires_at else "until it is revoked"
     name, secret = one_line(token.name, 200), style(made.secret, bold=True)
-    return f"Token {name}: scope {token.scope}, {where}, {end}.\n\n  {secret}\n\nStore it now. It is shown only once."
+    return (
+        f"Token {name}: scope {token.scope}, {where}, {end}.\nIt is for the store {one_line(store, 5_000)}.\n\n"
+        f"  {secret}\n\nStore it now. It is shown only once."
+    )
 
 
 def _listed(tokens: list[AccessToken], clients: list[Client]) -> str:

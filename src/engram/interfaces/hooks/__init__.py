@@ -235,8 +235,10 @@ def _failure_answer(event: Event, error: Exception) -> Answer:
 
 def _permanent_problem(error: Exception) -> str:
     """What to say about a failure that does not go away by itself; empty for others."""
-    from ...errors import SchemaTooNew, UpgradeNeeded
+    from ...errors import SchemaTooNew, StoreEncrypted, UpgradeNeeded
 
+    if isinstance(error, StoreEncrypted):
+        return "its store is encrypted, and the key cannot be used; `engram sitrep` says what to do"
     if isinstance(error, SchemaTooNew):
         from ..._version import UPGRADE
 

@@ -11,8 +11,9 @@ import os
 import time
 from contextlib import suppress
 
-#: These files are in the data folder. The last has one line for each pass that started by itself.
-LOG = "hook.log"
+from ...hook_log import LOG as LOG
+
+#: These files are in the data folder, as LOG is. The last has one line for each pass that started by itself.
 COUNT = "hook.failures"
 DREAM_LOG = "dream.log"
 #: A log is rotated at this size; one older file is kept.
@@ -54,6 +55,11 @@ def count_failure(folder: str, *, new_session: bool, permanent: bool, can_tell: 
         # The count cannot be written. Tell each new session, but not every event.
         return can_tell and new_session
     return tell
+
+
+def failures_in_a_row(folder: str) -> int:
+    """How many hooks have failed since the last one that worked."""
+    return _read_count(os.path.join(folder, COUNT))[0]
 
 
 def clear_count(folder: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 from ..._version import VERSION
+from ..web import routes as web
 from . import answers, browser, events, hook, library, mcp, metrics, oauth, overview, state, stopping
 from .guard import Guard
 from .options import Options
@@ -72,3 +73,4 @@ def _add_parts(app: FastAPI, service: Service) -> None:
     hook.add(app, service)
     oauth.add(app, service)
     browser.add(app, service)
+    web.add(app, service)

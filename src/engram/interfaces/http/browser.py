@@ -1,4 +1,4 @@
-"""Pages for a person with a browser: log in, log out, and what the server is.
+"""Pages for a person with a browser: log in and log out. The others are in `interfaces/web`.
 
 A person logs in by pasting a token, or with a link that works once. The link opens a page with a button: programs that
 look at links before a person does (previews, scanners) would use the link up otherwise.
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from importlib.resources import files
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
@@ -25,7 +24,7 @@ from ...access_records import LOGIN_LIFE
 from ...errors import EngramError, Forbidden, InvalidInput, TooManyRequests, Unauthorized
 from . import calls, cookies, guard
 from .origins import client_address
-from .pages import continue_page, home_page, link_page, login_page, problem_page
+from .pages import continue_page, link_page, login_page, problem_page
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -38,15 +37,12 @@ if TYPE_CHECKING:
 MOST_ATTEMPTS, ATTEMPTS_WITHIN = 10, 300.0
 #: The largest form, in bytes.
 MAX_FORM = 16 * 1024
-_STATIC = {"engram.css": "text/css; charset=utf-8"}
 
 
 def add(app: FastAPI, service: Service) -> None:
     pages = Pages(service)
     app.add_route("/login", pages.log_in, methods=["GET", "POST"])
     app.add_route("/logout", pages.log_out, methods=["POST"])
-    app.add_route("/static/{name}", pages.static, methods=["GET"])
-    app.add_route("/", pages.home, methods=["GET"])
 
 
 async def grant_of(service: Service, scope: Scope) -> Grant | None:
@@ -153,23 +149,6 @@ class Pages:
         response = RedirectResponse("/login", 303)
         self._set_cookie(response, request, "", 0)
         return response
-
-    async def static(self, request: Request) -> Response:
-        request.scope[calls.ROUTE] = "/static"
-        name = request.path_params["name"]
-        if name not in _STATIC:
-            return Response(status_code=404)
-        content = files(__package__).joinpath("static", name).read_bytes()
-        return Response(content, headers={"cache-control": "public, max-age=3600"}, media_type=_STATIC[name])
-
-    async def home(self, request: Request) -> Response:
-        request.scope[calls.ROUTE] = "/"
-        grant = await guard.caller_of(request.scope).verify()
-        names = [grant.workspace] if grant.workspace else await self._service.readers.run(self._workspaces)
-        return home_page(self._service.places.base(request.scope), grant, names)
-
-    def _workspaces(self) -> list[str]:
-        return workspace_names(self._service)
 
     def _set_cookie(self, response: Response, request: Request, secret: str, seconds: int) -> None:
         origin = self._service.places.origin(request.scope)

@@ -22,7 +22,7 @@ HEADER = b"idempotency-key"
 REPLAYED = (b"idempotency-replayed", b"true")
 
 #: Operations that think, embed or wait between their writes. `lock.claim` is one of them if it waits.
-NOT_ONE_TRANSACTION = frozenset({"dream.run", "dream.undo", "backlog.work"})
+NOT_ONE_TRANSACTION = frozenset({"dream.run", "dream.undo", "backlog.work", "doctor"})
 
 
 class Request:

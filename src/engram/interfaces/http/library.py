@@ -79,10 +79,14 @@ class Library:
             require(grant, call.scope, None)
 
         def perform() -> str:
-            return wire.to_json({"result": performing.perform(eng, call, grant.workspace)})
+            return _text_of(performing.perform(eng, call, grant.workspace), eng.workspace_name)
 
         if call.waits:
-            waiting.append(Waiting(performing.line_up(eng, call), None, None, _text_of, caller.verify_again, _refusal))
+
+            def told(result: object) -> str:
+                return _text_of(wire.pack(result), eng.workspace_name)
+
+            waiting.append(Waiting(performing.line_up(eng, call), None, None, told, caller.verify_again, _refusal))
             return None
         asked = {"body": sha256(body).hexdigest()}
         request = None if call.needs_no_key else keys.of(calls.Call(eng, caller, body, b""), name, asked)
@@ -101,8 +105,9 @@ def _kind(name: str) -> Kind:
     return "reads" if scope_of(name) == "read" else "writes"
 
 
-def _text_of(result: object) -> str:
-    return wire.to_json({"result": wire.pack(result)})
+def _text_of(packed: object, workspace: str) -> str:
+    """An answer. It names the workspace, for a client that let its token choose."""
+    return wire.to_json({"result": packed, "workspace": workspace})
 
 
 def _refusal(error: EngramError) -> Answer:

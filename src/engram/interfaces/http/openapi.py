@@ -163,12 +163,12 @@ def describe(paths: Iterable[Path] = ()) -> dict[str, Any]:
 
 
 def _operation(schemas: Schemas, operation: Operation, method: str) -> dict[str, Any]:
-    group, dot, _ = operation.name.partition(".")
+    group = operation.name.partition(".")[0]
     made: dict[str, Any] = {
         "operationId": operation.name if method == routes.methods_of(operation)[0] else f"{operation.name}.post",
         "summary": operation.help,
         "description": f"Needs a token with scope {operation.scope}.",
-        "tags": [group if dot else "workspace"],
+        "tags": [group if group in _TAGS else "workspace"],
         "parameters": [{"$ref": "#/components/parameters/workspace"}, {"$ref": "#/components/parameters/project"}],
         "responses": _responses(schemas, operation),
     }

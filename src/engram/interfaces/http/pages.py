@@ -14,16 +14,10 @@ from .answers import Answer
 from .html import Html, page, tag, together
 
 if TYPE_CHECKING:
-    from ...access_records import Grant
     from ...errors import EngramError
 
 _FORMS = {"referrer-policy": "same-origin"}
 _PAGE = (b"content-type", b"text/html; charset=utf-8")
-_WHAT = {
-    "read": "read everything",
-    "write": "read and write",
-    "admin": "read, write, delete and administer",
-}
 
 
 def shown(
@@ -68,12 +62,30 @@ def login_page(going_to: str, *, about: str | None = None, problem: str | None =
         method="post",
         action="/login",
     )
-    how = tag("p", "To make a token, type on the server's machine:", id="how", class_="quiet")
-    command = tag("pre", tag("code", "engram token create NAME --scope write"))
+    here = tag("p", "On the server's machine, this opens a page that is logged in:", class_="quiet")
+    how = tag("p", "For another machine, this makes a token there:", id="how", class_="quiet")
+    commands = (
+        together(here, tag("pre", tag("code", "engram open"))),
+        together(how, tag("pre", tag("code", "engram token create NAME --scope write"))),
+    )
     why = tag("p", about) if about else None
     wrong = tag("p", problem, class_="bad", role="alert") if problem else None
-    section = tag("section", tag("h1", "Log in"), together(why, wrong, form, how, command))
+    section = tag("section", tag("h1", "Log in"), together(why, wrong, form, *commands))
     return shown("Log in", section, status=status)
+
+
+def problem_answer(error: EngramError | None) -> Answer:
+    """The page that says why another one is not shown; None stands for a mistake in Engram."""
+    status = 500 if error is None else error.status
+    message = (
+        "This failed because of a mistake in Engram. The server's log has the details."
+        if error is None
+        else error.message
+    )
+    back = tag("p", tag("a", "To the dashboard", href="/"))
+    return Answer(
+        status, page("Problem", tag("section", tag("h1", "This did not work"), tag("p", message), back)), (_PAGE,)
+    )
 
 
 def refused_page(error: EngramError) -> Answer:
@@ -97,23 +109,3 @@ def link_page(code: str, going_to: str) -> Response:
     )
     about = tag("p", "This link works once. It logs this browser in to Engram.")
     return shown("Log in", tag("section", tag("h1", "Log in"), about, form))
-
-
-def home_page(base: str, grant: Grant, workspaces: list[str]) -> Response:
-    who = f"{grant.name} may {_WHAT[grant.scope]}" if grant.name else "the user of this machine"
-    about = tag(
-        "dl",
-        *(tag("dt", "You"), tag("dd", who)),
-        *(tag("dt", "Workspaces"), tag("dd", ", ".join(workspaces))),
-        *(tag("dt", "Address"), tag("dd", base)),
-    )
-    log_out = tag("form", tag("button", "Log out", type="submit", class_="second"), method="post", action="/logout")
-    status = tag("section", tag("h1", "The server runs"), about, log_out)
-    connect = tag(
-        "section",
-        tag("h2", "Connect an agent"),
-        tag("p", "Claude Code asks you for consent in the browser:"),
-        tag("pre", tag("code", f"claude mcp add --transport http engram {base}/mcp")),
-        tag("p", "Other clients that speak MCP over HTTP take the address ", tag("code", f"{base}/mcp"), "."),
-    )
-    return shown("The server runs", status, connect)

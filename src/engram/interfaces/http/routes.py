@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ... import operations
+from ...access.permission import require
 from ...operations import OPERATIONS, Operation
 from ...operations.pages import perform_page
 from . import answers, arguments, calls, keys, versions
@@ -29,8 +30,8 @@ _ALSO_POST = frozenset({"recall", "context"})
 
 #: Operations that use a model, or may take long for another reason.
 _LONG = (
-    *("brief", "recall", "context", "remember", "forget", "memory.update", "exchange.add"),
-    *("dream.run", "dream.status", "dream.review", "dream.undo", "backlog.work"),
+    *("brief", "brief.lines", "recall", "context", "remember", "forget", "memory.update", "exchange.add"),
+    *("dream.run", "dream.status", "dream.review", "dream.undo", "backlog.work", "graph", "sizes", "doctor"),
 )
 #: What agents do all the time. None of it computes anything before it writes.
 _SHARED = ("session.log", "session.heartbeat", "message.send", "message.inbox", "lock.release")
@@ -85,6 +86,8 @@ class Operations:
 def _perform(operation: Operation, call: Call, *, from_query: bool) -> Answer:
     """The answer to a call, in its thread."""
     given = arguments.in_query(operation, call.query) if from_query else call.arguments()
+    if operation.store_wide:
+        require(call.caller.grant(), operation.scope, None)
     values = arguments.checked(operation, call, given)
     request = keys.of(call, operation.name, values) if operation.scope != "read" else None
     if request is None:

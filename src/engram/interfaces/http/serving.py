@@ -147,7 +147,7 @@ def _end_with_parent(parent: int) -> None:
 
 def _run_here(config: uvicorn.Config, at: Listening) -> None:
     server = uvicorn.Server(config)
-    with _quiet_signals():
+    with _stopping(server):
         server.run(sockets=[at.socket])
     if not server.started:
         raise EngramError("The server could not start. The lines above say why.")
@@ -170,18 +170,21 @@ def _run_workers(config: uvicorn.Config, at: Listening) -> None:
 
 
 @contextmanager
-def _quiet_signals() -> Iterator[None]:
-    """After uvicorn has stopped because of a signal, it raises the signal again. That must not end the process."""
+def _stopping(server: uvicorn.Server) -> Iterator[None]:
+    """A signal stops the server in order, also one that comes before uvicorn listens for it.
+
+    After uvicorn has stopped because of a signal, it raises the signal again. That must not end the process.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    earlier = {number: signal.signal(number, _ignore) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def stop(number: int, frame: Any) -> None:
+        server.should_exit = True
+
+    earlier = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)
-
-
-def _ignore(number: int, frame: Any) -> None:
-    pass

@@ -1,6 +1,6 @@
-"""ETag and If-Match: the version of a block, or of the world state, in HTTP's own words.
+"""ETag and If-Match: the version of a block, of the world state or of a memory, in HTTP's own words.
 
-An edit with `If-Match: "7"` is refused unless the block is at version 7, as with `expected_version`: 409, with the
+An edit with `If-Match: "7"` is refused unless the text is at version 7, as with `expected_version`: 409, with the
 current version in the details. A view with `If-None-Match: "7"` gets 304 while the block is at version 7.
 """
 
@@ -19,7 +19,7 @@ _TAG = re.compile(rb'(?:W/)?"([0-9]{1,18})"')
 
 
 def has_tag(operation: Operation) -> bool:
-    """Whether the result is a block, whose version is its tag."""
+    """Whether the result has a version, which is its tag."""
     return operation.name == "block.view" or takes_match(operation)
 
 
@@ -41,8 +41,8 @@ def expected(operation: Operation, headers: Mapping[bytes, bytes], values: dict[
 
 
 def tags(operation: Operation, values: Mapping[str, object], result: Any) -> tuple[Header, ...]:
-    """The header ETag of a block. An old version that was asked for by its number has none."""
-    if not has_tag(operation) or (operation.name == "block.view" and "version" in values):
+    """The header ETag. An old version that was asked for by its number or its time has none."""
+    if not has_tag(operation) or (operation.name == "block.view" and values.keys() & {"version", "at"}):
         return ()
     return ((b"etag", b'"%d"' % result["version"]),)
 
@@ -61,7 +61,7 @@ def describe(operation: Operation) -> list[dict[str, Any]]:
     """The headers of a request, for the description of the interface."""
     found = []
     if takes_match(operation):
-        found.append(_header("If-Match", "Fail with 409 unless the block is at this version."))
+        found.append(_header("If-Match", "Fail with 409 unless the text is at this version."))
     if operation.name == "block.view":
         found.append(_header("If-None-Match", "Answer 304 if the block is still at this version."))
     return found
@@ -70,7 +70,7 @@ def describe(operation: Operation) -> list[dict[str, Any]]:
 def describe_answer(operation: Operation) -> dict[str, Any]:
     if not has_tag(operation):
         return {}
-    return {"ETag": {"description": "The version of the block.", "schema": {"type": "string"}, "example": '"7"'}}
+    return {"ETag": {"description": "The version of the text.", "schema": {"type": "string"}, "example": '"7"'}}
 
 
 def _header(name: str, description: str) -> dict[str, Any]:

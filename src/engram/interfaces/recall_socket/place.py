@@ -26,18 +26,18 @@ _VARIABLES = ("PGDATABASE", "PGHOST", "PGHOSTADDR", "PGPORT", "PGSERVICE", "PGSE
 
 def find(settings: Config) -> str | None:
     """The path of the store's socket; None if the store or the folder does not exist, or the folder is not safe."""
-    path = _path(settings)
-    return path if path is not None and is_private(os.path.dirname(path)) else None
+    found = path(settings)
+    return found if found is not None and is_private(os.path.dirname(found)) else None
 
 
 def make(settings: Config) -> str | None:
     """The same, with the folder made if it is missing."""
     from ...private_files import make_folder
 
-    path = _path(settings)
-    if path is None:
+    wanted = path(settings)
+    if wanted is None:
         return None
-    make_folder(os.path.dirname(path))
+    make_folder(os.path.dirname(wanted))
     return find(settings)
 
 
@@ -50,14 +50,15 @@ def is_private(folder: str) -> bool:
     return S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and S_IMODE(found.st_mode) & 0o077 == 0
 
 
-def _path(settings: Config) -> str | None:
+def path(settings: Config) -> str | None:
+    """Where the store's socket belongs, whether or not anything is there; None if there is no such place."""
     store = identity(settings.url)
     if store is None:
         return None
     for folder in (_folder(settings), os.path.join(os.environ.get("TMPDIR") or "/tmp", f"engram-{os.geteuid()}")):
-        path = os.path.join(folder, f"{store}.sock")
-        if len(os.fsencode(path)) <= LONGEST:
-            return path
+        wanted = os.path.join(folder, f"{store}.sock")
+        if len(os.fsencode(wanted)) <= LONGEST:
+            return wanted
     return None
 
 

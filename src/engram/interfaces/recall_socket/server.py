@@ -20,9 +20,9 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...lock_file import Lock
 from . import peer, place, protocol
 from .answering import Answering, refusal
-from .lock import Lock
 
 if TYPE_CHECKING:
     from logging import Logger

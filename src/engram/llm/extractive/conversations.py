@@ -9,11 +9,13 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from ... import wording
 from ...gist_text import GistText
+from ...sentences import parts
 from ..protocol import Passage
 from . import choosing, open_points, wishes
 from .quotes import AGENT, USER, heading, quoted
-from .talk import Turn
+from .talk import Turn, bare, is_of_two_people
 from .terms import Analyser
 
 _LEAST, _MOST = 4, 12
@@ -45,11 +47,26 @@ def told(turns: Sequence[Turn], passages: Sequence[Passage], longest: int) -> Gi
     chosen = choosing.choose(found, room, longest // _PER_TOKEN, lambda line: _OWN if _SELF.search(line.text) else 1.0)
     lines = [quoted(f"{names.get(line.source) or 'A ' + (line.role or 'text')}: ", line.text) for line in chosen]
     head = _head(chosen)
-    title = ""
-    if head:
+    title = "" if is_of_two_people(turns) else heading(first_ask([turn.ask for turn in turns if turn.ask]))
+    if head and not title:
         speaker = names.get(head.source, "")
         title = (f"{speaker}: " if speaker not in ("", USER, AGENT) else "") + heading(head.text)
     return GistText(title, "", tuple(open_points.of_conversation(turns)), "\n".join(lines))
+
+
+def first_ask(asks: Sequence[str]) -> str:
+    """The first ask that says what a session is about; empty if none does.
+
+    Thanks and greetings do not, and what is only stated to be remembered does not either.
+    """
+    bares = [bare(ask) for ask in asks if not ask.startswith((wording.PASTED, "/"))]
+    return next((ask for ask in bares if wording.is_substantial(ask) and not _only_states(ask)), "")
+
+
+def _only_states(ask: str) -> bool:
+    """Whether a turn only greets, thanks, or states what is to last."""
+    rest = [wishes.core(each) for each in parts(ask) if not _REACTS.match(each)]
+    return not any(each and wishes.form_of(each) is None for each in rest)
 
 
 def _tells(line: choosing.Line) -> bool:

@@ -33,16 +33,20 @@ _HEADING_WORDS: Final = 3
 _LINE: Final = 600
 
 
-def named(text: str) -> list[str]:
-    """The names of files in a text, without their folders."""
+def paths(text: str) -> list[str]:
+    """The names of files in a text, each with its folders as far as the text has them."""
     found = []
     for line in text.splitlines():
         for match in _NAME.finditer(line[:_LINE]):
-            name = match[0].rpartition("/")[2]
-            stem, _, ending = name.rpartition(".")
+            stem, _, ending = match[0].rpartition("/")[2].rpartition(".")
             if not stem.strip("._-").isdigit() and stem.strip(".") and ending.lower() in _ENDINGS:
-                found.append(name)
+                found.append(match[0])
     return found
+
+
+def named(text: str) -> list[str]:
+    """The names of files in a text, without their folders."""
+    return [path.rpartition("/")[2] for path in paths(text)]
 
 
 def touched(messages: Iterable[str]) -> list[str]:

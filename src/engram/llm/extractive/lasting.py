@@ -100,7 +100,7 @@ def _of_user(turn: Turn, of_two_people: bool) -> list[Statement]:
         text = without_emphasis(wishes.core(sentence)).strip()
         form = wishes.form_of(text, of_two_people=of_two_people)
         if form and len(text) <= LONGEST:
-            found.append(Statement(text, form.kind, turn.source, form.confidence, form.about_user))
+            found.append(Statement(wishes.bare(text), form.kind, turn.source, form.confidence, form.about_user))
     return found
 
 

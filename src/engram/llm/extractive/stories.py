@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import filterfalse
 from typing import Final, NamedTuple
 
-from ... import gist_text, wording
+from ... import gist_text, outcomes, wording
 from ...gist_text import GistText
 from ...narration import announces
 from ...sentences import parts
@@ -190,6 +191,8 @@ def _title(steps: Sequence[_Step], turns: Sequence[Turn]) -> str:
         long = [ask for ask in telling if len(PLAIN_WORD.findall(heading(ask))) >= _CLEAR_ASK]
         clear = next((ask for ask in long if wishes.stands_alone(heading(ask).rstrip("…"))), next(iter(long), ""))
         telling = [f"{asks[0]}: {heading(clear)}"] if clear else []
+    if asks and not asks[0].startswith("/"):
+        telling = [*filter(None, [conversations.first_ask(telling)]), *telling]
     if telling or (asks and asks[0].startswith("/")):
         return heading(telling[0] if telling else asks[0])
     return heading(next(filter(None, [*(step.result for step in steps), *asks]), ""))
@@ -212,7 +215,8 @@ def _subject(turns: Sequence[Turn]) -> str:
 def _outcome(steps: Sequence[_Step]) -> str:
     """What came of the session: the latest result that reports a change, or else the latest one."""
     latest = [result for step in reversed(steps) if (result := step.result)][: results.NEAR_THE_END]
-    return next(iter([*filter(results.reports_change, latest), *latest]), "")
+    reports = [*filter(results.reports_change, latest), *filterfalse(outcomes.acknowledges, latest)]
+    return next(iter([*reports, *latest]), "")
 
 
 def _nothing(turns: Sequence[Turn]) -> str:

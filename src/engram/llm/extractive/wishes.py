@@ -197,6 +197,13 @@ FORMS: Final = (
     ),
 )
 
+#: Words before a statement that only say what to do with it, or what kind it is.
+_LEADS: Final = re.compile(
+    r"\A(?:(?:please )?(?:remember|keep in mind|bear in mind|note)(?: that |[:,] +)"
+    r"|(?:for the record|note for (?:later|the future|future sessions)|note to self)[:,] +"
+    r"|(?:todo|to-do)\b[:,]? +|remind me to |(?:til|lessons?(?: learn(?:ed|t))?|(?:final )?decision): +)(?=\S)",
+    re.IGNORECASE,
+)
 #: What makes a sentence a supposition, a question, a hope or a matter of this moment.
 _NOT_LASTING: Final = _any(
     r"[?？][\s'\"”)\]]*\Z",
@@ -241,6 +248,16 @@ def core(sentence: str) -> str:
     sentence = sentence.strip().strip("*_ ")
     filler = _FILLERS.match(sentence)
     return sentence[filler.end() :] if filler else sentence
+
+
+def bare(statement: str) -> str:
+    """A statement without a lead such as `remember:` or `TODO:`, which its kind already says."""
+    lead = _LEADS.match(statement)
+    if lead is None:
+        return statement
+    rest = statement[lead.end() :]
+    word = rest.split(maxsplit=1)[0].rstrip(",;:")
+    return rest[:1].upper() + rest[1:] if word.isalpha() and word.islower() else rest
 
 
 def form_of(sentence: str, *, of_two_people: bool = False) -> Form | None:

@@ -1,4 +1,4 @@
-"""The lock file beside a recall socket. Its holder is the one process that serves the socket.
+"""A file that one process holds: the one that serves a recall socket, or copies into a store.
 
 The kernel frees the lock when the holder dies, however it dies. A holder that ends normally deletes the file. Another
 process may have opened the file just before, and locks it now. It notices that the path does not name this file any

@@ -1,0 +1,265 @@
+"""Checks of the word index and the vectors against the things they belong to, each way.
+
+Reading every posting takes seconds in a large store. So by default the postings are counted, and those of some items
+are looked up. `full` compares all of them. Mending always reads all.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from .. import mutexes
+from ..health_records import Check, Finding, counted, fine, mendable
+from ..memory import embedding_queue, word_index
+from ..memory.embedding_queue import EmbeddingQueue
+from ..memory.memories import Memories
+
+if TYPE_CHECKING:
+    from ..storage.engine import Transaction
+    from ..store_view import StoreView
+
+#: Things mended in one transaction.
+_STEP = 200
+#: Items whose postings are looked up by default.
+_SAMPLE = 200
+
+_TURNS_OUT = """
+SELECT COUNT(*) FROM exchanges e
+WHERE e.workspace = :workspace
+  AND NOT EXISTS (SELECT 1 FROM items i WHERE i.kind = 'exchange' AND i.ref = e.id)
+  AND NOT EXISTS (SELECT 1 FROM backlog b WHERE b.kind = 'exchange' AND b.ref = e.id)
+"""
+_SOME_TURNS_OUT = """
+SELECT e.id FROM exchanges e
+WHERE e.workspace = :workspace
+  AND NOT EXISTS (SELECT 1 FROM items i WHERE i.kind = 'exchange' AND i.ref = e.id)
+  AND NOT EXISTS (SELECT 1 FROM backlog b WHERE b.kind = 'exchange' AND b.ref = e.id)
+ORDER BY e.id LIMIT :limit
+"""
+# A memory whose text was forgotten is on no shelf.
+_MEMORIES_OUT = """
+SELECT COUNT(*) FROM memories m
+WHERE m.workspace = :workspace AND m.content <> ''
+  AND NOT EXISTS (SELECT 1 FROM items i WHERE i.kind = 'memory' AND i.ref = m.id)
+"""
+_SOME_MEMORIES_OUT = """
+SELECT m.id FROM memories m
+WHERE m.workspace = :workspace AND m.content <> ''
+  AND NOT EXISTS (SELECT 1 FROM items i WHERE i.kind = 'memory' AND i.ref = m.id)
+ORDER BY m.id LIMIT :limit
+"""
+_ORPHANS = """
+SELECT COUNT(*) FROM items i
+WHERE i.workspace = :workspace AND (
+  (i.kind = 'exchange' AND NOT EXISTS (SELECT 1 FROM exchanges e WHERE e.id = i.ref))
+  OR (i.kind = 'memory' AND NOT EXISTS (SELECT 1 FROM memories m WHERE m.id = i.ref)))
+"""
+_SOME_ORPHANS = """
+SELECT DISTINCT i.kind, i.ref FROM items i
+WHERE i.workspace = :workspace AND (
+  (i.kind = 'exchange' AND NOT EXISTS (SELECT 1 FROM exchanges e WHERE e.id = i.ref))
+  OR (i.kind = 'memory' AND NOT EXISTS (SELECT 1 FROM memories m WHERE m.id = i.ref)))
+ORDER BY i.kind, i.ref LIMIT :limit
+"""
+_COUNTED = """
+SELECT RTRIM(shelf, '/0123456789'), CAST(SUM(items) AS BIGINT), CAST(SUM(length) AS BIGINT) FROM shelves
+WHERE workspace = :workspace GROUP BY 1
+"""
+_ON_SHELVES = """
+SELECT shelf, COUNT(*), CAST(COALESCE(SUM(length), 0) AS BIGINT) FROM items WHERE workspace = :workspace GROUP BY shelf
+"""
+_CORRECT = """
+INSERT INTO shelves (workspace, shelf, items, length, generation) VALUES (:workspace, :shelf, :items, :length, 0)
+ON CONFLICT (workspace, shelf) DO UPDATE SET items = shelves.items + :items, length = shelves.length + :length
+"""
+_POSTINGS = (
+    "SELECT (SELECT COUNT(*) FROM postings), (SELECT CAST(COALESCE(SUM(LENGTH(terms)), 0) AS BIGINT) FROM items)"
+)
+_SAMPLED = """
+SELECT id, terms FROM items WHERE workspace = :workspace AND id % :every = 0 ORDER BY id DESC LIMIT :limit
+"""
+_ITEMS = "SELECT COUNT(*) FROM items WHERE workspace = :workspace"
+_HAS_POSTINGS = """
+SELECT COUNT(*) FROM postings WHERE item = :item AND term IN (SELECT value FROM json_each(:terms))
+"""
+_MISCOUNTED = """
+SELECT DISTINCT i.kind, i.ref FROM items i
+LEFT JOIN (SELECT item, COUNT(*) AS found FROM postings GROUP BY item) p ON p.item = i.id
+WHERE i.workspace = :workspace AND COALESCE(p.found, 0) <> LENGTH(i.terms) / 8
+ORDER BY i.kind, i.ref
+"""
+_LOST_POSTINGS = "SELECT COUNT(*) FROM postings p WHERE NOT EXISTS (SELECT 1 FROM items i WHERE i.id = p.item)"
+_DELETE_LOST_POSTINGS = "DELETE FROM postings WHERE NOT EXISTS (SELECT 1 FROM items i WHERE i.id = postings.item)"
+_UNUSED_TERMS = """
+DELETE FROM terms
+WHERE workspace = :workspace AND NOT EXISTS (SELECT 1 FROM postings WHERE postings.term = terms.id)
+"""
+_NEW_GENERATION = "UPDATE shelves SET generation = generation + 1 WHERE workspace = :workspace"
+
+
+def checks(view: StoreView, *, full: bool) -> list[Check]:
+    return [
+        Check("index.items", partial(_items, view), partial(_remove_orphans, view)),
+        Check("index.words", partial(_words, view, full), partial(_index_again, view)),
+        Check("index.turns", partial(_turns, view), partial(_index_turns, view)),
+        Check("index.memories", partial(_memories, view), partial(_index_memories, view)),
+        # After the others: they count what they add and remove.
+        Check("index.counts", partial(_counts, view), partial(_correct_counts, view)),
+    ]
+
+
+def _turns(view: StoreView) -> Finding:
+    with view.engine.read() as tx:
+        number = tx.value(_TURNS_OUT, workspace=view.workspace)
+    if not number:
+        return fine("index.turns", "Every turn and log entry is in the word index or waits for it.", view.workspace)
+    found = f"{counted(number, 'turn is', 'turns are')} not in the word index."
+    return mendable("index.turns", found, "Recall misses what is not in it.", number, view.workspace)
+
+
+def _index_turns(view: StoreView) -> int:
+    done = 0
+    while True:
+        with view.engine.write() as tx:
+            tx.lock(mutexes.embedding_queue(view.workspace))
+            ids = tx.column(_SOME_TURNS_OUT, workspace=view.workspace, limit=_STEP)
+            for id in ids:
+                embedding_queue.enqueue(tx, view.workspace, "exchange", id, indexed=False, words_due=True)
+        if not ids:
+            return done
+        done += len(ids)
+        EmbeddingQueue(view).index_words()
+
+
+def _memories(view: StoreView) -> Finding:
+    with view.engine.read() as tx:
+        number = tx.value(_MEMORIES_OUT, workspace=view.workspace)
+    if not number:
+        return fine("index.memories", "Every memory is in the word index.", view.workspace)
+    found = f"{counted(number, 'memory is', 'memories are')} not in the word index."
+    return mendable("index.memories", found, "Recall misses what is not in it.", number, view.workspace)
+
+
+def _index_memories(view: StoreView) -> int:
+    memories, done = Memories(view), 0
+    while True:
+        with view.engine.write() as tx:
+            tx.lock(mutexes.memories(view.workspace))
+            ids = tx.column(_SOME_MEMORIES_OUT, workspace=view.workspace, limit=_STEP)
+            for id in ids:
+                memories.reshelve(tx, id)
+        if not ids:
+            return done
+        done += len(ids)
+
+
+def _items(view: StoreView) -> Finding:
+    with view.engine.read() as tx:
+        number = tx.value(_ORPHANS, workspace=view.workspace)
+    if not number:
+        return fine("index.items", "Everything in the word index exists.", view.workspace)
+    found = f"{counted(number, 'entry of the word index belongs', 'entries of the word index belong')} to nothing."
+    return mendable(
+        "index.items", found, "Recall spends time on it, and scores are a little off.", number, view.workspace
+    )
+
+
+def _remove_orphans(view: StoreView) -> int:
+    done = 0
+    while True:
+        with view.engine.write() as tx:
+            rows = tx.all(_SOME_ORPHANS, workspace=view.workspace, limit=_STEP)
+            for kind in ("exchange", "memory"):
+                word_index.remove(tx, view.workspace, kind, [ref for what, ref in rows if what == kind])
+        if not rows:
+            return done
+        done += len(rows)
+
+
+def _words(view: StoreView, full: bool) -> Finding:
+    with view.engine.read() as tx:
+        ((postings, packed),) = tx.all(_POSTINGS)
+        number = abs(postings - packed // 8)
+        sampled = _lacking(tx, view.workspace)
+        if full:
+            number = len(tx.all(_MISCOUNTED, workspace=view.workspace)) + tx.value(_LOST_POSTINGS)
+    if not number and not sampled:
+        how = "all of them" if full else f"their number, and {_SAMPLE} items; --full compares all"
+        return fine("index.words", f"The words of every item are in the word index ({how}).", view.workspace)
+    found = f"The word index has {counted(postings, 'posting', 'postings')}, and its items have {packed // 8:,}."
+    if postings == packed // 8:
+        found = f"The words of {counted(max(number, sampled), 'item', 'items')} are not in the word index."
+    means = "Recall by words misses something, or finds what is gone."
+    return mendable("index.words", found, means, number or sampled, view.workspace)
+
+
+def _lacking(tx: Transaction, workspace: str) -> int:
+    """How many of some items lack postings."""
+    every = max(1, tx.value(_ITEMS, workspace=workspace) // _SAMPLE)
+    asked = []
+    for item, packed in tx.all(_SAMPLED, workspace=workspace, every=every, limit=_SAMPLE):
+        terms = word_index.unpack(packed)
+        asked.append((len(terms), tx.ask(_HAS_POSTINGS, item=item, terms=tx.array(terms))))
+    return sum(answer.value() != expected for expected, answer in asked)
+
+
+def _index_again(view: StoreView) -> int:
+    """Take things with missing postings off their shelves and index them anew; remove postings of nothing."""
+    with view.engine.read() as tx:
+        rows = tx.all(_MISCOUNTED, workspace=view.workspace)
+    for start in range(0, len(rows), _STEP):
+        _index_some_again(view, rows[start : start + _STEP])
+    with view.engine.write() as tx:
+        word_index.lock_items(tx, view.workspace)
+        word_index.lock_shelves(tx, view.workspace)
+        lost = tx.run(_DELETE_LOST_POSTINGS)
+        if tx.run(_UNUSED_TERMS, workspace=view.workspace):
+            tx.run(_NEW_GENERATION, workspace=view.workspace)
+    return len(rows) + lost
+
+
+def _index_some_again(view: StoreView, rows: list[tuple[str, int]]) -> None:
+    memories = Memories(view)
+    with view.engine.write() as tx:
+        tx.lock(mutexes.memories(view.workspace))
+        tx.lock(mutexes.embedding_queue(view.workspace))
+        for kind, ref in rows:
+            if kind == "memory":
+                memories.reshelve(tx, ref)
+                continue
+            embedding_queue.withdraw(tx, view.workspace, kind, ref)
+            word_index.remove(tx, view.workspace, kind, [ref])
+            embedding_queue.enqueue(tx, view.workspace, kind, ref, indexed=False, words_due=True)
+    EmbeddingQueue(view).index_words()
+
+
+def _differences(tx: Transaction, workspace: str) -> dict[str, tuple[int, int]]:
+    """By shelf, how much the counters lack."""
+    counted = {shelf: (items, length) for shelf, items, length in tx.all(_COUNTED, workspace=workspace)}
+    there = {shelf: (items, length) for shelf, items, length in tx.all(_ON_SHELVES, workspace=workspace)}
+    found = {}
+    for shelf in sorted(counted.keys() | there.keys()):
+        (has, length), (says, total) = there.get(shelf, (0, 0)), counted.get(shelf, (0, 0))
+        if (has, length) != (says, total):
+            found[shelf] = (has - says, length - total)
+    return found
+
+
+def _counts(view: StoreView) -> Finding:
+    with view.engine.read() as tx:
+        found = _differences(tx, view.workspace)
+    if not found:
+        return fine("index.counts", "The counters of every shelf are right.", view.workspace)
+    wrong = f"The counters of {', '.join(found)} are wrong."
+    return mendable("index.counts", wrong, "Scores of recall are a little off.", len(found), view.workspace)
+
+
+def _correct_counts(view: StoreView) -> int:
+    with view.engine.write() as tx:
+        word_index.lock_items(tx, view.workspace)
+        word_index.lock_shelves(tx, view.workspace)
+        found = _differences(tx, view.workspace)
+        for shelf, (items, length) in found.items():
+            tx.run(_CORRECT, workspace=view.workspace, shelf=shelf, items=items, length=length)
+    return len(found)

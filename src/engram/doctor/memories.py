@@ -1,0 +1,147 @@
+"""Checks of memories and blocks: their versions, tags, links and sources."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from .. import mutexes
+from ..health_records import NOTE, WRONG, Check, Finding, counted, fine, mendable
+
+if TYPE_CHECKING:
+    from ..store_view import StoreView
+
+_TAGS = """
+SELECT COUNT(*) FROM memory_tags t
+WHERE t.workspace = :workspace AND NOT EXISTS (SELECT 1 FROM memories m WHERE m.id = t.memory_id)
+"""
+_DELETE_TAGS = """
+DELETE FROM memory_tags
+WHERE CAST(workspace AS TEXT) = :workspace
+  AND NOT EXISTS (SELECT 1 FROM memories m WHERE m.id = memory_tags.memory_id)
+"""
+_LINKS = """
+SELECT COUNT(*) FROM memory_links l
+WHERE l.workspace = :workspace AND (
+  NOT EXISTS (SELECT 1 FROM memories m WHERE m.id = l.from_id)
+  OR NOT EXISTS (SELECT 1 FROM memories m WHERE m.id = l.to_id))
+"""
+_DELETE_LINKS = """
+DELETE FROM memory_links
+WHERE workspace = :workspace AND (
+  NOT EXISTS (SELECT 1 FROM memories m WHERE m.id = memory_links.from_id)
+  OR NOT EXISTS (SELECT 1 FROM memories m WHERE m.id = memory_links.to_id))
+"""
+_WITHOUT_VERSION = """
+SELECT m.id FROM memories m
+WHERE m.workspace = :workspace
+  AND NOT EXISTS (SELECT 1 FROM memory_versions v WHERE v.memory_id = m.id AND v.version = m.version)
+ORDER BY m.id
+"""
+_WRONG_BLOCKS = """
+SELECT b.name FROM blocks b
+WHERE b.workspace = :workspace AND NOT EXISTS (
+  SELECT 1 FROM block_versions v WHERE v.block_id = b.id AND v.version = b.version AND v.content = b.content)
+ORDER BY b.name
+"""
+_SOURCES = """
+SELECT COUNT(*) FROM sources s
+WHERE s.workspace = :workspace AND (
+  (s.derived_kind = 'memory' AND NOT EXISTS (SELECT 1 FROM memories m WHERE m.id = s.derived_id))
+  OR (s.source_kind = 'memory' AND NOT EXISTS (SELECT 1 FROM memories m WHERE m.id = s.source_id))
+  OR (s.source_kind = 'exchange' AND NOT EXISTS (SELECT 1 FROM exchanges e WHERE e.id = s.source_id)))
+"""
+
+
+_LEFT = "The memory is gone. What is left of it does no harm, but nothing else removes it."
+
+
+def checks(view: StoreView) -> list[Check]:
+    return [
+        Check("memories.tags", partial(_tags, view), partial(_delete_tags, view)),
+        Check("memories.links", partial(_links, view), partial(_delete_links, view)),
+        Check("memories.versions", partial(_versions, view)),
+        Check("memories.sources", partial(_sources, view)),
+        Check("blocks.versions", partial(_blocks, view)),
+    ]
+
+
+def _tags(view: StoreView) -> Finding:
+    with view.engine.read() as tx:
+        number = tx.value(_TAGS, workspace=view.workspace)
+    if not number:
+        return fine("memories.tags", "Every tag belongs to a memory.", view.workspace)
+    return mendable(
+        "memories.tags", f"{counted(number, 'tag belongs', 'tags belong')} to no memory.", _LEFT, number, view.workspace
+    )
+
+
+def _delete_tags(view: StoreView) -> int:
+    with view.engine.write() as tx:
+        tx.lock(mutexes.memories(view.workspace))
+        return tx.run(_DELETE_TAGS, workspace=view.workspace)
+
+
+def _links(view: StoreView) -> Finding:
+    with view.engine.read() as tx:
+        number = tx.value(_LINKS, workspace=view.workspace)
+    if not number:
+        return fine("memories.links", "Every link leads from a memory to a memory.", view.workspace)
+    return mendable(
+        "memories.links", f"{counted(number, 'link leads', 'links lead')} nowhere.", _LEFT, number, view.workspace
+    )
+
+
+def _delete_links(view: StoreView) -> int:
+    with view.engine.write() as tx:
+        tx.lock(mutexes.memories(view.workspace))
+        return tx.run(_DELETE_LINKS, workspace=view.workspace)
+
+
+def _versions(view: StoreView) -> Finding:
+    with view.engine.read() as tx:
+        ids = tx.column(_WITHOUT_VERSION, workspace=view.workspace)
+    if not ids:
+        return fine("memories.versions", "Every memory has its current version.", view.workspace)
+    return Finding(
+        "memories.versions",
+        WRONG,
+        f"{counted(len(ids), 'memory lacks its', 'memories lack their')} current version, such as {ids[0]}.",
+        "Their history is incomplete. The text itself is there.",
+        f"engram memory edit {ids[0]} stores a new version",
+        number=len(ids),
+        workspace=view.workspace,
+    )
+
+
+def _blocks(view: StoreView) -> Finding:
+    with view.engine.read() as tx:
+        names = tx.column(_WRONG_BLOCKS, workspace=view.workspace)
+    if not names:
+        return fine("blocks.versions", "Every block is what its newest version says.", view.workspace)
+    return Finding(
+        "blocks.versions",
+        WRONG,
+        f"{counted(len(names), 'block differs from its', 'blocks differ from their')} newest version, such as "
+        f"{names[0]}.",
+        "The log of the block is broken, so its earlier states are not certain.",
+        f"engram block verify {names[0]}; engram block set {names[0]} stores a new version",
+        number=len(names),
+        workspace=view.workspace,
+    )
+
+
+def _sources(view: StoreView) -> Finding:
+    with view.engine.read() as tx:
+        number = tx.value(_SOURCES, workspace=view.workspace)
+    if not number:
+        return fine("memories.sources", "Every source exists.", view.workspace)
+    return Finding(
+        "memories.sources",
+        NOTE,
+        f"{counted(number, 'entry names', 'entries name')} a source or a result that is gone.",
+        "Forgetting looks at fewer things than it should.",
+        "Nothing needs to be done unless another program changed the store.",
+        number=number,
+        workspace=view.workspace,
+    )

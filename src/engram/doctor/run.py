@@ -1,0 +1,34 @@
+"""All checks of an open store: its files or server, then the tables of each workspace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import InvalidInput
+from ..health_records import Check, Finding, examine
+from ..storage.changes import workspaces
+from . import coordination, dreaming, embedding, index, memories
+
+if TYPE_CHECKING:
+    from ..store_view import StoreView
+
+
+def doctor(view: StoreView, *, full: bool = False, fix: bool = False, all_workspaces: bool = False) -> list[Finding]:
+    """What the checks find, and with `fix` what they mended."""
+    if view.engine.joined:
+        raise InvalidInput("doctor works in transactions of its own; call it outside of write().")
+    names = workspaces(view.engine) if all_workspaces else [view.workspace]
+    found = examine(view.engine.health(full=full), fix=fix)
+    for name in names:
+        found += examine(_of_workspace(view._replace(workspace=name), full), fix=fix)
+    return found
+
+
+def _of_workspace(view: StoreView, full: bool) -> list[Check]:
+    return [
+        *index.checks(view, full=full),
+        *embedding.checks(view, full=full),
+        *memories.checks(view),
+        *coordination.checks(view, full=full),
+        *dreaming.checks(view),
+    ]

@@ -1,0 +1,123 @@
+"""A question about the person's own past that the store can answer, and its answer.
+
+The question is made of what a late session was asked. Recall has to find that session by it: a question that recall
+cannot answer is not shown.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from ... import gist_text, wording
+from ...records import UNLIKELY
+
+if TYPE_CHECKING:
+    from ...client import Engram
+    from ...records import Hit, Session
+
+#: Sessions that are looked at, and how many of them recall is asked about.
+_LATEST, _TRIES = 40, 8
+_HITS = 8
+_LONGEST_SUBJECT, _LONGEST_ANSWER = 80, 420
+#: A subject with fewer characters or words says too little to be a question.
+_SHORTEST, _FEWEST = 12, 3
+#: What stands before the matter itself in a title.
+_LEAD = re.compile(
+    r"^(?:(?:(?:please )?implement the following plan:|plan:|/[\w:-]{1,60}(?: [\w#-]{1,20})?:|"
+    r"(?:hi|hello|hey)\b[\w ]{0,30}[!,.])\s*){1,3}",
+    re.IGNORECASE,
+)
+
+
+class Answered(NamedTuple):
+    """A question and what recall found."""
+
+    question: str
+    answer: str
+    #: How it was found: the chance that the best result is about the question.
+    score: float
+    session_id: str
+    #: The type, project and time of the session.
+    type: str
+    project: str | None
+    at: str
+
+
+class _Subject(NamedTuple):
+    session: Session
+    text: str
+    #: What came of the session: its gist says it, or its last message.
+    outcome: str
+    #: Whether the words stand for themselves: a reply in the middle of a review does not.
+    is_clear: bool
+
+
+def answered(eng: Engram) -> Answered | None:
+    """The latest matter that recall finds, with its answer; None if there is none."""
+    for subject in _subjects(eng)[:_TRIES]:
+        question = subject.text if subject.text.endswith("?") else f"What came of “{subject.text}”?"
+        hits = _hits(eng, question, subject.session)
+        answer = _answer(subject, hits)
+        if answer:
+            session = subject.session
+            return Answered(
+                question, answer, hits[0].score, session.id, session.type, session.project, session.heartbeat_at
+            )
+    return None
+
+
+def query(eng: Engram, without: str | None = None) -> str | None:
+    """A query that recall answers, not about the session `without` if there is another; None if there is none."""
+    other = None
+    for subject in _subjects(eng)[:_TRIES]:
+        if any(_says_something(hit) for hit in _hits(eng, subject.text, subject.session)[:3]):
+            text = subject.text.rstrip("…").rstrip()
+            if subject.session.id != without:
+                return text
+            other = text
+    return other
+
+
+def _subjects(eng: Engram) -> list[_Subject]:
+    """What the latest sessions are about. First those that are clear, and of which something came."""
+    found = []
+    for session in eng.sessions.list(_LATEST, subagents=False):
+        if not session.turns:
+            continue
+        gist = eng.memories.gist(session.id)
+        parts = gist_text.parse(gist.content if gist is not None else "")
+        text = _matter(parts.title) or _matter(session.name or "") or _matter(session.summary)
+        if not text:
+            continue
+        is_clear = not parts.title.startswith("/") and "'" not in text
+        found.append(_Subject(session, text, parts.outcome or session.outcome, is_clear))
+    return sorted(found, key=lambda each: (not each.is_clear, not each.outcome))
+
+
+def _matter(title: str) -> str:
+    """What a title is about, without a command before it; empty if it says too little."""
+    text = _LEAD.sub("", " ".join(title.split()))
+    text = wording.shorten(text.replace("“", "").replace("”", ""), _LONGEST_SUBJECT).rstrip(".")
+    said_enough = len(text) >= _SHORTEST and len(text.split()) >= _FEWEST
+    return text if said_enough and not text.startswith("/") else ""
+
+
+def _hits(eng: Engram, question: str, session: Session) -> list[Hit]:
+    """What recall finds of that session, the best first."""
+    found = eng.recall(question, _HITS, note=False)
+    return [hit for hit in found if hit.session_id == session.id and hit.score >= UNLIKELY]
+
+
+def _answer(subject: _Subject, hits: list[Hit]) -> str:
+    if not hits:
+        return ""
+    is_question = subject.text.endswith("?")
+    replies = [hit.answer.text if hit.answer is not None else hit.text for hit in hits if _says_something(hit)]
+    told = [*replies, subject.outcome] if is_question else [subject.outcome, *replies]
+    return wording.shorten(next(filter(None, told), ""), _LONGEST_ANSWER)
+
+
+def _says_something(hit: Hit) -> bool:
+    """Whether a result is more than the person's own question."""
+    return hit.answer is not None or hit.label != "user"

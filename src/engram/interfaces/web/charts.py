@@ -1,0 +1,244 @@
+"""Small charts, drawn on the server as SVG.
+
+A chart has no inline style, so heights are numbers and widths are shares of what there is: the text keeps its size on
+a phone. Below each chart is a table with the same numbers, for screen readers and for copying.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil, floor, log10
+
+from ...safe_text import visible
+from ..http.html import Html, tag
+from .parts import folded, table
+
+#: Pixels: the height of the bars, and of the labels below them.
+_HEIGHT, _BELOW = 150, 24
+#: The space above the highest bar, so that its label is not cut.
+_ABOVE = 8
+_AXIS_WIDTH = 52
+#: Lines across the chart, at most, and labels below it.
+_MOST_TICKS, _MOST_LABELS = 4, 5
+#: The share of its place that a bar fills.
+_FILLED = 0.7
+#: Days or other places beside each other.
+MOST_BARS = 400
+#: Colours of series, one after the other, so that neighbours differ also in small dots.
+_COLOURS = (2, 1, 4, 7, 6, 5, 3, 0)
+
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+
+Write = Callable[[float], str]
+
+
+def whole(number: float) -> str:
+    """`12,300`."""
+    return f"{number:,.0f}"
+
+
+def short(number: float) -> str:
+    """`12k`, `1.5M`, for an axis."""
+    for least, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= least:
+            return f"{number / least:.1f}".removesuffix(".0") + unit
+    return f"{number:g}"
+
+
+def bars(
+    places: Sequence[str],
+    series: Mapping[str, Sequence[float]],
+    label: str,
+    *,
+    unit: str = "",
+    write: Write = whole,
+    hues: Mapping[str, int] | None = None,
+    names: Mapping[str, str] | None = None,
+    place: str = "Day",
+    links: Sequence[str] | None = None,
+) -> Html:
+    """Stacked bars: for each place below them, such as a day, one value of each series.
+
+    `label` is the title. `unit` is what is counted, such as `tokens`. `hues` gives series fixed colours (`hue-0` to
+    `hue-7`); the others get one after the other. `names` says how series are called that are not called by their key.
+    `place` names what a bar stands for. `links` are addresses, one for each place; the bar leads there, and so does its
+    row in the table.
+    """
+    if len(places) > MOST_BARS:
+        raise ValueError(f"A chart has at most {MOST_BARS} bars.")
+    shown = {name: values for name, values in series.items() if any(values)}
+    called = {key: (names or {}).get(key, key) for key in shown}
+    totals = [sum(values[at] for values in shown.values()) for at in range(len(places))]
+    step, top = _scale(max(totals, default=0.0))
+    colours = {name: (hues or {}).get(name, _COLOURS[at % len(_COLOURS)]) for at, name in enumerate(series)}
+    ticks = [step * at for at in range(round(top / step) + 1)]
+    axis = tag(
+        "svg",
+        *(
+            tag("text", short(each), x=str(_AXIS_WIDTH - 10), y=_number(_y(each, top) + 4), text_anchor="end")
+            for each in ticks
+        ),
+        class_="axis",
+        width=str(_AXIS_WIDTH),
+        height=str(_ABOVE + _HEIGHT + _BELOW),
+        aria_hidden="true",
+    )
+    lines = [
+        tag("line", x1="0", x2="100%", y1=_number(_y(each, top)), y2=_number(_y(each, top)), class_="grid")
+        for each in ticks
+    ]
+    drawn = [
+        _linked(
+            _bar(
+                at, len(places), name, {key: values[at] for key, values in shown.items()}, top, colours, called, write
+            ),
+            links[at] if links else None,
+        )
+        for at, name in enumerate(places)
+        if totals[at] > 0
+    ]
+    total = f"{write(sum(totals))} {unit}".strip()
+    plot = tag(
+        "svg",
+        *lines,
+        *drawn,
+        *_labels(places),
+        class_="bars",
+        width="100%",
+        height=str(_ABOVE + _HEIGHT + _BELOW),
+        # A picture holds nothing that one can click.
+        role="group" if links else "img",
+        aria_label=f"{label}: {total} in all. The table below has the numbers.",
+    )
+    head = tag("figcaption", tag("strong", label), tag("span", f"{total} in all", class_="quiet"))
+    return tag(
+        "figure",
+        head,
+        tag("div", axis, plot, class_="plot"),
+        _legend(called, colours) if len(shown) > 1 else None,
+        _as_table(places, shown, called, totals, label, place, write, links),
+        class_="chart",
+    )
+
+
+def _bar(
+    at: int,
+    count: int,
+    name: str,
+    values: Mapping[str, float],
+    top: float,
+    colours: Mapping[str, int],
+    called: Mapping[str, str],
+    write: Write,
+) -> Html:
+    width = 100 / count * _FILLED
+    left = 100 / count * (at + (1 - _FILLED) / 2)
+    pieces: list[Html] = []
+    below = 0.0
+    for key, value in values.items():
+        if value <= 0:
+            continue
+        high, low = _y(below + value, top), _y(below, top)
+        below += value
+        pieces.append(
+            tag(
+                "rect",
+                x=f"{left:.3f}%",
+                width=f"{width:.3f}%",
+                y=_number(high),
+                height=_number(max(low - high, 0.5)),
+                class_=f"hue-{colours[key]}",
+            )
+        )
+    told = ", ".join(f"{called[key]} {write(value)}" for key, value in values.items() if value > 0)
+    # Pointing at any part of its column tells what a bar is made of.
+    column = tag("rect", x=f"{100 / count * at:.3f}%", width=f"{100 / count:.3f}%", y="0", height=str(_ABOVE + _HEIGHT))
+    return tag("g", tag("title", f"{visible(name)}: {visible(told)}"), column, *pieces, class_="bar")
+
+
+def _linked(bar: Html, address: str | None) -> Html:
+    """A bar that leads somewhere. With the keyboard one goes there from the table: a year has too many bars."""
+    return bar if address is None else tag("a", bar, href=address, tabindex="-1", aria_hidden="true")
+
+
+def _labels(places: Sequence[str]) -> list[Html]:
+    """The names of some places, evenly spread."""
+    count = len(places)
+    if not count:
+        return []
+    step = max(1, ceil(count / _MOST_LABELS))
+    chosen = list(range(count - 1, -1, -step))[::-1]
+    made = []
+    for at in chosen:
+        middle = 100 / count * (at + 0.5)
+        anchor = "start" if middle < 8 else "end" if middle > 92 else "middle"
+        edge = {"start": 0.0, "end": 100.0, "middle": middle}[anchor]
+        made.append(
+            tag(
+                "text",
+                visible(_label(places[at])),
+                x=f"{edge:.3f}%",
+                y=str(_ABOVE + _HEIGHT + _BELOW - 5),
+                text_anchor=anchor,
+                class_="label",
+            )
+        )
+    return made
+
+
+def _label(place: str) -> str:
+    """The name of a place below the chart: a day without its year, because there is little room on a phone."""
+    return place[5:] if _DAY.fullmatch(place) else place
+
+
+def _legend(called: Mapping[str, str], colours: Mapping[str, int]) -> Html:
+    entries = [
+        tag("li", tag("span", class_=f"dot hue-{colours[key]}", aria_hidden="true"), visible(name))
+        for key, name in called.items()
+    ]
+    return tag("ul", *entries, class_="legend")
+
+
+def _as_table(
+    places: Sequence[str],
+    shown: Mapping[str, Sequence[float]],
+    called: Mapping[str, str],
+    totals: Sequence[float],
+    label: str,
+    place: str,
+    write: Write,
+    links: Sequence[str] | None,
+) -> Html:
+    """The numbers of the chart, without the places that have none; the latest first."""
+    heads = [place, *called.values(), *(["All"] if len(shown) > 1 else [])]
+    rows = [
+        [
+            tag("a", places[at], href=links[at]) if links else places[at],
+            *(write(values[at]) for values in shown.values()),
+            *([write(totals[at])] if len(shown) > 1 else []),
+        ]
+        for at in reversed(range(len(places)))
+        if totals[at] > 0
+    ]
+    return folded("As a table", table([visible(each) for each in heads], rows, label=label, class_="numbers"))
+
+
+def _scale(highest: float) -> tuple[float, float]:
+    """The distance of the lines across the chart, and the value at its top: 1, 2 or 5 times a power of ten."""
+    if highest <= 0:
+        return 1.0, 1.0
+    rough = highest / _MOST_TICKS
+    power = 10.0 ** floor(log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999_999)
+    # What is counted is whole.
+    step = max(step, 1.0)
+    return step, step * ceil(highest / step - 1e-9)
+
+
+def _y(value: float, top: float) -> float:
+    return _ABOVE + _HEIGHT * (1 - value / top)
+
+
+def _number(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")

@@ -1,0 +1,415 @@
+"""Now: who is doing what, and does anybody need me?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...harness_commands import CONTROLS
+from ...records import PERSON, WORLD
+from ...safe_text import one_line, visible
+from ...wording import command
+from ..http.html import Html, tag, together
+from .frame import Page
+from .icons import icon
+from .markdown import markdown
+from .names import named, plain, says_the_same, task, titles, titles_of
+from .parts import (
+    action,
+    agent,
+    at_work,
+    badge,
+    button,
+    card,
+    choice,
+    empty,
+    field,
+    folded,
+    form,
+    live,
+    opener,
+    plural,
+    project,
+    row,
+    session_link,
+    short_id,
+    when,
+)
+
+if TYPE_CHECKING:
+    from ...records import Exchange, Holder, Lease, LogEntry, Message, Session
+    from .request import PageRequest
+
+#: Sessions that are shown as cards. The others are counted, and the timeline has them.
+_MOST_CARDS = 24
+_LOGS = 3
+_EARLIER = 12
+#: Unread messages that are shown at once, the oldest first.
+_UNREAD = 20
+_FEED = 14
+#: Characters and lines of a message before it is folded.
+_LONG, _LONG_LINES = 900, 14
+
+
+class _Work(NamedTuple):
+    """One session at work, with what its card shows."""
+
+    session: Session
+    #: Its claims and those of its subagents.
+    leases: list[Lease]
+    logs: list[LogEntry]
+    #: Its subagents at work, and theirs.
+    children: list[Session]
+    #: Claims that overlap, each with the claim of the session or of its subagent.
+    clashes: list[tuple[Holder, Holder]]
+
+
+def page(request: PageRequest) -> Page:
+    everyone = request.eng.sessions.active()
+    leases = request.eng.leases.list()
+    work = _at_work(request, everyone, leases)
+    known = {each.id: each for each in everyone}
+    names = titles(request, everyone)
+    left = together(_messages(request, known, names), _sessions(request, work, len(everyone), names))
+    right = together(_world(request), _leases(request, leases, known, names), _feed(request))
+    body = tag("div", tag("div", left, class_="stack"), tag("div", right, class_="stack"), class_="now")
+    return Page("now", "Who is doing what, and does anybody need me?", body)
+
+
+def _at_work(request: PageRequest, everyone: list[Session], leases: list[Lease]) -> list[_Work]:
+    """The sessions that get a card: those in conflict first, then by project and the latest heartbeat."""
+    eng = request.eng
+    # Work of a subagent stands on the card of the session that it works for.
+    parents = {each.id: each.parent_id for each in everyone}
+    held: dict[str, list[Lease]] = defaultdict(list)
+    for lease in leases:
+        held[_first(lease.session_id, parents)].append(lease)
+    children: dict[str, list[Session]] = defaultdict(list)
+    for each in everyone:
+        if (first := _first(each.id, parents)) != each.id:
+            children[first].append(each)
+    clashes: dict[str, list[tuple[Holder, Holder]]] = defaultdict(list)
+    for one, other in eng.leases.overlaps():
+        mine, theirs = _first(one.session_id, parents), _first(other.session_id, parents)
+        clashes[mine].append((one, other))
+        if theirs != mine:
+            clashes[theirs].append((other, one))
+    shown = [each for each in everyone if _first(each.id, parents) == each.id]
+    shown.sort(key=lambda each: (each.id not in clashes, each.stale))
+    return [
+        _Work(each, held[each.id], eng.sessions.logs(each.id, _LOGS), children[each.id], clashes[each.id])
+        for each in shown[:_MOST_CARDS]
+    ]
+
+
+def _first(id: str, parents: dict[str, str | None]) -> str:
+    """The session at work for which a session works: its parent's parent, and so on."""
+    seen: set[str] = set()
+    while id not in seen and (parent := parents.get(id)) and parent in parents:
+        seen.add(id)
+        id = parent
+    return id
+
+
+def _sessions(request: PageRequest, work: list[_Work], total: int, names: dict[str, str]) -> Html:
+    cards = [_session(request, each, names) for each in work]
+    shown = (
+        tag("ul", *cards, class_="sessions")
+        if cards
+        else card(
+            empty(
+                "No agent is at work. A session appears here when one starts with Engram's hooks, over MCP or by hand:",
+                "engram install claude-code",
+                'engram session start my-agent "Trying Engram"',
+            )
+        )
+    )
+    counted = sum(1 + len(each.children) for each in work)
+    more = tag("p", f"{total - counted} more are at work. The page Time lists all sessions.", class_="quiet")
+    head = tag("h2", "At work", tag("span", str(total), class_="quiet"), class_="section-head")
+    return live(
+        head, shown, more if total > counted else None, id="sessions", on="session lease exchange", class_="stack"
+    )
+
+
+def _session(request: PageRequest, work: _Work, names: dict[str, str]) -> Html:
+    session, now = work.session, request.now
+    head = row(
+        agent(session.type), at_work(session), project(request, session.project), when(session.heartbeat_at, now)
+    )
+    title = tag("h3", session_link(request, session.id, names.get(session.id) or "(no task yet)"))
+    conflict = [_conflict(request, session, mine, other, names) for mine, other in work.clashes[:3]]
+    claims = [
+        tag(
+            "li",
+            icon("lock" if each.exclusive else "file"),
+            tag(
+                "span",
+                tag("code", _within(each.resource, session.project)),
+                tag("span", f" {one_line(each.note, 80)}", class_="quiet") if each.note else None,
+                tag("span", " by ", named(request, each.session_id, names, 70), class_="quiet")
+                if each.session_id != session.id
+                else None,
+            ),
+        )
+        for each in work.leases[:6]
+    ]
+    if len(work.leases) > 6:
+        claims.append(tag("li", f"and {len(work.leases) - 6} more", class_="quiet"))
+    logs = [tag("li", tag("span", plain(each.content, 140)), when(each.created_at, now)) for each in work.logs]
+    children = [
+        tag(
+            "li",
+            agent(each.type),
+            session_link(request, each.id, task(each.summary, 90) or "(no task yet)"),
+            when(each.heartbeat_at, now),
+        )
+        for each in work.children[:5]
+    ]
+    if len(work.children) > 5:
+        children.append(tag("li", f"and {len(work.children) - 5} more", class_="quiet"))
+    return tag(
+        "li",
+        head,
+        title,
+        *conflict,
+        tag("ul", *claims, class_="claims", aria_label="Claimed") if claims else None,
+        tag("ul", *children, class_="children", aria_label="Subagents") if children else None,
+        tag("ul", *logs, class_="logs", aria_label="Last steps") if logs else None,
+        class_="card session" + (" conflict" if work.clashes else "") + (" stale" if session.stale else ""),
+        data_item=True,
+    )
+
+
+def _within(resource: str, project: str | None) -> str:
+    """A resource as the session knows it: without the name of its own project."""
+    return visible(resource.removeprefix(f"{project}:") if project else resource)
+
+
+def _holder(request: PageRequest, id: str, type: str, names: dict[str, str]) -> Html:
+    return session_link(request, id, task(names.get(id, ""), 70) or f"{type} {short_id(id)}")
+
+
+def _conflict(request: PageRequest, session: Session, mine: Holder, other: Holder, names: dict[str, str]) -> Html:
+    subagent = None
+    if mine.session_id != session.id:
+        subagent = together(_holder(request, mine.session_id, mine.session_type, names), " and ")
+    return tag(
+        "p",
+        icon("warning"),
+        tag(
+            "span",
+            "Claimed by " if subagent else "Also claimed by ",
+            subagent,
+            _holder(request, other.session_id, other.session_type, names),
+            ": ",
+            tag("code", _within(other.resource, session.project)),
+        ),
+        class_="clash",
+    )
+
+
+def _messages(request: PageRequest, known: dict[str, Session], names: dict[str, str]) -> Html:
+    unread = request.eng.messages.inbox(PERSON, peek=True)
+    new = {each.id for each in unread}
+    earlier = [each for each in request.eng.messages.list(_EARLIER * 2) if each.id not in new][:_EARLIER]
+    shown = [_message(request, each, known, names, is_unread=True) for each in unread[:_UNREAD]]
+    if len(unread) > _UNREAD:
+        shown.append(tag("li", f"{len(unread) - _UNREAD} more follow when you have read these.", class_="quiet"))
+    old = [_message(request, each, known, names, is_unread=False) for each in earlier]
+    title = f"{plural(len(unread), 'message')} for you" if unread else "Messages"
+    write = _write(list(known.values()), names) if request.may("write") else None
+    nothing = tag("p", "Nobody is waiting for you.", class_="quiet") if not unread else None
+    body = together(
+        nothing,
+        tag("ul", *shown, class_="messages") if shown else None,
+        folded("Earlier messages", tag("ul", *old, class_="messages"), class_="earlier", open=False) if old else None,
+        write,
+    )
+    return card(body, title=title, id="messages", data_live="message", class_="needs-you" if unread else None)
+
+
+def _message(
+    request: PageRequest, message: Message, known: dict[str, Session], names: dict[str, str], *, is_unread: bool
+) -> Html:
+    if message.from_session is None:
+        sender: Html = tag("strong", message.author or "You")
+    else:
+        sending = known.get(message.from_session)
+        sender = row(
+            agent(sending.type) if sending else None,
+            named(request, message.from_session, names, 70),
+        )
+    to = None
+    if message.to != PERSON:
+        who = named(request, message.to, names) if message.to in names else tag("code", one_line(message.to, 60))
+        to = tag("span", "to ", who, class_="quiet")
+    text = tag("div", _text(message), class_="message-text")
+    answer = None
+    if is_unread and request.may("write"):
+        read = action("library:messages.read_by_person", "Mark as read", {"ids": [message.id]}, picture="approve")
+        answer = tag("div", _reply(message) if message.from_session else None, read, class_="answer")
+    return tag(
+        "li",
+        row(sender, to, tag("span", class_="spacer"), when(message.created_at, request.now)),
+        text,
+        answer,
+        data_item=True,
+    )
+
+
+def _reply(message: Message) -> Html:
+    text = tag(
+        "input", type="text", name="text", required=True, aria_label="Reply", placeholder="Reply…", autocomplete="off"
+    )
+    return form(
+        "library:messages.send",
+        text,
+        button("Send", class_="small"),
+        values={"from_session": None, "to": message.from_session},
+        class_="reply",
+        done="Sent.",
+        also=("library:messages.read_by_person", {"ids": [message.id]}),
+    )
+
+
+def _write(everyone: list[Session], names: dict[str, str]) -> Html | None:
+    if not everyone:
+        return None
+    options = {"*": "every agent at work"}
+    for each in everyone[:50]:
+        options[each.id] = f"{each.type}: {task(names[each.id], 60) or short_id(each.id)}"
+    fields = form(
+        "library:messages.send",
+        choice("To", "to", options, "*", key="message"),
+        field("Message", "text", required=True, key="message", autocomplete="off"),
+        row(button("Send")),
+        values={"from_session": None},
+        class_="stack",
+        done="Sent.",
+    )
+    return folded("Write to your agents", fields, class_="write", id="write")
+
+
+def _world(request: PageRequest) -> Html:
+    block = request.eng.blocks.get(WORLD)
+    content = block.content if block else ""
+    version = block.version if block else 0
+    by = None
+    if block:
+        author: Html | str = one_line(block.author or "a person", 60)
+        if not block.author and block.updated_by:
+            author = named(request, block.updated_by, titles_of(request, [block.updated_by]))
+        by = row(
+            tag("span", f"version {version} by ", author, class_="quiet small"), when(block.updated_at, request.now)
+        )
+    shown = (
+        markdown(content)
+        if content
+        else empty("What every agent should know right now: the goal, what is decided, what is broken.")
+    )
+    edit = edit_button = None
+    if request.may("write"):
+        edit_button = opener("Edit", "world-edit")
+        edit = form(
+            "block.update",
+            field("World state", "content", content, long=True, rows="10", key="world", data_keep=True),
+            field("Reason", "reason", key="world", placeholder="What changed (optional)"),
+            row(button("Store"), tag("button", "Cancel", type="button", class_="second", data_shows="world-edit")),
+            values={"name": WORLD, "expected_version": version},
+            class_="stack",
+            id="world-edit",
+            hidden=True,
+            data_conflict=WORLD,
+            done="Stored.",
+        )
+    history = tag("a", "History", href=request.link("blocks", WORLD)) if block else None
+    beside = row(history, edit_button)
+    return card(
+        tag("div", shown, by, class_="stack", data_shown_without="world-edit"),
+        edit,
+        title="World state",
+        beside=beside,
+        id="world",
+        data_live="block",
+    )
+
+
+def _leases(request: PageRequest, leases: list[Lease], known: dict[str, Session], names: dict[str, str]) -> Html:
+    shown = [_lease(request, each, known.get(each.session_id), names) for each in leases[:30]]
+    more = tag("p", f"and {len(leases) - 30} more", class_="quiet") if len(leases) > 30 else None
+    body = (
+        tag("ul", *shown, class_="leases")
+        if shown
+        else empty("Nothing is claimed. Agents claim files before they change them:", "engram lock claim src/router.py")
+    )
+    return card(body, more, title="Claims", id="leases", data_live="lease session")
+
+
+def _lease(request: PageRequest, lease: Lease, session: Session | None, names: dict[str, str]) -> Html:
+    kind = badge("exclusive", "accent") if lease.exclusive else badge("advisory")
+    who = named(request, lease.session_id, names)
+    note = tag("p", one_line(lease.note, 120), class_="small") if lease.note else None
+    take = reason = None
+    if request.may("admin"):
+        name = f"break-{lease.token}"
+        take = opener("Break", name, picture=None)
+        reason = form(
+            "library:leases.break_lease",
+            tag(
+                "input",
+                type="text",
+                name="reason",
+                required=True,
+                aria_label="Reason",
+                placeholder="Why? The session reads it.",
+                autocomplete="off",
+            ),
+            button("Break the claim", class_="small danger"),
+            values={"resource": lease.resource, "by": None},
+            class_="reply",
+            id=name,
+            hidden=True,
+            done="The claim is broken.",
+        )
+    head = row(tag("code", _within(lease.resource, session.project if session else None)), kind)
+    by = row(tag("span", who, class_="small"), when(lease.claimed_at, request.now))
+    return tag("li", tag("div", tag("div", head, note, by), take, class_="lease"), reason, data_item=True)
+
+
+def _feed(request: PageRequest) -> Html:
+    latest = request.eng.exchanges.timeline(limit=2 * _FEED)
+    # What a person tells the harness, such as /exit, is not about the work.
+    turns = [each for each in latest if command(each.content)[0] not in CONTROLS][:_FEED]
+    names = titles_of(request, [each.session_id for each in turns])
+    shown = [_talk(request, id, list(said), names) for id, said in groupby(turns, key=lambda each: each.session_id)]
+    body = tag("ol", *shown, class_="feed") if shown else empty("What is said to the agents appears here at once.")
+    return card(body, title="Live", id="feed", data_live="exchange session")
+
+
+def _talk(request: PageRequest, session: str, turns: list[Exchange], names: dict[str, str]) -> Html:
+    """What was said in one session, without another in between, the latest first."""
+    said = [
+        tag(
+            "li",
+            row(badge(turn.role, "accent" if turn.role == "user" else "plain"), when(turn.created_at, request.now)),
+            _words(turn, names.get(session, "")),
+        )
+        for turn in turns
+    ]
+    return tag("li", tag("h3", named(request, session, names, 70)), tag("ol", *said))
+
+
+def _words(turn: Exchange, name: str) -> Html:
+    """The text of a turn. One that named its session stands above already."""
+    text = task(turn.content, 180) if turn.role == "user" else plain(turn.content, 180)
+    return tag("p", "asked this", class_="quiet") if says_the_same(text, name) else tag("p", text)
+
+
+def _text(message: Message) -> Html:
+    """What a message says. A long one begins folded."""
+    text = markdown(message.text)
+    if len(message.text) <= _LONG and message.text.count("\n") < _LONG_LINES:
+        return text
+    return folded(plain(message.text, 200), text, id=f"message-{message.id}", class_="long")

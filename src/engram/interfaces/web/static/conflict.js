@@ -1,0 +1,44 @@
+// Two people, or a person and an agent, have changed the same text. The person sees both and decides.
+import { decide, element, notice } from "./dialogs.js";
+import { reloadContent } from "./load.js";
+import { isReadable, stored } from "./stored.js";
+
+const textOf = (form) => form.elements.content ?? form.elements.text;
+
+// Whether this form can show both sides.
+export const canResolve = (form) => form.dataset.conflict !== undefined && isReadable(form) && Boolean(textOf(form));
+
+function side(title, text, editable) {
+  const area = element("textarea", { rows: "14", "aria-label": title });
+  area.value = text;
+  area.readOnly = !editable;
+  return [element("div", { className: "side" }, element("h3", { text: title }), area), area];
+}
+
+// `values` are the arguments that the form has sent.
+export async function resolveConflict(form, values, call) {
+  const field = textOf(form);
+  const theirs = await stored(form);
+  const latest = theirs.history?.[0] ?? theirs;
+  const by = latest.author ?? latest.actor ?? latest.updated_by ?? "somebody else";
+  const [left] = side(`Now stored: version ${theirs.version}, by ${by}`, theirs.content, false);
+  const [right, area] = side("Your text: combine both here", field.value, true);
+  const contents = [
+    element("p", { text: "The text changed while you were editing. Your text is not stored yet." }),
+    element("div", { className: "sides" }, left, right),
+  ];
+  const agreed = await decide("Both of you changed this", contents, "Store my text", { wide: true });
+  field.value = area.value;
+  if (!agreed) return;
+  const merged = { reason: "merged two edits", ...values, [field.name]: area.value, expected_version: theirs.version };
+  try {
+    await call(form.dataset.call, merged);
+  } catch (again) {
+    if (again.code !== "version_conflict") throw again;
+    await resolveConflict(form, values, call);
+    return;
+  }
+  notice("Stored.");
+  form.reset();
+  await reloadContent(form);
+}

@@ -1,0 +1,166 @@
+"""Encrypts a store, decrypts it, and changes its key; its backups go with it, also those of `engram backup` elsewhere.
+
+The key is written before anything else, and keys are never removed, so every state that a killed process leaves can be
+read. Running the command again does the rest. `swap` describes how the store itself is replaced.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import apsw
+
+from ..errors import EngramError, StoreEncrypted
+from ..setup_records import Encryption
+from . import backup, backup_files, backup_names, database, foreign
+from .sqlite import refuse_network
+from .sqlite_errors import missing, translate, translate_os
+from .swap import NEXT, REPLACED, finish, replace, same_file, write_copy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .keys import Keys
+
+
+def encrypt(path: str, keys: Keys, busy_timeout: float) -> Encryption:
+    """Encrypt the store, and every backup of it that Engram knows."""
+    return _changed(path, keys, busy_timeout, lambda present: present or keys.newest())
+
+
+def decrypt(path: str, keys: Keys, busy_timeout: float) -> Encryption:
+    """Write the store and every known backup of it without encryption. The keys stay, for backups elsewhere."""
+    return _changed(path, keys, busy_timeout, lambda present: None)
+
+
+def rekey(path: str, keys: Keys, busy_timeout: float) -> Encryption:
+    """Encrypt the store and every known backup of it with a new key. The earlier keys stay, for backups elsewhere."""
+
+    def new(present: bytes | None) -> bytes:
+        if present is None:
+            raise StoreEncrypted(f"{path} is not encrypted, so it has no key to change. Run `engram encrypt`.")
+        return keys.add()
+
+    return _changed(path, keys, busy_timeout, new)
+
+
+def _changed(path: str, keys: Keys, busy_timeout: float, choose: Callable[[bytes | None], bytes | None]) -> Encryption:
+    # A symbolic link at `path` stays; its target is replaced.
+    path = os.path.realpath(path)
+    if not backup.size(path):
+        raise missing(path)
+    try:
+        refuse_network(os.path.dirname(path))
+        finish(path)
+        with same_file(path):
+            present = foreign.refuse(path, keys)
+            _require_store(path, present)
+            wanted = choose(present)
+            if wanted != present:
+                replace(path, present, wanted, busy_timeout)
+        copies = _change_copies(path, keys, wanted)
+    except apsw.Error as error:
+        raise translate(error, path) from error
+    except OSError as error:
+        raise translate_os(error, path) from error
+    return Encryption(path, wanted is not None, wanted != present, keys.place, *map(tuple, copies))
+
+
+def _require_store(path: str, key: bytes | None) -> None:
+    """Check the file before a key is made for it."""
+    store = database.connect(path, key)
+    try:
+        # Until it is known to be ours, closing it must not write its log into the file.
+        store.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        foreign.check_ours(store, path)
+    finally:
+        store.close()
+
+
+class _Copies(NamedTuple):
+    """What became of the backups."""
+
+    changed: list[str]
+    removed: list[str]
+    left: list[str]
+
+
+def _change_copies(path: str, keys: Keys, wanted: bytes | None) -> _Copies:
+    """Give all backups the same key: those beside the store, and those that `engram backup` made anywhere.
+
+    The store has its key already. So a backup whose disk is full or read-only is named, and stops nothing else.
+    """
+    folder = os.path.dirname(path)
+    beside = sorted(os.path.join(folder, name) for name in backup.names(path))
+    leftover = [f"{path}{end}" for end in (NEXT, REPLACED, backup.COPYING) if os.path.exists(f"{path}{end}")]
+    drafts = [*(copy for copy in beside if copy.endswith(backup.PARTIAL)), *leftover, *backup_names.drafts(path)]
+    changes = {copy: f"{copy}{backup.PARTIAL}" for copy in beside if copy not in drafts}
+    for _, copy in backup_names.known(path):
+        # The user may have put another file in the place of a backup.
+        if backup_files.is_store(copy):
+            changes.setdefault(copy, f"{copy}.{os.getpid()}{backup.PARTIAL}")
+    copies = _Copies([], [], [])
+    for draft in drafts:
+        with _leaving(draft, copies):
+            _remove(draft, copies)
+    for copy, draft in changes.items():
+        with _leaving(copy, copies):
+            if not _has_key(copy, keys, wanted):
+                _change_copy(copy, keys, wanted, copies, draft)
+    return copies
+
+
+@contextmanager
+def _leaving(file: str, copies: _Copies) -> Iterator[None]:
+    """Name a file that cannot be changed, instead of an error."""
+    try:
+        yield
+    except (OSError, apsw.Error, EngramError):
+        copies.left.append(file)
+
+
+def _has_key(copy: str, keys: Keys, wanted: bytes | None) -> bool:
+    """Whether a backup is as it should be. A log beside it may not be."""
+    try:
+        return database.key_of(copy, keys) == wanted and not backup.size(f"{copy}-wal")
+    except EngramError:
+        return False
+
+
+def _change_copy(copy: str, keys: Keys, wanted: bytes | None, copies: _Copies, draft: str) -> None:
+    backup.remove(draft)
+    try:
+        backup.require_space(copy, backup.size(copy) + backup.size(f"{copy}-wal"))
+        write_copy(copy, database.key_of(copy, keys), draft, wanted)
+        # A backup that has no time in its name is as old as its file.
+        made = os.stat(copy)
+        os.utime(draft, ns=(made.st_atime_ns, made.st_mtime_ns))
+    except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError, StoreEncrypted):
+        backup.remove(draft)
+        # An encrypted copy without a key harms nobody, and its key may turn up. A damaged plain one can be read.
+        if database.is_encrypted(copy):
+            copies.left.append(copy)
+        else:
+            _remove(copy, copies)
+        return
+    except BaseException:
+        backup.remove(draft)
+        raise
+    try:
+        # The log first: beside the new file it would be wrong. Closing the connection has emptied it.
+        for end in ("-wal", "-shm", "-journal"):
+            if os.path.exists(f"{copy}{end}"):
+                os.unlink(f"{copy}{end}")
+        os.replace(draft, copy)
+    except BaseException:
+        # After `decrypt` it is plain text.
+        backup.remove(draft)
+        raise
+    copies.changed.append(copy)
+
+
+def _remove(file: str, copies: _Copies) -> None:
+    backup.remove(file)
+    copies.removed.append(file)

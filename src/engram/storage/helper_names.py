@@ -1,0 +1,40 @@
+"""The names of the files that a store may have beside it.
+
+SQLite deletes or reads a log and a journal by their names alone, and Engram removes drafts by theirs. So nothing else
+may be written under such a name, whether the store exists or not.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ..errors import InvalidInput
+
+_HELPER = re.compile(
+    r"(?s)(.+?)"
+    # Those of SQLite.
+    r"(-journal|-wal|-shm"
+    # The list of backups, a copy into this store with its lock, and a file that is about to take the store's place.
+    r"|\.backups|\.copying|\.copying-lock|\.next|\.replaced"
+    # Backups from before a migration or a restore, and drafts.
+    r"|\.(before-\w+|incoming-\d+)-\d{8}t\d{12}|\.partial)"
+)
+
+
+def store_of(path: str) -> str | None:
+    """The store that a file of this name belongs to; None if it is no name of a helper file."""
+    folder, name = os.path.split(path)
+    found = _HELPER.fullmatch(name)
+    return os.path.join(folder, found[1]) if found else None
+
+
+def refuse(path: str) -> None:
+    """Raise InvalidInput if a file at this path, or where it links to, would be taken for a helper of a store."""
+    for each in (path, os.path.realpath(path)):
+        store = store_of(each.rstrip("/"))
+        if store is not None:
+            raise InvalidInput(
+                f"{each} is a name that Engram or SQLite uses for files of the store {store}; nothing was written. "
+                "Choose another name."
+            )

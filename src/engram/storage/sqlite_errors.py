@@ -1,0 +1,93 @@
+"""Errors of SQLite and of the file system as errors that tell the user what to do."""
+
+from __future__ import annotations
+
+import os
+
+import apsw
+
+from ..errors import (
+    EngramError,
+    NotAStore,
+    StoreBusy,
+    StoreDamaged,
+    StoreEncrypted,
+    StoreError,
+    StoreFull,
+    StoreNotFound,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from . import database
+
+
+def translate(error: apsw.Error, path: str) -> EngramError:
+    """Turn a driver's error into one that tells the user what to do."""
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return StoreBusy(f"Another process is writing to {path} and did not finish in time; try again.")
+    if isinstance(error, apsw.ReadOnlyError | apsw.PermissionsError):
+        return StoreReadOnly(
+            f"{path} cannot be written ({error}). Give its owner write permission on the file and its folder, or "
+            "use another store with --store or ENGRAM_URL."
+        )
+    if is_full(error, path):
+        return StoreFull(f"The disk that holds {path} is full; nothing was written. Free some space and try again.")
+    if isinstance(error, apsw.NotADBError) and database.is_encrypted(path):
+        return StoreEncrypted(
+            f"{path} is encrypted, and its key is missing or wrong; it was not changed. Restore the key at the place "
+            "that `engram config show` names as key_file."
+        )
+    if isinstance(error, apsw.NotADBError):
+        return NotAStore(
+            f"{path} is not a database; it was not changed. Give another path with --store or ENGRAM_URL."
+            f"{_of_backups(path)}"
+        )
+    if isinstance(error, apsw.CorruptError):
+        return damaged(path, str(error))
+    if isinstance(error, apsw.CantOpenError):
+        return StoreUnavailable(
+            f"{path} cannot be opened ({error}). Check that its folder exists and that you may write there."
+        )
+    return StoreError(f"{path}: {type(error).__name__}: {error}")
+
+
+def _of_backups(path: str) -> str:
+    from .backup_names import any_of
+
+    return " `engram restore --list` shows the backups of the store that was there." if any_of(path) else ""
+
+
+def is_full(error: apsw.Error, path: str) -> bool:
+    """Whether the disk is full. SQLite reports an I/O error, not a full disk, if its helper files do not fit."""
+    if not isinstance(error, apsw.IOError):
+        return isinstance(error, apsw.FullError)
+    try:
+        return os.statvfs(os.path.dirname(path)).f_bavail == 0
+    except OSError:
+        return False
+
+
+def missing(path: str) -> StoreNotFound:
+    from .migrate import not_found
+
+    return not_found(path, _of_backups(path))
+
+
+def damaged(path: str, why: str) -> StoreDamaged:
+    return StoreDamaged(
+        f"{path} is damaged ({why}). Restore a backup with `engram restore FILE`: your own, or the newest one "
+        "beside the store. The damaged file is kept."
+    )
+
+
+def translate_os(error: OSError, path: str) -> EngramError:
+    import errno
+
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return StoreReadOnly(
+            f"{path} cannot be created: {error.strerror} ({error.filename}). Choose a folder you may write to "
+            "with --store or ENGRAM_DATA_DIR."
+        )
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreFull(f"The disk that should hold {path} is full. Free some space and try again.")
+    return StoreUnavailable(f"{path} cannot be created: {error.strerror} ({error.filename}).")

@@ -1,0 +1,360 @@
+"""`eng.doctor`: each fault that is planted in a store is found, and mended if that is promised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import psycopg
+import pytest
+
+from engram import Engram, Finding, InvalidInput
+from engram.storage import sqlite_health
+from engram.store_url import split_schema
+from tests._logical import logical
+from tests._tables import dump, run
+from tests.conftest import ShiftedClock
+
+#: No fix ever changes these.
+PROTECTED = (
+    *("exchanges", "sessions", "memories", "memory_versions", "memory_states", "blocks", "block_versions", "messages"),
+    *("deliveries", "sources", "dreams", "journal", "gists", "folds", "receipts", "imports", "rebuilds", "usage"),
+    *("proposals", "models", "migrations"),
+)
+
+_LAST_TURN = "(SELECT MAX(id) FROM exchanges WHERE role <> 'log')"
+_OF_LAST_TURN = f"(SELECT id FROM items WHERE kind = 'exchange' AND ref = {_LAST_TURN})"
+_OF_MEMORY = "(SELECT id FROM items WHERE kind = 'memory' AND ref = (SELECT MAX(id) FROM memories WHERE kind = 'fact'))"
+_CODEX = "session_id IN (SELECT id FROM sessions WHERE type = 'codex')"
+_LATE = "'2999-01-01T00:00:00.000000Z'"
+_EARLY = "'2020-01-01T00:00:00.000000Z'"
+
+
+class Fault(NamedTuple):
+    """A fault, planted by statements, and the finding that it must cause."""
+
+    name: str
+    plant: tuple[str, ...]
+    #: Whether `--fix` mends it. Otherwise these statements take it away again.
+    mended: bool = True
+    remove: tuple[str, ...] = ()
+    state: str = "wrong"
+    full: bool = False
+
+
+def without(items: str) -> tuple[str, ...]:
+    return (
+        f"DELETE FROM postings WHERE item IN {items}",
+        f"DELETE FROM vectors WHERE item IN {items}",
+        f"DELETE FROM items WHERE id IN {items}",
+    )
+
+
+FAULTS = (
+    Fault("index.turns", without(_OF_LAST_TURN)),
+    Fault("index.counts", without(_OF_LAST_TURN)),
+    Fault("index.memories", without(_OF_MEMORY)),
+    Fault(
+        "index.items",
+        (
+            "INSERT INTO items (workspace, shelf, kind, ref, piece, label, at, length, terms) "
+            f"VALUES ('default', 'turns', 'exchange', 999999, 0, 'user', {_EARLY}, 0, {{empty}})",
+        ),
+    ),
+    Fault("index.words", (f"DELETE FROM postings WHERE item IN {_OF_LAST_TURN}",)),
+    Fault("index.words", (f"DELETE FROM postings WHERE item IN {_OF_MEMORY}",), full=True),
+    Fault("index.words", ("INSERT INTO postings (term, item, tf, length) SELECT MIN(id), 999999, 1, 1 FROM terms",)),
+    Fault(
+        "index.counts",
+        (
+            "UPDATE shelves SET items = items + 5, length = length + 9 WHERE shelf = "
+            "(SELECT MIN(shelf) FROM shelves WHERE workspace = 'default') AND workspace = 'default'",
+        ),
+    ),
+    Fault(
+        "vectors.items",
+        ("INSERT INTO vectors (item, model, vector) SELECT 999999, model, vector FROM vectors LIMIT 1",),
+    ),
+    Fault("vectors.missing", (f"DELETE FROM vectors WHERE item IN {_OF_LAST_TURN}",)),
+    Fault(
+        "vectors.model",
+        ("INSERT INTO vectors (item, model, vector) SELECT item, 'other:model', vector FROM vectors LIMIT 1",),
+        mended=False,
+        remove=("DELETE FROM vectors WHERE model = 'other:model'",),
+        state="note",
+    ),
+    Fault(
+        "queue.taken",
+        (
+            "INSERT INTO backlog (workspace, kind, ref, taken_until, indexed, words_due) "
+            f"SELECT 'default', 'exchange', {_LAST_TURN}, {_LATE}, 1, 0",
+        ),
+    ),
+    Fault(
+        "queue.things",
+        (
+            "INSERT INTO backlog (workspace, kind, ref, taken_until, indexed, words_due) "
+            "VALUES ('default', 'exchange', 999999, '0000', 1, 0)",
+        ),
+        state="note",
+    ),
+    Fault(
+        "model.usable",
+        ("UPDATE models SET model = 'minilm:all-MiniLM-L6-v2' WHERE workspace = 'default'",),
+        mended=False,
+        remove=("UPDATE models SET model = (SELECT MIN(model) FROM vectors) WHERE workspace = 'default'",),
+    ),
+    Fault("memories.tags", ("INSERT INTO memory_tags (workspace, tag, memory_id) VALUES ('default', 'lost', 999999)",)),
+    Fault(
+        "memories.links",
+        (
+            "INSERT INTO memory_links (workspace, from_id, to_id, relation, created_at) "
+            f"SELECT 'default', MIN(id), 999999, 'related', {_EARLY} FROM memories",
+        ),
+    ),
+    Fault(
+        "memories.versions",
+        ("UPDATE memories SET version = version + 7 WHERE kind = 'fact'",),
+        mended=False,
+        remove=("UPDATE memories SET version = version - 7 WHERE kind = 'fact'",),
+    ),
+    Fault(
+        "memories.sources",
+        ("INSERT INTO sources VALUES ('default', 'memory', 999999, 1, 'exchange', 999998)",),
+        mended=False,
+        remove=("DELETE FROM sources WHERE derived_id = 999999",),
+        state="note",
+    ),
+    Fault(
+        "blocks.versions",
+        ("UPDATE blocks SET content = content || '!' WHERE name = 'plan'",),
+        mended=False,
+        remove=("UPDATE blocks SET content = 'two' WHERE name = 'plan'",),
+    ),
+    Fault(
+        "leases.ended",
+        ("UPDATE sessions SET status = 'abandoned' WHERE type = 'codex'",),
+        remove=(
+            "UPDATE sessions SET status = 'active' WHERE type = 'codex'",
+            f"UPDATE leases SET ended_at = NULL, ended_because = NULL WHERE {_CODEX}",
+        ),
+    ),
+    Fault(
+        "leases.expired",
+        (f"UPDATE leases SET expires_at = {_EARLY} WHERE {_CODEX}",),
+        remove=(f"UPDATE leases SET ended_at = NULL, ended_because = NULL, expires_at = {_LATE} WHERE {_CODEX}",),
+        state="note",
+    ),
+    Fault(
+        "sessions.silent",
+        (f"UPDATE sessions SET heartbeat_at = {_EARLY} WHERE type = 'codex'",),
+        mended=False,
+        remove=("UPDATE sessions SET heartbeat_at = created_at WHERE type = 'codex'",),
+        state="note",
+    ),
+    Fault(
+        "sessions.turns",
+        ("UPDATE sessions SET turns = turns + 3 WHERE type = 'codex'",),
+        mended=False,
+        remove=("UPDATE sessions SET turns = turns - 3 WHERE type = 'codex'",),
+        state="note",
+        full=True,
+    ),
+    Fault(
+        "dreams.stuck",
+        (f"INSERT INTO dream_retries VALUES ('default', 'eras', 3, 5, 'the model did not answer', {_LATE})",),
+        mended=False,
+        remove=("DELETE FROM dream_retries",),
+    ),
+    Fault(
+        "dreams.unfinished",
+        (f"INSERT INTO dreams (workspace, session_id, started_at, report) VALUES ('default', 'x', {_EARLY}, '{{}}')",),
+        mended=False,
+        remove=("DELETE FROM dreams WHERE session_id = 'x'",),
+        state="note",
+    ),
+    Fault(
+        "dreams.journal",
+        ("UPDATE dreams SET undone_by = id WHERE id = (SELECT MAX(id) FROM dreams)",),
+        mended=False,
+        remove=("UPDATE dreams SET undone_by = NULL",),
+    ),
+    Fault(
+        "store.schema",
+        ("UPDATE migrations SET hash = 'x' || hash WHERE number = 3",),
+        mended=False,
+        remove=("UPDATE migrations SET hash = SUBSTR(hash, 2) WHERE number = 3",),
+    ),
+    Fault(
+        "store.clock",
+        (f"UPDATE sessions SET heartbeat_at = {_LATE} WHERE type = 'codex'",),
+        mended=False,
+        remove=("UPDATE sessions SET heartbeat_at = created_at WHERE type = 'codex'",),
+    ),
+)
+
+
+def plant(url: str, statements: tuple[str, ...]) -> None:
+    """As another program would: SQLite's shell checks no reference, nor does a superuser of PostgreSQL who says so."""
+    on_server = url.startswith("postgresql:")
+    for statement in statements:
+        # Not `format`: a statement may hold JSON.
+        text = statement.replace("{empty}", "''::bytea" if on_server else "X''")
+        refers_to_nothing = on_server and "999999" in text
+        run(url, f"SET session_replication_role = replica; {text}" if refers_to_nothing else text)
+
+
+def found(eng: Engram, name: str, **options: bool) -> Finding:
+    (finding,) = [each for each in eng.doctor(**options) if each.name == name]
+    return finding
+
+
+@pytest.fixture
+def full(eng: Engram) -> Engram:
+    """A store with something of everything that the checks look at."""
+    sid = eng.sessions.register("codex", "Porting the router")
+    other = eng.sessions.register("claude-code", "Adding limits")
+    for number in range(6):
+        eng.exchanges.add(sid, ("user", "assistant")[number % 2], f"The router number {number} is in src/router.py")
+    eng.sessions.log(sid, "router done")
+    eng.leases.claim(sid, "port:8080", exclusive=True, ttl=100_000)
+    eng.leases.claim(other, "src/limits.py")
+    first = eng.remember("Deploys never happen on Fridays", kind="preference", tags=["deploy"])
+    second = eng.remember("The router is in src/router.py", kind="fact")
+    eng.memories.link(first.id, second.id, "related")
+    eng.blocks.create("plan", "one")
+    eng.blocks.update("plan", "two")
+    eng.messages.send(None, sid, "hello")
+    eng.dream(force=True)
+    eng.embedding_queue.work()
+    return eng
+
+
+@pytest.mark.requirement("DOCTOR-3")
+def test_a_sound_store_has_nothing_wrong_and_stays_as_it_is(full: Engram, store_url: str) -> None:
+    before = dump(store_url)
+    for options in ({}, {"full": True}, {"fix": True, "full": True}, {"all_workspaces": True}):
+        findings = full.doctor(**options)
+        assert {each.name for each in findings if each.state != "ok"} <= {"store.backups"}, options
+        assert not [each for each in findings if each.mended]
+    assert dump(store_url) == before
+
+
+@pytest.mark.requirement("DOCTOR-1", "DOCTOR-2")
+def test_each_planted_fault_is_found_and_mended_as_promised_and_nothing_else_changes(
+    full: Engram, store_url: str
+) -> None:
+    for number, fault in enumerate(FAULTS):
+        which = f"{number} {fault.name}"
+        healthy = logical(full)
+        plant(store_url, fault.plant)
+        planted = dump(store_url)
+        finding = found(full, fault.name, full=fault.full)
+        assert (finding.state, finding.mends) == (fault.state, fault.mended), f"{which}: {finding}"
+        assert finding.means and finding.fix and finding.number, which
+        assert dump(store_url) == planted, f"{which}: looking changed something"
+        fixed = found(full, fault.name, full=fault.full, fix=True)
+        after = dump(store_url)
+        assert {name: after[name] for name in PROTECTED} == {name: planted[name] for name in PROTECTED}, which
+        if fault.mended:
+            assert (fixed.state, bool(fixed.mended)) == ("ok", True), f"{which}: {fixed}"
+        else:
+            assert fixed.state == fault.state, which
+            assert after["leases"] == planted["leases"], which
+        plant(store_url, fault.remove)
+        full.embedding_queue.work()
+        assert logical(full) == healthy, which
+        assert found(full, fault.name, full=True).state == "ok", which
+
+
+@pytest.mark.requirement("DOCTOR-1")
+def test_a_value_that_breaks_a_check_is_a_finding_and_the_other_checks_go_on(full: Engram, store_url: str) -> None:
+    every = {each.name for each in full.doctor(full=True)}
+    odd = "'\\xfffe'::bytea" if store_url.startswith("postgresql:") else "X'fffe'"
+    plant(
+        store_url,
+        (
+            "UPDATE sessions SET heartbeat_at = 'x' WHERE type = 'codex'",
+            f"UPDATE items SET terms = {odd} WHERE id = {_OF_LAST_TURN}",
+            "INSERT INTO dreams (workspace, session_id, started_at, report) VALUES ('default', 'x', 'x', '{}')",
+        ),
+    )
+    findings = full.doctor(full=True)
+    broken = {each.name for each in findings if "could not be checked: ValueError" in each.found}
+    assert broken >= {"sessions.harnesses", "index.words"}, findings
+    assert {each.name for each in findings} == every
+    assert all(each.state == "wrong" for each in findings if each.name in broken)
+
+
+@pytest.mark.requirement("DOCTOR-1")
+def test_what_depends_on_time_and_settings_is_found(
+    open_store: Callable[..., Engram], full: Engram, clock: ShiftedClock
+) -> None:
+    assert found(open_store(llm="codex", codex_program="/nowhere/codex"), "dreams.thinker").state == "wrong"
+    assert found(full, "queue.waiting").state == "ok"
+    with_words = open_store(embedder="none")
+    sid = with_words.sessions.register("codex", "Working")
+    with_words.exchanges.add(sid, "user", "This waits for a model")
+    clock.advance(3 * 86_400)
+    assert found(with_words, "queue.waiting").state == "ok"
+    assert found(full, "queue.waiting").state == "note"
+    assert found(open_store(auto_dream="on"), "dreams.last").state == "note"
+
+
+@pytest.mark.requirement("DOCTOR-2")
+def test_a_fault_in_another_workspace_is_found_only_if_all_are_asked_for(full: Engram, store_url: str) -> None:
+    elsewhere = full.workspace("other")
+    elsewhere.remember("Tea at five")
+    statement = "DELETE FROM vectors WHERE item IN (SELECT id FROM items WHERE workspace = 'other')"
+    plant(store_url, (statement,))
+    assert found(full, "vectors.missing").state == "ok"
+    (wrong,) = [each for each in full.doctor(all_workspaces=True) if each.state == "wrong"]
+    assert (wrong.name, wrong.workspace) == ("vectors.missing", "other")
+    full.doctor(all_workspaces=True, fix=True)
+    assert elsewhere.embedding_queue.work() == 1
+
+
+@pytest.mark.requirement("DOCTOR-2")
+def test_inside_a_transaction_nothing_is_examined(full: Engram) -> None:
+    with full.write(), pytest.raises(InvalidInput, match="outside of write"):
+        full.doctor()
+
+
+@pytest.mark.requirement("DOCTOR-1")
+def test_an_index_that_was_not_finished_is_found_on_postgresql(postgres_url: str) -> None:
+    address, schema = split_schema(postgres_url)
+    with Engram(postgres_url) as eng, psycopg.connect(address, autocommit=True) as server:
+        server.execute(f"CREATE INDEX broken ON {schema}.sessions (type)".encode())
+        server.execute(
+            f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{schema}.broken'::regclass".encode()
+        )
+        assert found(eng, "store.integrity").state == "wrong"
+        server.execute(f"DROP INDEX {schema}.broken".encode())
+        assert found(eng, "store.integrity").state == "ok"
+
+
+@pytest.mark.requirement("DOCTOR-1", "DOCTOR-2")
+def test_limits_of_a_file_are_told_and_the_log_is_emptied(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Engram(sqlite_url) as eng:
+        for number in range(30):
+            eng.blocks.create(f"block-{number}", "x" * 5_000)
+        Path(sqlite_url).parent.chmod(0o777)
+        assert found(eng, "store.folder").state == "wrong"
+        assert found(eng, "store.folder", fix=True).mended == 1
+        assert Path(sqlite_url).parent.stat().st_mode & 0o777 == 0o755
+        monkeypatch.setattr(sqlite_health, "LARGE_LOG", 1)
+        assert found(eng, "store.log").state == "note"
+        fixed = found(eng, "store.log", fix=True)
+        assert (fixed.state, fixed.mended, Path(f"{sqlite_url}-wal").stat().st_size) == ("ok", 1, 0)
+        for statement in ("CREATE TABLE filler AS SELECT content FROM blocks", "DROP TABLE filler"):
+            run(sqlite_url, statement)
+        monkeypatch.setattr(sqlite_health, "UNUSED_BYTES", 1)
+        monkeypatch.setattr(sqlite_health, "UNUSED_SHARE", 0.01)
+        assert found(eng, "store.unused").state == "note"
+        monkeypatch.setattr(sqlite_health, "LEAST_SPACE", 1 << 62)
+        assert found(eng, "store.space").state == "wrong"
+        monkeypatch.setattr(sqlite_health, "OLDEST_SQLITE", 9_000_000)
+        assert found(eng, "store.sqlite").state == "wrong"
+        monkeypatch.setattr(sqlite_health, "network_file_system", lambda folder: "nfs4")
+        assert found(eng, "store.file_system").state == "wrong"

@@ -1,0 +1,56 @@
+"""`engram encrypt`, `engram decrypt` and `engram rekey` on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engram.config import load
+from engram.storage import database
+from tests.conftest import KEY_FILE
+from tests.interfaces.conftest import Engram, engram
+
+__all__ = ["engram"]  # a fixture
+
+pytestmark = pytest.mark.skipif(bool(KEY_FILE), reason="here the tests choose which store is encrypted")
+
+
+@pytest.mark.requirement("ENCRYPT-1", "ENCRYPT-3")
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+def test_the_commands_say_what_they_did_and_where_the_key_is(engram: Engram, store_url: str) -> None:
+    key = load().key_file
+    copy = Path(f"{store_url}.before-0001-20260101t000000000000")
+    copy.write_bytes(Path(store_url).read_bytes())
+    done = engram("encrypt")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == [
+        f"Encrypted {store_url}.",
+        f"The key is in {key}. Keep a copy of it: without it nobody can read the store.",
+        f"Encrypted too: {copy}",
+    ]
+    assert database.is_encrypted(store_url)
+    assert engram("encrypt").out.startswith(f"{store_url} is encrypted.\n")
+    assert engram("remember", "Found again").code == 0
+    changed = engram("rekey", "--json").json
+    assert changed == {
+        **{"store": store_url, "encrypted": True, "changed": True, "keys": key},
+        **{"copies": [str(copy)], "removed": [], "left": []},
+    }
+    away = Path(key).rename(f"{key}.away")
+    refused = engram("recall", "Found", "--json")
+    assert (refused.code, refused.json["error"]["code"]) == (1, "store_encrypted")
+    away.rename(key)
+    assert engram("decrypt").out.splitlines() == [f"Decrypted {store_url}.", f"Decrypted too: {copy}"]
+    assert engram("decrypt").out == f"{store_url} is not encrypted.\n"
+    assert engram("rekey").code == 1
+    assert "Found again" in engram("recall", "Found").out
+
+
+@pytest.mark.requirement("ENCRYPT-3")
+@pytest.mark.parametrize("store_url", ["postgres"], indirect=True)
+def test_a_store_on_postgresql_is_left_to_its_server(engram: Engram) -> None:
+    for command in ("encrypt", "decrypt", "rekey"):
+        done = engram(command)
+        assert done.code == 2
+        assert "encrypt its server's disk" in done.err

@@ -1,0 +1,69 @@
+"""The page Now."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from engram import Engram
+from tests.conftest import ShiftedClock
+from tests.interfaces._server import Server, serving
+
+from ._person import person
+
+
+@pytest.fixture
+def server(sqlite_url: str, clock: ShiftedClock) -> Iterator[Server]:
+    with Engram(sqlite_url, clock=clock) as eng, serving(eng) as server:
+        yield server
+
+
+def cards(server: Server) -> list[str]:
+    """The text of each card with a session."""
+    with person(server) as someone:
+        page = someone.see("").response.text
+    found = re.findall(r'<li class="card session.*?(?=<li class="card session|id="world")', page, re.DOTALL)
+    return [" ".join(re.sub(r"<[^>]*>", "", each).split()) for each in found]
+
+
+@pytest.mark.requirement("WEB-21")
+def test_a_conflict_of_subagents_stands_on_the_cards_of_their_sessions(server: Server) -> None:
+    eng = server.eng
+    first = eng.sessions.register("claude-code", "Porting the router")
+    second = eng.sessions.register("codex", "Adding limits")
+    child = eng.sessions.register("claude-code", "Porting the table", parent_id=first)
+    deeper = eng.sessions.register("claude-code", "Porting one row", parent_id=child)
+    other = eng.sessions.register("codex", "Adding one limit", parent_id=second)
+    eng.leases.claim(deeper, "src/a.py")
+    eng.leases.claim(other, "src/a.py")
+    shown = cards(server)
+    assert len(shown) == 2
+    tasks = ("Porting one row", "Adding one limit")
+    for mine, theirs, card in zip(tasks, reversed(tasks), sorted(shown), strict=True):
+        assert f"Claimed by {mine} and {theirs}:" in card
+        assert f"src/a.py by {mine}" in card
+    (card,) = [each for each in shown if "Porting the router" in each]
+    assert "Porting the table" in card.partition("Porting the router")[2]
+
+
+@pytest.mark.requirement("WEB-21")
+def test_a_conflict_of_two_subagents_of_one_session_is_shown(server: Server) -> None:
+    eng = server.eng
+    parent = eng.sessions.register("claude-code", "Porting the router")
+    for name in ("Porting the table", "Porting the map"):
+        eng.leases.claim(eng.sessions.register("claude-code", name, parent_id=parent), "src/a.py")
+    (card,) = cards(server)
+    assert "Claimed by Porting the table and Porting the map:" in card
+
+
+@pytest.mark.requirement("WEB-21")
+def test_every_subagent_at_work_is_counted_once(server: Server) -> None:
+    eng = server.eng
+    session = eng.sessions.register("claude-code", "Level 0")
+    for level in range(1, 4):
+        session = eng.sessions.register("claude-code", f"Level {level}", parent_id=session)
+    (card,) = cards(server)
+    assert all(f"Level {level}" in card for level in range(4))
+    assert "more are at work" not in card

@@ -1,0 +1,43 @@
+"""The page Time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from engram import Engram
+from tests.conftest import ShiftedClock
+from tests.interfaces._server import Server, serving
+
+from ._person import person
+
+
+@pytest.fixture
+def server(sqlite_url: str, clock: ShiftedClock) -> Iterator[Server]:
+    with Engram(sqlite_url, clock=clock) as eng, serving(eng) as server:
+        yield server
+
+
+@pytest.mark.requirement("WEB-14")
+def test_the_line_above_the_chart_counts_what_the_chart_shows(server: Server) -> None:
+    eng = server.eng
+    router = eng.sessions.register("codex", "Porting the router", project="acme/router")
+    eng.exchanges.add(router, "user", "Port the router")
+    eng.remember("The router speaks HTTP/2", session_id=router, project="acme/router")
+    for number in range(3):
+        notes = eng.sessions.register("claude-code", f"Writing notes {number}", project="acme/notes")
+        eng.exchanges.add(notes, "user", f"Write note {number}")
+        eng.remember(f"Note {number} is written", session_id=notes, project="acme/notes")
+    with person(server) as someone:
+        assert "4 sessions began, 4 active memories stored" in someone.see("time").text
+        for query in ({"project": "acme/router"}, {"type": "codex"}):
+            assert "1 session began, 1 active memory stored" in someone.see("time", **query).text, query
+
+
+@pytest.mark.requirement("WEB-14")
+def test_the_chart_follows_what_happens(server: Server) -> None:
+    with person(server) as someone:
+        page = someone.see("time").response.text
+    head = page[page.index('id="activity"') :]
+    assert {"session", "exchange", "memory"} <= set(head.partition('data-live="')[2].partition('"')[0].split())

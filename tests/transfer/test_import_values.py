@@ -1,0 +1,74 @@
+"""The values of an import: what would break a store later is refused with its line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engram import Engram, ExportDamaged
+from engram.transfer.column_values import NUMBERS_END, check_of
+from engram.transfer.tables import EXPORTED
+from tests._tables import dump
+from tests.transfer._comparing import opened
+from tests.transfer.test_import_numbers import rewritten
+
+_FAR = 2**63 - 1
+_WRONG: tuple[tuple[str, str, Any], ...] = (
+    ("session", "heartbeat_at", "NaN"),
+    ("session", "last_seq", _FAR),
+    ("session", "turns", -1),
+    ("exchange", "created_at", "2026-11-15T18:36:08Z"),
+    ("lease", "claimed_at", "x"),
+    ("lease", "ttl", -1),
+    ("lease", "ttl", 1e300),
+    ("message", "created_at", " "),
+    ("block", "version", -1),
+    ("memory", "created_at", "\uff11"),
+    ("memory", "created_at", "2026-02-30T00:00:00.000000Z"),
+    ("memory", "created_at", "0001-01-01T00:00:00.000000Z"),
+    ("memory", "created_at", "2026-11-15T18:36:08.123456Z\n"),
+    ("memory", "updated_at", "zz"),
+    ("memory", "version", 2**62),
+    ("memory", "importance", 99),
+    ("gist", "month", "2026-13"),
+    ("dream", "started_at", "x"),
+    ("usage", "day", "2026-3-2"),
+    ("usage", "calls", NUMBERS_END),
+)
+
+
+@pytest.mark.requirement("MOVE-9")
+def test_values_that_would_break_a_store_are_refused_with_their_line(rich: Engram, empty: str, tmp_path: Path) -> None:
+    rich.export(tmp_path / "a.jsonl", all_workspaces=True)
+    lines = (tmp_path / "a.jsonl").read_text(encoding="utf-8").splitlines()
+    first = {json.loads(line)["record"]: number for number, line in reversed([*enumerate(lines, 1)])}
+    with opened(empty) as other:
+        other.workspace("kept").remember("This was here.", embed=False)
+        before = dump(empty)
+        for record, name, value in _WRONG:
+
+            def change(line: dict[str, Any], of: str = record, new: dict[str, Any] = {name: value}) -> Any:  # noqa: B006
+                return new if line["record"] == of else None
+
+            with pytest.raises(ExportDamaged, match=f"'{name}' is not") as found:
+                other.load_export(rewritten(tmp_path / "a.jsonl", tmp_path / "b.jsonl", change))
+            assert found.value.line == first[record], (record, name)
+            assert dump(empty) == before, (record, name)
+        other.load_export(tmp_path / "a.jsonl")
+
+
+@pytest.mark.requirement("MOVE-9")
+def test_every_column_knows_what_it_may_hold() -> None:
+    for moved in EXPORTED:
+        for column in moved.table.columns:
+            check, name = check_of(column), f"{moved.record}.{column.name}"
+            if column.type is str:
+                is_time = column.name in ("at", "day", "month", "deadline", "matured") or column.name.endswith("_at")
+                assert (check("x") is None) == (not is_time or column.name == "seen_at"), name
+                assert check("a\0b") and check(1) and check(None), name
+            else:
+                assert check("1") and check(True) and check(-1) and check(_FAR) and check(float("nan")), name
+                assert check(0) is None and check(1) is None, name
