@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ..harness_commands import CONTROLS
 from ..narration import announces, is_narration
 from ..sentences import parts
 from .exchanges import ROLES
@@ -74,11 +75,17 @@ def form(text: str, label: str) -> Form:
     if label not in ROLES:
         asked = _share(said, _has_question_mark) if said and _has_question_mark(said[-1]) else 0.0
         return Form(asked, 0.0, 0.0)
-    if _NOTICE.match(read):
+    if _NOTICE.match(read) or _is_control(read):
         return Form(0.0, 0.0, 1.0)
     announced = _share(said, is_narration) if label == "assistant" else 0.0
     pasted = 0.0 if label != "tool" and _is_short(read) else _pasted(read)
     return Form(_share(said, _is_asked), announced, pasted)
+
+
+def _is_control(read: str) -> bool:
+    """Whether a text is nothing but a command to the harness: `/clear`."""
+    given = read.strip()
+    return given.startswith("/") and given[1:] in CONTROLS
 
 
 def announced(text: str) -> float:

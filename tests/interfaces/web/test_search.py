@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from html import unescape
 from typing import TYPE_CHECKING
@@ -59,6 +60,20 @@ def test_a_question_finds_memories_and_turns_with_the_words_marked(server: Serve
     assert "acme/shop" in page.text
     # Looking around is not recalling.
     assert server.eng.memories.get(memory).recalled == 0
+
+
+@pytest.mark.requirement("DASHBOARD-20")
+def test_a_result_says_whether_its_words_are_its_own_or_those_of_its_neighbours(server: Server, me: Person) -> None:
+    session = server.eng.sessions.register("codex", "Working")
+    for text in ("The startup is slow.", "The cloud blocks it.", "ok, fix it"):
+        server.eng.exchanges.add(session, "user", text)
+    page = me.see("search", q="slow cloud startup", k="10")
+    reasons = re.findall(r"<summary>Found ([^<]+)</summary>", page.response.text)
+    assert dict(zip(passages(page), reasons, strict=True)) == {
+        "The startup is slow.": "by the words slow, startup; by cloud in neighbouring turns; by meaning, very close",
+        "The cloud blocks it.": "by the words cloud; by slow, startup in neighbouring turns; by meaning, very close",
+        "ok, fix it": "by cloud, slow, startup in neighbouring turns and by meaning",
+    }
 
 
 @pytest.mark.requirement("DASHBOARD-20")

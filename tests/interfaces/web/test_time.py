@@ -41,3 +41,19 @@ def test_the_chart_follows_what_happens(server: Server) -> None:
         page = someone.see("time").response.text
     head = page[page.index('id="activity"') :]
     assert {"session", "exchange", "memory"} <= set(head.partition('data-live="')[2].partition('"')[0].split())
+
+
+@pytest.mark.requirement("WEB-14")
+@pytest.mark.parametrize("days, span", [(0, "30 days"), (40, "3 months"), (100, "a year"), (400, "30 days")])
+def test_without_a_choice_the_chart_goes_back_as_far_as_something_happened(
+    server: Server, clock: ShiftedClock, days: int, span: str
+) -> None:
+    session = server.eng.sessions.register("codex", "Porting the router")
+    server.eng.exchanges.add(session, "user", "Port the router")
+    clock.advance(days * 86_400)
+    with person(server) as someone:
+        page = someone.see("time").response.text
+        chosen = someone.see("time", days="30").response.text
+    assert f'aria-current="true">{span}</a>' in page
+    assert ("Nothing was said in this time" in page) == (days == 400)
+    assert 'aria-current="true">30 days</a>' in chosen

@@ -78,7 +78,7 @@ def page(request: PageRequest) -> Page:
     }
     chosen = request.text("view") or "proposals"
     if chosen not in views:
-        raise InvalidInput(f"There is no view {one_line(chosen, 40)!r} of the dreams. Choose one of the tabs.")
+        raise InvalidInput(f"The page Dreams has no view {one_line(chosen, 40)!r}, only {', '.join(views)}.")
     waiting = request.eng.waiting().proposals
     entries = {
         "proposals": (f"To decide · {waiting}" if waiting else "To decide", request.link("dreams")),

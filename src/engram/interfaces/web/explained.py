@@ -23,17 +23,33 @@ def found_by(hit: Hit, question: str) -> str:
     """The reason in a few words."""
     share, meaning = _number(hit, "share"), _number(hit, "meaning")
     reasons = []
-    words = spelled(_words(hit), question)
-    if share >= _WORDS and words:
-        more = f" and {len(words) - _MOST_WORDS} more" if len(words) > _MOST_WORDS else ""
-        reasons.append(f"by the words {', '.join(words[:_MOST_WORDS])}{more}")
+    own = [stem for stem in _words(hit) if _has(hit, stem)]
+    # Recall also weighs what was said just before and after, and a gist by words of its whole session.
+    around = [stem for stem in _words(hit) if stem not in own]
+    if share >= _WORDS and own:
+        reasons.append(f"by the words {_listed(spelled(own, question))}")
+    if share >= _WORDS and around:
+        place = "neighbouring turns" if hit.memory_id is None else "its session"
+        reasons.append(f"by {_listed(spelled(around, question))} in {place}")
     if meaning >= _VERY_CLOSE:
         reasons.append("by meaning, very close")
     elif meaning >= _CLOSE:
         reasons.append("by meaning")
     if not reasons:
         return "Found through neighbouring turns"
-    return f"Found {' and '.join(reasons)}"
+    # The words are a list themselves.
+    return f"Found {('; ' if len(reasons) > 2 else ' and ').join(reasons)}"
+
+
+def _has(hit: Hit, stem: str) -> bool:
+    """Whether the text itself has a word with this stem. A stem may have an i where the word has a y."""
+    text = hit.whole.lower()
+    return stem in text or (stem.endswith("i") and f"{stem[:-1]}y" in text)
+
+
+def _listed(words: list[str]) -> str:
+    more = f" and {len(words) - _MOST_WORDS} more" if len(words) > _MOST_WORDS else ""
+    return f"{', '.join(words[:_MOST_WORDS])}{more}"
 
 
 def parts_of(hit: Hit) -> Html:

@@ -63,13 +63,24 @@ class _Filter(NamedTuple):
 
 
 def page(request: PageRequest) -> Page:
-    days = int(request.text("days")) if request.text("days") in _SPANS else 30
     chosen = _Filter(request.text("project"), request.text("type"), _day(request.text("day")))
-    active = request.eng.activity(days)
+    days, active = _active(request)
     body = together(
         _chart(request, active, days, chosen), _filters(request, active, chosen), _timeline(request, chosen)
     )
     return Page("time", "What happened?", body)
+
+
+def _active(request: PageRequest) -> tuple[int, list[Activity]]:
+    """The days of the chart, and what happened in them. Unless the person chose, the first span with anything in it."""
+    chosen = request.text("days")
+    spans = [chosen] if chosen in _SPANS else list(_SPANS)
+    for days in map(int, spans):
+        found = request.eng.activity(days)
+        if any(each.turns for each in found):
+            return days, found
+    days = int(spans[0])
+    return days, request.eng.activity(days)
 
 
 def _day(given: str) -> str:
