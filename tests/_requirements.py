@@ -148,6 +148,7 @@ REQUIREMENTS = {
     "TEAM-3": "A role with the rights of deployment/roles.sql can do everything with a store, except migrate it and build an index of vectors.",
     "TEAM-4": "A dump of one schema with pg_dump opens in another database with everything in it, and no number is given out twice.",
     "TEAM-5": "The files in deployment/ are valid, and agree with the options of engram serve and with the package.",
+    "TEAM-6": "A store is made only in a database with the encoding UTF8. One that is elsewhere already, and every setting of the environment, keeps all texts.",
     "FEED-1": "Every write enters the change feed with its kind and id; a rolled-back write does not.",
     "FEED-2": "A reader following the feed misses nothing while writers commit out of order.",
     "FEED-6": "On PostgreSQL, writers do not wait for each other's numbers, and a stranger's transaction holds up no reader.",

@@ -38,6 +38,8 @@ _UNSEEN = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
     "\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
+#: Between the parts of an emoji.
+_JOINED_EMOJI = "\ufe0f\u200d"
 _HYPHENS = "-\u2010-\u2015\u2043\u2212\ufe58\ufe63\uff0d"
 #: A character written as an HTML entity: by number, or by the name of a hyphen or of an invisible character.
 _ENTITY = (
@@ -78,6 +80,8 @@ def visible(line: str) -> str:
         return line
     if not _is_printable(line):
         line = line.translate(HARMFUL)
+    if not line.isascii():
+        line = _hidden().sub(_unhidden, line)
     if not line.isascii() or TAG in line or TAG in line.lower():
         line = _tag().sub(_BROKEN_TAG, line)
     return _without_encoded_tag(line) if "&" in line else line
@@ -147,6 +151,22 @@ def _entity() -> Pattern[str]:
     import re
 
     return re.compile(_ENTITY, re.IGNORECASE)
+
+
+@lru_cache(maxsize=1)
+def _hidden() -> Pattern[str]:
+    """Matches invisible characters that could spell a text that only a model reads.
+
+    Several in a row could, and selectors of a variant: each has a number, and one can follow every letter. An emoji may
+    have one, and one before the joiner to the next.
+    """
+    import re
+
+    return re.compile(f"[{_UNSEEN}]{{2,}}|[\ufe00-\ufe0d]|(?:\\A|(?<=[A-Za-z\\s]))[\ufe0e\ufe0f]")
+
+
+def _unhidden(found: Match[str]) -> str:
+    return found[0] if found[0] == _JOINED_EMOJI else "�"
 
 
 @lru_cache(maxsize=1)

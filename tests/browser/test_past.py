@@ -110,6 +110,25 @@ def test_a_proposal_is_decided_by_keyboard_and_the_next_one_follows(person: Visi
 
 
 @pytest.mark.requirement("WEB-13")
+def test_a_key_that_is_held_down_decides_one_proposal(person: Visitor) -> None:
+    eng = person.server.eng
+    for text in ("Invoices go out with the first train", "Staging listens on port 5432"):
+        eng.remember(text, kind="fact")
+        eng.remember(f"{text}.", kind="note")
+    eng.with_settings(dream_min_age=0).dream(force=True, stages=["consolidate"])
+    page = person.visit("dreams")
+    page.keyboard.press("j")
+    page.keyboard.down("a")
+    expect(page.locator("[data-item]", has=page.locator("[data-key=a]"))).to_have_count(1)
+    for _ in range(5):
+        # Again without a release in between: the browser says that the key repeats.
+        page.keyboard.down("a")
+        page.wait_for_timeout(50)
+    page.keyboard.up("a")
+    assert len(eng.proposals.list()) == 1
+
+
+@pytest.mark.requirement("WEB-13")
 def test_a_pass_is_run_and_undone(person: Visitor) -> None:
     eng = person.server.eng
     session = say(

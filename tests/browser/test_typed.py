@@ -262,3 +262,95 @@ def test_an_edit_of_what_only_leaves_the_page_is_kept_apart(person: Visitor) -> 
     eng.memories.archive(memory.id)
     expect(page.locator("#content")).not_to_contain_text("5432")
     expect(page.get_by_label("What you wrote")).to_have_value("The staging port is 6543")
+
+
+@pytest.mark.requirement("WEB-18")
+def test_a_page_with_a_text_that_is_not_stored_is_not_left_without_a_question(person: Visitor) -> None:
+    asked: list[str] = []
+    page = person.visit()
+    page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.dismiss()))
+    page.get_by_role("button", name="Edit").click()
+    page.get_by_label("World state").fill("Half a sent")
+    page.get_by_role("link", name="Blocks").click()
+    page.wait_for_timeout(200)
+    assert asked == ["beforeunload"]
+    expect(page.get_by_label("World state")).to_have_value("Half a sent")
+    page.get_by_role("button", name="Store", exact=True).click()
+    expect(page.get_by_text("Stored.", exact=True)).to_be_visible()
+    page.get_by_role("link", name="Blocks").click()
+    expect(page.get_by_role("heading", name="Which texts do the agents share?")).to_be_visible()
+    assert asked == ["beforeunload"]
+
+
+@pytest.mark.requirement("WEB-18")
+def test_going_back_puts_nothing_that_was_typed_into_the_form_of_a_later_version(person: Visitor) -> None:
+    eng = person.server.eng
+    eng.world.set("Goal: ship on Friday.")
+    page = person.visit()
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Edit").click()
+    page.get_by_label("World state").fill("Goal: ship on Tuesday.")
+    page.get_by_role("link", name="Blocks").click()
+    expect(page.get_by_role("heading", name="Which texts do the agents share?")).to_be_visible()
+    eng.world.set("Goal: ship on Monday.")
+    page.go_back()
+    expect(page.get_by_text("Goal: ship on Monday.").first).to_be_visible()
+    expect(page.get_by_label("World state")).to_have_value("Goal: ship on Monday.")
+
+
+@pytest.mark.requirement("WEB-18")
+def test_importance_and_tags_are_stored_also_if_the_text_was_edited_meanwhile(person: Visitor) -> None:
+    eng = person.server.eng
+    memory = eng.remember("The staging port is 5432")
+    page = person.visit(f"memories/{memory.id}")
+    page.get_by_text("Change tags and importance").click()
+    page.get_by_label("Tags").fill("staging")
+    eng.memories.update(memory.id, "The staging port is 6543")
+    page.get_by_role("button", name="Store").last.click()
+    expect(page.get_by_text("Stored.", exact=True)).to_be_visible()
+    stored = eng.memories.get(memory.id)
+    assert (stored.content, list(stored.tags)) == ("The staging port is 6543", ["staging"])
+
+
+@pytest.mark.requirement("WEB-32")
+def test_a_dialog_with_a_text_that_is_forgotten_is_closed(person: Visitor) -> None:
+    eng = person.server.eng
+    memory = eng.remember("The pager code is green")
+    page = follow(person, f"memories/{memory.id}")
+    page.get_by_role("button", name="Forget").click()
+    expect(page.get_by_role("dialog")).to_contain_text("pager code")
+    eng.forget(memory=memory.id)
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.locator("body")).not_to_contain_text("pager code")
+
+
+@pytest.mark.requirement("WEB-32")
+def test_a_conflict_over_a_text_that_is_forgotten_is_closed(person: Visitor) -> None:
+    eng = person.server.eng
+    memory = eng.remember("The pager code is green")
+    page = follow(person, f"memories/{memory.id}")
+    page.get_by_role("button", name="Edit").click()
+    page.get_by_label("Text").fill("The pager code is blue")
+    eng.memories.update(memory.id, "The pager code is red")
+    page.get_by_role("button", name="Store").first.click()
+    expect(page.get_by_role("dialog").get_by_role("textbox").first).to_have_value("The pager code is red")
+    eng.forget(memory=memory.id)
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.locator("#notices")).to_contain_text("What you were editing is gone.")
+    assert page.locator("textarea").evaluate_all("all => all.filter((each) => each.value.includes('pager'))") == []
+
+
+@pytest.mark.requirement("WEB-32")
+def test_what_was_kept_apart_goes_when_its_subject_is_forgotten_later(person: Visitor) -> None:
+    eng = person.server.eng
+    memory = eng.remember("The pager code is green", kind="decision")
+    page = follow(person, "memory")
+    line = page.locator(".brief .line", has_text="pager code")
+    line.hover()
+    line.get_by_role("button", name="Edit").click()
+    line.get_by_label("Text").fill("The pager code is blue")
+    eng.memories.archive(memory.id)
+    expect(page.get_by_label("What you wrote")).to_have_value("The pager code is blue")
+    eng.forget(memory=memory.id)
+    expect(page.get_by_label("What you wrote")).to_have_count(0)
+    expect(page.locator("#notices")).to_contain_text("What you were editing is gone.")

@@ -17,6 +17,7 @@ import pytest
 
 from engram import Engram as Store
 from engram import StoreNotFound
+from engram.interfaces.beginning.answering import answered
 from engram.interfaces.cli import init as command
 from engram.interfaces.cli import run
 from engram.interfaces.install.commands import Commands
@@ -114,6 +115,26 @@ def test_with_the_defaults_all_agents_are_set_up_their_past_is_imported_and_a_qu
     assert answer == f"  A  {RESULT}"
     assert "claude-code in shop, 2026-03-04. All of it: engram history" in done.out
     assert "engram open" in done.out and "engram brief --project shop" in done.out
+
+
+@pytest.mark.requirement("INIT-1")
+def test_the_answer_is_to_what_was_asked_last_in_a_session_about_several_things(store_url: str) -> None:
+    said = (
+        ("user", "The login page is slow on mobile, around four seconds"),
+        ("assistant", "I split the bundle. The login page now loads in 1.3 seconds."),
+        ("user", "Customers in Japan complained about the dates"),
+        ("assistant", "The interface now formats dates with the customer's own locale."),
+    )
+    with Store(store_url) as eng:
+        session = eng.sessions.register("claude-code", said[0][1])
+        for role, text in said:
+            eng.exchanges.add(session, role, text)
+        eng.sessions.complete(session)
+        eng.dream(force=True, stages=["sessions"])
+        found = answered(eng)
+    assert found is not None
+    assert found.question == "What came of “Customers in Japan complained about the dates”?"
+    assert found.answer == said[3][1]
 
 
 @pytest.mark.requirement("INIT-1")
@@ -261,7 +282,10 @@ def test_without_a_terminal_it_asks_nothing_and_only_creates_the_store(home: Pat
     ended = run_without_terminal(*arguments)
     assert ended.returncode == 0
     assert "engram.db" in ended.stdout
-    assert ("--yes" in ended.stderr) == (not arguments)
+    again = run_without_terminal(*arguments)
+    for said in (ended.stderr, again.stderr):
+        assert ("nothing else was set up. --yes takes the defaults." in said) == (not arguments)
+        assert "created" not in said
     assert [name for name in AGENTS if is_set_up(name)] == []
 
 

@@ -19,11 +19,11 @@ OWN = f"engram_team_{os.getpid()}"
 class Database:
     """A database of its own, and the roles of its teams."""
 
-    def __init__(self, server: str, name: str) -> None:
+    def __init__(self, server: str, name: str, options: str = "") -> None:
         self._server, self.name = server, name
         self._roles: list[str] = []
         with psycopg.connect(server, autocommit=True) as connection:
-            connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
+            connection.execute(SQL("CREATE DATABASE {} ").format(Identifier(name)) + SQL(options))
         #: The address for the administrator.
         self.url = urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
 

@@ -21,7 +21,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from .._version import UPGRADE
-from ..errors import MigrationChanged, SchemaTooNew, StoreNotFound, UpgradeNeeded
+from ..errors import MigrationChanged, SchemaTooNew, StoreError, StoreNotFound, UpgradeNeeded
 from . import backup
 
 if TYPE_CHECKING:
@@ -246,6 +246,8 @@ def postgres(
         applied = postgres_applied(connection, schema)
     if not applied and not create:
         raise not_found(store)
+    if not applied:
+        _require_unicode(connection, store)
     todo = pending(applied, known, store, compare=upgrade)
     if not todo or (not upgrade and works_without(applied, todo, store)):
         return Outcome(newest=applied[-1].number, known=newest)
@@ -273,6 +275,16 @@ def postgres(
                 )
     reached = max([each.number for each in applied] + [each.number for each in todo])
     return Outcome(tuple(todo), copy, reached, known=newest)
+
+
+def _require_unicode(connection: psycopg.Connection, store: str) -> None:
+    """Refuse to make a store in a database that cannot hold every text. A pooler may not tell the encoding."""
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding not in (None, "UTF8"):
+        raise StoreError(
+            f"The database of {store} has the encoding {encoding}, but Engram needs UTF8; nothing was created. Make "
+            "another database: createdb -E UTF8 -T template0 NAME"
+        )
 
 
 def postgres_applied(connection: psycopg.Connection, schema: str) -> list[Applied]:

@@ -44,6 +44,8 @@ def parameters(url: str, busy_timeout: float) -> dict[str, Any]:
     """What Engram adds to the parameters of a URL. A parameter that the URL has is not touched."""
     given = conninfo_to_dict(url)
     added: dict[str, Any] = {
+        # Otherwise the database or PGCLIENTENCODING decides what the driver can read and send.
+        "client_encoding": "utf8",
         "connect_timeout": min(CONNECT_WITHIN, max(CONNECT_WITHIN_AT_LEAST, math.ceil(busy_timeout))),
         **_NOTICE_SILENCE,
     }

@@ -116,3 +116,13 @@ def test_failures_of_hooks_are_counted_for_a_token_for_all_workspaces(server: Se
         browser.submit(browser.visit("/login"), token=server.token("ours", "admin", "default"))
         page = Person(browser).see("system").text
         assert "codex" in page and "Hooks failed" not in page
+
+
+@pytest.mark.requirement("WEB-19")
+def test_an_address_that_leads_nowhere_is_a_page_with_the_way_back(server: Server) -> None:
+    with person(server) as someone:
+        for address in ("nope", "search/", "memories/", "memories/1/2"):
+            page = someone.see(address)
+            assert (page.status, "There is nothing here" in page.text, "/" in page.links) == (404, True, True), address
+        short = someone.see("../default")
+        assert short.url.endswith("/w/default/") and short.status == 200

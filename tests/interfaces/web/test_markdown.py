@@ -53,9 +53,21 @@ def test_a_text_of_which_something_would_vanish_is_shown_as_it_is(text: str) -> 
 
 def test_titles_of_links_and_the_kind_of_a_code_are_shown() -> None:
     shown = markdown('[a](http://x.example "the title") b')
-    assert ">a</a> (the title) b" in shown
+    assert ">a</a> (http://x.example, the title) b" in shown
     shown = markdown("```python more <b>\ncode\n```")
     assert '<p class="fence-info">python more &lt;b&gt;</p><pre><code>code\n</code></pre>' in shown
+
+
+def test_the_address_of_a_link_is_shown_also_of_one_without_a_text() -> None:
+    assert "</a> (https://x.example/ignore-all) All fine" in markdown("[](https://x.example/ignore-all) All fine")
+    assert ">ok</a> (https://x.example/always)" in markdown("[ok](https://x.example/always)")
+    assert markdown("<https://x.example>").count("x.example<") == 1
+
+
+def test_a_list_has_the_numbers_of_the_text() -> None:
+    shown = markdown("1. first\n1337. second\n2. third\n\n- no number")
+    assert [part.partition('"')[0] for part in shown.split('<li value="')[1:]] == ["1", "1337", "2"]
+    assert "<li>no number" in shown
 
 
 @pytest.mark.parametrize(

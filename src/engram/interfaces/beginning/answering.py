@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ... import gist_text, wording
+from ... import gist_text, outcomes, wording
 from ...records import UNLIKELY
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...records import Hit, Session
 
 #: Sessions that are looked at, and how many of them recall is asked about.
-_LATEST, _TRIES = 40, 8
+_LATEST, _TRIES = 20, 8
 _HITS = 8
 _LONGEST_SUBJECT, _LONGEST_ANSWER = 80, 420
 #: A subject with fewer characters or words says too little to be a question.
@@ -46,10 +46,12 @@ class Answered(NamedTuple):
 
 class _Subject(NamedTuple):
     session: Session
+    title: str
+    #: What was asked, as far as the outcome is about it.
     text: str
-    #: What came of the session: its gist says it, or its last message.
+    #: What came of it.
     outcome: str
-    #: Whether the words stand for themselves: a reply in the middle of a review does not.
+    #: Whether the words stand for themselves, and the session was about nothing else.
     is_clear: bool
 
 
@@ -70,9 +72,9 @@ def answered(eng: Engram) -> Answered | None:
 def query(eng: Engram, without: str | None = None) -> str | None:
     """A query that recall answers, not about the session `without` if there is another; None if there is none."""
     other = None
-    for subject in _subjects(eng)[:_TRIES]:
-        if any(_says_something(hit) for hit in _hits(eng, subject.text, subject.session)[:3]):
-            text = subject.text.rstrip("…").rstrip()
+    for subject in sorted(_subjects(eng), key=lambda each: not _is_clear(each.title))[:_TRIES]:
+        if any(_says_something(hit) for hit in _hits(eng, subject.title, subject.session)[:3]):
+            text = subject.title.rstrip("…").rstrip()
             if subject.session.id != without:
                 return text
             other = text
@@ -87,12 +89,36 @@ def _subjects(eng: Engram) -> list[_Subject]:
             continue
         gist = eng.memories.gist(session.id)
         parts = gist_text.parse(gist.content if gist is not None else "")
-        text = _matter(parts.title) or _matter(session.name or "") or _matter(session.summary)
-        if not text:
-            continue
-        is_clear = not parts.title.startswith("/") and "'" not in text
-        found.append(_Subject(session, text, parts.outcome or session.outcome, is_clear))
+        title = parts.title or session.name or session.summary
+        asked, outcome = title, parts.outcome or session.outcome
+        # The title is the first thing that was asked, and the outcome is that of the last one.
+        last = _last_of_several(eng, session)
+        if last is not None:
+            asked, outcome = last
+        text = _matter(asked) or (_matter(session.summary) if last is None else "")
+        if text:
+            is_clear = last is None and _is_clear(asked)
+            found.append(_Subject(session, _matter(title) or text, text, outcome, is_clear))
     return sorted(found, key=lambda each: (not each.is_clear, not each.outcome))
+
+
+def _last_of_several(eng: Engram, session: Session) -> tuple[str, str] | None:
+    """The last thing that was asked in a session, and what came of it; None if one thing was asked."""
+    said = eng.exchanges.history(session.id)
+    of_user = [place for place, turn in enumerate(said) if turn.role == "user"]
+    asks = wording.numbered_asks(said[place].content for place in of_user)
+    asked = [(of_user[number], ask) for number, ask in asks if wording.is_substantial(ask)]
+    if len(asked) < 2:
+        return None
+    place, ask = asked[-1]
+    replies = [(turn.id, turn.content) for turn in reversed(said[place:]) if turn.role == "assistant"]
+    came = outcomes.last_result(replies)
+    return ask, came[1] if came else ""
+
+
+def _is_clear(title: str) -> bool:
+    """Whether words stand for themselves: a command or a reply in the middle of a review does not."""
+    return not title.startswith("/") and "'" not in title
 
 
 def _matter(title: str) -> str:

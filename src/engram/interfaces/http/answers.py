@@ -123,6 +123,11 @@ def handle_errors(app: FastAPI) -> None:
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
+        if error.status_code == 404 and request.method == "GET" and "text/html" in request.headers.get("accept", ""):
+            # Imported here, because `pages` is made of answers.
+            from .pages import nothing_here
+
+            return response(nothing_here())
         headers = [(name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items()]
         code, message = _REFUSED.get(error.status_code, ("refused", str(error.detail)))
         return response(problem(error.status_code, code, message, headers))

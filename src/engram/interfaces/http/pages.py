@@ -88,6 +88,13 @@ def problem_answer(error: EngramError | None) -> Answer:
     )
 
 
+def nothing_here() -> Answer:
+    """The page for an address that leads nowhere."""
+    back = tag("p", tag("a", "To the dashboard", href="/"))
+    section = tag("section", tag("h1", "There is nothing here"), tag("p", "No page has this address."), back)
+    return Answer(404, page("Nothing here", section), (_PAGE,))
+
+
 def refused_page(error: EngramError) -> Answer:
     """The page that a browser shows to a person who is not logged in."""
     if error.status != 401:

@@ -45,8 +45,8 @@ _SOURCES = re.compile(r"\[([a-z]\d{1,15}(?:, ?[a-z]\d{1,15})*)\]")
 _DELIMITERS = re.compile(r"[ \t>|:-]++")
 #: A word, or a sign that is not Markdown.
 _WORD = re.compile(r"[^\W_]+|[^\x00-\x7f\s]")
-#: A tag of HTML. The address of a link counts as text, but only once if it is the text of the link, too.
-_TAG = re.compile(r'<a href="([^"<>]*+)"[^<>]*+>(?:\1</a>)?|<[^<>]*+>')
+#: A tag of HTML.
+_TAG = re.compile(r"<[^<>]*+>")
 #: Markdown decodes entities, so these may come back. Line ends are part of the HTML.
 _CONTROLS = {code: sign for code, sign in HARMFUL.items() if code != ord("\n")}
 #: Headings of a stored text are below those of the page.
@@ -107,10 +107,9 @@ def _cells(text: Sequence[str]) -> Iterator[int]:
 
 
 def _says(html: str, tokens: Sequence[Token], text: str) -> bool:
-    """Whether every word of the text is in the HTML, as often as in the text. An address of a link counts as shown."""
-    shown = html.replace("<wbr>", "")
-    words = _words(unescape(_TAG.sub(lambda found: f" {found[1] or ''} ", shown)))
-    # The browser writes the numbers of a list.
+    """Whether every word of the text is in the HTML, as often as in the text."""
+    words = _words(unescape(_TAG.sub(" ", html.replace("<wbr>", ""))))
+    # The browser writes the numbers of a list, as `_tame` says them.
     for token in tokens:
         if token.type == "list_item_open":
             words.update(_words(token.info))
@@ -155,11 +154,14 @@ def _tame(state: object) -> None:
     for token in tokens:
         if token.type in ("heading_open", "heading_close"):
             token.tag = _HEADING.get(token.tag, token.tag)
+        elif token.type == "list_item_open" and token.info:
+            # Otherwise the browser would count by itself, whatever the text says.
+            token.attrs = {"value": token.info}
         elif token.type in ("th_open", "td_open"):
             # The content policy allows no inline style.
             token.attrs = {"class": "right"} if "right" in str(token.attrs.get("style", "")) else {}
         if token.children:
-            token.children = list(_with_titles(token.children))
+            token.children = list(_with_addresses(token.children))
         if sources and token.children:
             token.children = [made for child in token.children for made in _with_sources(child, sources)]
 
@@ -179,20 +181,19 @@ def _fence(renderer: object, tokens: Sequence[Token], at: int, options: object, 
     return f"{about}{tag('pre', tag('code', token.content))}\n"
 
 
-def _with_titles(children: Sequence[Token]) -> Iterator[Token]:
-    """The pieces of a text, with the titles of links as text: nobody sees them otherwise. A link is harmless."""
-    titles: list[str] = []
+def _with_addresses(children: Sequence[Token]) -> Iterator[Token]:
+    """The pieces of a text, with what only a link's attributes would have: its address and its title."""
+    hidden: list[str] = []
     for child in children:
         yield child
         if child.type == "link_open":
-            titles.append(str(child.attrs.get("title", "")))
-            child.attrs = {
-                "href": str(child.attrs.get("href", "")),
-                "rel": "noopener noreferrer nofollow",
-                "target": "_blank",
-            }
-        elif child.type == "link_close" and titles and (title := titles.pop()):
-            yield _text(child, f" ({title})")
+            address, title = str(child.attrs.get("href", "")), str(child.attrs.get("title", ""))
+            # The text of an automatic link is its address.
+            told = [address if child.markup != "autolink" else "", title]
+            hidden.append(", ".join(filter(None, told)))
+            child.attrs = {"href": address, "rel": "noopener noreferrer nofollow", "target": "_blank"}
+        elif child.type == "link_close" and hidden and (about := hidden.pop()):
+            yield _text(child, f" ({about})")
 
 
 def _with_sources(child: Token, address: Address) -> list[Token]:

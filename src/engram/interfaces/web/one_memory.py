@@ -181,7 +181,8 @@ def _details(request: PageRequest, memory: Memory) -> Html | None:
             data_type="number",
         ),
         row(button("Store", class_="small")),
-        values={"id": memory.id, "expected_version": memory.version},
+        # Without a version: an edit of the text by somebody else does not matter here.
+        values={"id": memory.id},
         class_="stack",
         data_conflict=str(memory.id),
         done="Stored.",

@@ -190,6 +190,8 @@ def form(
         *content,
         class_=class_,
         aria_label=label,
+        # A browser that goes back would put what was typed into the form of a later version, or of another text.
+        autocomplete="off",
         data_call=call,
         data_confirm=confirm,
         data_preview=preview,

@@ -71,7 +71,13 @@ def add(app: FastAPI, service: Service) -> None:
         grant = await guard.caller_of(request.scope).verify()
         return RedirectResponse(link(grant.workspace or service.eng.workspace_name), 303)
 
+    async def workspace(request: Request) -> Response:
+        """The address of a workspace that was typed without its last sign."""
+        request.scope[calls.ROUTE] = "/w/{workspace}"
+        return RedirectResponse(link(request.path_params["workspace"]), 303)
+
     app.add_route("/", home, methods=["GET"])
+    app.add_route("/w/{workspace}", workspace, methods=["GET"])
 
 
 class _Endpoint:

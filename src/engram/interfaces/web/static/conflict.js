@@ -27,7 +27,7 @@ export async function resolveConflict(form, values, call) {
     element("p", { text: "The text changed while you were editing. Your text is not stored yet." }),
     element("div", { className: "sides" }, left, right),
   ];
-  const agreed = await decide("Both of you changed this", contents, "Store my text", { wide: true });
+  const agreed = await decide("Both of you changed this", contents, "Store my text", { wide: true, quotes: true });
   field.value = area.value;
   if (!agreed) return;
   const merged = { reason: "merged two edits", ...values, [field.name]: area.value, expected_version: theirs.version };

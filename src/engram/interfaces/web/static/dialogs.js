@@ -16,8 +16,9 @@ export function notice(text, tone = "good") {
   setTimeout(() => made.remove(), tone === "bad" ? 12000 : 4000);
 }
 
-// Shows a dialog with these contents; whether the person agreed. With `only` there is nothing to cancel.
-export function decide(title, contents, agree, { danger = false, wide = false, only = false } = {}) {
+// Shows a dialog with these contents; whether the person agreed. With `only` there is nothing to cancel. One that `quotes`
+// stored text is closed when something is forgotten.
+export function decide(title, contents, agree, { danger = false, wide = false, only = false, quotes = false } = {}) {
   return new Promise((resolve) => {
     const heading = element("h2", { text: title, id: "dialog-title" });
     const yes = element("button", { text: agree, type: "submit", value: "yes", className: danger ? "danger" : "" });
@@ -25,7 +26,13 @@ export function decide(title, contents, agree, { danger = false, wide = false, o
     const form = element("form", { method: "dialog" }, heading, ...contents, element("div", { className: "row end" }, no, yes));
     const dialog = element("dialog", { "aria-labelledby": "dialog-title", className: wide ? "wide" : "" }, form);
     document.body.append(dialog);
+    const forgotten = () => {
+      dialog.close("no");
+      notice("Something was forgotten meanwhile. Look at it again.", "bad");
+    };
+    if (quotes) document.addEventListener("engram:forgotten", forgotten);
     dialog.addEventListener("close", () => {
+      document.removeEventListener("engram:forgotten", forgotten);
       resolve(dialog.returnValue === "yes");
       dialog.remove();
     });
@@ -58,7 +65,7 @@ export function showPreview(receipt) {
   if (receipt.backups?.length) {
     contents.push(element("p", { text: `These backups still contain it: ${receipt.backups.join(", ")}`, className: "quiet" }));
   }
-  return decide("Forget this for good?", contents, "Forget", { danger: true });
+  return decide("Forget this for good?", contents, "Forget", { danger: true, quotes: true });
 }
 
 // A secret that is shown once.

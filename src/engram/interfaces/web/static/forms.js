@@ -2,7 +2,7 @@
 import { ask, element, notice, showPreview, showSecret } from "./dialogs.js";
 import { pageAddress, pathPart } from "./addresses.js";
 import { canResolve, resolveConflict } from "./conflict.js";
-import { changedFields, freeze, isChanged } from "./fields.js";
+import { changedFields, freeze, hasUnsent, isChanged } from "./fields.js";
 import { keepTyped } from "./kept.js";
 import { forgetKeys, keysOf } from "./once.js";
 import { LOGGED_OUT, loggedIn, loggedOut, loginLink, reload, reloadContent } from "./load.js";
@@ -106,6 +106,8 @@ async function after(form, result) {
   if (form.dataset.secret) await showSecret(form.dataset.secret, result.fields.secret);
   const done = form.dataset.done;
   if (form.dataset.then) {
+    // Nothing here is unsent any more.
+    form.reset();
     if (done) sessionStorage.setItem("engram-notice", done);
     location.assign(form.dataset.then.replace("{id}", pathPart(result?.id ?? "")).replace("{name}", pathPart(result?.name ?? "")));
     return;
@@ -150,10 +152,7 @@ async function submit(event) {
     forgetKeys(form);
     loggedIn();
   } catch (problem) {
-    form.ariaBusy = null;
     if (problem.status === 401) loggedOut();
-    // A form may have gone while the server worked.
-    if (!form.isConnected) keepTyped(form);
     if (form.classList.contains("inline") || !form.isConnected) notice(problem.message, "bad");
     else showProblem(form, problem);
     // The page shows something that is not so any more.
@@ -161,11 +160,17 @@ async function submit(event) {
   } finally {
     form.ariaBusy = null;
     thaw();
+    // A form may have gone while the server worked, or while the person decided. One that was stored has nothing to keep.
+    if (!form.isConnected) keepTyped(form);
   }
 }
 
 export function startForms() {
   document.addEventListener("submit", submit);
+  // The browser asks before a text that is not stored goes with its page.
+  addEventListener("beforeunload", (event) => {
+    if (hasUnsent(document)) event.preventDefault();
+  });
   document.addEventListener("change", (event) => {
     if (event.target.matches("select[data-go]")) location.assign(event.target.value);
   });

@@ -3,6 +3,8 @@ import { element } from "./dialogs.js";
 import { changedFields } from "./fields.js";
 import { isReadable, stored } from "./stored.js";
 
+const GONE = "What you were editing is gone.";
+
 // An edit of a text that was forgotten would show it again.
 async function mayShow(form) {
   if (!isReadable(form)) return true;
@@ -17,14 +19,23 @@ export async function keepTyped(form) {
   // The person has closed it, or it is being sent.
   if (!typed.length || form.closest("[hidden]") || form.ariaBusy === "true") return;
   const shown = (await mayShow(form)) ? typed : [];
-  const what = shown.length ? "What you were writing about is gone. This was not sent:" : "What you were editing is gone.";
+  const what = element("p", { text: shown.length ? "What you were writing about is gone. This was not sent:" : GONE });
   const close = element("button", { text: "Dismiss", type: "button", className: "small" });
   const texts = shown.map((each) => {
     const area = element("textarea", { rows: "3", readonly: "", "aria-label": "What you wrote" });
     area.value = each.value;
     return area;
   });
-  const made = element("div", { className: "notice bad stack" }, element("p", { text: what }), ...texts, close);
-  close.addEventListener("click", () => made.remove());
+  const made = element("div", { className: "notice bad stack" }, what, ...texts, close);
+  const check = async () => {
+    if (await mayShow(form)) return;
+    for (const each of texts) each.remove();
+    what.textContent = GONE;
+  };
+  document.addEventListener("engram:forgotten", check);
+  close.addEventListener("click", () => {
+    document.removeEventListener("engram:forgotten", check);
+    made.remove();
+  });
   document.getElementById("notices").append(made);
 }

@@ -61,7 +61,8 @@ export function startKeys() {
     } else if (key === "j" || key === "k") move(key === "j" ? 1 : -1);
     else {
       const item = event.target.closest("[data-item]");
-      if (!item) return;
+      // A key that is held down decides one thing, not everything that gets the focus after it.
+      if (!item || event.repeat) return;
       const target = key === "Enter" && event.target === item ? item.querySelector("a[href]") : key.length === 1 ? item.querySelector(`[data-key="${CSS.escape(key)}"]`) : null;
       if (target) {
         event.preventDefault();

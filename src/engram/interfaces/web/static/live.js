@@ -67,7 +67,10 @@ export function startLive() {
     dataset.change = String(data.number);
     if (data.workspace !== dataset.workspace) return;
     pending.add(data.kind);
-    if (data.kind === FORGOTTEN && document.hidden) veil();
+    if (data.kind === FORGOTTEN) {
+      document.dispatchEvent(new CustomEvent("engram:forgotten"));
+      if (document.hidden) veil();
+    }
     soon();
   };
   const learn = (state) => {
