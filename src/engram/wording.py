@@ -110,10 +110,10 @@ def result(text: str, longest: int) -> str:
     return shorten(" ".join(said), longest)
 
 
-def says_something(text: str) -> bool:
+def says_something(text: str, least: int = _RESULT_WORDS) -> bool:
     """Whether a result says what came of it: in three words, or by naming something. "ok" and "Done." do not."""
     words = [word for word in (each.strip(".,:;!?()[]\"'`*…") for each in text.split()) if word.strip("-–—")]
-    return len(words) >= _RESULT_WORDS or any(map(_is_name, words))
+    return len(words) >= least or any(map(_is_name, words))
 
 
 def question(text: str, longest: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Route, expect
+from playwright.sync_api import Dialog, Route, expect
 
 from engram import Engram
 
@@ -268,7 +268,12 @@ def test_an_edit_of_what_only_leaves_the_page_is_kept_apart(person: Visitor) -> 
 def test_a_page_with_a_text_that_is_not_stored_is_not_left_without_a_question(person: Visitor) -> None:
     asked: list[str] = []
     page = person.visit()
-    page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.dismiss()))
+
+    def stay(dialog: Dialog) -> None:
+        asked.append(dialog.type)
+        dialog.dismiss()
+
+    page.on("dialog", stay)
     page.get_by_role("button", name="Edit").click()
     page.get_by_label("World state").fill("Half a sent")
     page.get_by_role("link", name="Blocks").click()

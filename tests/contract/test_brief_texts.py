@@ -125,3 +125,12 @@ def test_a_result_says_something(eng: Engram, said: str, result: str) -> None:
     (entry,) = sections(eng.brief(project=HERE))["Where we left off"]
     assert [line for line in entry.split("\n") if "Result" in line] == ([f"  Result: {result}"] if result else [])
     assert entry.endswith("  Open: the last ask has no answer.")
+
+
+@pytest.mark.requirement("BRIEF-16", "BRIEF-4")
+@pytest.mark.parametrize(("given", "shown"), [("Schema migrated", True), ("ok", False)])
+def test_an_outcome_that_was_given_on_purpose_may_have_two_words(eng: Engram, given: str, shown: bool) -> None:
+    me = worked(eng, ("user", "Migrate the schema to version 42"), done=False)
+    eng.sessions.complete(me, given)
+    (entry,) = sections(eng.brief(project=HERE))["Where we left off"]
+    assert (f"  Result: {given}" in entry.split("\n")) == shown

@@ -170,3 +170,10 @@ def test_todos_and_what_was_learnt_since_the_last_session_are_shown(eng: Engram,
 def test_it_says_in_a_sentence_when_a_session_was_last_at_work(eng: Engram, lived: str) -> None:
     assert eng.context(budget=20_000).endswith("## Last seen\n- A session was at work just now.")
     assert "## Last seen\n- Another session was at work 2h ago." in eng.context(session_id=lived, budget=20_000)
+
+
+@pytest.mark.requirement("CONTEXT-1")
+def test_the_items_of_a_list_are_told_apart_on_one_line(eng: Engram) -> None:
+    eng.remember("Steps of the router release.\n- build it\n- tag it\nThen:\n- tell\n  the team", kind="note")
+    said = "Steps of the router release. build it; tag it; Then: tell the team (memory "
+    assert f"- {said}" in eng.context("router release")

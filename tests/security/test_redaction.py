@@ -344,6 +344,9 @@ def test_redacted_data_is_still_json(eng: Engram) -> None:
         "Ask the user for password confirmation",
         "Open http://localhost:3000?email=ada@example.com in a browser.",
         "prompt the user for password again",
+        "The password is base64 in the header",
+        "the password is sha256-hashed before it is compared",
+        "the passphrase was forgotten in 2026",
     ],
 )
 def test_a_sentence_about_passwords_is_not_redacted(text: str) -> None:
@@ -366,3 +369,4 @@ def test_a_long_unquoted_value_is_redacted_to_its_end() -> None:
 @pytest.mark.requirement("REDACT-1")
 def test_a_password_in_a_sentence_is_redacted() -> None:
     assert redact('The password was "S3cr3t!pass9".') == 'The password was "[redacted: password]".'
+    assert redact("the password is " + "sunset" + "42, as ever") == "the password is [redacted: password], as ever"

@@ -25,6 +25,7 @@ from .. import checks, mutexes
 from ..clock import later
 from ..errors import EngramError, NoRecipient
 from ..records import PERSON, Message
+from ..safe_text import by_whom, visible
 from . import resources, sessions
 from .leases import LIVE
 
@@ -102,6 +103,11 @@ UPDATE deliveries SET read_at = NULL, shown_at = CASE WHEN read_at IS NULL THEN 
 WHERE workspace = :workspace AND session_id = :session AND message_id = :message AND shown_at IS NOT NULL
   AND (read_at IS NULL OR (:again = 1 AND read_at = shown_at))
 """
+
+
+def sent_by(from_session: str | None, author: str | None) -> str:
+    """Who sent a message, for a report: `a person by laptop`."""
+    return " ".join(filter(None, (visible(from_session or "a person"), by_whom(author))))
 
 
 class Messages:

@@ -212,5 +212,4 @@ def _alarm(latest_pass: int, alarms: int) -> str:
 
 def _message(row: Row, now: str) -> str:
     _, sender, _, text, at, author, _ = row
-    who = " ".join(filter(None, (visible(sender or "a person"), by_whom(author))))
-    return f"- from {who}, {age(at, now)}: {one_line(text, MESSAGE_LENGTH)}"
+    return f"- from {messages.sent_by(sender, author)}, {age(at, now)}: {one_line(text, MESSAGE_LENGTH)}"

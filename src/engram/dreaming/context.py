@@ -160,11 +160,24 @@ def _hit_line(hit: Hit, above: Set[int | None], now: str) -> str:
     """A hit, and what was answered, unless the exchanges that answer are among those above it."""
     where = f"memory {hit.memory_id}" if hit.memory_id else f"exchange {hit.exchange_id}"
     replaced = f", replaced by {hit.replaced_by[0]} {hit.replaced_by[1]}" if hit.replaced_by else ""
-    line = f"- {_shorten(hit.text)} ({where}, {hit.label}, {hit.trust}, {age(hit.created_at, now)}{replaced})"
+    line = (
+        f"- {_shorten(_in_a_row(hit.text))} ({where}, {hit.label}, {hit.trust}, {age(hit.created_at, now)}{replaced})"
+    )
     if hit.answer is None or above >= set(hit.answer.exchange_ids):
         return line
     answered = ", ".join(map(str, hit.answer.exchange_ids))
     return f"{line} Answered in exchange {answered}: {_shorten(hit.answer.text)}"
+
+
+def _in_a_row(text: str) -> str:
+    """A text on one line, with a sign between the items of a list."""
+    made = ""
+    for line in filter(None, map(str.strip, text.split("\n"))):
+        item = line.removeprefix("- ")
+        begins = item != line or line.endswith(":")
+        joint = "; " if begins and not made.endswith((":", ";", ".", "!", "?", "…")) else " "
+        made += f"{joint if made else ''}{item}"
+    return made
 
 
 def _dated(memory: Memory) -> str:

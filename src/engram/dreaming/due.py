@@ -86,7 +86,7 @@ _LOST_ERAS = """
 SELECT COUNT(*) FROM rebuilds r JOIN memories m ON m.id = r.ref
 WHERE r.workspace = :workspace AND r.kind = 'memory' AND m.kind = 'era' AND m.status = 'active'
 """
-# A text of a person or a companion is not told anew.
+# A text of a person or a companion is not rewritten.
 _LOST_NARRATIVE = """
 SELECT COUNT(*) FROM rebuilds r JOIN blocks b ON b.id = r.ref
 WHERE r.workspace = :workspace AND r.kind = 'block' AND b.name = 'narrative' AND b.updated_by IN ('dream', 'import')
@@ -251,7 +251,7 @@ def _eras(look: Look) -> Due:
     if not lost and (wrong := eras.wrong_months(look.tx, look.workspace)):
         reason = f"The era of {', '.join(wrong)} does not tell the sessions of its month."
         return _unless_at_agents(look, Due("eras", True, len(wrong), f"write {_counted(len(wrong), 'era')}", reason))
-    return _fold_stage(look, "eras", "era", "write {} into eras", lost)
+    return _fold_stage(look, "eras", "era", "write {} into eras", lost, f"write {_counted(lost, 'era')} again")
 
 
 def _profile(look: Look) -> Due:
@@ -264,7 +264,9 @@ def _profile(look: Look) -> Due:
 def _narrative(look: Look) -> Due:
     tx = look.tx
     lost = int(tx.value(_LOST_NARRATIVE, workspace=look.workspace) or 0)
-    return _fold_stage(look, "narrative", "narrative", "continue the narrative with {}", lost)
+    return _fold_stage(
+        look, "narrative", "narrative", "continue the narrative with {}", lost, "write the narrative again"
+    )
 
 
 def _reflect(look: Look) -> Due:
@@ -309,14 +311,14 @@ def _fold(look: Look, target: str) -> _Fold:
     return _folds(look).get(target, _Fold())
 
 
-def _fold_stage(look: Look, stage: str, target: str, would: str, lost: int = 0) -> Due:
-    """Gists that wait for an era or a part of the portrait."""
+def _fold_stage(look: Look, stage: str, target: str, would: str, lost: int, again: str) -> Due:
+    """Gists that wait for an era or a part of the portrait. `again` is what is done if text of it was `lost`."""
     fold = _fold(look, target)
     count = fold.number + look.coming
     gists = _counted(count, "gist")
     doing = would.format(gists)
     if lost:
-        return _unless_at_agents(look, Due(stage, True, count + lost, doing, "Forgetting took text from it."))
+        return _unless_at_agents(look, Due(stage, True, count + lost, again, "Forgetting took text from it."))
     if not count:
         return Due(stage, False, 0, "", "Every gist is part of it.")
     if count >= _MANY_GISTS:

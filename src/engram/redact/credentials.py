@@ -20,6 +20,8 @@ _URL_USER = r"://([A-Za-z0-9_-]{20,}+)(?::x-oauth-basic)?@"
 _SENTENCE = (
     r"(?i)(?:password|passphrase|passcode)(?: for [\w.@-]{1,40})? (?:is|was)[ :]{1,3}([\"'`]?)([^\s\"'`,]{6,200}+)"
 )
+#: How a password is stored or sent.
+_METHOD = r"(?i)(?:sha|md|base|argon|pbkdf|bcrypt|scrypt|blake|utf|aes|rsa|oauth|totp|http|s3|v)[-_]?[0-9]"
 _SQL = r"(?i)\bidentified\s{1,9}(?:with\s{1,9}[\w'\"]{1,40}\s{1,9})?by\s{1,9}(?:password\s{1,9})?'([^'\n]{4,200})'"
 
 #: Matches any of the flags below: a quick first test.
@@ -102,7 +104,11 @@ def _is_credentials(value: str) -> bool:
 def _is_password_in_sentence(value: str, *, quoted: bool) -> bool:
     if is_placeholder(value) or is_variable(value):
         return False
-    return is_password(value, quoted=True) if quoted else is_strong(value)
+    if quoted or is_strong(value):
+        return is_password(value, quoted=True)
+    # `sunset42`, but not a word, and not how it is stored: "the password is base64".
+    has_digits = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+    return has_digits and is_password(value, quoted=True) and compiled(_METHOD).match(value) is None
 
 
 def _is_argument(value: str) -> bool:

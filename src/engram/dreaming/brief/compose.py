@@ -150,8 +150,8 @@ def _messages(taken: Snapshot) -> Section:
 
 
 def _message(row: Row, now: str, to: str) -> Entry:
-    id, sender, _, text, at, *_ = row
-    by = f"from {visible(sender) if sender else 'a person'}"
+    id, sender, _, text, at, author, *_ = row
+    by = f"from {messages.sent_by(sender, author)}"
     line = f"- {to}{by if to else by.capitalize()}, {age_in_words(at, now)}: {one_line(text, _MESSAGE)}"
     return Entry(line, ("message", id))
 

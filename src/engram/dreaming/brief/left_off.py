@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Sessions that are shown.
 _SESSIONS = 3
+#: Words, at least, of an outcome that was given on purpose.
+_GIVEN_WORDS = 2
 _ASK, _LATER_ASK, _RESULT, _QUESTION = 220, 160, 360, 200
 #: For a gist: characters of its outcome, and open points that are shown, of the last session and of those before.
 _OUTCOME, _POINTS, _POINT = 600, (8, 4, 2), 300
@@ -167,6 +169,10 @@ def _result(snapshot: Snapshot, session: Session, said: list[Turn], gist: Gist) 
         if one_line(whole, len(whole)).startswith(outcome.rstrip("…")):
             outcome = whole
     last = next((turn.head for turn in reversed(said) if turn.role == _AGENT), "")
+    # An outcome that somebody gave on purpose may be as short as "Schema migrated".
+    given = session.outcome if session.outcome_from is None else ""
+    if wording.says_something(came := wording.result(given, _RESULT), _GIVEN_WORDS):
+        return came
     for text in (outcome, last):
         if wording.says_something(came := wording.result(text, _RESULT)):
             return came
