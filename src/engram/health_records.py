@@ -39,6 +39,8 @@ class Check(NamedTuple):
     look: Callable[[], Finding]
     #: Mends what was found, and says how many things that were.
     mend: Callable[[], int] | None = None
+    #: Whether nothing after it is mended if it finds something wrong: a damaged file is not written to.
+    guards: bool = False
 
 
 def counted(number: int, one: str, many: str) -> str:
@@ -60,8 +62,27 @@ def examine(checks: Iterable[Check], *, fix: bool = False, said: str = "") -> li
 
     A check that cannot be made, for the reason that another finding has `said`, is left out.
     """
-    found = [_examined(check, fix) for check in checks]
+    checks, found = list(checks), []
+    is_damaged = False
+    for check in checks:
+        each = _examined(check, fix and not is_damaged)
+        found.append(_not_mended(each) if is_damaged else each)
+        is_damaged = is_damaged or (check.guards and each.state == WRONG)
+    if any(each.mended for each in found) and not is_damaged:
+        # A later check may have mended what an earlier one found.
+        found = [
+            each if each.state == OK else _examined(check, False)._replace(mended=each.mended)
+            for check, each in zip(checks, found, strict=True)
+        ]
     return [each for each in found if not said or each.found != _not_checked(said)]
+
+
+def _not_mended(found: Finding) -> Finding:
+    """A finding about a damaged file."""
+    if found.state == OK or not found.mends:
+        return found
+    why = f"{found.found} It is not mended while the file is damaged."
+    return found._replace(found=why, mends=False, fix="Restore a backup first.")
 
 
 def _not_checked(why: str) -> str:

@@ -195,6 +195,8 @@ class Exported(NamedTuple):
     bytes: int
     #: Tables that are not in it, and why.
     left_out: dict[str, str]
+    #: Whether the store is encrypted. What was written is not.
+    of_encrypted: bool = False
 
 
 class Loaded(NamedTuple):

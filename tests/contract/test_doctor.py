@@ -64,6 +64,9 @@ FAULTS = (
     ),
     Fault("index.words", (f"DELETE FROM postings WHERE item IN {_OF_LAST_TURN}",)),
     Fault("index.words", (f"DELETE FROM postings WHERE item IN {_OF_MEMORY}",), full=True),
+    Fault("index.words", (f"UPDATE postings SET tf = tf + 1 WHERE item IN {_OF_LAST_TURN}",)),
+    Fault("index.words", (f"UPDATE items SET length = length + 1 WHERE id IN {_OF_MEMORY}",), full=True),
+    Fault("index.words", ("UPDATE terms SET term = 'zz' || term WHERE shelf = 'turns' AND term = 'router'",)),
     Fault("index.words", ("INSERT INTO postings (term, item, tf, length) SELECT MIN(id), 999999, 1, 1 FROM terms",)),
     Fault(
         "index.counts",
@@ -118,6 +121,12 @@ FAULTS = (
         ("UPDATE memories SET version = version + 7 WHERE kind = 'fact'",),
         mended=False,
         remove=("UPDATE memories SET version = version - 7 WHERE kind = 'fact'",),
+    ),
+    Fault(
+        "memories.versions",
+        ("UPDATE memories SET content = content || '!' WHERE kind = 'fact'",),
+        mended=False,
+        remove=("UPDATE memories SET content = SUBSTR(content, 1, LENGTH(content) - 1) WHERE kind = 'fact'",),
     ),
     Fault(
         "memories.sources",
@@ -300,6 +309,131 @@ def test_what_depends_on_time_and_settings_is_found(
     assert found(with_words, "queue.waiting").state == "ok"
     assert found(full, "queue.waiting").state == "note"
     assert found(open_store(auto_dream="on"), "dreams.last").state == "note"
+
+
+@pytest.mark.requirement("DOCTOR-1", "DOCTOR-2")
+def test_a_text_that_another_program_changed_is_indexed_anew(full: Engram, store_url: str) -> None:
+    long = full.exchanges.add(full.sessions.register("codex", "Long"), "user", "The lighthouse stands alone. " * 200)
+    memory = full.remember("Tea is served at five", kind="fact")
+    plant(
+        store_url,
+        (
+            f"UPDATE exchanges SET content = content || ' Its keeper was Zephyrine.' WHERE id = {long}",
+            f"UPDATE memories SET content = 'Coffee is served at nine' WHERE id = {memory.id}",
+        ),
+    )
+    assert found(full, "index.words", full=True).number == 2
+    assert found(full, "memories.versions").number == 1
+    assert found(full, "index.words", full=True, fix=True).mended == 2
+    assert "Zephyrine" in full.recall("Zephyrine keeper")[0].text
+    # A piece of a long text is missing, and the rest is right.
+    piece = f"(SELECT id FROM items WHERE kind = 'exchange' AND ref = {long} AND piece = 2)"
+    plant(store_url, without(piece))
+    assert found(full, "index.words", full=True).number == 1
+    assert found(full, "index.words", full=True, fix=True).state == "ok"
+
+
+@pytest.mark.requirement("DOCTOR-2")
+def test_a_fix_is_seen_by_the_checks_before_it(sqlite_url: str) -> None:
+    with Engram(sqlite_url) as eng:
+        eng.remember("Tea is served at five")
+        plant(sqlite_url, ("INSERT INTO vectors (item, model, vector) SELECT 999999, model, vector FROM vectors",))
+        assert found(eng, "store.references").state == "wrong"
+        assert not [each for each in eng.doctor(fix=True) if each.state == "wrong"]
+
+
+@pytest.mark.requirement("DOCTOR-1")
+@pytest.mark.parametrize(
+    "what",
+    ["TABLE memory_states", "TABLE terms", "TABLE access_tokens", "INDEX memories_by_key", "INDEX sessions_by_time"],
+)
+def test_a_part_of_the_schema_that_is_missing_is_named(full: Engram, store_url: str, what: str) -> None:
+    plant(store_url, ("CREATE TABLE mine (id INTEGER PRIMARY KEY)", "CREATE INDEX mine_too ON sessions (type)"))
+    assert found(full, "store.schema").state == "ok"
+    plant(store_url, (f"DROP {what}",))
+    finding = found(full, "store.schema")
+    assert finding.state == "wrong" and what.lower() in finding.found.lower(), finding
+    assert "engram restore" in finding.fix
+
+
+@pytest.mark.requirement("DOCTOR-1")
+@pytest.mark.parametrize(
+    ("trigger", "table"), [("receipts_forget_answers", "receipts"), ("exchanges_take_copies", "exchanges")]
+)
+def test_a_trigger_of_the_schema_that_is_missing_is_named(
+    full: Engram, store_url: str, trigger: str, table: str
+) -> None:
+    on_server = store_url.startswith("postgresql:")
+    plant(store_url, (f"DROP TRIGGER {trigger} ON {table}" if on_server else f"DROP TRIGGER {trigger}",))
+    assert f"trigger {trigger}" in found(full, "store.schema").found
+
+
+@pytest.mark.requirement("DOCTOR-1")
+def test_what_switches_off_a_rule_of_a_schema_on_postgresql_is_named(postgres_url: str) -> None:
+    with Engram(postgres_url) as eng:
+        assert found(eng, "store.schema").state == "ok"
+        for statement in (
+            "ALTER TABLE receipts DISABLE TRIGGER receipts_forget_answers",
+            "DROP FUNCTION take_copies() CASCADE",
+            "ALTER TABLE blocks DROP CONSTRAINT blocks_workspace_name_key",
+        ):
+            plant(postgres_url, (statement,))
+        lost = found(eng, "store.schema")
+        assert lost.number == 4 and "trigger exchanges_take_copies" in lost.found, lost
+
+
+@pytest.mark.requirement("DOCTOR-1")
+def test_every_part_of_the_schema_on_postgresql_is_read_from_the_migrations(postgres_url: str) -> None:
+    from engram.storage import migrate, postgres_health
+
+    made = postgres_health.made_by(each.sql for each in migrate.shipped("postgres"))
+    with Engram(postgres_url) as eng, eng._view.engine.read() as tx:
+        there = set(tx.all(postgres_health._OBJECTS, schema=split_schema(postgres_url)[1]))
+    # The table `closeness` belongs to pgvector, which a server need not have.
+    assert {each for each in there if "closeness" not in each[1] and each[1] != "halfvec_of"} == made
+
+
+@pytest.mark.requirement("DOCTOR-1")
+def test_a_text_that_is_not_utf_8_is_named(sqlite_url: str) -> None:
+    with Engram(sqlite_url) as eng:
+        eng.sessions.register("codex", "One")
+        memory = eng.remember("Deploys never happen on Fridays")
+        assert found(eng, "store.texts", full=True).state == "ok"
+        run(sqlite_url, "UPDATE memories SET content = CAST(x'fffe41' AS TEXT)")
+        run(sqlite_url, "UPDATE sessions SET summary = CAST(x'41c3' AS TEXT)")
+        run(sqlite_url, "CREATE TABLE mine (note TEXT)")
+        run(sqlite_url, "INSERT INTO mine VALUES (CAST(x'ff' AS TEXT))")
+        finding = found(eng, "store.texts", full=True)
+        assert (finding.state, finding.number) == ("wrong", 2)
+        assert f"memories.content (id {memory.id})" in finding.found, finding
+        assert "sessions.summary (workspace default, id " in finding.found, finding
+        assert f"engram forget --memory {memory.id} " in finding.fix
+        eng.forget(memory=memory.id)
+        assert found(eng, "store.texts", full=True).number == 1
+
+
+@pytest.mark.requirement("DOCTOR-2")
+def test_nothing_in_a_damaged_file_is_mended(sqlite_url: str) -> None:
+    with Engram(sqlite_url) as eng:
+        sid = eng.sessions.register("codex", "One")
+        eng.leases.claim(sid, "port:8080", exclusive=True)
+        plant(
+            sqlite_url,
+            (
+                "INSERT INTO memory_tags (workspace, tag, memory_id) VALUES ('default', 'lost', 999999)",
+                "PRAGMA ignore_check_constraints = on; UPDATE leases SET exclusive = 7",
+            ),
+        )
+        Path(sqlite_url).chmod(0o644)
+        before = dump(sqlite_url)
+        findings = {each.name: each for each in eng.doctor(fix=True)}
+        assert dump(sqlite_url) == before
+        assert findings["store.integrity"].state == "wrong"
+        tags = findings["memories.tags"]
+        assert (tags.state, tags.mends, tags.mended) == ("wrong", False, None)
+        assert "not mended while the file is damaged" in tags.found
+        # Rights are not in the file.
+        assert findings["store.permissions"].mended == 1
 
 
 @pytest.mark.requirement("DOCTOR-2")

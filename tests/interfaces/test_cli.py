@@ -132,6 +132,35 @@ def test_messages_are_sent_peeked_at_and_delivered_once(engram: Engram, me: str,
     assert engram("message", "send", "nobody/holds/this.py", "hello?", session=me).code == 3
 
 
+@pytest.mark.requirement("CLI-1", "MESSAGE-2")
+def test_an_inbox_is_named_by_a_session_and_a_sender_by_its_task(engram: Engram, me: str, other: str) -> None:
+    engram("message", "send", other, "may I?", session=me)
+    engram("message", "send", "person", "done soon", session=me)
+    session = engram("session", "show", me, "--json").json
+    sender = f"{me[-8:]} ({session['type']}: {session['summary']})"
+    for whose in (other, other[-8:]):
+        assert engram("message", "inbox", whose, "--peek").out.startswith(f"{sender}, just now\n  may I?")
+    assert sender in engram("message", "list").out and sender in engram("message", "inbox", "person").out
+    assert "may I?" in engram("message", "inbox", other[-8:], session=me).out
+    assert engram("message", "inbox", other).out == "No unread messages.\n"
+    assert engram("message", "inbox", "nobody").code == 3
+
+
+@pytest.mark.requirement("CLI-1")
+def test_the_list_of_locks_shows_which_agent_has_one(engram: Engram, me: str) -> None:
+    engram("lock", "claim", "staging", session=me)
+    session = engram("session", "show", me, "--json").json
+    assert f"  {session['type']}: {session['summary']}  " in engram("lock", "list").out
+
+
+@pytest.mark.requirement("CLI-33")
+def test_a_claim_of_an_ended_session_names_the_command_that_resumes_it(engram: Engram, me: str) -> None:
+    engram("session", "done", session=me)
+    refused = engram("lock", "claim", "staging", "--session", me)
+    assert refused.code == 4
+    assert f"`engram session beat --session {me} --store " in refused.err
+
+
 @pytest.mark.requirement("CLI-1", "BLOCK-12")
 def test_the_world_state_is_set_shown_compared_and_restored(engram: Engram, me: str) -> None:
     assert engram("world", "show").out == ""

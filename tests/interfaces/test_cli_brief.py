@@ -77,7 +77,7 @@ def test_a_person_reads_and_answers_messages_in_the_terminal(engram: Engram, mon
     assert "For the person" not in engram("brief").out
     engram("message", "send", me, "8081")
     assert "a person, just now" in engram("message", "inbox", session=me).out
-    assert engram("message", "inbox", "somebody").code == 2
+    assert engram("message", "inbox", "somebody").code == 3
 
 
 @pytest.mark.requirement("MESSAGE-8")
@@ -106,8 +106,8 @@ def test_the_list_of_messages_says_to_whom_each_went(engram: Engram) -> None:
     engram("message", "send", "/db/schema", "Are you done?", session=me)
     heads = engram("message", "list").out.splitlines()[::3]
     assert [head.rsplit(", ", 1)[0] for head in heads] == [
-        *(f"{me[-8:]} to /db/schema", "a person to every session"),
-        *(f"a person to {other[-8:]}", f"{me[-8:]} to the person"),
+        *(f"{me[-8:]} (codex: Porting) to /db/schema", "a person to every session"),
+        *(f"a person to {other[-8:]}", f"{me[-8:]} (codex: Porting) to the person"),
     ]
 
 

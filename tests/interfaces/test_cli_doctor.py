@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import stat
@@ -90,6 +91,25 @@ def open_settings(machine: Machine) -> None:
     (machine.home / "config").mkdir()
     (machine.home / "config" / "config.toml").write_text('token = "engram_abc"\n')
     (machine.home / "config" / "config.toml").chmod(0o644)
+
+
+def open_settings_folder(machine: Machine) -> None:
+    (machine.home / "config").mkdir()
+    (machine.home / "config").chmod(0o775)
+
+
+def settings_in_a_folder(machine: Machine) -> None:
+    (machine.home / "config" / "config.toml").mkdir(parents=True)
+
+
+def settings_in_a_pipe(machine: Machine) -> None:
+    (machine.home / "config").mkdir()
+    os.mkfifo(machine.home / "config" / "config.toml")
+
+
+def settings_that_lead_nowhere(machine: Machine) -> None:
+    (machine.home / "config").mkdir()
+    (machine.home / "config" / "config.toml").symlink_to(machine.home / "nothing.toml")
 
 
 def left_drafts(machine: Machine) -> None:
@@ -191,6 +211,10 @@ FAULTS: dict[Plant, tuple[str, str, bool]] = {
     open_folder: ("settings.folder", "wrong", True),
     open_token: ("settings.permissions", "wrong", True),
     open_settings: ("settings.permissions", "wrong", True),
+    open_settings_folder: ("settings.folder", "wrong", True),
+    settings_in_a_folder: ("settings.file", "wrong", False),
+    settings_in_a_pipe: ("settings.file", "wrong", False),
+    settings_that_lead_nowhere: ("settings.file", "wrong", False),
     left_drafts: ("store.leftovers", "note", True),
     stale_socket: ("socket.stale", "note", True),
     open_socket_folder: ("socket.permissions", "wrong", True),
@@ -231,7 +255,7 @@ def test_a_sound_machine_has_nothing_wrong(machine: Machine) -> None:
     before = contents(machine)
     outcome = machine.engram("doctor")
     assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.out.endswith("found nothing, 0 notes, 0 things wrong.\n")
+    assert outcome.out.endswith(" checks passed, 0 notes, nothing wrong.\n")
     assert "hook.program" in machine.engram("doctor", "--all", "--full", "--fix").out
     assert contents(machine) == before
 
@@ -255,6 +279,34 @@ def test_each_planted_fault_of_a_machine_is_found_and_mended_as_promised(machine
         assert contents(machine) == before
     shown = machine.engram("doctor").out
     assert (name in shown) is not mended
+
+
+@pytest.mark.requirement("DOCTOR-1")
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_a_key_file_that_is_no_file_is_found(
+    machine: Machine, make: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = str(machine.home / "store.key")
+    make(file)
+    monkeypatch.setenv("ENGRAM_KEY_FILE", file)
+    finding = machine.finding("store.key")
+    assert finding["state"] == "wrong" and f"{file} is no file" in finding["found"]
+
+
+@pytest.mark.requirement("DOCTOR-1")
+def test_a_pipe_in_place_of_a_log_does_not_hold_the_doctor_up(machine: Machine) -> None:
+    for name in (failures.LOG, failures.COUNT):
+        os.mkfifo(machine.data / name, 0o600)
+    assert machine.engram("doctor").code == 0
+
+
+@pytest.mark.requirement("DOCTOR-2")
+def test_with_fix_the_exit_code_is_0_if_everything_is_mended(machine: Machine) -> None:
+    open_settings_folder(machine)
+    change(machine, "INSERT INTO memory_tags (workspace, tag, memory_id) VALUES ('default', 'lost', 999999)")
+    assert machine.engram("doctor").code == 1
+    mended = machine.engram("doctor", "--fix")
+    assert mended.code == 0, mended.out
 
 
 @pytest.mark.requirement("DOCTOR-2")
@@ -305,8 +357,20 @@ def test_the_default_store_that_is_not_there_yet_is_only_a_note(
     monkeypatch.setenv("ENGRAM_DATA_DIR", str(machine.home / "new"))
     capsys.readouterr()
     assert run(["doctor", "--json"]) == 0
-    states = {each["name"]: each["state"] for each in json.loads(capsys.readouterr().out)}
-    assert states["store.opens"] == "note"
+    found = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
+    assert found["store.opens"]["state"] == "note"
+    assert "`engram init` creates one" in found["store.opens"]["found"]
+    assert run(["vacuum"]) == 3
+    assert "`engram init` creates one" in capsys.readouterr().err
+
+
+@pytest.mark.requirement("DOCTOR-1")
+def test_the_last_line_of_the_doctor_counts_what_is_wrong(machine: Machine) -> None:
+    open_store_file(machine)
+    absent_harness(machine)
+    assert re.search(r"\n\d+ checks passed, 1 note, 1 thing is wrong\.\n$", machine.engram("doctor").out)
+    open_token(machine)
+    assert machine.engram("doctor").out.endswith(", 1 note, 2 things are wrong.\n")
 
 
 @pytest.mark.requirement("DOCTOR-1")

@@ -378,6 +378,18 @@ def test_a_variable_that_a_command_does_not_read_is_not_advised(engram: Engram) 
 
 
 @pytest.mark.requirement("PEOPLE-6")
+def test_a_command_about_a_session_says_where_its_id_is_found(engram: Engram) -> None:
+    outcome = engram("history")
+    assert "`engram session list --all` shows the ids for `engram history SESSION`." in outcome.err
+
+
+@pytest.mark.requirement("CLI-33")
+def test_the_help_of_dreaming_says_what_it_does_without_a_command(engram: Engram) -> None:
+    told = " ".join(engram("dream", "--help").out.split())
+    assert "`engram dream --force`" in told and "`engram dream run --help` explains them all" in told
+
+
+@pytest.mark.requirement("PEOPLE-6")
 @pytest.mark.parametrize(
     ("arguments", "begins"),
     [

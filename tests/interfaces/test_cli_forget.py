@@ -132,3 +132,17 @@ def test_a_dry_run_shows_the_first_words_and_the_names_of_what_goes(engram: Engr
     done = engram("forget", "--session", "s", "--yes")
     kept = engram("receipts", "--json")
     assert "long" not in done.out + kept.out and kept.json[0]["preview"] is None
+
+
+@pytest.mark.requirement("FORGET-23", "GRAPH-1")
+def test_what_an_earlier_forgetting_has_emptied_is_shown_as_such(engram: Engram, store_url: str) -> None:
+    with Library(store_url) as eng:
+        eng.sessions.ensure("s")
+        said = [eng.exchanges.add("s", "user", f"{TEXT} {each}", embed=False) for each in range(2)]
+        eng.dream(force=True)
+        (gist,) = eng.memories.list(kind="gist")
+    assert engram("forget", "--exchange", str(said[0]), "--yes").code == 0
+    shown = engram("forget", "--exchange", str(said[1]), "--dry-run").out.splitlines()
+    assert f"    {said[1]}  user: {TEXT} 1" in shown
+    assert f"    {gist.id}  gist: (emptied by forgetting)" in shown
+    assert engram("graph", "memory", str(gist.id)).out.startswith(f"memory {gist.id} (emptied by forgetting) (gist, ")

@@ -70,6 +70,13 @@ def test_a_dry_run_says_what_would_be_imported(engram: Engram, export: Path) -> 
     assert engram("import", "chatgpt", str(export), "--dry-run", "--json").json["turns"] == 2
 
 
+@pytest.mark.requirement("IMPORT-5", "CLI-40")
+def test_after_a_dry_run_that_found_something_nobody_is_told_how_to_import(engram: Engram, export: Path) -> None:
+    assert engram("import", "chatgpt", str(export), "--dry-run").err == ""
+    export.write_text(json.dumps([conversation("empty")]))
+    assert "is empty. `engram import --help`" in engram("import", "chatgpt", str(export), "--dry-run").err
+
+
 @pytest.mark.requirement("IMPORT-4", "CLI-2")
 def test_a_file_of_another_format_or_none_is_refused_before_anything_is_written(engram: Engram, export: Path) -> None:
     refused = engram("import", "claude", str(export))

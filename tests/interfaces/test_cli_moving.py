@@ -42,12 +42,14 @@ def call_json(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
 def test_a_store_is_exported_and_imported(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, other = tmp_path / "all.jsonl", tmp_path / "other.db"
     said = call(capsys, "export", file)
+    assert "plain text" not in said, "nor is the store encrypted"
     assert re.search(r"^Exported 2 workspaces .*\(\d+\.\d KB\)", said, re.MULTILINE)
     assert "Not exported: access tokens" in said and "import jsonl" in said
     assert "exists already" in call(capsys, "export", file, code=4)
     assert "Exported" in call(capsys, "export", file, "--force")
     said = call(capsys, "--store", other, "import", "jsonl", file)
-    assert "Imported 2 workspaces: default, team." in said and "1 session, 6 exchanges, 2 memories" in said
+    assert "Imported 2 workspaces: default, team." in said and "\n1 session, 6 turns, 2 memories.\n" in said
+    assert "plain text" not in said
     assert "has content already" in call(capsys, "--store", other, "import", "jsonl", file, code=4)
     with Engram(str(other)) as eng:
         assert eng.embedding_queue.size() == 0
@@ -88,6 +90,42 @@ def test_pages_are_exported(store: str, tmp_path: Path, capsys: pytest.CaptureFi
     said = call(capsys, "export", tmp_path / "pages", "--format", "markdown")
     assert "Begin with index.md" in said
     assert (tmp_path / "pages" / "default" / "index.md").is_file()
+
+
+@pytest.mark.requirement("MOVE-13", "MOVE-12")
+@pytest.mark.parametrize("name", ["mem.md", "mem.MARKDOWN", "mem.html", "mem.txt", "mem.jsonl"])
+def test_pages_need_a_folder_and_not_the_name_of_a_file(
+    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    said = call(capsys, "export", tmp_path / name, "--format", "markdown", code=2)
+    assert "writes a folder" in said and "`engram export pages --format markdown`" in said
+    assert not (tmp_path / name).exists()
+    # A folder that has such a name is refused only because it is no earlier export.
+    (tmp_path / name).mkdir()
+    assert "not a folder of an earlier export" in call(
+        capsys, "export", tmp_path / name, "--format", "markdown", "--force", code=4
+    )
+
+
+@pytest.mark.requirement("MOVE-13")
+def test_an_export_and_its_import_count_as_stats_does(
+    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Engram(store) as eng:
+        eng.sessions.log(eng.sessions.list()[0].id, "looked at the lift")
+        eng.memories.archive(eng.remember("The cellar is wet.").id)
+        eng.dream(force=True)
+        counts = eng.sessions.stats()
+    memories = sum(counts.memories.values())
+    assert counts.sessions == 1 and counts.gists == 1
+    said = call(capsys, "--workspace", "default", "export", tmp_path / "a.jsonl")
+    wanted = f"1 session, {counts.turns} turns, {counts.logs} log entry, {memories} memories, 1 gist, 1 archived or"
+    assert wanted in said and said.count("1 pass of dreaming.") == 1
+    capsys.readouterr()
+    into = ["--store", str(tmp_path / "b.db"), "--workspace", "new"]
+    assert run([*into, "import", "jsonl", str(tmp_path / "a.jsonl")]) == 0
+    imported = capsys.readouterr()
+    assert wanted in imported.out and "is empty" not in imported.err
 
 
 @pytest.mark.requirement("MOVE-13", "MOVE-10")

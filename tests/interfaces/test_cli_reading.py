@@ -146,6 +146,23 @@ def test_completing_a_word_makes_no_store(
 
 
 @reading
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("embed", "forget --memory 1 --yes", "message inbox --session s1", "reindex"),
+        *("import jsonl nofile", "import jsonl /dev/null", "import jsonl ."),
+    ],
+)
+def test_a_command_that_has_nothing_to_work_on_makes_no_store(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run([*line.split(), "--store", str(tmp_path / "engram.db")]) in (2, 3)
+    run(line.split())
+    assert list(tmp_path.iterdir()) == [] and not os.path.exists(os.environ["ENGRAM_DATA_DIR"])
+
+
+@reading
 def test_a_writing_command_makes_the_store(tmp_path: Path) -> None:
     assert run(["session", "start", "codex", "working", "--store", str(tmp_path / "folder" / "engram.db")]) == 0
     assert run(["session", "list", "--store", str(tmp_path / "folder" / "engram.db")]) == 0

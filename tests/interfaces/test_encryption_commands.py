@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -41,10 +42,36 @@ def test_the_commands_say_what_they_did_and_where_the_key_is(engram: Engram, sto
     refused = engram("recall", "Found", "--json")
     assert (refused.code, refused.json["error"]["code"]) == (1, "store_encrypted")
     away.rename(key)
-    assert engram("decrypt").out.splitlines() == [f"Decrypted {store_url}.", f"Decrypted too: {copy}"]
-    assert engram("decrypt").out == f"{store_url} is not encrypted.\n"
+    assert engram("decrypt", "--yes").out.splitlines() == [f"Decrypted {store_url}.", f"Decrypted too: {copy}"]
+    assert engram("decrypt", "--yes").out == f"{store_url} is not encrypted.\n"
     assert engram("rekey").code == 1
     assert "Found again" in engram("recall", "Found").out
+
+
+@pytest.mark.requirement("ENCRYPT-10")
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+def test_decrypting_names_the_files_and_asks_first(
+    engram: Engram, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engram("encrypt")
+    saved = engram("backup", "--json").json["file"]
+
+    def decrypt(answer: str) -> tuple[int, str]:
+        monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+        done = engram("decrypt")
+        return done.code, done.err
+
+    # Without a terminal there is no answer.
+    for answer in ("n\n", ""):
+        code, said = decrypt(answer)
+        assert (code, store_url in said, saved in said) == (1, True, True)
+        assert "Decrypt the store and 1 backup? [y/N]" in said
+        assert database.is_encrypted(store_url) and database.is_encrypted(saved)
+    refused = engram("decrypt", "--json")
+    assert (refused.code, "add --yes" in refused.json["error"]["message"]) == (2, True)
+    assert decrypt("y\n")[0] == 0
+    assert not database.is_encrypted(store_url) and not database.is_encrypted(saved)
+    assert engram("decrypt", "--yes", "--json").json["changed"] is False
 
 
 @pytest.mark.requirement("ENCRYPT-3")

@@ -215,6 +215,17 @@ def test_a_broken_settings_file_does_not_stop_the_others_and_the_end_says_what_t
 
 
 @pytest.mark.requirement("INIT-5")
+def test_a_pipe_in_the_place_of_settings_does_not_stop_the_others(home: Path, init: Init) -> None:
+    (home / ".gemini" / "settings.json").unlink()
+    os.mkfifo(home / ".gemini" / "settings.json")
+    done = init("--yes")
+    assert done.code == 1
+    assert [name for name in AGENTS if is_set_up(name)] == ["claude-code", "codex", "cursor"]
+    assert "settings.json cannot be read: it is no regular file" in done.out.partition("Not done")[2]
+    assert RESULT in done.out
+
+
+@pytest.mark.requirement("INIT-5")
 def test_transcripts_that_cannot_be_imported_do_not_stop_the_others(
     home: Path, init: Init, monkeypatch: pytest.MonkeyPatch
 ) -> None:

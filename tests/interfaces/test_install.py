@@ -18,7 +18,7 @@ import pytest
 from engram.errors import SettingsConflict
 from engram.interfaces.cli import run
 from engram.interfaces.install.commands import Commands, is_hook
-from engram.interfaces.install.files import Change, apply
+from engram.interfaces.install.files import LARGEST, Change, apply
 from engram.interfaces.install.plan import HARNESSES
 
 from .conftest import Outcome
@@ -312,6 +312,28 @@ def test_a_file_that_is_not_text_is_left_alone(engram: Engram, home: Path) -> No
 
 
 @pytest.mark.requirement("INSTALL-5")
+@pytest.mark.parametrize("kind", ["a pipe", "an endless device", "a huge file"])
+def test_what_is_no_settings_file_is_refused_at_once(engram: Engram, home: Path, kind: str) -> None:
+    file = home / ".claude" / "settings.json"
+    file.parent.mkdir(exist_ok=True)
+    if kind == "a pipe":
+        os.mkfifo(file)
+    elif kind == "an endless device":
+        file.symlink_to("/dev/zero")
+    else:
+        file.touch()
+        os.truncate(file, LARGEST + 1)
+    why = "it is larger than 16 MB" if kind == "a huge file" else "it is no regular file"
+    for command in ("install", "uninstall"):
+        outcome = engram(command, "claude-code")
+        assert outcome.code == 1
+        assert f"{file} cannot be read: {why}." in outcome.err
+    listed = engram("install", "--list", "--json").json
+    assert {row["harness"]: row["user"]["state"] for row in listed}["claude-code"] == f"unusable: {file}"
+    assert engram("doctor").code in (0, 1)
+
+
+@pytest.mark.requirement("INSTALL-5")
 def test_another_server_of_that_name_is_neither_replaced_nor_removed(engram: Engram, home: Path) -> None:
     (home / ".claude.json").write_text('{"mcpServers": {"engram": {"url": "https://example.test"}}}')
     before = files(home)
@@ -466,6 +488,19 @@ def test_the_list_shows_what_is_found_and_what_is_set_up(engram: Engram, mine: P
     assert rows["cursor"]["user"]["files"] == [str(mine / path) for path in USER["cursor"]]
     assert "outdated" in engram("install", "--list").out
     assert files(mine) == before
+
+
+@pytest.mark.requirement("INSTALL-9")
+def test_the_list_shows_no_project_in_the_home_folder(
+    engram: Engram, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engram("install", "claude-code")
+    assert "in this project" in engram("install", "--list").out
+    monkeypatch.chdir(home)
+    listed = engram("install", "--list").out
+    assert "ready" in listed and "outdated" not in listed and "in this project" not in listed
+    rows = engram("install", "--list", "--json").json
+    assert {row["project"]["state"] for row in rows} == {""} and rows[0]["user"]["state"] == "ready"
 
 
 @pytest.mark.requirement("INSTALL-10")

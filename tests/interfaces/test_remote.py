@@ -6,8 +6,10 @@ import inspect
 import json
 import os
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,7 @@ from engram.remote.calls import CALLS, SPECIAL
 from tests._served import Served
 from tests.conftest import ShiftedClock
 from tests.interfaces._raw_server import raw_server
+from tests.interfaces.test_one_request import certificate
 
 GITHUB = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
 
@@ -289,6 +292,33 @@ def test_a_server_that_is_away_is_a_clear_error_without_the_token(unused: int, c
     ):
         eng.sitrep()
     assert "canary" not in f"{away.value!r} {eng!r} {eng._view!r} {eng._view.engine!r} {settings!r}"
+
+
+@pytest.mark.requirement("REMOTE-7")
+def test_a_certificate_that_nobody_known_signed_is_a_clear_error_with_what_helps(
+    tmp_path: Path, clock: ShiftedClock
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate(tmp_path, "127.0.0.1"))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    plain, _ = listener.accept()
+                    with plain, suppress(OSError):
+                        context.wrap_socket(plain, server_side=True).close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with (
+            Engram(settings=load(url=f"https://127.0.0.1:{port}", token="engram_canary"), clock=clock) as eng,
+            pytest.raises(StoreUnavailable, match=r"not valid: self.signed .* set SSL_CERT_FILE to the file"),
+        ):
+            eng.sitrep()
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
 
 
 def _answer(body: bytes, status: str = "200 OK", *headers: str) -> Callable[[socket.socket, bytes], None]:
@@ -668,6 +698,22 @@ def test_a_token_of_one_workspace_that_writes_is_enough_for_the_command_line(
     monkeypatch.setenv("ENGRAM_TOKEN", local.access.tokens.create("reader", "read").secret)
     refused = CliRunner().invoke(cli, ["remember", "Not stored"])
     assert "`engram token create NAME --scope write` makes one" in str(refused.exception)
+
+
+@pytest.mark.requirement("REMOTE-11", "REMOTE-2")
+def test_the_command_line_says_where_a_refused_token_is_from(
+    server: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ENGRAM_URL", server.url)
+    monkeypatch.setenv("ENGRAM_TOKEN", "engram_canary")
+    refused = str(CliRunner().invoke(cli, ["stats"]).exception)
+    assert refused.endswith(" The token is from ENGRAM_TOKEN.") and "canary" not in refused
+    monkeypatch.delenv("ENGRAM_TOKEN")
+    monkeypatch.setenv("ENGRAM_CONFIG_DIR", str(tmp_path))
+    file = tmp_path / "config.toml"
+    file.write_text('token = "engram_canary"\n')
+    file.chmod(0o600)
+    assert str(CliRunner().invoke(cli, ["stats"]).exception).endswith(f" The token is from `token` in {file}.")
 
 
 @pytest.mark.requirement("REMOTE-11")

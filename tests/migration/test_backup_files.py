@@ -395,6 +395,75 @@ def test_the_newest_valid_backup_of_a_folder_comes_back_after_every_kind_of_dama
         newest_backup(load(url=str(path)), str(path.parent.parent))
 
 
+@pytest.fixture
+def shared(tmp_path: Path, clock: ShiftedClock) -> tuple[Path, Path, Path]:
+    """Two stores, A and B, that back up into one folder, B last."""
+    folder, stores = tmp_path / "shared", [tmp_path / "A.db", tmp_path / "B.db"]
+    for store in stores:
+        with Engram(store) as eng:
+            eng.world.set(f"of {store.stem}")
+        save(store, folder, clock)
+        clock.advance(60)
+    return stores[0], stores[1], folder
+
+
+@pytest.mark.requirement("BACKUP-4")
+def test_a_store_that_was_moved_gets_its_own_backup_from_a_shared_folder(shared: tuple[Path, Path, Path]) -> None:
+    a, b, folder = shared
+    (a.parent / "new").mkdir()
+    moved = a.rename(a.parent / "new" / "A.db")
+    assert Path(newest_backup(load(url=str(moved)), str(folder))).name.startswith("A-")
+    b.rename(a)
+    # The name is that of A, the content that of B.
+    assert Path(newest_backup(load(url=str(a)), str(folder))).name.startswith("B-")
+
+
+@pytest.mark.requirement("BACKUP-4")
+def test_a_folder_without_a_backup_of_the_store_is_refused(shared: tuple[Path, Path, Path], engram: Command) -> None:
+    a, _, folder = shared
+    for file in folder.glob("A-*"):
+        file.unlink()
+    for options in ((), ("--force",)):
+        refused = engram("--store", str(a), "restore", str(folder), "--yes", *options)
+        assert refused.code == 4
+        assert f"No backup in {folder} is of the store {a}" in refused.err
+        assert "engram restore FILE --force" in refused.err
+    assert world(a) == "of A"
+
+
+@pytest.mark.requirement("BACKUP-4")
+def test_a_missing_or_empty_store_takes_a_backup_by_its_name_or_of_the_only_store(
+    shared: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    a, _, folder = shared
+    for _ in range(2):
+        a.unlink()
+        assert Path(newest_backup(load(url=str(a)), str(folder))).name.startswith("A-")
+        # A hook makes a new store where there is none.
+        Engram(a).close()
+    elsewhere = load(url=str(tmp_path / "elsewhere.db"))
+    with pytest.raises(Conflict, match=r"backups of several stores.*name the file"):
+        restore(elsewhere, str(folder))
+    for file in folder.glob("A-*"):
+        file.unlink()
+    restore(elsewhere, str(folder))
+    assert world(elsewhere.url) == "of B"
+
+
+@pytest.mark.requirement("BACKUP-5")
+def test_a_named_backup_of_another_store_replaces_a_store_with_content_only_with_force(
+    shared: tuple[Path, Path, Path],
+) -> None:
+    a, b, folder = shared
+    (file,) = folder.glob("B-*")
+    with pytest.raises(Conflict, match=r"is a backup of another store than .*A\.db.*--force"):
+        restore(load(url=str(a)), str(file))
+    assert world(a) == "of A"
+    done = restore(load(url=str(a)), str(file), force=True)
+    assert (world(a), world(str(done.kept))) == ("of B", "of A")
+    assert restore(load(url=str(b)), str(folder)).file == str(file)
+
+
 @pytest.mark.requirement("BACKUP-4")
 def test_a_store_with_another_programs_mark_is_not_replaced(path: Path) -> None:
     made = save(path)
@@ -419,6 +488,11 @@ def test_a_newer_store_is_replaced_only_with_force_and_both_times_are_told(path:
     assert refused.code == 4
     assert changed in refused.err
     assert "newest change is" in refused.err
+    # Nobody is asked about a restore that would be refused.
+    unasked = engram("restore", made.file)
+    assert (unasked.code, "is newer than" in unasked.err, "Replace everything" in unasked.err) == (4, True, False)
+    missing = engram("restore", f"{made.file}.missing")
+    assert (missing.code, "Replace everything" in missing.err) == (3, False)
     assert world(path) == "later"
     done = engram("restore", str(Path(made.file).parent), "--yes", "--force", "--json").json
     assert (done["file"], world(path), world(done["kept"])) == (made.file, "saved", "later")

@@ -476,7 +476,9 @@ def test_the_command_asks_and_no_is_an_answer(
     import io
 
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
-    outcome = engram("restore", str(saved))
+    newer = engram("restore", str(saved))
+    assert (newer.code, "is newer than" in newer.err, "Replace everything" in newer.err) == (4, True, False)
+    outcome = engram("restore", str(saved), "--force")
     assert outcome.code == 1
     assert f"Replace everything in {path} with {saved}?" in outcome.err
     assert world(path) == "later"

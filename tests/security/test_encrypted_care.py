@@ -288,7 +288,7 @@ def test_a_backup_that_cannot_be_replaced_leaves_no_draft(locked: Path, tmp_path
     made = Path(save(locked, tmp_path / "usb.db").file)
     # It cannot be unlinked before the new file takes the place.
     Path(f"{made}-shm").mkdir()
-    shown = engram("decrypt")
+    shown = engram("decrypt", "--yes")
     assert f"Not changed, because it cannot be read or written: {made}" in shown.out
     assert not list(tmp_path.glob("usb.db*.partial"))
     assert database.is_encrypted(str(made))
@@ -530,7 +530,7 @@ def test_an_export_says_that_it_is_plain_text_and_comes_back_into_an_encrypted_s
 ) -> None:
     file, back = tmp_path / "all.jsonl", tmp_path / "back" / "engram.db"
     shown = engram("export", str(file))
-    assert "It is plain text, also if the store is encrypted." in shown.out
+    assert "It is plain text, although the store is encrypted." in shown.out
     assert SECRET in file.read_text()
     Engram(back).close()
     change(encrypt, back)

@@ -27,10 +27,13 @@ from engram import (
     errors,
     maintenance,
 )
+from engram.client import keys_of
 from engram.config import load
+from engram.lock_file import Lock
 from engram.maintenance import decrypt, encrypt, rekey, restore
 from engram.setup_records import Encryption
 from engram.storage import backup, database, foreign, keys, scrub, swap
+from engram.storage.encryption import LOCK
 from engram.storage.keys import Keys
 from tests._files import connect
 from tests._tables import dump
@@ -71,6 +74,13 @@ def raw(*folders: Path) -> bytes:
     """Everything in the files of these folders. By another process, because closing a file here drops locks."""
     files = [str(file) for folder in folders for file in folder.rglob("*") if file.is_file()]
     return subprocess.run(["cat", *files], stdout=subprocess.PIPE, check=True).stdout
+
+
+def put_in_place(path: Path, *, encrypted: bool) -> None:
+    """Replace the store as another process does it, without asking who else changes the key now."""
+    known = keys_of(load(url=str(path)))
+    wanted = known.newest() if encrypted else None
+    swap.replace(str(path), database.key_of(str(path), known), wanted, 1.0)
 
 
 def texts(path: Path) -> list[str]:
@@ -335,7 +345,7 @@ def test_a_store_that_is_replaced_after_its_key_was_found_is_busy_and_not_taken_
     def slow(place: str, known: Keys) -> bytes | None:
         found = inner(place, known)
         monkeypatch.setattr(foreign, "refuse", inner)
-        change(decrypt if before is encrypt else encrypt, path)
+        put_in_place(path, encrypted=before is decrypt)
         return found
 
     with Engram(path) as eng:
@@ -354,6 +364,63 @@ def test_a_store_that_is_replaced_after_its_key_was_found_is_busy_and_not_taken_
     assert database.is_encrypted(str(path)) is (before is decrypt)
     assert [file.name for file in path.parent.iterdir() if "restore" in file.name] == []
     assert not (tmp_path / "made.db").exists()
+
+
+@pytest.mark.requirement("ENCRYPT-4")
+@pytest.mark.parametrize("late", ["rekey", "decrypt", "backup", "restore"])
+def test_a_replaced_store_is_another_file_also_where_numbers_of_files_are_used_again(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: str
+) -> None:
+    saved = tmp_path / "saved.db"
+    shutil.copy(path, saved)
+    change(encrypt, path)
+    inner = foreign.refuse
+
+    def slow(place: str, known: Keys) -> bytes | None:
+        found, number = inner(place, known), os.stat(path).st_ino
+        monkeypatch.setattr(foreign, "refuse", inner)
+        put_in_place(path, encrypted=False)
+        # A second change of the key may get the number that the first one has freed.
+        copies = [path.parent / f"copy-{each}" for each in range(100)]
+        for copy in copies:
+            shutil.copy(path, copy)
+            if os.stat(copy).st_ino == number:
+                os.replace(copy, path)
+                break
+        for copy in copies:
+            copy.unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(foreign, "refuse", slow)
+    settings = load(url=str(path))
+    calls: dict[str, Callable[[], object]] = {
+        "rekey": lambda: rekey(settings),
+        "decrypt": lambda: decrypt(settings),
+        "backup": lambda: maintenance.backup(settings, str(tmp_path / "made.db")),
+        "restore": lambda: restore(settings, str(saved)),
+    }
+    with pytest.raises(StoreBusy, match="Try again"):
+        calls[late]()
+    assert len(texts(path)) == 1
+    assert not (tmp_path / "made.db").exists()
+
+
+@pytest.mark.requirement("ENCRYPT-4")
+def test_only_one_process_changes_the_key_and_the_draft_of_a_running_restore_stays(path: Path) -> None:
+    other = Lock.take(f"{path}{LOCK}")
+    assert other is not None
+    with pytest.raises(StoreBusy, match="Another process changes the encryption"):
+        change(encrypt, path)
+    assert not database.is_encrypted(str(path))
+    other.release()
+    killed = subprocess.Popen([sys.executable, "-c", ""])
+    killed.wait()
+    drafts = {each: Path(f"{path}.incoming-{each}-20261115t183608123456.partial") for each in (os.getpid(), killed.pid)}
+    for draft in drafts.values():
+        shutil.copy(path, draft)
+    done = change(encrypt, path)
+    assert done.removed == (str(drafts[killed.pid]),)
+    assert drafts[os.getpid()].exists()
 
 
 @pytest.mark.requirement("ENCRYPT-6")
@@ -382,6 +449,7 @@ def test_cleaning_after_forgetting_never_touches_a_file_that_took_the_stores_pla
 DYING = """
 import os, signal, sys
 from engram import maintenance
+from engram.client import keys_of
 from engram.config import load
 from engram.storage import encryption, swap, database, keys, backup, migrate
 call, path, limit, *places = sys.argv[1:]

@@ -11,18 +11,20 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
-from engram import Engram, NotAStore, StoreBusy, StoreReadOnly, StoreUnavailable
+from engram import Engram, InvalidInput, NotAStore, StoreBusy, StoreFull, StoreReadOnly, StoreUnavailable
 from engram.config import load
 from engram.embedding import cache
 from engram.interfaces import detached
 from engram.interfaces.hooks import respond
 from engram.interfaces.install import files
-from engram.maintenance import restore
-from engram.storage import backup
+from engram.maintenance import backup as make_backup
+from engram.maintenance import copy, encrypt, restore, vacuum
+from engram.storage import backup, database
 from engram.storage.file_systems import NETWORK_FILE_SYSTEMS, network_file_system
 from tests.conftest import ShiftedClock
 
@@ -396,3 +398,54 @@ def test_a_store_on_a_network_file_system_is_refused_before_it_is_created(
     with pytest.raises(StoreUnavailable, match=r"network file system \(nfs4\).*PostgreSQL"):
         Engram(str(folder / "e.db"))
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.requirement("STORE-5")
+@pytest.mark.parametrize("kind", ["a pipe", "a device"])
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+    strange, path = tmp_path / "strange", tmp_path / "engram.db"
+    os.mkfifo(strange) if kind == "a pipe" else strange.symlink_to("/dev/null")
+    with Engram(path) as eng:
+        eng.world.set("here")
+        with pytest.raises(InvalidInput, match="no regular file"):
+            eng.load_export(strange)
+    settings, ours = load(url=str(strange)), load(url=str(path))
+    before = sorted(os.listdir(tmp_path))
+    for refused in (
+        lambda: Engram(strange),
+        lambda: Engram(strange, create=False),
+        lambda: vacuum(settings),
+        lambda: copy(settings, load(url=str(tmp_path / "new.db"))),
+        lambda: copy(ours, settings),
+        lambda: restore(settings, str(path)),
+    ):
+        with pytest.raises(NotAStore, match="no regular file"):
+            refused()
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+@pytest.mark.requirement("STORE-5")
+def test_a_link_to_itself_is_a_typed_error(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    for command in (encrypt, make_backup):
+        with pytest.raises(StoreUnavailable, match="a symbolic link that leads to itself"):
+            command(load(url=str(loop)))
+
+
+@pytest.mark.requirement("STORE-8")
+def test_a_new_store_that_does_not_fit_on_the_disk_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = database.connect
+
+    def cramped(*arguments: Any, **options: Any) -> apsw.Connection:
+        connection = connect(*arguments, **options)
+        connection.execute("PRAGMA max_page_count = 10")
+        return connection
+
+    Engram(tmp_path / "there.db").close()
+    monkeypatch.setattr(database, "connect", cramped)
+    with pytest.raises(StoreFull):
+        Engram(tmp_path / "new.db")
+    assert os.listdir(tmp_path) == ["there.db"]

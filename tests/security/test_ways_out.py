@@ -568,6 +568,8 @@ def test_no_tool_lets_stored_text_pass_for_engrams_own(store: Hostile, tool: str
 
 @ways_out
 def test_a_question_makes_a_file_name_safe_to_print(store: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path(HOSTILE).parent.mkdir(parents=True, exist_ok=True)
+    Path(HOSTILE).touch()
     asked = CliRunner().invoke(cli, ["restore", HOSTILE], input="n\n")
     assert "Replace everything in" in asked.output
     assert problems(asked.output) == []

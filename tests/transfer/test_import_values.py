@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engram import Engram, ExportDamaged
+from engram import Engram, ExportDamaged, checks
 from engram.transfer.column_values import NUMBERS_END, check_of
 from engram.transfer.tables import EXPORTED
 from tests._tables import dump
-from tests.transfer._comparing import opened
+from tests.transfer._comparing import exported, opened
 from tests.transfer.test_import_numbers import rewritten
 
 _FAR = 2**63 - 1
 _WRONG: tuple[tuple[str, str, Any], ...] = (
     ("session", "heartbeat_at", "NaN"),
     ("session", "last_seq", _FAR),
+    ("session", "last_seq", 2**53 - 1),
+    ("session", "outcome_from", 99_999_999),
     ("session", "turns", -1),
     ("exchange", "created_at", "2026-11-15T18:36:08Z"),
     ("lease", "claimed_at", "x"),
@@ -26,6 +30,15 @@ _WRONG: tuple[tuple[str, str, Any], ...] = (
     ("lease", "ttl", 1e300),
     ("message", "created_at", " "),
     ("block", "version", -1),
+    ("block_version", "version", 0),
+    ("memory", "superseded_by", 99_999_999),
+    ("memory_version", "version", 0),
+    ("source", "derived_kind", "null"),
+    ("source", "derived_kind", "exchange"),
+    ("source", "derived_id", 99_999_999),
+    ("source", "derived_version", 0),
+    ("source", "source_kind", "session"),
+    ("source", "source_id", 99_999_999),
     ("memory", "created_at", "\uff11"),
     ("memory", "created_at", "2026-02-30T00:00:00.000000Z"),
     ("memory", "created_at", "0001-01-01T00:00:00.000000Z"),
@@ -67,8 +80,43 @@ def test_every_column_knows_what_it_may_hold() -> None:
             check, name = check_of(column), f"{moved.record}.{column.name}"
             if column.type is str:
                 is_time = column.name in ("at", "day", "month", "deadline", "matured") or column.name.endswith("_at")
-                assert (check("x") is None) == (not is_time or column.name == "seen_at"), name
+                is_kind = column.name in ("derived_kind", "source_kind")
+                assert (check("x") is None) == (not (is_time or is_kind) or column.name == "seen_at"), name
                 assert check("a\0b") and check(1) and check(None), name
             else:
                 assert check("1") and check(True) and check(-1) and check(_FAR) and check(float("nan")), name
                 assert check(0) is None and check(1) is None, name
+
+
+#: Runs a command with so many bytes of address space.
+_LIMITED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (1_000_000_000, 1_000_000_000))
+from engram.interfaces.cli import run
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+@pytest.mark.requirement("MOVE-9")
+@pytest.mark.parametrize("megabytes", [60, 70])
+def test_a_line_that_would_take_all_memory_is_refused(tmp_path: Path, megabytes: int) -> None:
+    with Engram(tmp_path / "a.db") as eng:
+        eng.export(tmp_path / "a.jsonl")
+    lines = (tmp_path / "a.jsonl").read_bytes().splitlines(keepends=True)
+    bomb = b'{"record":"number","x":[' + b"[]," * (megabytes * 1_000_000 // 3) + b"[]]}\n"
+    (tmp_path / "b.jsonl").write_bytes(lines[0] + bomb)
+    command = ["--store", str(tmp_path / "a.db"), "import", "jsonl", str(tmp_path / "b.jsonl")]
+    done = subprocess.run([sys.executable, "-c", _LIMITED, *command], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert f"line 2: the line {'takes more memory than there is' if megabytes == 60 else 'is too long'}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.requirement("MOVE-2")
+def test_the_longest_texts_with_the_longest_escapes_come_back(eng: Engram, empty: str, tmp_path: Path) -> None:
+    long = "\U000e0041" * checks.MAX_TEXT
+    eng.exchanges.add(eng.sessions.register("codex", "talk"), "user", long)
+    before = exported(eng, tmp_path / "a.jsonl")
+    with opened(empty) as other:
+        other.load_export(tmp_path / "a.jsonl")
+        assert exported(other, tmp_path / "b.jsonl") == before

@@ -111,6 +111,30 @@ def test_stored_text_stays_in_its_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("MOVE-12")
+def test_the_pages_are_for_people(eng: Engram, tmp_path: Path) -> None:
+    sid = eng.sessions.register("codex", "Porting the router: step 1")
+    eng.exchanges.add(sid, "user", "Please port the zeppelin router to port 8080.", embed=False)
+    eng.exchanges.add(sid, "assistant", "I ported router.py; its tests pass.", embed=False)
+    eng.messages.send(sid, "person", "The zeppelin is ported.")
+    eng.sessions.complete(sid, "Ported.")
+    eng.dream(force=True)
+    memory = eng.remember("Deploys on Mondays.", data={"words": ["kept"]}, embed=False)
+    eng.export(tmp_path / "pages", format="markdown")
+    found = pages(tmp_path / "pages")
+    text = "\n".join("\n".join(outside_fences(page)) for page in found.values())
+    assert re.search(r"^- Began: \d{4}-\d\d-\d\d \d\d:\d\d UTC$", text, re.MULTILINE)
+    assert not re.search(r"\.\d{6}Z", text) and "\\:" not in text
+    assert ": 1 session\n" in text and "1 sessions" not in text
+    assert "[Porting the router: step 1]" in text and "[dreaming]" not in text
+    assert sum(name.startswith(f"{eng.workspace_name}/sessions/") for name in found) == 1
+    assert "to the person" in text
+    (gists,) = [page for name, page in found.items() if "/memories/gist" in name]
+    assert "zeppelin router" in gists and "Data:" not in gists and '"words"' not in gists
+    # What a user has stored beside a memory stays.
+    assert memory.data == {"words": ["kept"]} and '{"words": ["kept"]}' in "\n".join(found.values())
+
+
+@pytest.mark.requirement("MOVE-12")
 def test_names_of_files_are_safe_and_different() -> None:
     names = ["", ".", "..", "a/b", "A/B", "a b", "con", "x" * 500, "../../etc/passwd", "ä", "ö", "-", "a\0b", "\udc80"]
     made = [file_name(name) for name in names]
@@ -123,7 +147,9 @@ def test_names_of_files_are_safe_and_different() -> None:
 def test_texts_on_a_line_and_in_a_fence() -> None:
     assert inline("a *b* [c](d) <e> & #f\n# g") == r"a \*b\* \[c\]\(d\) &lt;e&gt; &amp; \#f \# g"
     assert fenced("a\n```\nb") == "````text\na\n```\nb\n````"
-    assert stamp("2026-03-02T10:00:00") == "2026-03-02 10:00:00"
+    assert inline("Evening talk: at 10:30") == "Evening talk: at 10:30"
+    assert inline(": a") == r"\: a" and inline("http://x :b: c:d") == r"http\://x \:b: c\:d"
+    assert stamp("2026-03-02T10:00:00") == stamp("2026-03-02T10:00:00.123456Z") == "2026-03-02 10:00 UTC"
     assert stamp("2026-03-02](x)") == r"2026-03-02\]\(x\)"
     assert link("", "a.md") == "[a.md](a.md)"
 

@@ -1,28 +1,32 @@
 """Checks of the word index and the vectors against the things they belong to, each way.
 
-Reading every posting takes seconds in a large store. So by default the postings are counted, and those of some items
-are looked up. `full` compares all of them. Mending always reads all.
+Reading every posting takes seconds in a large store. So by default the postings are counted, and some items are
+compared with their texts. `full` compares all of them. Mending always reads all.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from .. import mutexes
+from .. import json_columns, mutexes
 from ..health_records import Check, Finding, counted, fine, mendable
-from ..memory import embedding_queue, word_index
+from ..memory import embedding_queue, memory_index, word_index
 from ..memory.embedding_queue import EmbeddingQueue
 from ..memory.memories import Memories
 
 if TYPE_CHECKING:
-    from ..storage.engine import Transaction
+    from ..memory.provenance import Thing
+    from ..storage.engine import Row, Transaction
     from ..store_view import StoreView
 
 #: Things mended in one transaction.
 _STEP = 200
-#: Items whose postings are looked up by default.
+#: Items that are compared with their texts by default.
 _SAMPLE = 200
+#: Things whose texts are in memory together. A text may have a million characters.
+_PAGE = 50
 
 _TURNS_OUT = """
 SELECT COUNT(*) FROM exchanges e
@@ -77,11 +81,33 @@ _POSTINGS = (
     "SELECT (SELECT COUNT(*) FROM postings), (SELECT CAST(COALESCE(SUM(LENGTH(terms)), 0) AS BIGINT) FROM items)"
 )
 _SAMPLED = """
-SELECT id, terms FROM items WHERE workspace = :workspace AND id % :every = 0 ORDER BY id DESC LIMIT :limit
+SELECT id, kind, ref, piece, shelf, length, terms FROM items
+WHERE workspace = :workspace AND id % :every = 0 ORDER BY id DESC LIMIT :limit
 """
 _ITEMS = "SELECT COUNT(*) FROM items WHERE workspace = :workspace"
-_HAS_POSTINGS = """
-SELECT COUNT(*) FROM postings WHERE item = :item AND term IN (SELECT value FROM json_each(:terms))
+_REFS = """
+SELECT DISTINCT ref FROM items WHERE workspace = :workspace AND kind = :kind AND ref > :after ORDER BY ref LIMIT :limit
+"""
+_ITEMS_OF = """
+SELECT id, kind, ref, piece, shelf, length, terms FROM items
+WHERE workspace = :workspace AND kind = :kind AND ref IN (SELECT value FROM json_each(:refs)) ORDER BY ref, piece
+"""
+_WORDS_OF = """
+SELECT t.term, p.tf FROM postings p JOIN terms t ON t.id = p.term
+WHERE p.item = :item AND p.term IN (SELECT value FROM json_each(:terms))
+  AND t.workspace = :workspace AND t.shelf = :shelf AND p.length = :length
+"""
+_TEXTS_OF_TURNS = """
+SELECT id, content FROM exchanges
+WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:refs))
+"""
+_TEXTS_OF_MEMORIES = """
+SELECT id, kind, content, data FROM memories
+WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:refs))
+"""
+_WAITING = """
+SELECT ref FROM backlog
+WHERE workspace = :workspace AND kind = :kind AND indexed = 0 AND ref IN (SELECT value FROM json_each(:refs))
 """
 _MISCOUNTED = """
 SELECT DISTINCT i.kind, i.ref FROM items i
@@ -180,34 +206,100 @@ def _remove_orphans(view: StoreView) -> int:
 def _words(view: StoreView, full: bool) -> Finding:
     with view.engine.read() as tx:
         ((postings, packed),) = tx.all(_POSTINGS)
-        number = abs(postings - packed // 8)
-        sampled = _lacking(tx, view.workspace)
-        if full:
-            number = len(tx.all(_MISCOUNTED, workspace=view.workspace)) + tx.value(_LOST_POSTINGS)
-    if not number and not sampled:
+        lost = tx.value(_LOST_POSTINGS) if full else abs(postings - packed // 8)
+        wrong = set() if full else _sampled(tx, view.workspace)
+    if full:
+        wrong = _wrong(view)
+    if not lost and not wrong:
         how = "all of them" if full else f"their number, and {_SAMPLE} items; --full compares all"
         return fine("index.words", f"The words of every item are in the word index ({how}).", view.workspace)
     found = f"The word index has {counted(postings, 'posting', 'postings')}, and its items have {packed // 8:,}."
     if postings == packed // 8:
-        found = f"The words of {counted(max(number, sampled), 'item', 'items')} are not in the word index."
+        number = counted(max(lost, len(wrong)), "text", "texts")
+        found = f"The word index does not have the right words of {number}."
     means = "Recall by words misses something, or finds what is gone."
-    return mendable("index.words", found, means, number or sampled, view.workspace)
+    return mendable("index.words", found, means, lost + len(wrong), view.workspace)
 
 
-def _lacking(tx: Transaction, workspace: str) -> int:
-    """How many of some items lack postings."""
+def _sampled(tx: Transaction, workspace: str) -> set[Thing]:
+    """The things of some items whose words are not right."""
     every = max(1, tx.value(_ITEMS, workspace=workspace) // _SAMPLE)
+    items = tx.all(_SAMPLED, workspace=workspace, every=every, limit=_SAMPLE)
+    wrong: set[Thing] = set()
+    for start in range(0, len(items), _PAGE):
+        page = items[start : start + _PAGE]
+        wrong |= _differing(tx, workspace, page, _texts(tx, workspace, page))
+    return wrong
+
+
+def _wrong(view: StoreView) -> set[Thing]:
+    """All things whose words are not right."""
+    with view.engine.read() as tx:
+        wrong: set[Thing] = {(kind, ref) for kind, ref in tx.all(_MISCOUNTED, workspace=view.workspace)}
+    for kind in ("exchange", "memory"):
+        last, refs = 0, [0]
+        while refs:
+            page = {"workspace": view.workspace, "kind": kind}
+            with view.engine.read() as tx:
+                refs = tx.column(_REFS, after=last, limit=_PAGE, **page)
+                items = tx.all(_ITEMS_OF, refs=tx.array(refs), **page)
+                texts = _texts(tx, view.workspace, items)
+                wrong |= _differing(tx, view.workspace, items, texts)
+                waiting = tx.column(_WAITING, refs=tx.array(refs), **page)
+            pieces = Counter(ref for _, _, ref, *_ in items)
+            wrong |= {
+                thing
+                for thing, text in texts.items()
+                if thing[1] not in waiting and pieces[thing[1]] != sum(1 for _ in word_index.parts(text.content))
+            }
+            last = max(refs, default=last)
+    return wrong
+
+
+class _Text(NamedTuple):
+    """What the words of a thing are made of."""
+
+    content: str
+    #: Words by which it is found besides those of its text.
+    words: list[str]
+
+    def counts(self, piece: int) -> Counter[str]:
+        """How often each word occurs in a piece."""
+        made = word_index.cut_some(self.content, piece, 1)
+        made = made if piece else word_index.with_words(made, self.words)
+        return made[0].counts if made else Counter()
+
+
+def _texts(tx: Transaction, workspace: str, items: list[Row]) -> dict[Thing, _Text]:
+    """The texts of items. What is gone has none: `index.items` finds that."""
+    turns, memories = (sorted({ref for _, kind, ref, *_ in items if kind == each}) for each in ("exchange", "memory"))
+    said = tx.ask(_TEXTS_OF_TURNS, workspace=workspace, refs=tx.array(turns))
+    remembered = tx.ask(_TEXTS_OF_MEMORIES, workspace=workspace, refs=tx.array(memories))
+    found: dict[Thing, _Text] = {("exchange", id): _Text(content, []) for id, content in said.all()}
+    for id, kind, content, data in remembered.all():
+        words = memory_index.words_of(json_columns.load(data, "memories.data")) if kind == "gist" else []
+        found["memory", id] = _Text(content, words)
+    return found
+
+
+def _differing(tx: Transaction, workspace: str, items: list[Row], texts: dict[Thing, _Text]) -> set[Thing]:
+    """The things of those items whose words are not those of their texts."""
     asked = []
-    for item, packed in tx.all(_SAMPLED, workspace=workspace, every=every, limit=_SAMPLE):
+    for item, kind, ref, piece, shelf, length, packed in items:
         terms = word_index.unpack(packed)
-        asked.append((len(terms), tx.ask(_HAS_POSTINGS, item=item, terms=tx.array(terms))))
-    return sum(answer.value() != expected for expected, answer in asked)
+        place = {"workspace": workspace, "shelf": shelf, "item": item, "length": length}
+        asked.append(((kind, ref), piece, length, len(terms), tx.ask(_WORDS_OF, terms=tx.array(terms), **place)))
+    found = set()
+    for thing, piece, length, number, words in asked:
+        counts = texts[thing].counts(piece) if thing in texts else None
+        if counts is not None and (dict(words.all()), number, length) != (counts, len(counts), counts.total()):
+            found.add(thing)
+    return found
 
 
 def _index_again(view: StoreView) -> int:
-    """Take things with missing postings off their shelves and index them anew; remove postings of nothing."""
-    with view.engine.read() as tx:
-        rows = tx.all(_MISCOUNTED, workspace=view.workspace)
+    """Take things with wrong words off their shelves and index them anew; remove postings of nothing."""
+    rows = sorted(_wrong(view))
     for start in range(0, len(rows), _STEP):
         _index_some_again(view, rows[start : start + _STEP])
     with view.engine.write() as tx:
@@ -219,7 +311,7 @@ def _index_again(view: StoreView) -> int:
     return len(rows) + lost
 
 
-def _index_some_again(view: StoreView, rows: list[tuple[str, int]]) -> None:
+def _index_some_again(view: StoreView, rows: list[Thing]) -> None:
     memories = Memories(view)
     with view.engine.write() as tx:
         tx.lock(mutexes.memories(view.workspace))

@@ -32,10 +32,10 @@ WHERE workspace = :workspace AND (
   NOT EXISTS (SELECT 1 FROM memories m WHERE m.id = memory_links.from_id)
   OR NOT EXISTS (SELECT 1 FROM memories m WHERE m.id = memory_links.to_id))
 """
-_WITHOUT_VERSION = """
+_WRONG_MEMORIES = """
 SELECT m.id FROM memories m
-WHERE m.workspace = :workspace
-  AND NOT EXISTS (SELECT 1 FROM memory_versions v WHERE v.memory_id = m.id AND v.version = m.version)
+WHERE m.workspace = :workspace AND NOT EXISTS (
+  SELECT 1 FROM memory_versions v WHERE v.memory_id = m.id AND v.version = m.version AND v.content = m.content)
 ORDER BY m.id
 """
 _WRONG_BLOCKS = """
@@ -100,15 +100,15 @@ def _delete_links(view: StoreView) -> int:
 
 def _versions(view: StoreView) -> Finding:
     with view.engine.read() as tx:
-        ids = tx.column(_WITHOUT_VERSION, workspace=view.workspace)
+        ids = tx.column(_WRONG_MEMORIES, workspace=view.workspace)
     if not ids:
-        return fine("memories.versions", "Every memory has its current version.", view.workspace)
+        return fine("memories.versions", "Every memory is what its current version says.", view.workspace)
     return Finding(
         "memories.versions",
         WRONG,
-        f"{counted(len(ids), 'memory lacks its', 'memories lack their')} current version, such as {ids[0]}.",
-        "Their history is incomplete. The text itself is there.",
-        f"engram memory edit {ids[0]} stores a new version",
+        f"{counted(len(ids), 'memory is', 'memories are')} not what the current version says, such as {ids[0]}.",
+        "Another program changed the text or the versions, so it is not certain what was remembered.",
+        f"engram memory history {ids[0]} shows the versions; engram memory edit {ids[0]} stores a new one",
         number=len(ids),
         workspace=view.workspace,
     )

@@ -18,10 +18,10 @@ def doctor(view: StoreView, *, full: bool = False, fix: bool = False, all_worksp
     if view.engine.joined:
         raise InvalidInput("doctor works in transactions of its own; call it outside of write().")
     names = workspaces(view.engine) if all_workspaces else [view.workspace]
-    found = examine(view.engine.health(full=full), fix=fix)
+    checks = view.engine.health(full=full)
     for name in names:
-        found += examine(_of_workspace(view._replace(workspace=name), full), fix=fix)
-    return found
+        checks += _of_workspace(view._replace(workspace=name), full)
+    return examine(checks, fix=fix)
 
 
 def _of_workspace(view: StoreView, full: bool) -> list[Check]:

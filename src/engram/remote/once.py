@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MAX_HEADERS, MAX_BODY = 16 * 1024, 4 * 1024 * 1024
 #: The most addresses of a host that are tried.
 MOST_ADDRESSES = 4
+#: OpenSSL's codes for a certificate that nobody signed whom this machine trusts.
+_UNKNOWN_AUTHORITY = (18, 19, 20, 21)
 
 
 class Answer(NamedTuple):
@@ -116,7 +118,15 @@ def _encrypted(connection: socket, host: str, deadline: float) -> socket:
 def _refuse_certificate(error: OSError) -> None:
     """A certificate that is not valid stays so, and the person has to know."""
     if type(error).__name__ == "SSLCertVerificationError":
-        raise Unanswered(f"The server's certificate is not valid: {getattr(error, 'verify_message', '')}.") from None
+        raise Unanswered(f"The server's certificate is not valid: {certificate_problem(error)}.") from None
+
+
+def certificate_problem(error: Exception) -> str:
+    """Why a certificate is refused, and what helps if this machine does not know who signed it."""
+    why = str(getattr(error, "verify_message", "")).rstrip(".")
+    if getattr(error, "verify_code", 0) not in _UNKNOWN_AUTHORITY:
+        return why
+    return f"{why}. If a private authority signed it, set SSL_CERT_FILE to the file with that authority's certificate"
 
 
 def _addresses(server: Server, deadline: float) -> list[tuple[int, tuple[str, int]]]:

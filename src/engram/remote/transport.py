@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .._version import VERSION
 from ..errors import StoreUnavailable
 from ..server_url import Server, servers
+from .once import certificate_problem
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -172,6 +173,8 @@ def _described(error: Exception) -> str:
     """What went wrong, without anything that was sent."""
     if isinstance(error, TimeoutError):
         return "it does not answer in time"
+    if type(error).__name__ == "SSLCertVerificationError":
+        return f"its certificate is not valid: {certificate_problem(error)}"
     if isinstance(error, OSError):
         return (error.strerror or "it closed the connection without an answer").lower()
     return f"it does not answer as a server does ({type(error).__name__})"

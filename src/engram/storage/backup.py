@@ -177,8 +177,18 @@ def drafts(path: str) -> list[str]:
 
 def abandoned(path: str) -> list[str]:
     """Drafts of restores and of new stores that killed processes left beside a store."""
+    return [file for file, is_used in _of_processes(path) if not is_used]
+
+
+def in_use(path: str) -> list[str]:
+    """Drafts beside a store that restores and makers of new stores are writing now."""
+    return [file for file, is_used in _of_processes(path) if is_used]
+
+
+def _of_processes(path: str) -> list[tuple[str, bool]]:
+    """The drafts beside a store that have the id of a process in their names, and whether it runs."""
     made = rf"(?:new-(\d+)-\d+|incoming-(\d+)-{STAMP}0?(?:{re.escape(PARTIAL)})?)(?:-journal|-wal|-shm)?"
-    return [file for file, ids in _beside(path, made) if not any(is_alive(id) for id in ids if id)]
+    return [(file, any(is_alive(id) for id in ids if id)) for file, ids in _beside(path, made)]
 
 
 def _beside(path: str, end: str) -> list[tuple[str, tuple[str | None, ...]]]:

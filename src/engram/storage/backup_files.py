@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 
-from ..errors import InvalidInput, NotAStore, StoreBusy, StoreDamaged, StoreEncrypted
+from ..errors import Conflict, EngramError, InvalidInput, NotAStore, StoreBusy, StoreDamaged, StoreEncrypted
 from ..private_files import make_folder, sync
 from ..setup_records import BackupFile, BackupMade
 from . import backup, backup_names, backup_places, database, foreign, migrate
@@ -34,6 +34,7 @@ _ID_AT, _HEADER = 68, 100
 #: Files beside a database that belong to it.
 _HELPERS = ("-wal", "-shm", "-journal", backup.PARTIAL)
 
+_ORIGIN = "SELECT applied_at FROM migrations ORDER BY number LIMIT 1"
 _LAST_NUMBER = "SELECT COALESCE(MAX(number), 0) FROM changes"
 #: The times of the newest rows. The change feed itself has no times.
 _LAST_TIMES = (
@@ -60,6 +61,11 @@ class State(NamedTuple):
     def is_newer_than(self, other: State) -> bool:
         return self.change > other.change or (self.changed_at or "") > (other.changed_at or "")
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was written to the store yet."""
+        return not self.change and self.changed_at is None
+
 
 def state_of(connection: apsw.Connection) -> State:
     number: int = connection.execute(_LAST_NUMBER).get
@@ -69,6 +75,14 @@ def state_of(connection: apsw.Connection) -> State:
         with suppress(apsw.SQLError):
             times += [str(value) for (value,) in connection.execute(sql).fetchall() if value is not None]
     return State(number, max(times, default=None))
+
+
+def origin_of(connection: apsw.Connection) -> str | None:
+    """What identifies a store: when it was made, to the microsecond. Its backups have the same, wherever they are."""
+    if connection.pragma("application_id") != foreign.APPLICATION_ID:
+        return None
+    found: str | None = connection.execute(_ORIGIN).get
+    return found
 
 
 def make(
@@ -83,8 +97,11 @@ def make(
 ) -> BackupMade:
     """Copy a store that others may be writing to. `target` is a folder or a new file; None: the folder beside it."""
     path = os.path.realpath(path)
-    if not backup.size(path):
-        raise missing(path)
+    try:
+        if not backup.size(path):
+            raise missing(path)
+    except OSError as error:  # such as a link to itself
+        raise translate_os(error, path) from error
     now = clock.now()
     file, rotates = backup_places.target(target, backup_names.default_folder(path), backup_names.name(path, now))
     folder = os.path.dirname(file)
@@ -263,10 +280,52 @@ def listed(path: str, folder: str | None, keys: Keys) -> list[BackupFile]:
 
 
 def candidates(path: str, folder: str, keys: Keys) -> list[BackupFile]:
-    """The backups in a folder that a restore may take, newest first: those of this store, or else all."""
+    """The backups in a folder that a restore may take, newest first: those of this store.
+
+    The contents tell which they are, because the store may have been moved since. If the store is missing or empty, or
+    cannot be read, the names tell it. Conflict if neither does.
+    """
     found = listed(path, folder, keys)
     mine = set(backup_names.own(path, os.path.abspath(folder)))
-    return [each for each in found if each.file in mine] or found
+    origins = {each.file: _origin(each.file, keys) for each in found}
+    present = _origin(path, keys, only_filled=True)
+    if present is None:
+        named = [each for each in found if each.file in mine]
+        if not named and len(set(origins.values()) - {None}) > 1:
+            raise Conflict(
+                f"{folder} has backups of several stores, and no name says that one is of {path}. Nothing was changed. "
+                f"`engram restore --list {folder}` shows them; name the file that you want."
+            )
+        return named or found
+    # A backup that cannot be read may be of this store. It is not passed over without a word.
+    own = [
+        each
+        for each in found
+        if origins[each.file] == present or (origins[each.file] is None and (each.file in mine or not mine))
+    ]
+    if found and not own:
+        raise Conflict(
+            f"No backup in {folder} is of the store {path}; they are of other stores. Nothing was changed. "
+            f"`engram restore --list {folder}` shows them. To replace this store with one of them, name the file: "
+            "`engram restore FILE --force`."
+        )
+    return own
+
+
+def _origin(file: str, keys: Keys, *, only_filled: bool = False) -> str | None:
+    """What identifies the store that a file is, or is a backup of; None if that cannot be read.
+
+    With `only_filled` also None if nothing was written to it yet.
+    """
+    try:
+        foreign.require_regular(file)
+        connection = database.open_copy(file, database.key_of(file, keys))
+        try:
+            return None if only_filled and state_of(connection).is_empty else origin_of(connection)
+        finally:
+            connection.close()
+    except (apsw.Error, EngramError, UnicodeDecodeError):
+        return None
 
 
 def _described(file: str, keys: Keys) -> BackupFile:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 
-from ..errors import EngramError, StoreEncrypted
+from ..errors import EngramError, StoreBusy, StoreEncrypted
+from ..lock_file import Lock
 from ..setup_records import Encryption
 from . import backup, backup_files, backup_names, database, foreign
 from .sqlite import refuse_network
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from .keys import Keys
+
+#: How the name of the file ends that one process holds while it changes the key.
+LOCK = ".changing-lock"
 
 
 def encrypt(path: str, keys: Keys, busy_timeout: float) -> Encryption:
@@ -49,23 +53,36 @@ def rekey(path: str, keys: Keys, busy_timeout: float) -> Encryption:
 def _changed(path: str, keys: Keys, busy_timeout: float, choose: Callable[[bytes | None], bytes | None]) -> Encryption:
     # A symbolic link at `path` stays; its target is replaced.
     path = os.path.realpath(path)
-    if not backup.size(path):
-        raise missing(path)
     try:
+        if not backup.size(path):
+            raise missing(path)
         refuse_network(os.path.dirname(path))
-        finish(path)
-        with same_file(path):
-            present = foreign.refuse(path, keys)
-            _require_store(path, present)
-            wanted = choose(present)
-            if wanted != present:
-                replace(path, present, wanted, busy_timeout)
-        copies = _change_copies(path, keys, wanted)
+        with _alone(path):
+            finish(path)
+            with same_file(path):
+                present = foreign.refuse(path, keys)
+                _require_store(path, present)
+                wanted = choose(present)
+                if wanted != present:
+                    replace(path, present, wanted, busy_timeout)
+            copies = _change_copies(path, keys, wanted)
     except apsw.Error as error:
         raise translate(error, path) from error
     except OSError as error:
         raise translate_os(error, path) from error
     return Encryption(path, wanted is not None, wanted != present, keys.place, *map(tuple, copies))
+
+
+@contextmanager
+def _alone(path: str) -> Iterator[None]:
+    """Exclude other changes of this store's key. What one of them leaves behind the other would take for its own."""
+    lock = Lock.take(f"{path}{LOCK}")
+    if lock is None:
+        raise StoreBusy(f"Another process changes the encryption of {path}; nothing was changed. Try again later.")
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _require_store(path: str, key: bytes | None) -> None:
@@ -96,7 +113,10 @@ def _change_copies(path: str, keys: Keys, wanted: bytes | None) -> _Copies:
     beside = sorted(os.path.join(folder, name) for name in backup.names(path))
     leftover = [f"{path}{end}" for end in (NEXT, REPLACED, backup.COPYING) if os.path.exists(f"{path}{end}")]
     drafts = [*(copy for copy in beside if copy.endswith(backup.PARTIAL)), *leftover, *backup_names.drafts(path)]
-    changes = {copy: f"{copy}{backup.PARTIAL}" for copy in beside if copy not in drafts}
+    # A restore that runs has asked which key the store has, and asks again before it writes.
+    running = backup.in_use(path)
+    drafts = [draft for draft in drafts if draft not in running]
+    changes = {copy: f"{copy}{backup.PARTIAL}" for copy in beside if copy not in (*drafts, *running)}
     for _, copy in backup_names.known(path):
         # The user may have put another file in the place of a backup.
         if backup_files.is_store(copy):

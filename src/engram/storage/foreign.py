@@ -11,6 +11,8 @@ Of systems whose data Engram can import, the refusal names the command for that.
 from __future__ import annotations
 
 import os
+import stat
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import apsw
@@ -29,12 +31,24 @@ _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 
 _COLUMNS = "SELECT name FROM pragma_table_info(?)"
 
 
+def require_regular(path: str) -> None:
+    """Raise NotAStore if a pipe or a device is at the path. To open one may take for ever."""
+    with suppress(OSError):
+        mode = os.stat(path).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise NotAStore(
+                f"{path} is no regular file, so it cannot be a store; it was not changed. Give another path with "
+                "--store or ENGRAM_URL."
+            )
+
+
 def refuse(path: str, keys: Keys) -> bytes | None:
     """The key of the store; None if it is not encrypted.
 
     Raises NotAStore if the file is a database of another program, and StoreEncrypted if no key opens it. A file that
     cannot be read now is left to the usual opening, which says what is wrong with it.
     """
+    require_regular(path)
     try:
         connection = database.connect(database.immutable(path), None, flags=database.READ_ONLY | apsw.SQLITE_OPEN_URI)
     except apsw.Error:

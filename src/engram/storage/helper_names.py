@@ -15,8 +15,9 @@ _HELPER = re.compile(
     r"(?s)(.+?)"
     # Those of SQLite.
     r"(-journal|-wal|-shm"
-    # The list of backups, a copy into this store with its lock, and a file that is about to take the store's place.
-    r"|\.backups|\.copying|\.copying-lock|\.next|\.replaced"
+    # The list of backups, a copy into this store with its lock, a file that is about to take the store's place, and the
+    # lock of the process that changes the key.
+    r"|\.backups|\.copying|\.copying-lock|\.next|\.replaced|\.changing-lock"
     # Backups from before a migration or a restore, and drafts.
     r"|\.(before-\w+|incoming-\d+)-\d{8}t\d{12}|\.partial)"
 )

@@ -132,7 +132,8 @@ def pending(
 
 def not_found(store: str, more: str = "") -> StoreNotFound:
     return StoreNotFound(
-        f"There is no store at {store}. To create one, run `engram init` with the same --store or ENGRAM_URL.{more}"
+        f"There is no store at {store}. `engram init` creates one, with --store or ENGRAM_URL if you have named it so."
+        f"{more}"
     )
 
 

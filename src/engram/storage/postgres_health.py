@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from . import migrate
 from .health import backup_finding, clock_finding, schema_finding
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from .postgres import PostgresEngine
 
 OLDEST_SERVER = 14
@@ -19,6 +22,18 @@ APART = 5.0
 #: Rows that were deleted or changed and wait for a vacuum, from which on they are worth a note.
 DEAD_ROWS = 100_000
 _APPLIED = "SELECT number, hash, works_with FROM migrations ORDER BY number"
+_OBJECTS = """
+SELECT CASE WHEN relkind IN ('i', 'I') THEN 'index' ELSE 'table' END, relname FROM pg_class
+WHERE relnamespace = to_regnamespace(quote_ident(:schema)) AND relkind IN ('r', 'p', 'i', 'I')
+UNION ALL SELECT 'function', proname FROM pg_proc WHERE pronamespace = to_regnamespace(quote_ident(:schema))
+UNION ALL SELECT 'trigger', t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+WHERE c.relnamespace = to_regnamespace(quote_ident(:schema)) AND NOT t.tgisinternal AND t.tgenabled <> 'D'
+"""
+#: What a migration makes or removes. A table is followed by its constraints.
+_STATEMENT = re.compile(
+    r"^(CREATE|DROP) (?:UNIQUE )?(TABLE|INDEX|TRIGGER|FUNCTION) (\w+)|^  UNIQUE \(([\w, ]+)\)", re.MULTILINE
+)
+_RESTORE = "engram restore FILE prints the commands with which an administrator restores a dump"
 _VERSION = "SELECT CAST(current_setting('server_version_num') AS INTEGER), current_setting('server_version')"
 _STANDBY = "SELECT pg_is_in_recovery()"
 _NEWEST = """
@@ -73,7 +88,30 @@ def _server(engine: PostgresEngine) -> Finding:
 def _schema(engine: PostgresEngine) -> Finding:
     with engine.read() as transaction:
         applied = [migrate.Applied(*row) for row in transaction.all(_APPLIED)]
-    return schema_finding(applied, "postgres", f"The schema {engine.schema}")
+        there = {(kind, name) for kind, name in transaction.all(_OBJECTS, schema=engine.schema)}
+    return schema_finding(applied, "postgres", f"The schema {engine.schema}", partial(_lost, there), _RESTORE)
+
+
+def _lost(there: set[tuple[str, str]], migrations: Sequence[migrate.Migration]) -> set[tuple[str, str]]:
+    return made_by(each.sql for each in migrations) - there
+
+
+def made_by(migrations: Iterable[str]) -> set[tuple[str, str]]:
+    """The kinds and names of what migrations make. Read from their text: making an empty store to compare with would
+    need rights, and write to the server's catalogue each time."""
+    made: set[tuple[str, str]] = set()
+    for sql in migrations:
+        table = ""
+        for verb, what, name, unique in _STATEMENT.findall(sql):
+            if unique:
+                made.add(("index", "_".join([table, *unique.split(", "), "key"])))
+                continue
+            named = {(what.lower(), name)}
+            if what == "TABLE":
+                table = name
+                named.add(("index", f"{table}_pkey"))
+            made = made | named if verb == "CREATE" else made - named
+    return made
 
 
 def _integrity(engine: PostgresEngine) -> Finding:

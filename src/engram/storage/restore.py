@@ -10,7 +10,8 @@ If the present store is missing, or too damaged for SQLite to read, a new file t
 are copied first. A disk error does not count as damage: it ends the restore, and nothing is changed.
 
 A store that has gone on since the backup is replaced only with `force`. It is newer if its newest change has a higher
-number, or if something was written to it later.
+number, or if something was written to it later. A backup of another store needs `force`, too. When a store was made
+identifies it (see `backup_files`); a store without content may be replaced by any backup.
 
 The backup is prepared in a draft beside the store: copied, checked, and migrated. The draft's counters are raised to
 those of the present store, so that no number is used twice. Otherwise an old fencing token could become valid again for
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,7 @@ from .foreign import APPLICATION_ID, check_ours
 from .keys import NO_KEYS
 from .sqlite import refuse_network, to_wal
 from .sqlite_errors import translate, translate_os
-from .swap import finish, require_same, write_copy
+from .swap import finish, held, require_same, write_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,11 +80,15 @@ def sqlite(
     keys: Keys = NO_KEYS,
     force: bool = False,
 ) -> Restored:
-    """Replace the store at `path` with a copy of `file`. Conflict if the store is newer, unless `force` is on."""
+    """Replace the store at `path` with a copy of `file`.
+
+    Conflict if the store is newer, or if `file` is a backup of another store, unless `force` is on.
+    """
     # A symbolic link at `path` stays; its target is replaced.
     path = os.path.realpath(path)
     if not os.path.isfile(file):
         raise NotFound(f"There is no file {file}.")
+    foreign.require_regular(path)
     if os.path.exists(path) and os.path.samefile(file, path):
         raise InvalidInput(f"{file} is the store itself; give a backup of it.")
     draft = f"{path}.incoming-{os.getpid()}-{backup.compact(clock.now())}{backup.PARTIAL}"
@@ -93,19 +98,19 @@ def sqlite(
         finish(path)
         for left in backup.abandoned(path):
             backup.remove(left)
-        present = os.stat(path) if os.path.exists(path) else None
-        key = foreign.refuse(path, keys) if present else database.key_of(file, keys)
-        # For the draft, the copy of the present store, and the log that receives the draft's pages.
-        backup.require_space(path, 2 * backup.size(file) + backup.size(path) + backup.size(f"{path}-wal"))
-        try:
-            schema = _prepare(file, draft, clock, progress, database.key_of(file, keys), key)
-            # Asked here before anything is written, and again under the store's write lock.
-            refuse = None if force else partial(_refuse_newer, path, draft, file, key)
-            if refuse:
-                refuse()
-            kept = _replace_store(path, present, draft, os.path.realpath(file), clock, busy_timeout, key, refuse)
-        finally:
-            backup.remove(draft)
+        with held(path) if os.path.exists(path) else nullcontext() as present:
+            key = foreign.refuse(path, keys) if present else database.key_of(file, keys)
+            # For the draft, the copy of the present store, and the log that receives the draft's pages.
+            backup.require_space(path, 2 * backup.size(file) + backup.size(path) + backup.size(f"{path}-wal"))
+            try:
+                schema = _prepare(file, draft, clock, progress, database.key_of(file, keys), key)
+                # Asked here before anything is written, and again under the store's write lock.
+                refuse = None if force else partial(_refuse_newer, path, draft, file, key)
+                if refuse:
+                    refuse()
+                kept = _replace_store(path, present, draft, os.path.realpath(file), clock, busy_timeout, key, refuse)
+            finally:
+                backup.remove(draft)
     except apsw.Error as error:
         raise translate(error, path) from error
     except OSError as error:
@@ -248,9 +253,20 @@ def _problem(file: str, key: bytes | None) -> str:
 
 
 def _refuse_newer(path: str, draft: str, file: str, key: bytes | None) -> None:
-    """Raise Conflict if the present store is newer than the backup. A store that cannot be read is not."""
-    present, saved = _state(path, key), _state(draft, key)
-    if present is None or saved is None or not present.is_newer_than(saved):
+    """Raise Conflict if the present store is another one than the backup's, or newer.
+
+    A store that cannot be read is neither. One that is empty may be any.
+    """
+    there, ours = _looked_at(path, key), _looked_at(draft, key)
+    if there is None or ours is None:
+        return
+    (present, store), (saved, other) = there, ours
+    if store != other and not present.is_empty:
+        raise Conflict(
+            f"{file} is a backup of another store than {path}. Nothing was changed. With --force it replaces the "
+            "present store, which is kept as a copy."
+        )
+    if not present.is_newer_than(saved):
         return
     raise Conflict(
         f"{path} is newer than {file}. Its newest change is {present.change:,}, written last at "
@@ -260,14 +276,16 @@ def _refuse_newer(path: str, draft: str, file: str, key: bytes | None) -> None:
     )
 
 
-def _state(path: str, key: bytes | None) -> backup_files.State | None:
+def _looked_at(path: str, key: bytes | None) -> tuple[backup_files.State, str | None] | None:
+    """How far a store has come, and what identifies it; None if that cannot be read."""
     if not backup.size(path):
         return None
     try:
         store = database.connect(path, key)
         try:
             # Another program's database is refused later.
-            return backup_files.state_of(store) if store.pragma("application_id") == APPLICATION_ID else None
+            is_ours = store.pragma("application_id") == APPLICATION_ID
+            return (backup_files.state_of(store), backup_files.origin_of(store)) if is_ours else None
         finally:
             store.close()
     except (apsw.Error, UnicodeDecodeError):

@@ -40,7 +40,7 @@ from . import backup, database, foreign, migrate
 from .engine import Engine, Row, TableSizes, Transaction
 from .file_systems import network_file_system
 from .keys import NO_KEYS, Keys
-from .sqlite_errors import damaged, missing, translate, translate_os
+from .sqlite_errors import damaged, is_full, missing, translate, translate_os
 
 if TYPE_CHECKING:
     from ..health_records import Check
@@ -65,6 +65,8 @@ _INHERITED_FILES: set[str] = set()
 
 #: How often a transaction tries to begin if the store was replaced or changed at that moment.
 _ATTEMPTS = 5
+#: Bytes of a file to which only the mode of its journal was written yet.
+_HEADER_PAGE = 4_096
 
 #: Identifies a file: its inode, its device, and how many names it has.
 _File = tuple[int, int, int]
@@ -179,13 +181,15 @@ class SqliteEngine(Engine):
         self._schema = 0
         # Before anything is made beside it.
         self._key = foreign.refuse(path, keys)
-        _create(path) if create else _require_file(path)
+        is_new = _create(path) if create else _require_file(path)
         _ENGINES.add(self)
         with _translating(path):
             try:
                 self.outcome = self._open(first=True, progress=progress)
-            except BaseException:
+            except BaseException as error:
                 self.close()
+                if is_new and isinstance(error, apsw.Error) and is_full(error, path):
+                    _remove_unused(path)
                 raise
 
     def close(self) -> None:
@@ -517,38 +521,47 @@ def _require_contents(connection: apsw.Connection, path: str) -> None:
         )
 
 
-def _require_file(path: str) -> None:
-    """Check the file as `_create` does, but create nothing."""
+def _require_file(path: str) -> bool:
+    """Check the file as `_create` does, but create nothing: False."""
     try:
         if os.path.getsize(path) == 0:
             raise missing(path)
         refuse_network(os.path.dirname(path))
         _make_helpers_writable(path)
+        return False
     except (FileNotFoundError, NotADirectoryError) as error:
         raise missing(path) from error
     except OSError as error:
         raise translate_os(error, path) from error
 
 
-def _create(path: str) -> None:
-    """Create an empty file that only its owner can read, unless the file exists."""
+def _create(path: str) -> bool:
+    """Create an empty file that only its owner can read, unless the file exists. Returns whether it was created."""
     folder = os.path.dirname(path)
     try:
         make_folder(folder)
         refuse_network(folder)
         if os.path.exists(path):
             _make_helpers_writable(path)
-            return
+            return False
         draft = f"{path}.new-{os.getpid()}-{threading.get_ident()}"
         make_file(draft)
         try:
             os.link(draft, path)
+            return True
         except FileExistsError:
-            pass  # Another process created the file first.
+            return False  # Another process created the file first.
         finally:
             os.unlink(draft)
     except OSError as error:
         raise translate_os(error, path) from error
+
+
+def _remove_unused(path: str) -> None:
+    """Remove a file that was just created and has only SQLite's header, and nothing of another process in its log."""
+    with suppress(OSError):
+        if backup.size(path) <= _HEADER_PAGE and not backup.size(f"{path}-wal"):
+            backup.remove(path)
 
 
 def refuse_network(folder: str) -> None:

@@ -90,4 +90,6 @@ def translate_os(error: OSError, path: str) -> EngramError:
         )
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StoreFull(f"The disk that should hold {path} is full. Free some space and try again.")
+    if error.errno == errno.ELOOP:
+        return StoreUnavailable(f"{path} is a symbolic link that leads to itself. Remove it, or name another path.")
     return StoreUnavailable(f"{path} cannot be created: {error.strerror} ({error.filename}).")

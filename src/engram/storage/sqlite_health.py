@@ -11,6 +11,8 @@ import stat
 import time
 from contextlib import closing, contextmanager, suppress
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
@@ -18,16 +20,17 @@ import apsw
 from ..errors import EngramError, StoreEncrypted
 from ..health_records import NOTE, WRONG, Check, Finding, counted, fine
 from ..private_files import mode, take_rights
+from ..safe_text import one_line
 from . import backup, backup_files, backup_names, backup_places, database, foreign, migrate
 from .backup_places import LIST
 from .file_systems import network_file_system
-from .health import backup_finding, clock_finding, schema_finding
+from .health import NAMED, RESTORE, backup_finding, clock_finding, schema_finding, some
 from .keys import draft
 from .sqlite_errors import damaged, translate
-from .swap import NEXT, REPLACED, finish, require_same
+from .swap import NEXT, REPLACED, finish, held, require_same
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ..clock import Clock
     from .keys import Keys
@@ -47,6 +50,13 @@ _PROBLEMS = 5
 #: How often a connection is tried if the file does not fit its key.
 _ATTEMPTS = 5
 _HELPERS = ("-wal", "-shm")
+_OBJECTS = "SELECT type, name FROM sqlite_schema WHERE name NOT GLOB 'sqlite_*'"
+#: Tables with texts of memories, and the column with the memory's number.
+_MEMORY_KEYS = {"memories": "id", "memory_versions": "memory_id"}
+_COLUMNS = """
+SELECT t.name, c.name, c.type = 'TEXT', c.pk > 0 FROM sqlite_schema t JOIN pragma_table_info(t.name) c
+WHERE t.type = 'table' AND t.name NOT GLOB 'sqlite_*' ORDER BY t.name, c.cid
+"""
 
 
 class _Files(NamedTuple):
@@ -93,7 +103,8 @@ def checks(path: str, clock: Clock, keys: Keys, *, full: bool = False) -> list[C
     return [
         *outside,
         Check("store.schema", partial(_schema, files)),
-        Check("store.integrity", partial(_integrity, files, full)),
+        Check("store.integrity", partial(_integrity, files, full), guards=True),
+        *([Check("store.texts", partial(_texts, files))] if full else []),
         Check("store.references", partial(_references, files)),
         Check("store.log", partial(_log, path), partial(_checkpoint, files)),
         Check("store.unused", partial(_unused, files)),
@@ -178,6 +189,15 @@ def _key(files: _Files) -> Finding:
     # The file may be a link. The mode of what it leads to counts.
     place = os.path.realpath(keys.file)
     rights = mode(place) if keys.file and os.path.isfile(place) else 0
+    if keys.file and os.path.exists(place) and not os.path.isfile(place):
+        return Finding(
+            name,
+            WRONG,
+            f"{keys.file} is no file, so it cannot be the key file (setting key_file).",
+            "Engram cannot keep keys there, and an encrypted store cannot be opened.",
+            f"Move {place} away, and put your copy of the key there if the store is encrypted.",
+            number=1,
+        )
     if rights & 0o077:
         return Finding(
             name,
@@ -382,7 +402,22 @@ def _remove_leftovers(path: str) -> int:
 def _schema(files: _Files) -> Finding:
     with _reading(files) as connection:
         applied = migrate.sqlite_applied(connection)
-    return schema_finding(applied, "sqlite", files.path)
+        there = set(connection.execute(_OBJECTS))
+    return schema_finding(applied, "sqlite", files.path, partial(_lost, there))
+
+
+def _lost(there: set[tuple[str, str]], migrations: Sequence[migrate.Migration]) -> set[tuple[str, str]]:
+    with _empty_store(migrations) as empty:
+        return set(empty.execute(_OBJECTS)) - there
+
+
+@contextmanager
+def _empty_store(migrations: Sequence[migrate.Migration]) -> Iterator[apsw.Connection]:
+    """A store in memory, to compare with. Making one takes a few milliseconds."""
+    with closing(database.connect(":memory:", None)) as connection:
+        for migration in migrations:
+            connection.execute(migration.sql)
+        yield connection
 
 
 @contextmanager
@@ -413,9 +448,65 @@ def _integrity(files: _Files, full: bool) -> Finding:
         WRONG,
         f"The file is damaged: {problems[0][:200]}.",
         "Some of what was remembered cannot be read.",
-        "engram restore FILE --force; `engram restore --list` shows the backups",
+        RESTORE,
         number=len(problems),
     )
+
+
+def _texts(files: _Files) -> Finding:
+    """Whether every text can be read. SQLite does not look at the bytes of a text, not even in `integrity_check`."""
+    number, named = 0, []
+    with _reading(files) as connection:
+        for number, place in enumerate(_unreadable_texts(connection), 1):
+            if number <= NAMED:
+                named.append(place)
+    if not number:
+        return fine("store.texts", "Every text in the store can be read.")
+    # A memory with such a text can be forgotten; most other commands have to read it.
+    id = next((row[_MEMORY_KEYS[table]] for table, _, row in named if table in _MEMORY_KEYS), None)
+    shown = [f"{table}.{column} ({', '.join(map(' '.join, row.items()))})" for table, column, row in named]
+    return Finding(
+        "store.texts",
+        WRONG,
+        f"{counted(number, 'row has a text that is', 'rows have a text that is')} not UTF-8: {some(shown, number)}.",
+        "Commands that read it fail, and so do exports and copies of the store.",
+        RESTORE if id is None else f"{RESTORE}; engram forget --memory {id} deletes that memory",
+        number=number,
+    )
+
+
+def _unreadable_texts(connection: apsw.Connection) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """The first unreadable text of each row: its table, its column, and the row's key."""
+    connection.create_scalar_function("unreadable", _unreadable, deterministic=True)
+    there = set(connection.execute(_COLUMNS))
+    with _empty_store(migrate.shipped("sqlite")) as empty:
+        # A table of the user's own is not looked at.
+        columns = [column for column in empty.execute(_COLUMNS) if column in there]
+    for table, group in groupby(columns, itemgetter(0)):
+        own = list(group)
+        texts = [column for _, column, is_text, _ in own if is_text]
+        key = [column for _, column, _, is_key in own if is_key]
+        if not texts:
+            continue
+        sql = f"SELECT {_bytes(key)}, unreadable({_bytes(texts)}) AS place FROM {table} WHERE place IS NOT NULL"
+        for *values, place in connection.execute(sql):
+            row = [one_line((value or b"").decode("utf-8", "replace"), 80) for value in values]
+            yield table, texts[place], dict(zip(key, row, strict=True))
+
+
+def _bytes(columns: list[str]) -> str:
+    return ", ".join(f"CAST({column} AS BLOB)" for column in columns)
+
+
+def _unreadable(*texts: object) -> int | None:
+    """The place of the first one that is not UTF-8."""
+    for place, text in enumerate(texts):
+        try:
+            if isinstance(text, bytes):
+                text.decode()
+        except UnicodeDecodeError:
+            return place
+    return None
 
 
 def _references(files: _Files) -> Finding:
@@ -452,8 +543,7 @@ def _log(path: str) -> Finding:
 
 def _checkpoint(files: _Files) -> int:
     finish(files.path)
-    opened = os.stat(files.path)
-    with _reading(files) as connection:
+    with held(files.path) as opened, _reading(files) as connection:
         # Reading opens the log. Emptying the log of a file that took the store's place would lose what is in it.
         connection.pragma("schema_version")
         require_same(files.path, opened)

@@ -20,6 +20,7 @@ SQLite itself never deletes the log of a file that has lost its name, so connect
 from __future__ import annotations
 
 import os
+import sys
 import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -43,30 +44,30 @@ _PAUSE = 0.002
 def replace(path: str, key: bytes | None, new: bytes | None, busy_timeout: float) -> None:
     """Replace the store by a copy of itself that has another key, or none. The path is not a symbolic link."""
     finish(path)
-    opened = os.stat(path)
-    store = database.connect(path, key)
-    try:
-        store.set_busy_timeout(int(busy_timeout * 1000))
-        check_ours(store, path)
-        # For the new file, and for its journal.
-        backup.require_space(path, 2 * backup.size(path) + backup.size(f"{path}-wal"))
-        # The connection has read, so it has opened its log. Before it empties a log, that must be the log of its file.
-        require_same(path, opened)
-        _lock_with_empty_log(store, path, busy_timeout)
-        require_same(path, opened)
-        # Under the lock, so it is one that a killed process left.
-        backup.remove(f"{path}{NEXT}")
+    with held(path) as opened:
+        store = database.connect(path, key)
         try:
-            write_copy(path, key, f"{path}{NEXT}", new)
-            _turn_on_log(f"{path}{NEXT}", new)
-            _put_in_place(path)
-        except BaseException:
-            if not os.path.exists(f"{path}{REPLACED}"):
-                backup.remove(f"{path}{NEXT}")
-            raise
-    finally:
-        # This drops the lock. The file has lost its name, so its log stays.
-        store.close()
+            store.set_busy_timeout(int(busy_timeout * 1000))
+            check_ours(store, path)
+            # For the new file, and for its journal.
+            backup.require_space(path, 2 * backup.size(path) + backup.size(f"{path}-wal"))
+            # The connection has read, so it has opened its log. Before it empties a log, that must be its file's own.
+            require_same(path, opened)
+            _lock_with_empty_log(store, path, busy_timeout)
+            require_same(path, opened)
+            # Under the lock, so it is one that a killed process left.
+            backup.remove(f"{path}{NEXT}")
+            try:
+                write_copy(path, key, f"{path}{NEXT}", new)
+                _turn_on_log(f"{path}{NEXT}", new)
+                _put_in_place(path)
+            except BaseException:
+                if not os.path.exists(f"{path}{REPLACED}"):
+                    backup.remove(f"{path}{NEXT}")
+                raise
+        finally:
+            # This drops the lock. The file has lost its name, so its log stays.
+            store.close()
 
 
 def require_same(path: str, opened: os.stat_result) -> None:
@@ -81,17 +82,34 @@ def require_same(path: str, opened: os.stat_result) -> None:
 
 
 @contextmanager
+def held(path: str) -> Iterator[os.stat_result]:
+    """What identifies a file. Within the block no other file gets its number, even if it is replaced twice.
+
+    A descriptor with O_PATH holds the number. Unlike every other, it can be closed without dropping this process's
+    locks on the file. Systems without O_PATH may give the number to another file.
+    """
+    if sys.platform != "linux":
+        yield os.stat(path)
+        return
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        yield os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
 def same_file(path: str) -> Iterator[os.stat_result]:
     """Turn an error within the block into StoreBusy if another process has replaced the file since it began.
 
     The key that was found at the beginning does not fit the new file, which therefore looks like no store at all.
     """
-    opened = os.stat(path)
-    try:
-        yield opened
-    except (apsw.Error, EngramError):
-        require_same(path, opened)
-        raise
+    with held(path) as opened:
+        try:
+            yield opened
+        except (apsw.Error, EngramError):
+            require_same(path, opened)
+            raise
 
 
 def write_copy(path: str, key: bytes | None, file: str, new: bytes | None) -> None:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     #: What is wrong with a value of JSON; None if nothing is.
     Check = Callable[[object], str | None]
 
-#: Numbers of a store are smaller than this, so that it can give more after an import.
-NUMBERS_END = 2**53
+#: Numbers in a file are smaller than this. From here to 2^53, where JSON's numbers end in many programs, there is room
+#: for all that a store gives after an import.
+NUMBERS_END = 2**52
 
 _TIMES = ("at", "deadline", "matured")
 #: The time of a record in the source of an import, in the form of the source. It is only compared with others.
@@ -30,6 +31,7 @@ _OTHER_TIMES = ("seen_at",)
 #: Texts that stand in the place of a time.
 _NO_TIMES = {"shown_at": ("0000", "0001")}
 _DATES = {"day": "2026-11-15", "month": "2026-11"}
+_KINDS = {"derived_kind": ("block", "memory"), "source_kind": ("block", "exchange", "memory")}
 
 
 def is_number(value: object) -> TypeGuard[int]:
@@ -49,6 +51,8 @@ def check_of(column: Column) -> Check:
         return _like("2026-11-15T18:36:08.123456Z", _NO_TIMES.get(name, ()))
     if name in _DATES:
         return _like(_DATES[name], ())
+    if name in _KINDS:
+        return _one_of(_KINDS[name])
     return _text
 
 
@@ -81,6 +85,10 @@ def _text(value: object) -> str | None:
     if "\0" in value or (not value.isascii() and any("\ud800" <= each <= "\udfff" for each in value)):
         return "has a character that cannot be stored"
     return None
+
+
+def _one_of(kinds: tuple[str, ...]) -> Check:
+    return lambda value: None if value in kinds else f"is not {', '.join(kinds[:-1])} or {kinds[-1]}"
 
 
 #: Makes every digit the same, so that texts of one form become equal.

@@ -73,7 +73,9 @@ def _export(
             counts[vectors.RECORD] = _write_vectors(tx, writer, names)
     writer.footer()
     file.flush()
-    return Exported(place, "jsonl", tuple(names), counts, writer.bytes, left_out(with_vectors))
+    return Exported(
+        place, "jsonl", tuple(names), counts, writer.bytes, left_out(with_vectors), view.engine.is_encrypted
+    )
 
 
 def _write_vectors(tx: Transaction, writer: jsonl.Writer, names: list[str]) -> int:

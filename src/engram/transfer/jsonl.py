@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 FORMAT = "engram-export"
 #: A program reads files of this version and of earlier ones.
 FORMAT_VERSION = 1
-#: Longer lines are not read. A text has at most a million characters, and a snapshot of a memory some texts.
-_LONGEST = 256 * 1024 * 1024
+#: Longer lines are not read. A text has at most a million characters, written as up to 14 bytes each in a snapshot of a
+#: memory, which has a few texts. Hostile JSON takes 25 times its length in memory.
+_LONGEST = 64 * 1024 * 1024
 #: Characters that are written as numbers. JSON itself does so for those below the space.
 _ESCAPES = {code: json.dumps(chr(code))[1:-1] for code in (*HARMFUL, 0x7F) if code >= 0x7F}
 _ESCAPES[0x7F] = "\\u007f"
@@ -189,6 +190,8 @@ class Reader:
             values = json.loads(raw.decode("utf-8"))
         except (ValueError, RecursionError) as error:
             raise self.damaged(f"this is not JSON in UTF-8 ({type(error).__name__})") from error
+        except MemoryError as error:
+            raise self.damaged("the line takes more memory than there is") from error
         if not isinstance(values, dict) or not isinstance(values.get("record"), str):
             raise self.damaged("this is not an object with a 'record'")
         return Line(self.number, values.pop("record"), values)

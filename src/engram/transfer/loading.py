@@ -8,8 +8,9 @@ the embedding queue.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import checks, mutexes
 from ..errors import InvalidInput, NotFound, StoreError, WorkspaceNotEmpty
@@ -18,7 +19,7 @@ from ..setup_records import Loaded
 from ..storage import rows
 from . import column_values, jsonl, renumbering, vectors
 from .renumbering import Renumbering
-from .tables import EXPORTED, FEED, NUMBERED, Moved
+from .tables import EXPORTED, FEED, NUMBERED, OF_KIND, Moved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +48,9 @@ def load(view: StoreView, place: str, *, into: str | None = None, progress: Prog
     if view.engine.joined:
         raise InvalidInput("An export is imported in a transaction of its own, not inside write().")
     try:
+        # To open a pipe may take for ever.
+        if not stat.S_ISREG(mode := os.stat(place).st_mode) and not stat.S_ISDIR(mode):
+            raise InvalidInput(f"{place} is no regular file; give the file that `engram export` wrote.")
         with open(place, "rb", buffering=_BUFFER) as file:
             return _Load(view.engine, jsonl.Reader(file, place), into, progress, os.path.getsize(place)).run()
     except FileNotFoundError as error:
@@ -187,6 +191,7 @@ class _Load:
             values["workspace"] = name
         if table.number is not None and not 0 < values[table.number] <= self._last[table.name]:
             raise self._reader.damaged(f"{table.number!r} is not among the numbers of its store", line.number)
+        self._check_references(moved, values, line.number)
         if self._renumbering:
             try:
                 values = self._renumbering.values(moved, values)
@@ -209,6 +214,17 @@ class _Load:
             what, column = _NOTED[table.name]
             tx.note(values["workspace"], what, values[column])
         return tuple(values[name] for name in table.names)
+
+    def _check_references(self, moved: Moved, values: dict[str, Any], line: int) -> None:
+        """Refuse a number that its table never gave, and a version before the first. The row itself may be gone."""
+        of_kind = [(column, OF_KIND[values[kind]]) for column, kind in moved.by_kind if values[kind] in OF_KIND]
+        for column, other in (*moved.numbers, *of_kind):
+            if (values[column] or 0) > self._last[other]:
+                raise self._reader.damaged(f"{column!r} is not among the numbers of the table {other!r}", line)
+        # A proposal rests on sources in whatever version.
+        for column in () if values.get("part") == "source" else ("version", "derived_version"):
+            if values.get(column, 1) < 1:
+                raise self._reader.damaged(f"{column!r} is not a number from 1 on", line)
 
     def _insert(self, tx: Transaction, moved: Moved, page: list[tuple[int, Row]]) -> None:
         if not page:

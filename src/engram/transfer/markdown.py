@@ -9,12 +9,14 @@ name when it is complete.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from heapq import merge
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InvalidInput
+from ..records import PERSON
 from ..setup_records import Exported
 from ..storage import rows
 from .markdown_text import fenced, file_name, inline, link, stamp
@@ -30,6 +32,14 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], None]
 
 _PAGE = 200
+#: Endings of files. A folder with one of them would surprise its user.
+_FILE_ENDINGS = (".md", ".markdown", ".html", ".htm", ".txt", ".json", ".jsonl")
+#: The type of the sessions of passes. They have no turns, and the digests of the passes say what they did.
+_PASS = "dream"
+_GIST_KIND = "gist"
+#: What a memory that a pass learnt has beside its text.
+_SAID = {"said", "by"}
+_EVERYBODY = "*"
 _PORTRAIT = ("profile", "narrative", "self")
 _SESSIONS, _MEMORIES = BY_NAME["sessions"].table, BY_NAME["memories"].table
 _BLOCKS, _MESSAGES = BY_NAME["blocks"].table, BY_NAME["messages"].table
@@ -81,6 +91,11 @@ def export(view: StoreView, place: str, *, everything: bool, force: bool, progre
     """Write the pages into a new folder."""
     if place == STANDARD_OUTPUT:
         raise InvalidInput("Pages go into a folder; give its name instead of -.")
+    if place.lower().endswith(_FILE_ENDINGS) and not os.path.isdir(place):
+        raise InvalidInput(
+            f"The format markdown writes a folder of pages, but {os.path.basename(place)!r} is the name of a file.",
+            typed="Name a folder: `engram export pages --format markdown`.",
+        )
     shown = os.path.abspath(place)
     with new_folder(shown, force) as folder, view.engine.read() as tx:
         names = workspaces(tx) if everything else [view.workspace]
@@ -89,7 +104,7 @@ def export(view: StoreView, place: str, *, everything: bool, force: bool, progre
         for name in names:
             _Workspace(tx, folder, name, steps).write()
         folder.write("index.md", _front(names, tx.now()))
-    return Exported(shown, "markdown", tuple(names), {"page": folder.pages}, folder.bytes, {})
+    return Exported(shown, "markdown", tuple(names), {"page": folder.pages}, folder.bytes, {}, view.engine.is_encrypted)
 
 
 class _Steps:
@@ -121,8 +136,9 @@ class _Workspace:
         blocks = self._write_blocks()
         messages = self._write_messages()
         for page in rows.pages(self._tx, _SESSIONS, self._name):
-            for row in page:
-                self._write_session(rows.as_values(_SESSIONS, row))
+            for found in (rows.as_values(_SESSIONS, row) for row in page):
+                if not _is_pass(found):
+                    self._write_session(found)
             self._steps.add(len(page))
         self._put("index.md", self._index(months, kinds, blocks, messages))
 
@@ -131,8 +147,9 @@ class _Workspace:
 
     def _read_sessions(self) -> None:
         for page in rows.pages(self._tx, _SESSIONS, self._name):
-            for row in page:
-                found = rows.as_values(_SESSIONS, row)
+            for found in (rows.as_values(_SESSIONS, row) for row in page):
+                if _is_pass(found):
+                    continue
                 title = found["name"] or found["summary"] or found["outcome"] or found["id"]
                 day = found["created_at"][:10]
                 file = f"sessions/{file_name(day, found['id'])}.md"
@@ -146,7 +163,7 @@ class _Workspace:
             months.setdefault(session.created_at[:7], []).append(session)
         for month, found in sorted(months.items()):
             era = tx.value(_ERA, workspace=self._name, month=month)
-            parts = [f"# {stamp(month)}", link("Index", "../index.md")]
+            parts = [f"# {inline(month)}", link("Index", "../index.md")]
             parts += ["## What this month was about", fenced(era)] if era else []
             parts.append("## Sessions")
             parts.append(_list(found, "../"))
@@ -161,7 +178,7 @@ class _Workspace:
             "Status": found["status"],
             "Project": found["project"],
             "Began": found["created_at"],
-            "Last heard of": found["heartbeat_at"],
+            "Last heard of": found["heartbeat_at"] if found["heartbeat_at"] != found["ended_at"] else None,
             "Ended": found["ended_at"],
             "Author": found["author"],
         }
@@ -180,7 +197,7 @@ class _Workspace:
         both = merge(self._exchanges(session, logs=False), self._exchanges(session, logs=True), key=lambda row: row[0])
         for _, role, at, id, trust, author, content in both:
             by = f", {inline(author)}" if author else ""
-            yield f"### {inline(role)}, {stamp(at[:19])}\n\nExchange {id}, trust {inline(trust)}{by}"
+            yield f"### {inline(role)}, {stamp(at)}\n\nExchange {id}, trust {inline(trust)}{by}"
             yield fenced(content)
 
     def _exchanges(self, session: str, *, logs: bool) -> Iterator[Row]:
@@ -221,8 +238,10 @@ class _Workspace:
     def _memory(self, found: dict[str, Any], details: dict[str, list[Any]]) -> Iterator[str]:
         yield f"## Memory {found['id']}"
         replaced = found["superseded_by"]
+        said, data = _data(found)
         facts = {
-            "Key": found["key"],
+            # That of a gist is the id of its session, which has a link.
+            "Key": found["key"] if found["kind"] != _GIST_KIND else None,
             "Status": found["status"] + (f", replaced by memory {replaced}" if replaced else ""),
             "Tags": ", ".join(details["tags"]),
             "Project": found["project"],
@@ -230,6 +249,7 @@ class _Workspace:
             "Pinned": "yes" if found["pinned"] else None,
             "Trust": found["trust"],
             "Author": found["author"],
+            "Said": said,
             "Stored": found["created_at"],
             "Changed": found["updated_at"] if found["updated_at"] != found["created_at"] else None,
             "Expires": found["expires_at"],
@@ -240,10 +260,11 @@ class _Workspace:
         if session:
             yield f"From the session {link(session.title, '../' + session.page)}"
         yield fenced(found["content"])
-        if found["data"] is not None:
-            yield f"Data:\n\n{fenced(found['data'])}"
+        if data is not None:
+            yield f"Data:\n\n{fenced(data)}"
         for version, at, reason, content in details["versions"][:-1]:
-            yield f"Version {version}, {stamp(at[:19])}, {inline(reason)}:\n\n{fenced(content)}"
+            why = f", {inline(reason)}" if reason else ""
+            yield f"Version {version}, {stamp(at)}{why}:\n\n{fenced(content)}"
 
     def _write_blocks(self) -> dict[str, str]:
         """A page for each block with its history. Returns the pages by name."""
@@ -267,7 +288,7 @@ class _Workspace:
     def _write_block(self, found: dict[str, Any], page: str) -> None:
         facts = {
             "Version": str(found["version"]),
-            "Budget": f"{found['max_tokens']} tokens",
+            "Budget": f"{found['max_tokens']:,} tokens",
             "Written by": found["updated_by"],
             "Changed": found["updated_at"],
         }
@@ -282,7 +303,7 @@ class _Workspace:
         while found := tx.all(_BLOCK_VERSIONS, id=id, after=after, size=_PAGE):
             for version, at, actor, reason, content, data in found:
                 by = f", {inline(actor)}" if actor else ""
-                yield f"### Version {version}, {stamp(at[:19])}{by}\n\n{inline(reason)}"
+                yield f"### Version {version}, {stamp(at)}{by}\n\n{inline(reason)}"
                 yield fenced(content)
                 if data is not None:
                     yield f"Data:\n\n{fenced(data)}"
@@ -297,12 +318,23 @@ class _Workspace:
             parts = []
             for row in page:
                 found = rows.as_values(_MESSAGES, row)
-                sender = self._sessions.get(found["from_session"] or "")
-                name = link(sender.title, sender.page) if sender else "a person"
-                parts.append(f"## Message {found['id']}, {stamp(found['created_at'][:19])}")
-                parts.append(f"From {name} to {inline(found['target'])}\n\n{fenced(found['content'])}")
+                sender, to = self._session(found["from_session"], "a person"), self._receiver(found["target"])
+                parts.append(f"## Message {found['id']}, {stamp(found['created_at'])}")
+                parts.append(f"From {sender} to {to}\n\n{fenced(found['content'])}")
             self._put("messages.md", parts)
         return count
+
+    def _session(self, id: str | None, otherwise: str) -> str:
+        """A link to a session, from the folder of its workspace."""
+        if not id:
+            return otherwise
+        found = self._sessions.get(id)
+        return link(found.title, found.page) if found else inline(id)
+
+    def _receiver(self, target: str) -> str:
+        if target == PERSON:
+            return "the person"
+        return "every session at work" if target == _EVERYBODY else self._session(target, "")
 
     def _index(self, months: dict[str, int], kinds: dict[str, int], blocks: dict[str, str], messages: int) -> list[str]:
         parts = [f"# Workspace {inline(self._name)}"]
@@ -312,7 +344,10 @@ class _Workspace:
         for heading, lines in (
             (
                 "Months",
-                [f"- {link(month, f'months/{file_name(month)}.md')}: {n} sessions" for month, n in months.items()],
+                [
+                    f"- {link(month, f'months/{file_name(month)}.md')}: {n:,} {'session' if n == 1 else 'sessions'}"
+                    for month, n in months.items()
+                ],
             ),
             ("Memories", [f"- {link(kind, _kind_page(kind))}: {count}" for kind, count in sorted(kinds.items())]),
             ("Blocks", [f"- {link(name, page)}" for name, page in blocks.items()]),
@@ -324,18 +359,41 @@ class _Workspace:
         return parts
 
 
+def _is_pass(session: dict[str, Any]) -> bool:
+    return bool(session["type"] == _PASS and not session["turns"])
+
+
+def _data(memory: dict[str, Any]) -> tuple[str | None, str | None]:
+    """Who said a memory that a pass learnt, and what else it has beside its text.
+
+    The words of a gist are left out: they are only for the index.
+    """
+    try:
+        found = json.loads(memory["data"] or "null")
+    except (ValueError, RecursionError):
+        return None, str(memory["data"])
+    if not isinstance(found, dict):
+        return None, memory["data"]
+    if memory["kind"] == _GIST_KIND:
+        found.pop("words", None)
+    said = None
+    if found.keys() == _SAID and all(isinstance(value, str) for value in found.values()):
+        said, found = f"{found['said']}, by {found['by']}", {}
+    return said, json.dumps(found, ensure_ascii=False) if found else None
+
+
 def _kind_page(kind: str) -> str:
     return f"memories/{file_name(kind)}.md"
 
 
 def _list(sessions: list[_Session], up: str = "") -> str:
-    return "\n".join(f"- {stamp(each.created_at[:10])} {link(each.title, up + each.page)}" for each in sessions)
+    return "\n".join(f"- {inline(each.created_at[:10])} {link(each.title, up + each.page)}" for each in sessions)
 
 
 def _facts(facts: dict[str, str | None]) -> str:
-    return "\n".join(f"- {name}: {inline(value)}" for name, value in facts.items() if value)
+    return "\n".join(f"- {name}: {stamp(value)}" for name, value in facts.items() if value)
 
 
 def _front(names: list[str], now: str) -> list[str]:
     lines = [f"- {link(name, f'{name}/index.md')}" for name in names]
-    return ["# Engram", f"As it was at {stamp(now[:19])} UTC.", "## Workspaces", "\n".join(lines)]
+    return ["# Engram", f"As it was at {stamp(now)}.", "## Workspaces", "\n".join(lines)]

@@ -12,9 +12,10 @@ import re
 
 from ..safe_text import lines, one_line
 
-#: Every character that means something in the middle of a line of Markdown. A colon and an @ make addresses to links.
-_PUNCTUATION = re.compile(r"([\\`*_{}\[\]()#!|~:@])")
-_STAMP = re.compile(r"\d{4}-\d\d(?:-\d\d(?:T\d\d:\d\d:\d\d)?)?", re.ASCII)
+#: Every character that means something in the middle of a line of Markdown. A colon and an @ make addresses to links. A
+#: colon that ends a word, or stands between digits as in a time, is part of none.
+_PUNCTUATION = re.compile(r"([\\`*_{}\[\]()#!|~@]|:(?!(?<=\S:)(?=\s|$)|(?<=[0-9]:)[0-9]))")
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\d(?:\.\d+)?Z?", re.ASCII)
 _HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _TICKS = re.compile("`+")
 _UNSAFE = re.compile(r"[^a-z0-9]+")
@@ -30,8 +31,9 @@ def inline(text: str, longest: int = LONGEST) -> str:
 
 
 def stamp(text: str) -> str:
-    """A time, or its day or month, as it is; anything else as plain words."""
-    return text.replace("T", " ") if _STAMP.fullmatch(text) else inline(text)
+    """A time of the store as a person reads it: `2026-11-16 09:00 UTC`; anything else as plain words."""
+    found = _STAMP.fullmatch(text)
+    return f"{found[1]} {found[2]} UTC" if found else inline(text)
 
 
 def fenced(text: str) -> str:
@@ -51,4 +53,4 @@ def file_name(name: str, *about: str) -> str:
 
 def link(text: str, page: str) -> str:
     """A link to another page of the export. The page is a name that `file_name` made."""
-    return f"[{stamp(text) or page}]({page})"
+    return f"[{inline(text) or page}]({page})"

@@ -15,7 +15,7 @@ from ...coordination.projects import default_project
 from ...coordination.sections import Entry, Section, fit, fit_plain, joined, world_state
 from ...dream_records import Brief, BriefLine
 from ...records import WORLD
-from ...safe_text import name, one_line, visible
+from ...safe_text import name, one_line
 from . import at_work, known, left_off, news, snapshot, so_far
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from ...errors import InvalidInput, NotFound, WorkspaceNotFound
+from ...errors import InvalidInput, NotFound, SessionEnded, Unauthorized, WorkspaceNotFound
 from .reading import STORE_WIDE, only_reads, open_to_read, path
 from .screen import META, one_line, print_json, say, style
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _OPENED = f"{META}.opened"
+#: Commands that change what is in a store already. Without a store they have nothing to do, so they make none.
+_CHANGING = ("embed", "forget", "message inbox", "reindex")
+_FOUND = f"{META}.found"
 
 #: Aliases of commands by group: plurals, and the library's names. Help does not list them.
 ALIASES: dict[str, dict[str, str]] = {
@@ -96,6 +99,13 @@ class Command(click.Command):
             if told := _empty_hint(ctx):
                 error.args = (f"{error}\n{told}",)
             raise
+        except SessionEnded as error:
+            beat = typed("session", "beat", "--session", str(ctx.params.get("session_id")))
+            error.args = (f"{error} `{beat}` does that.",)
+            raise
+        except Unauthorized as error:
+            error.args = (f"{error}{_token_origin(ctx)}",)
+            raise
         if told := _empty_hint(ctx):
             say(style(told, dim=True), err=True)
         return done
@@ -112,10 +122,24 @@ class Command(click.Command):
             return super().invoke(ctx)
 
 
+def _token_origin(ctx: click.Context) -> str:
+    """Where the token is from that a server has refused."""
+    settings = load_settings(ctx, warn=False)
+    if not (settings.is_remote and settings.token):
+        return ""
+    origin = settings.origins["token"]
+    return f" The token is from {'ENGRAM_TOKEN' if origin == 'environment' else f'`token` in {origin}'}."
+
+
+def found_something(ctx: click.Context) -> None:
+    """The command needs no advice about an empty workspace."""
+    ctx.meta[_FOUND] = True
+
+
 def _empty_hint(ctx: click.Context) -> str:
     """What would fill the workspace, if it is empty and a person may want to know."""
     eng: Engram | None = ctx.meta.get(_OPENED)
-    if eng is None or as_json(ctx):
+    if eng is None or as_json(ctx) or ctx.meta.get(_FOUND):
         return ""
     from .empty import hint
 
@@ -196,7 +220,11 @@ def explained(error: click.UsageError) -> str:
     )
     if isinstance(error, click.MissingParameter) and error.param and isinstance(error.param.type, SessionType):
         variable = "Set ENGRAM_SESSION, or start" if error.param.envvar else "Start"
-        return f"{message} {variable} a session: `engram session start TYPE SUMMARY` prints its id."
+        message = f"{message} {variable} a session: `engram session start TYPE SUMMARY` prints its id."
+        if isinstance(error.param, click.Argument) and error.ctx:
+            command = f"{error.ctx.command_path} {error.param.make_metavar(error.ctx).strip('[]')}"
+            message += f" For one of those there are: `engram session list --all` shows the ids for `{command}`."
+        return message
     if isinstance(error, click.NoSuchOption) and error.possibilities:
         return f"{error.message} Did you mean {error.possibilities[0]!r}?"
     return message
@@ -205,8 +233,8 @@ def explained(error: click.UsageError) -> str:
 def open_store(ctx: click.Context, *, warn: bool = True) -> Engram:
     """The store that the options, the environment and the settings name. It is opened once, and closed at the end.
 
-    A command that only reads does not create it: see `reading`. It refuses a workspace that does not exist, because an
-    empty result would hide a mistyped name.
+    A command that only reads does not create it: see `reading`. Neither does one that changes what is there. One that
+    only reads refuses a workspace that does not exist, because an empty result would hide a mistyped name.
     """
     from ...client import Engram
 
@@ -214,7 +242,8 @@ def open_store(ctx: click.Context, *, warn: bool = True) -> Engram:
     if eng is None:
         settings = load_settings(ctx, warn=warn)
         reads = only_reads(ctx)
-        eng = ctx.meta[_OPENED] = open_to_read(ctx, settings) if reads else Engram(settings=settings)
+        is_needed = reads or path(ctx) in _CHANGING
+        eng = ctx.meta[_OPENED] = open_to_read(ctx, settings) if is_needed else Engram(settings=settings)
         ctx.call_on_close(eng.close)
         if reads and path(ctx) not in STORE_WIDE and settings.origins["workspace"] in ("argument", "environment"):
             eng.require_workspace()

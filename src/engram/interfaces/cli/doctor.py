@@ -23,7 +23,7 @@ _COLOURS = {"ok": "green", "note": "yellow", "wrong": "red"}
 @command()
 @click.option("--fix", is_flag=True, help="Mend what can safely be mended.")
 @click.option("--full", is_flag=True, help="Read everything. This may take minutes in a large store.")
-@click.option("--all", "show_all", is_flag=True, help="Show the checks that found nothing, too.")
+@click.option("--all", "show_all", is_flag=True, help="Show the checks that passed, too.")
 @click.pass_context
 def doctor(ctx: click.Context, fix: bool, full: bool, show_all: bool) -> int:
     """Check the store, the settings, the hooks and the harnesses.
@@ -65,7 +65,8 @@ def _shown(found: list[Finding], show_all: bool) -> str:
             lines += _lines(each)
     well = sum(each.state == "ok" for each in found)
     notes, wrong = (sum(each.state == state for each in found) for state in ("note", "wrong"))
-    last = f"{counted(well, 'check')} found nothing, {counted(notes, 'note')}, {counted(wrong, 'thing')} wrong."
+    problems = counted(wrong, "thing is wrong", "things are wrong") if wrong else "nothing wrong"
+    last = f"{counted(well, 'check')} passed, {counted(notes, 'note')}, {problems}."
     return "\n".join([*lines, last])
 
 

@@ -69,7 +69,8 @@ class _Default(Group):
 def dream() -> None:
     """Summarise sessions (gists), months (eras) and everything (profile, narrative, self).
 
-    `engram dream` alone is `engram dream run`.
+    `engram dream` without a command is `engram dream run`, and takes its options: `engram dream --force`,
+    `engram dream --dry-run`. `engram dream run --help` explains them all.
     """
 
 

@@ -104,11 +104,19 @@ def _shown(receipt: Receipt) -> str:
     return "\n".join(lines)
 
 
+def _is_without_text(line: str) -> bool:
+    """Whether a line of a preview ends after the id and what it is: `12  gist:`."""
+    what, colon, text = line.partition(":")
+    return "  " in what and bool(colon) and not text
+
+
 def _previewed(receipt: Receipt) -> list[str]:
     lines = []
     for name, shown in (receipt.preview or {}).items():
         lines.append(f"  {name}")
-        lines += [f"    {line}" for line in shown]
+        # A memory or an exchange always has a text, unless an earlier forgetting has taken it.
+        empty = "emptied by forgetting" if name.startswith(("memories", "exchanges")) else "empty"
+        lines += [f"    {line} ({empty})" if _is_without_text(line) else f"    {line}" for line in shown]
         more = receipt.counts[name] - len(shown)
         lines += [f"    … and {more} more"] if more > 0 else []
     return lines

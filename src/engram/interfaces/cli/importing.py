@@ -9,7 +9,7 @@ import click
 
 from ...dream_records import cost
 from ...importers.formats import MODULES
-from .common import as_json, command, moment_type, open_store, progress, result, typed, utc_option
+from .common import as_json, command, found_something, moment_type, open_store, progress, result, typed, utc_option
 from .counting import counted
 from .moving import JSONL, load_export
 from .screen import day, one_line, say, style
@@ -94,6 +94,8 @@ def import_(
             vectors_of=vectors_of,
             progress=show,
         )
+    if report.sessions or report.memories or report.blocks:
+        found_something(ctx)
     if not as_json(ctx):
         say(_summary(report, dry_run))
     embedded = 0 if dry_run or no_embed else _embed(ctx, eng)

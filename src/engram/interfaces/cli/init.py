@@ -106,7 +106,7 @@ def init(ctx: click.Context, yes: bool, dry_run: bool, store_only: bool) -> int:
     that they have kept, and summarises the sessions. Then it answers a question about your own past. It asks before
     each step. What is in place is not asked again, so you can run it at any time.
 
-    Without a terminal it only creates the store, as with --store-only.
+    Without a terminal it only creates the store or brings it up to date, as with --store-only.
 
     With --yes: every agent that is found, all transcripts, no model, no download. If a step fails, the others are done,
     and the exit code is 1.
@@ -120,7 +120,7 @@ def init(ctx: click.Context, yes: bool, dry_run: bool, store_only: bool) -> int:
         told = f"The store is ready: {where}, workspace {eng.workspace_name}."
         result(ctx, {"store": where, "workspace": eng.workspace_name}, told)
         if not store_only and not as_json(ctx):
-            say("There is no terminal, so only the store was created. --yes takes the defaults.", err=True)
+            say("There is no terminal to ask, so nothing else was set up. --yes takes the defaults.", err=True)
         return 0
     settings = load_settings(ctx)
     eng = _open_unchanged(ctx, settings) if dry_run else open_store(ctx, warn=False)

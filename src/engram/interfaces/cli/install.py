@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,7 @@ from .screen import coloured_diff, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from ...config import Config
     from ..install.commands import Commands
@@ -214,6 +216,10 @@ def _show(ctx: click.Context, commands: Commands) -> None:
     for harness in plan.HARNESSES.values():
         row: dict[str, Any] = {"harness": harness.name, "title": harness.title, "found": plan.is_found(harness)}
         for name, location in (("user", _location(False)), ("project", _location(True))):
+            if location.project is not None and _is_home(location.project):
+                # The files there are the user's own.
+                row[name] = {"state": "", "options": [], "files": [], "edited": []}
+                continue
             files = sorted({str(path) for path in location.files(harness)})
             options = list(plan.options(harness, location))
             state = plan.state(harness, location, commands)
@@ -225,6 +231,14 @@ def _show(ctx: click.Context, commands: Commands) -> None:
         for row in rows
     ]
     result(ctx, rows, lambda: table(("harness", "found", "for the user", "in this project"), cells))
+
+
+def _is_home(folder: Path) -> bool:
+    from pathlib import Path
+
+    with suppress(OSError):
+        return folder.samefile(Path.home())
+    return False
 
 
 def _state(place: dict[str, Any]) -> str:

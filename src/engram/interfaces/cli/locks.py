@@ -8,10 +8,12 @@ import click
 
 from .common import Group, duration_type, open_store, result, session_option, utc_option
 from .persons import sender
-from .screen import ago, one_line, short_ids, style, table, until, when
+from .screen import ago, one_line, session_task, short_ids, style, table, until, when
 
 if TYPE_CHECKING:
-    from ...records import Holder, Lease
+    from collections.abc import Mapping
+
+    from ...records import Holder, Lease, Session
 
 
 @click.group(cls=Group)
@@ -104,8 +106,13 @@ def list_leases(ctx: click.Context, mine: bool, overlaps: bool, session_id: str 
         return
     if mine and session_id is None:
         raise click.UsageError("--mine needs --session or ENGRAM_SESSION.")
-    leases = open_store(ctx).leases.list(session_id if mine else None)
-    result(ctx, leases, lambda: _leases(leases) if leases else "Nothing is claimed.")
+    eng = open_store(ctx)
+    leases = eng.leases.list(session_id if mine else None)
+
+    def shown() -> str:
+        return _leases(leases, eng.sessions.some({each.session_id for each in leases}))
+
+    result(ctx, leases, shown if leases else "Nothing is claimed.")
 
 
 @lock.command("break")
@@ -151,15 +158,16 @@ def _holders(holders: list[Holder]) -> str:
     )
 
 
-def _leases(leases: list[Lease]) -> str:
+def _leases(leases: list[Lease], sessions: Mapping[str, Session]) -> str:
     short = short_ids(each.session_id for each in leases)
     return table(
-        ("resource", "kind", "session", "since", "expires", "token", "note"),
+        ("resource", "kind", "session", "agent", "since", "expires", "token", "note"),
         [
             (
                 each.resource,
                 _kind(each),
                 short(each.session_id),
+                session_task(sessions[each.session_id]) if each.session_id in sessions else "",
                 ago(each.claimed_at, short=True),
                 until(each.expires_at, short=True),
                 str(each.token),
@@ -167,6 +175,7 @@ def _leases(leases: list[Lease]) -> str:
             )
             for each in leases
         ],
+        spare=("token", "since"),
     )
 
 

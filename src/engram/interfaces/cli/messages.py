@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ...records import PERSON
-from .common import Group, complete_session, open_store, result, session_option, text_from, utc_option
+from .common import Group, as_json, complete_session, open_store, result, session_option, text_from, utc_option
 from .persons import agent_variable, is_person, sender
-from .screen import ago, by_whom, hanging, one_line, short_ids, style
+from .screen import ago, by_whom, hanging, one_line, session_task, short_ids, style
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ...client import Engram
     from ...records import Message
 
+#: Characters of what a sender works on.
+_TASK = 80
 #: The address of every session at work.
 _EVERYBODY = "*"
 
@@ -44,7 +46,7 @@ def send(ctx: click.Context, to: str, text: str | None, session_id: str | None) 
 
 
 @message.command()
-@click.argument("whose", type=click.Choice([PERSON]), required=False)
+@click.argument("whose", metavar="[person|SESSION]", required=False, shell_complete=complete_session)
 @click.option("--peek", is_flag=True, help="Leave the messages unread.")
 @utc_option
 @session_option(required=False)
@@ -52,23 +54,28 @@ def send(ctx: click.Context, to: str, text: str | None, session_id: str | None) 
 def inbox(ctx: click.Context, whose: str | None, peek: bool, session_id: str | None) -> None:
     """Print the session's unread messages, oldest first. Printing marks them as read.
 
+    SESSION is a session's id, a unique beginning or end of it, or its name; it is the same as --session.
     `engram message inbox person` prints those to the person instead, and so does a person's command without a session.
     In an agent's shell they stay unread.
     """
-    if is_person(session_id):
+    if whose is not None and whose != PERSON:
+        session_id = open_store(ctx).sessions.resolve(whose)
+        whose = None
+    elif is_person(session_id):
         whose = PERSON
     if whose is None and session_id is None:
         option = next(each for each in ctx.command.params if each.name == "session_id")
         raise click.MissingParameter("`engram message inbox person` prints those to the person.", ctx=ctx, param=option)
-    messages = open_store(ctx).messages
+    eng = open_store(ctx)
+    messages = eng.messages
     reader = whose or str(session_id)
     if peek or (whose and agent_variable() is not None):
-        _print(ctx, messages.inbox(reader, peek=True))
+        _print(ctx, eng, messages.inbox(reader, peek=True))
         return
     if sys.stdout is None:
         raise click.ClickException("Standard output is closed; the messages stay unread.")
     with messages.showing_person() if whose else messages.showing(reader) as unread:
-        _print(ctx, unread)
+        _print(ctx, eng, unread)
 
 
 @message.command("list")
@@ -77,8 +84,8 @@ def inbox(ctx: click.Context, whose: str | None, peek: bool, session_id: str | N
 @click.pass_context
 def list_messages(ctx: click.Context, limit: int) -> None:
     """List the messages of all sessions and of the person, newest first. It marks nothing as read."""
-    found = open_store(ctx).messages.list(limit)
-    _print(ctx, found, "There are no messages.", addressed=True)
+    eng = open_store(ctx)
+    _print(ctx, eng, eng.messages.list(limit), "There are no messages.", addressed=True)
 
 
 def _sent(eng: Engram, by: str | None, to: str, text: str) -> Message:
@@ -102,12 +109,21 @@ def _sent(eng: Engram, by: str | None, to: str, text: str) -> Message:
 
 
 def _print(
-    ctx: click.Context, found: list[Message], nothing: str = "No unread messages.", *, addressed: bool = False
+    ctx: click.Context,
+    eng: Engram,
+    found: list[Message],
+    nothing: str = "No unread messages.",
+    *,
+    addressed: bool = False,
 ) -> None:
     short = short_ids(each for message in found for each in (message.from_session, message.to) if each)
+    senders = {each.from_session for each in found if each.from_session}
+    known = eng.sessions.some(senders) if senders and not as_json(ctx) else {}
     lines = []
     for each in found:
         sender = style(one_line(short(each.from_session)) if each.from_session else "a person", bold=True)
+        if session := known.get(each.from_session or ""):
+            sender += f" ({one_line(session_task(session), _TASK)})"
         receiver = f" to {_receiver(each.to, short)}" if addressed else ""
         head = [f"{sender}{receiver}", by_whom(each.author), ago(each.created_at), "shown again" if each.again else ""]
         lines.append(f"{', '.join(filter(None, head))}\n  {hanging(each.text)}")

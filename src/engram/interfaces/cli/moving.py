@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...errors import InvalidInput, NotFound
 from ...setup_records import EXPORT_FORMATS
-from .common import as_json, command, load_settings, open_store, progress, result, typed
+from .common import as_json, command, found_something, load_settings, open_store, progress, result, typed
 from .counting import counted
 from .reading import open_to_read
 from .screen import META, byte_size, one_line, say, style
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from ...client import Engram
     from ...setup_records import Copied, Exported, Loaded
@@ -24,15 +25,6 @@ JSONL = "jsonl"
 _STANDARD_OUTPUT = "-"
 #: Longer than a path that the system accepts.
 _PATH_LENGTH = 5_000
-#: What a summary counts, in this order, by the names of the records.
-_COUNTED = (
-    ("session", "session"),
-    ("exchange", "exchange"),
-    ("memory", "memory"),
-    ("block", "block"),
-    ("message", "message"),
-    ("dream", "dream"),
-)
 
 
 @command()
@@ -71,9 +63,9 @@ def export(ctx: click.Context, place: str, format: str, vectors: bool, force: bo
     with progress("Exporting") as show:
         done = eng.export(place, format=format, all_workspaces=not chosen, vectors=vectors, force=force, progress=show)
     if place == _STANDARD_OUTPUT:
-        say(_exported(done), err=True)
+        say(_exported(eng, done), err=True)
     else:
-        result(ctx, done, lambda: _exported(done))
+        result(ctx, done, lambda: _exported(eng, done))
 
 
 @command()
@@ -109,12 +101,19 @@ def load_export(
         raise click.UsageError(f"{options[0]} is not for jsonl: an export is imported as it is.")
     if len(paths) != 1:
         raise click.UsageError("Give one FILE, which `engram export` wrote.")
+    if not paths[0].exists():
+        # Before there is a store: opening one makes it.
+        raise NotFound(f"There is no file {paths[0]}.")
+    if not paths[0].is_file():
+        raise InvalidInput(f"{paths[0]} is no regular file; give the file that `engram export` wrote.")
     eng = open_store(ctx)
     into = ctx.meta.get(f"{META}.workspace")
     with progress("Importing") as show:
         done = eng.load_export(paths[0], into=into, progress=show)
+    if done.workspaces:
+        found_something(ctx)
     if not as_json(ctx):
-        say(_loaded(done))
+        say(_loaded(eng, done))
     stores = [eng.workspace(name) for name in done.workspaces]
     embedded = 0 if no_embed else sum(embed(ctx, each) for each in stores)
     left = sum(each.embedding_queue.size() for each in stores)
@@ -122,15 +121,16 @@ def load_export(
     result(ctx, value, f"No embedding yet: {counted(left, 'item')}. `{typed('embed')}` computes them." if left else "")
 
 
-def _exported(done: Exported) -> str:
+def _exported(eng: Engram, done: Exported) -> str:
     what = counted(len(done.workspaces), "workspace")
     where = "standard output" if done.place == _STANDARD_OUTPUT else one_line(done.place, _PATH_LENGTH)
     lines = [style(f"Exported {what} to {where} ({byte_size(done.bytes)}).", bold=True)]
-    lines.append("It is plain text, also if the store is encrypted. Keep it as safe as the store.")
+    if done.of_encrypted:
+        lines.append("It is plain text, although the store is encrypted. Keep it as safe as the store.")
     if done.format == "markdown":
         lines.append(f"{counted(done.counts['page'], 'page')}. Begin with index.md.")
         return "\n".join(lines)
-    lines.append(f"{_summary(done.counts)}.")
+    lines.append(f"{_summary(eng, done)}.")
     lines.append("Not exported: access tokens, logins, and what an import rebuilds (word index, embedding queue).")
     if "vectors" in done.left_out:
         lines.append("Embeddings are not exported either; the import computes them again. --vectors writes them.")
@@ -139,11 +139,11 @@ def _exported(done: Exported) -> str:
     return "\n".join(lines)
 
 
-def _loaded(done: Loaded) -> str:
+def _loaded(eng: Engram, done: Loaded) -> str:
     names = ", ".join(one_line(name, 100) for name in done.workspaces[:10])
     more = ", …" if len(done.workspaces) > 10 else ""
     lines = [style(f"Imported {counted(len(done.workspaces), 'workspace')}: {names}{more}.", bold=True)]
-    lines.append(f"{_summary(done.counts)}.")
+    lines.append(f"{_summary(eng, done)}.")
     if done.renumbered:
         lines.append("The store was not empty, so things got new numbers.")
     return "\n".join([*lines, *done.notes])
@@ -164,5 +164,19 @@ def _copied(done: Copied) -> str:
     )
 
 
-def _summary(counts: Mapping[str, int]) -> str:
-    return ", ".join(counted(counts[name], one) for name, one in _COUNTED)
+def _summary(eng: Engram, done: Exported | Loaded) -> str:
+    """What was moved, counted as `engram stats` does, and what that does not count."""
+    found = [eng.workspace(name).sessions.stats() for name in done.workspaces]
+    memories, gists = sum(sum(each.memories.values()) for each in found), sum(each.gists for each in found)
+    moved = (
+        (sum(each.sessions for each in found), "session", None),
+        (sum(each.turns for each in found), "turn", None),
+        (sum(each.logs for each in found), "log entry", None),
+        (memories, "memory", None),
+        (gists, "gist", None),
+        (done.counts["memory"] - memories - gists, "archived or replaced memory", None),
+        (done.counts["block"], "block", None),
+        (done.counts["message"], "message", None),
+        (done.counts["dream"], "pass of dreaming", "passes of dreaming"),
+    )
+    return ", ".join(counted(number, one, more) for number, one, more in moved if number > 0) or "Nothing"

@@ -84,7 +84,8 @@ def _tree(graph: Graph) -> str:
 
 def _node(node: GraphNode, id: str) -> str:
     named = style(f"{node.kind} {one_line(id, 200)}", bold=True)
-    label = "" if node.kind in ("file", "block") else f" {one_line(node.label, 100)}"
+    # A memory always has a text, unless a forgetting has taken it.
+    label = "" if node.kind in ("file", "block") else f" {one_line(node.label, 100) or '(emptied by forgetting)'}"
     detail = "" if node.kind == "file" else style(f" ({one_line(node.detail, 100)})", dim=True)
     return f"{named}{label}{detail}"
 

@@ -12,6 +12,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,6 +20,9 @@ from ...safe_text import by_whom as by_whom
 from ...safe_text import lines, visible
 from ...safe_text import one_line as _cut
 from .counting import counted
+
+if TYPE_CHECKING:
+    from ...records import Session
 
 _KEY = os.urandom(8).hex()
 # Characters that Unicode reserves for a program's own use, and no text has a reason to contain.
@@ -179,6 +183,11 @@ def byte_size(number: int) -> str:
         return counted(number, "byte")
     size, unit = next((each for each in _SIZES if number >= each[0]), _SIZES[-1])
     return f"{number / size:.1f} {unit}"
+
+
+def session_task(session: Session) -> str:
+    """Which agent a session is, and what it works on: `codex: Porting the router`."""
+    return ": ".join(filter(None, (session.type, session.summary or session.name)))
 
 
 def short_ids(ids: Iterable[str]) -> Callable[[str], str]:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...errors import Conflict, NotFound
 from ...setup_records import KEPT_BACKUPS
 from .common import as_json, command, load_settings, progress, result, utc_option
 from .counting import counted
-from .screen import PATH_LENGTH, byte_size, one_line, table, when
+from .screen import PATH_LENGTH, byte_size, one_line, say, table, when
 from .setup import shown_url
 
 if TYPE_CHECKING:
@@ -80,12 +81,47 @@ def restore(ctx: click.Context, file: str | None, show: bool, force: bool, yes: 
         raise click.UsageError("With --json there is no prompt: add --yes.")
     require_file(settings)
     chosen = newest_backup(settings, file) if os.path.isdir(file) else file
+    if not os.path.isfile(chosen):
+        raise NotFound(f"There is no file {chosen}.")
     if not yes:
+        if not force:
+            _refuse_newer(settings, chosen)
         store, copy = one_line(shown_url(settings), PATH_LENGTH), one_line(chosen, PATH_LENGTH)
         click.confirm(f"Replace everything in {store} with {copy}?", abort=True, err=True)
     with progress("Copying") as shown:
         done = replace(settings, chosen, force=force, progress=shown)
     result(ctx, done, lambda: _restored(done))
+
+
+def _refuse_newer(settings: Config, file: str) -> None:
+    """Raise Conflict if the store is newer than the backup, before a person is asked.
+
+    The restore checks it again. So if one of the two cannot be read here, the restore says what is wrong.
+    """
+    store = os.path.realpath(settings.url)
+    # Each listing leaves out the store that it is asked for.
+    present, saved = _looked_at(settings, store, but=file), _looked_at(settings, file, but=store)
+    if present is None or saved is None:
+        return
+    if present.change <= saved.change and (present.changed_at or "") <= (saved.changed_at or ""):
+        return
+    raise Conflict(
+        f"{store} is newer than {file}. Its newest change is {present.change:,}, written last at "
+        f"{when(present.changed_at) or 'an unknown time'}; the backup ends with change {saved.change:,}, written last "
+        f"at {when(saved.changed_at) or 'an unknown time'}. Nothing was changed. With --force the backup replaces it, "
+        "and the present store is kept as a copy."
+    )
+
+
+def _looked_at(settings: Config, file: str, *, but: str) -> BackupFile | None:
+    """What a listing tells about a file, if it is a store that can be read."""
+    from ...maintenance import backups
+
+    file = os.path.realpath(file)
+    if not os.path.isfile(file):
+        return None
+    listed = backups(settings._replace(url=but), os.path.dirname(file))
+    return next((each for each in listed if each.file == file and not each.problem), None)
 
 
 @command()
@@ -179,15 +215,23 @@ def encrypt(ctx: click.Context) -> None:
 
 
 @command()
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_context
-def decrypt(ctx: click.Context) -> None:
+def decrypt(ctx: click.Context, yes: bool) -> None:
     """Remove the encryption of the store.
 
-    The store, the backups beside it and those that `engram backup` made are written without encryption. The key file
-    stays, because backups elsewhere may need it. Running processes continue. SQLite only.
+    The store, the backups beside it and those that `engram backup` made are written without encryption. The command
+    names them and asks first. The key file stays, because backups elsewhere may need it. Running processes continue.
+    SQLite only.
     """
     from ...maintenance import decrypt as change
 
+    settings = load_settings(ctx)
+    if not yes and as_json(ctx):
+        raise click.UsageError("With --json there is no prompt: add --yes.")
+    # What cannot be decrypted is refused without a question.
+    if not yes and not settings.is_remote and os.path.isfile(settings.url):
+        _ask_to_decrypt(settings)
     _change(ctx, change, "Decrypted {store}.", "{store} is not encrypted.")
 
 
@@ -202,6 +246,17 @@ def rekey(ctx: click.Context) -> None:
     from ...maintenance import rekey as change
 
     _change(ctx, change, "Encrypted {store} with a new key.", "")
+
+
+def _ask_to_decrypt(settings: Config) -> None:
+    from ...maintenance import backups
+
+    files = [settings.url, *(each.file for each in backups(settings))]
+    say("These files would be written without encryption. Who can read them can then read what is in them:", err=True)
+    for file in files:
+        say(f"  {one_line(file, PATH_LENGTH)}", err=True)
+    more = f" and {counted(len(files) - 1, 'backup')}" if len(files) > 1 else ""
+    click.confirm(f"Decrypt the store{more}?", abort=True, err=True)
 
 
 def _change(ctx: click.Context, change: Callable[[Config], Encryption], changed: str, unchanged: str) -> None:

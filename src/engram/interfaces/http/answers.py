@@ -108,8 +108,11 @@ def not_allowed(methods: Iterable[str]) -> Answer:
     return problem(405, *_REFUSED[405], [(b"allow", allowed.encode())])
 
 
-def handle_errors(app: FastAPI) -> None:
-    """The one shape for what the routes of the application refuse: unknown paths and methods, wrong input."""
+def handle_errors(app: FastAPI, nothing_here: Answer) -> None:
+    """The one shape for what the routes of the application refuse: unknown paths and methods, wrong input.
+
+    A browser that asks for an unknown path gets the page `nothing_here`.
+    """
     from fastapi.exceptions import RequestValidationError
     from starlette.exceptions import HTTPException
     from starlette.requests import Request
@@ -124,10 +127,7 @@ def handle_errors(app: FastAPI) -> None:
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         if error.status_code == 404 and request.method == "GET" and "text/html" in request.headers.get("accept", ""):
-            # Imported here, because `pages` is made of answers.
-            from .pages import nothing_here
-
-            return response(nothing_here())
+            return response(nothing_here)
         headers = [(name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items()]
         code, message = _REFUSED.get(error.status_code, ("refused", str(error.detail)))
         return response(problem(error.status_code, code, message, headers))

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 
 from ..._version import VERSION
 from ..web import routes as web
-from . import answers, browser, events, hook, library, mcp, metrics, oauth, overview, state, stopping
+from . import answers, browser, events, hook, library, mcp, metrics, oauth, overview, pages, state, stopping
 from .guard import Guard
 from .options import Options
 from .origins import CheckOrigins, SecurityHeaders
@@ -51,7 +51,7 @@ def build(eng: Engram, options: Options | None = None, *, owns_store: bool = Fal
     )
     app.state.service = service
     service.app = app
-    answers.handle_errors(app)
+    answers.handle_errors(app, pages.nothing_here())
     _add_parts(app, service)
     endpoint = mcp.add(app, service)
     # The last one that is added is the first to see a request.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from ...private_files import make_folder
 
 #: Suffix of the names of backups.
 BACKUP = ".engram-backup"
+#: Bytes of the largest file that is read. Settings are far smaller.
+LARGEST = 16 * 1024 * 1024
 
 
 class Change(NamedTuple):
@@ -45,10 +48,19 @@ def read(path: Path) -> str | None:
     """The text of a file with its line breaks as they are; None if there is no such file."""
     with _as_unusable(path, "read"):
         try:
-            with open(path, encoding="utf-8", newline="") as file:
-                return file.read()
+            # Without O_NONBLOCK, opening a pipe would wait for a writer.
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
             return None
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise SettingsUnusable(f"{path} cannot be read: it is no regular file. It was left as it is.")
+            data = file.read(LARGEST + 1)
+        if len(data) > LARGEST:
+            raise SettingsUnusable(
+                f"{path} cannot be read: it is larger than {LARGEST // 1024**2} MB. It was left as it is."
+            )
+        return data.decode()
 
 
 class Backups(NamedTuple):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import stat
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ...config import USER_FILE, config_dir
 from ...health_records import NOTE, WRONG, Check, Finding, counted, fine
 from ...lock_file import Lock
 from ...private_files import mode, take_rights
@@ -23,12 +25,29 @@ _PRIVATE = (".token", ".log", ".old", ".failures", ".lock")
 
 def checks(settings: Config) -> list[Check]:
     return [
+        Check("settings.file", _settings_file),
         Check("settings.project", partial(_project, settings)),
         Check("settings.permissions", partial(_permissions, settings), partial(_set_permissions, settings)),
         Check("settings.folder", partial(_folder, settings), partial(_close_folder, settings)),
         Check("socket.stale", partial(_stale, settings), partial(_remove_stale, settings)),
         Check("socket.permissions", partial(_socket_modes, settings), partial(_close_sockets, settings)),
     ]
+
+
+def _settings_file() -> Finding:
+    path = os.path.join(config_dir(), USER_FILE)
+    if os.path.isfile(path):
+        return fine("settings.file", f"Your settings are in {path}.")
+    if not os.path.lexists(path):
+        return fine("settings.file", "You have no file with settings.")
+    return Finding(
+        "settings.file",
+        WRONG,
+        f"{path} is not a file, so it is ignored.",
+        "Your settings do not apply. Engram uses the defaults.",
+        f"Move {path} away, and put a file with your settings there.",
+        number=1,
+    )
 
 
 def _project(settings: Config) -> Finding:
@@ -44,8 +63,6 @@ def _data_dir(settings: Config) -> str:
 
 
 def _open_files(settings: Config) -> list[str]:
-    from ...config import USER_FILE, config_dir
-
     folder = _data_dir(settings)
     files = []
     with suppress(OSError):
@@ -85,23 +102,30 @@ def _set_permissions(settings: Config) -> int:
     return take_rights(_open_files(settings), 0o077)
 
 
+def _open_folders(settings: Config) -> list[str]:
+    """The folders of Engram's own that others can write."""
+    # A folder may be a link. The mode of what it leads to counts.
+    folders = (os.path.realpath(folder) for folder in (_data_dir(settings), config_dir()))
+    return [folder for folder in dict.fromkeys(folders) if mode(folder) & 0o022]
+
+
 def _folder(settings: Config) -> Finding:
-    folder = _data_dir(settings)
-    if not mode(folder) & 0o022:
-        return fine("settings.folder", f"Only you can put files into {folder}.")
+    found = _open_folders(settings)
+    if not found:
+        return fine("settings.folder", "Only you can put files into the folders with the data and the settings.")
     return Finding(
         "settings.folder",
         WRONG,
-        f"Others can put files into {folder}.",
-        "Other users of this machine can replace what Engram keeps there.",
-        f"chmod go-w {folder}",
+        f"Others can put files into {' and '.join(found)}.",
+        "Other users of this machine can replace what Engram keeps there, such as settings and keys.",
+        f"chmod go-w {' '.join(map(shlex.quote, found))}",
         mends=True,
-        number=1,
+        number=len(found),
     )
 
 
 def _close_folder(settings: Config) -> int:
-    return take_rights([_data_dir(settings)], 0o022)
+    return take_rights(_open_folders(settings), 0o022)
 
 
 def _sockets(settings: Config) -> list[str]:

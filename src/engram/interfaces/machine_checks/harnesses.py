@@ -97,7 +97,9 @@ def _folder(settings: Config) -> str:
 
 
 def _failing(settings: Config) -> Finding:
-    number = failures.failures_in_a_row(_folder(settings))
+    # Opening a pipe would wait for a writer.
+    is_file = os.path.isfile(os.path.join(_folder(settings), failures.COUNT))
+    number = failures.failures_in_a_row(_folder(settings)) if is_file else 0
     if number < failures.REPEATED:
         return fine("hook.failing", "Hooks work, as far as they have run.")
     return Finding(
@@ -136,8 +138,13 @@ def _log(settings: Config) -> Finding:
 
 def _tail(path: str) -> list[str]:
     """The last lines, without one whose beginning is not read."""
-    with suppress(OSError), open(path, "rb") as file:
+    with suppress(OSError), open(path, "rb", opener=_without_waiting) as file:
         start = max(0, os.fstat(file.fileno()).st_size - _TAIL)
         file.seek(start)
         return file.read().decode("utf-8", "replace").splitlines()[1 if start else 0 :]
     return []
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file. Opening a pipe would otherwise wait for a writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
