@@ -88,7 +88,9 @@ def test_the_brief_shows_everything_in_the_order_of_its_worth(eng: Engram) -> No
         "when are you done?",
         "Which port should staging use?",
     ]
-    assert shown["Unread messages"][1].startswith("- For the person, from ")
+    (other,) = [each.id for each in eng.sessions.list() if each.summary == "Reviewing the router"]
+    sender = f"Reviewing the router (codex, session {other})"
+    assert shown["Unread messages"][1].startswith(f"- For the person, from {sender}, just now: ")
     (colleague,) = shown["Also at work in this project"]
     assert colleague.startswith("- Reviewing the router (codex, just now, session ")
     assert colleague.endswith("\n  has claimed: src/router.py (exclusive, reading)")

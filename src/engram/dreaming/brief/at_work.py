@@ -98,6 +98,13 @@ def elsewhere(snapshot: Snapshot) -> Section | None:
     )
 
 
+def named(snapshot: Snapshot, id: str) -> str:
+    """A session as the brief names it: its task if that is known, its agent and its id."""
+    session = next((each for each in (*snapshot.at_work, *snapshot.over) if each.id == id), None)
+    about = wording.shorten(_about(session), _NOTE) if session else ""
+    return f"{about} ({visible(session.type)}, session {visible(id)})" if session and about else visible(id)
+
+
 def listed(claimed: list[Claim]) -> str:
     more = f" and {len(claimed) - _CLAIMS} more (`engram lock list`)" if len(claimed) > _CLAIMS else ""
     return ", ".join(claim.text for claim in claimed[:_CLAIMS]) + more

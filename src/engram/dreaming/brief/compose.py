@@ -15,7 +15,7 @@ from ...coordination.projects import default_project
 from ...coordination.sections import Entry, Section, fit, fit_plain, joined, world_state
 from ...dream_records import Brief, BriefLine
 from ...records import WORLD
-from ...safe_text import name, one_line
+from ...safe_text import by_whom, name, one_line
 from . import at_work, known, left_off, news, snapshot, so_far
 
 if TYPE_CHECKING:
@@ -143,16 +143,17 @@ def _messages(taken: Snapshot) -> Section:
         if taken.you is not None:
             due = messages.due_before(taken.now)
             mine = tx.all(messages.UNREAD, workspace=taken.workspace, session=taken.you, before=due)
-    entries = [_message(row, taken.now, "") for row in mine]
-    entries += [_message(row, taken.now, "For the person, ") for row in for_person]
+    entries = [_message(taken, row, "") for row in mine]
+    entries += [_message(taken, row, "For the person, ") for row in for_person]
     command = "engram message inbox" if mine else "engram message inbox person"
     return Section(f"## Unread messages ({len(entries)})", entries, "message", command, rank=0, share=0.15)
 
 
-def _message(row: Row, now: str, to: str) -> Entry:
+def _message(taken: Snapshot, row: Row, to: str) -> Entry:
     id, sender, _, text, at, author, *_ = row
-    by = f"from {messages.sent_by(sender, author)}"
-    line = f"- {to}{by if to else by.capitalize()}, {age_in_words(at, now)}: {one_line(text, _MESSAGE)}"
+    session = at_work.named(taken, sender) if sender else "a person"
+    by = " ".join(filter(None, ("from" if to else "From", session, by_whom(author))))
+    line = f"- {to}{by}, {age_in_words(at, taken.now)}: {one_line(text, _MESSAGE)}"
     return Entry(line, ("message", id))
 
 
