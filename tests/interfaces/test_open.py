@@ -256,7 +256,8 @@ def made(folder: Path, *, terminal: bool, **environment: str) -> Iterator[Screen
     try:
         yield Screen(process, master)
         # Before it answers, it may not hear the signal.
-        until(lambda: server_file.find(settings) is not None)
+        until(lambda: server_file.find(settings) is not None or process.poll() is not None)
+        assert process.poll() is None, os.read(master, 65536).decode()
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(60)
     finally:

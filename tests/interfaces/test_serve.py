@@ -22,7 +22,9 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
+from engram import Conflict
 from engram import Engram as Store
+from engram.interfaces.http.serving import listen
 from engram.interfaces.recall_socket import client as recall_client
 from tests._alive import is_running
 from tests._certificates import certified
@@ -135,6 +137,14 @@ def test_a_start_that_would_show_tokens_to_others_is_refused(
 
 
 @pytest.mark.requirement("SERVER-20")
+def test_a_port_is_taken_as_soon_as_the_server_has_it() -> None:
+    # Between this and the first request it opens the store, which takes seconds on a busy machine.
+    first = listen("127.0.0.1", 0)
+    with first.socket, pytest.raises(Conflict, match="Another server may be running there"):
+        listen("127.0.0.1", first.port)
+
+
+@pytest.mark.requirement("SERVER-20")
 def test_a_port_that_is_taken_is_named(engram: Engram) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -187,7 +197,7 @@ def test_a_signal_ends_it_in_order_and_no_acknowledged_write_is_lost(
                     if each == 3:
                         begun.wait(PATIENCE)
 
-        def listen() -> bool:
+        def follow() -> bool:
             with served.client() as client, client.stream("GET", "/api/v1/events") as stream:
                 begun.wait(PATIENCE)
                 # Ends without an error if the stream is ended, and not cut off.
@@ -195,7 +205,7 @@ def test_a_signal_ends_it_in_order_and_no_acknowledged_write_is_lost(
 
         with ThreadPoolExecutor(9) as pool:
             writers = [pool.submit(write, writer) for writer in range(8)]
-            listener = pool.submit(listen)
+            listener = pool.submit(follow)
             begun.wait(PATIENCE)
             at = time.monotonic()
             served.process.send_signal(number)

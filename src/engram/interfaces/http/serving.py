@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 #: Seconds that running requests get to finish.
 FINISH_WITHIN = 10
+#: Connections that wait until they are accepted.
+BACKLOG = 2048
 #: Seconds that an idle connection is kept. Clients that poll once in a minute need no new one.
 KEEP_ALIVE = 75
 #: Seconds in which a worker must answer the parent. One that loads a model may be slow.
@@ -49,7 +51,7 @@ _LOOK_FOR_PARENT = 1.0
 
 
 class Listening(NamedTuple):
-    """An address at which nobody answers yet."""
+    """An address that is taken. Clients can connect and wait; nobody answers yet."""
 
     socket: socket.socket
     host: str
@@ -72,6 +74,8 @@ def listen(host: str, port: int) -> Listening:
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         opened.bind(address)
+        # Now and not when the store is open: until somebody listens, another process can take the same address.
+        opened.listen(BACKLOG)
         opened.set_inheritable(True)
     except OSError as error:
         opened.close()
@@ -89,6 +93,7 @@ def serve(settings: Config, options: Options, at: Listening, *, workers: int = 1
         factory=True,
         host=at.host,
         port=at.port,
+        backlog=BACKLOG,
         workers=workers,
         loop="uvloop",
         http=Connection,
