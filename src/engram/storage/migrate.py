@@ -25,7 +25,8 @@ from ..errors import MigrationChanged, SchemaTooNew, StoreError, StoreNotFound, 
 from . import backup
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from typing import Any
 
     import apsw
     import psycopg
@@ -50,17 +51,27 @@ class Migration(NamedTuple):
 
     @property
     def hash(self) -> str:
-        return _sha256(self.sql.encode())
+        return _hash(self.sql)
 
 
-def _sha256(data: bytes) -> str:
-    """The digest, without `hashlib`: that loads OpenSSL, which takes milliseconds in every hook."""
+@functools.cache
+def _hash(sql: str) -> str:
+    digest: str = _sha256()(sql.encode()).hexdigest()
+    return digest
+
+
+@functools.cache
+def _sha256() -> Callable[[bytes], Any]:
+    """The constructor, without `hashlib`: that loads OpenSSL, which takes milliseconds in every hook.
+
+    Looking for a module that is not there takes as long as hashing all migrations, so it is done once.
+    """
     from importlib import import_module
 
     for module in ("_sha2", "_sha256", "hashlib"):  # of Python 3.12, of 3.11, and of any
         try:
-            digest: str = import_module(module).sha256(data).hexdigest()
-            return digest
+            found: Callable[[bytes], Any] = import_module(module).sha256
+            return found
         except (ImportError, AttributeError):
             continue
     raise AssertionError("hashlib has sha256")
