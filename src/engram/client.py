@@ -719,6 +719,16 @@ def open_engine(
     )
 
 
+def lost_store(eng: Engram) -> str:
+    """What to tell the person if a store was missing, so that this one was made; empty if none was."""
+    if eng.settings.is_remote or not eng._view.engine.outcome.in_place_of_lost:
+        return ""
+    return (
+        f"The store {eng.settings.url} was missing, and a new one was begun. There are backups of the earlier one: "
+        "`engram restore --list` shows them, and `engram restore FILE --force` brings one back."
+    )
+
+
 def keys_of(settings: Config) -> Keys:
     """Where the keys of encrypted stores are."""
     from .storage.keys import Keys

@@ -7,6 +7,7 @@ missing.
 from __future__ import annotations
 
 import os
+import shlex
 from typing import TYPE_CHECKING
 
 from . import checks
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .config import Config
-    from .setup_records import BackupFile, BackupMade, Copied, Encryption, Restored
+    from .setup_records import BackupFile, BackupMade, Copied, Encryption, Restored, UsableBackup
     from .storage.engine import Engine
 
 
@@ -75,8 +76,8 @@ def has_backups(settings: Config) -> bool:
     return backup_names.any_of(settings.url)
 
 
-def newest_backup(settings: Config, folder: str) -> str:
-    """The newest backup in a folder that passes all checks. SQLite only."""
+def newest_backup(settings: Config, folder: str) -> UsableBackup:
+    """The newest backup in a folder that passes all checks, and which newer ones do not. SQLite only."""
     require_file(settings)
     from .storage import restore as restoring
 
@@ -95,7 +96,7 @@ def restore(
     from .storage import restore as restoring
 
     keys = keys_of(settings)
-    chosen = restoring.newest(settings.url, file, keys) if os.path.isdir(file) else file
+    chosen = restoring.newest(settings.url, file, keys).file if os.path.isdir(file) else file
     return restoring.sqlite(
         settings.url, chosen, Clock(), busy_timeout=settings.busy_timeout, progress=progress, keys=keys, force=force
     )
@@ -220,8 +221,10 @@ def _unopened(error: EngramError, settings: Config) -> Finding:
     name = "store.opens"
     if isinstance(error, StoreNotFound):
         if has_backups(settings):
-            fix = "engram restore FILE; `engram restore --list` shows the backups"
-            return Finding(name, WRONG, str(error), "What was remembered there is gone.", fix, number=1)
+            newest = next((each.file for each in backups(settings) if not each.problem), "FILE")
+            means = "The store was deleted or moved, or its disk is not mounted. There are backups of it."
+            fix = f"engram restore {shlex.quote(newest)}; `engram restore --list` shows all backups"
+            return Finding(name, WRONG, f"There is no store at {settings.url}.", means, fix, number=1)
         if settings.origins["url"] != "default":
             means = "The name may be mistyped. Otherwise nothing was remembered there yet."
             return Finding(name, WRONG, str(error), means, "Correct the name, or run engram init", number=1)

@@ -127,6 +127,14 @@ class Vacuumed(NamedTuple):
     logs: int
 
 
+class UsableBackup(NamedTuple):
+    """The newest backup that passes all checks."""
+
+    file: str
+    #: The newer ones, each with why it cannot be used.
+    passed_over: tuple[str, ...]
+
+
 class Restored(NamedTuple):
     """The result of restoring a store from a backup."""
 
@@ -136,6 +144,8 @@ class Restored(NamedTuple):
     kept: str | None
     #: The number of the store's newest migration.
     schema: int
+    #: How many forgettings the backup does not know. What they deleted is back, and the kept copy has their receipts.
+    forgettings_lost: int = 0
 
 
 class Encryption(NamedTuple):

@@ -90,6 +90,23 @@ def test_the_installed_hook_writes_to_that_workspace_and_store(
 
 
 @options
+def test_a_store_that_only_this_shell_names_is_said(
+    engram: Engram, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = str(home / "work.db")
+    monkeypatch.setenv("ENGRAM_WORKSPACE", "work")
+    said = "is set in this shell. A program that was started elsewhere does not have it; "
+    for wanted, named in (([], ["ENGRAM_WORKSPACE"]), (["--workspace", "work", "--store", store], [])):
+        shown = engram("install", "codex", *wanted).out
+        assert [name for name in ("ENGRAM_URL", "ENGRAM_WORKSPACE") if f"{name} {said}" in shown] == named
+    monkeypatch.setenv("ENGRAM_URL", store)
+    assert f"ENGRAM_URL {said}`url` in " in engram("install", "codex").out
+    (home / ".claude").mkdir()
+    shown = engram("init", "--yes").out
+    assert f"ENGRAM_URL {said}" in shown and f"ENGRAM_WORKSPACE {said}" in shown
+
+
+@options
 def test_an_address_with_a_password_is_refused(engram: Engram, home: Path) -> None:
     refused = engram("install", "codex", "--store", "postgresql://me:secret@db/engram")
     assert refused.code == 2 and "password" in refused.err and "secret" not in refused.err

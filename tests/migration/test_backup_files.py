@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
@@ -26,6 +27,7 @@ from engram import (
     StoreUnavailable,
 )
 from engram.config import load
+from engram.interfaces.hooks import respond
 from engram.maintenance import backup, backups, newest_backup, restore
 from engram.setup_records import BackupMade
 from engram.storage import backup as copies
@@ -412,10 +414,10 @@ def test_a_store_that_was_moved_gets_its_own_backup_from_a_shared_folder(shared:
     a, b, folder = shared
     (a.parent / "new").mkdir()
     moved = a.rename(a.parent / "new" / "A.db")
-    assert Path(newest_backup(load(url=str(moved)), str(folder))).name.startswith("A-")
+    assert Path(newest_backup(load(url=str(moved)), str(folder)).file).name.startswith("A-")
     b.rename(a)
     # The name is that of A, the content that of B.
-    assert Path(newest_backup(load(url=str(a)), str(folder))).name.startswith("B-")
+    assert Path(newest_backup(load(url=str(a)), str(folder)).file).name.startswith("B-")
 
 
 @pytest.mark.requirement("BACKUP-4")
@@ -438,7 +440,7 @@ def test_a_missing_or_empty_store_takes_a_backup_by_its_name_or_of_the_only_stor
     a, _, folder = shared
     for _ in range(2):
         a.unlink()
-        assert Path(newest_backup(load(url=str(a)), str(folder))).name.startswith("A-")
+        assert Path(newest_backup(load(url=str(a)), str(folder)).file).name.startswith("A-")
         # A hook makes a new store where there is none.
         Engram(a).close()
     elsewhere = load(url=str(tmp_path / "elsewhere.db"))
@@ -448,6 +450,65 @@ def test_a_missing_or_empty_store_takes_a_backup_by_its_name_or_of_the_only_stor
         file.unlink()
     restore(elsewhere, str(folder))
     assert world(elsewhere.url) == "of B"
+
+
+@pytest.mark.requirement("BACKUP-4")
+def test_the_backups_of_a_store_that_was_lost_are_kept_and_everybody_says_so(
+    path: Path, engram: Command, clock: ShiftedClock
+) -> None:
+    made = [save(path, None, clock).file]
+    clock.advance(60)
+    made.append(save(path, None, clock).file)
+    path.unlink()
+    found = {each["name"]: each for each in engram("doctor", "--json").json}
+    assert found["store.opens"]["fix"].startswith(f"engram restore {made[1]}; ")
+    stored = engram("remember", "After the loss")
+    assert stored.code == 0
+    assert f"The store {path} was missing, and a new one was begun." in stored.err
+    assert "engram restore --list" in stored.err
+    assert "was missing" not in engram("remember", "Later").err
+    # A file of the same name is no backup of the new store.
+    refused = engram("restore", str(Path(made[0]).parent), "--yes", "--force")
+    assert (refused.code, f"`engram restore {made[1]} --force`" in refused.err) == (4, True)
+    found = {each["name"]: each for each in engram("doctor", "--json").json}
+    assert (found["store.backups"]["state"], made[1] in found["store.backups"]["fix"]) == ("wrong", True)
+    clock.advance(60)
+    for _ in range(2):
+        clock.advance(60)
+        kept = save(path, None, clock, keep=1)
+    assert len(kept.removed) == 1
+    assert all(Path(file).exists() for file in made)
+    assert restore(load(url=str(path)), made[1], force=True).file == made[1]
+    assert world(path) == "saved"
+
+
+@pytest.mark.requirement("BACKUP-4")
+def test_a_hook_that_begins_a_new_store_in_place_of_a_lost_one_tells_it(path: Path) -> None:
+    save(path)
+    path.unlink()
+    payload = json.dumps({"hook_event_name": "SessionStart", "session_id": "s", "source": "startup", "cwd": "/tmp"})
+    told = respond("claude-code", payload.encode(), options={"url": str(path)})
+    assert "was missing, and a new one was begun" in told and "Tell the person." in told
+    assert "was missing" not in respond("claude-code", payload.encode(), options={"url": str(path)})
+
+
+@pytest.mark.requirement("BACKUP-5")
+def test_a_restore_says_which_newer_backups_it_passes_over_and_that_forgotten_texts_are_back(
+    path: Path, engram: Command, clock: ShiftedClock
+) -> None:
+    older = save(path, None, clock).file
+    clock.advance(60)
+    newer = Path(save(path, None, clock).file)
+    garbage_page(newer)
+    with Engram(path) as eng:
+        eng.forget(memory=eng.memories.list()[0].id)
+    done = engram("restore", str(newer.parent), "--yes", "--force")
+    assert f"A newer backup cannot be used: {newer.name}: " in done.err
+    assert f"from {older}" in done.out
+    assert "The backup is from before 1 forgetting, so what was deleted is back." in done.out
+    kept = done.out.partition("The store as it was before: ")[2].splitlines()[0]
+    assert f"`engram --store {kept} receipts`" in done.out
+    assert "1 memory" in engram("--store", kept, "receipts").out
 
 
 @pytest.mark.requirement("BACKUP-5")

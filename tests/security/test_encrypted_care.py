@@ -117,7 +117,7 @@ def test_encrypted_backups_are_listed_and_restored_from_a_file_and_a_folder(
     refused = engram("restore", str(Path(first.file).parent), "--yes")
     assert refused.code == 4
     assert "is newer than" in refused.err
-    assert newest_backup(load(url=str(locked)), str(Path(first.file).parent)) == second.file
+    assert newest_backup(load(url=str(locked)), str(Path(first.file).parent)).file == second.file
     done = engram("restore", str(Path(first.file).parent), "--yes", "--force", "--json")
     assert done.json["file"] == second.file
     assert database.is_encrypted(str(locked))
@@ -167,7 +167,7 @@ def test_a_damaged_encrypted_backup_is_passed_over_for_an_older_one_with_the_new
         content = bytearray(Path(second.file).read_bytes())
         content[place : place + 20] = b"\xff" * 20
         Path(second.file).write_bytes(content)
-        assert newest_backup(settings, folder) == first.file
+        assert newest_backup(settings, folder).file == first.file
     lose_key()
     with pytest.raises(StoreEncrypted):
         newest_backup(settings, folder)

@@ -11,6 +11,7 @@ Beside a store lies the list of the places that have backups of it (`engram.db.b
 from __future__ import annotations
 
 import os
+import shlex
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -117,7 +118,7 @@ def make(
         # The folder beside the store needs no entry.
         listed = backup_places.remember(f"{path}{LIST}", place, now) or place == backup_names.default_folder(path)
         made = _write(path, file, keys, busy_timeout, progress)
-        removed = _rotate(path, file, keep) if rotates else ()
+        removed = _rotate(path, file, keep, keys) if rotates else ()
     except apsw.Error as error:
         raise translate(error, path) from error
     except OSError as error:
@@ -217,13 +218,16 @@ def _verified(draft: str, path: str, key: bytes | None) -> _Written:
         copy.close()
 
 
-def _rotate(path: str, made: str, keep: int) -> tuple[str, ...]:
-    """Remove all but the newest backups of this store in the folder of one just made. Returns what was removed."""
-    removed = []
-    for file in backup.surplus(backup_names.own(path, os.path.dirname(made)), keep, made):
-        if is_store(file):
-            backup.remove(file)
-            removed.append(file)
+def _rotate(path: str, made: str, keep: int, keys: Keys) -> tuple[str, ...]:
+    """Remove all but the newest backups of this store in the folder of one just made. Returns what was removed.
+
+    Backups with the same name may be of an earlier store that was lost. They stay, and so does what cannot be read.
+    """
+    mine = origin(made, keys)
+    own = [file for file in backup_names.own(path, os.path.dirname(made)) if origin(file, keys) == mine]
+    removed = backup.surplus(own, keep, made)
+    for file in removed:
+        backup.remove(file)
     return tuple(removed)
 
 
@@ -287,8 +291,8 @@ def candidates(path: str, folder: str, keys: Keys) -> list[BackupFile]:
     """
     found = listed(path, folder, keys)
     mine = set(backup_names.own(path, os.path.abspath(folder)))
-    origins = {each.file: _origin(each.file, keys) for each in found}
-    present = _origin(path, keys, only_filled=True)
+    origins = {each.file: origin(each.file, keys) for each in found}
+    present = origin(path, keys, only_filled=True)
     if present is None:
         named = [each for each in found if each.file in mine]
         if not named and len(set(origins.values()) - {None}) > 1:
@@ -303,6 +307,12 @@ def candidates(path: str, folder: str, keys: Keys) -> list[BackupFile]:
         for each in found
         if origins[each.file] == present or (origins[each.file] is None and (each.file in mine or not mine))
     ]
+    if not own and (named := next((each.file for each in found if each.file in mine and not each.problem), None)):
+        raise Conflict(
+            f"The backups of {path} in {folder} are of an earlier store, which was lost or replaced. Nothing was "
+            f"changed. To bring back the newest of them: `engram restore {shlex.quote(named)} --force`. The present "
+            "store is kept as a copy."
+        )
     if found and not own:
         raise Conflict(
             f"No backup in {folder} is of the store {path}; they are of other stores. Nothing was changed. "
@@ -312,7 +322,7 @@ def candidates(path: str, folder: str, keys: Keys) -> list[BackupFile]:
     return own
 
 
-def _origin(file: str, keys: Keys, *, only_filled: bool = False) -> str | None:
+def origin(file: str, keys: Keys, *, only_filled: bool = False) -> str | None:
     """What identifies the store that a file is, or is a backup of; None if that cannot be read.
 
     With `only_filled` also None if nothing was written to it yet.

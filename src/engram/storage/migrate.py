@@ -89,6 +89,8 @@ class Outcome(NamedTuple):
     schema: int = 0
     #: The newest migration that this version knows.
     known: int = 0
+    #: Whether the store is new, and there are copies of an earlier one that was at its place.
+    in_place_of_lost: bool = False
 
 
 class Applied(NamedTuple):

@@ -42,7 +42,7 @@ from ..errors import (
     StoreReadOnly,
 )
 from ..private_files import make_file, make_folder, sync
-from ..setup_records import Restored
+from ..setup_records import Restored, UsableBackup
 from . import backup, backup_files, backup_names, backup_places, database, foreign, migrate
 from .backup_places import LIST
 from .foreign import APPLICATION_ID, check_ours
@@ -63,6 +63,7 @@ _FIRST = 1
 #: Length of the text at the beginning of every SQLite file.
 _HEADER = 16
 
+_RECEIPTS = "SELECT id FROM receipts"
 _SEQUENCES = "SELECT name, seq FROM sqlite_sequence"
 _RAISE = "UPDATE sqlite_sequence SET seq = ? WHERE name = ? AND seq < ?"
 _ADD = """
@@ -116,7 +117,24 @@ def sqlite(
     except OSError as error:
         raise translate_os(error, path) from error
     _note_folder(path, os.path.abspath(file), clock)
-    return Restored(path, os.path.abspath(file), kept, schema)
+    lost = _forgettings_lost(path, kept, key) if kept else 0
+    return Restored(path, os.path.abspath(file), kept, schema, lost)
+
+
+def _forgettings_lost(path: str, kept: str, key: bytes | None) -> int:
+    """How many receipts the replaced store had that the restored one has not."""
+    try:
+        before, now = (set(_ids(database.open_copy(file, key))) for file in (kept, path))
+    except (apsw.Error, UnicodeDecodeError):
+        return 0  # The replaced store is damaged.
+    return len(before - now)
+
+
+def _ids(store: apsw.Connection) -> list[tuple[int]]:
+    try:
+        return store.execute(_RECEIPTS).fetchall()
+    finally:
+        store.close()
 
 
 def _note_folder(path: str, file: str, clock: Clock) -> None:
@@ -213,7 +231,7 @@ def _require_ours(connection: apsw.Connection, file: str) -> None:
         raise NotAStore(f"{file} is an SQLite database, but not an Engram store; nothing was changed.")
 
 
-def newest(path: str, folder: str, keys: Keys) -> str:
+def newest(path: str, folder: str, keys: Keys) -> UsableBackup:
     """The newest backup in a folder that passes all checks. NotFound if there is none.
 
     StoreEncrypted if a newer one is encrypted and has no key here. An older one would silently take its place. But a
@@ -231,7 +249,7 @@ def newest(path: str, folder: str, keys: Keys) -> str:
         if not problem:
             if refused is not None and (key is None or key != keys.newest()):
                 break
-            return each.file
+            return UsableBackup(each.file, tuple(tried))
         tried.append(f"{os.path.basename(each.file)}: {problem}")
     if refused is not None:
         raise refused

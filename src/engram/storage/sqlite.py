@@ -191,6 +191,8 @@ class SqliteEngine(Engine):
                 if is_new and isinstance(error, apsw.Error) and is_full(error, path):
                     _remove_unused(path)
                 raise
+        if is_new:
+            self.outcome = self.outcome._replace(in_place_of_lost=_has_copies(path))
 
     def close(self) -> None:
         self._current()
@@ -555,6 +557,12 @@ def _create(path: str) -> bool:
             os.unlink(draft)
     except OSError as error:
         raise translate_os(error, path) from error
+
+
+def _has_copies(path: str) -> bool:
+    from .backup_names import any_of
+
+    return any_of(path)
 
 
 def _remove_unused(path: str) -> None:

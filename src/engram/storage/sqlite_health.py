@@ -582,4 +582,14 @@ def _backups(files: _Files, clock: Clock) -> Finding:
             )
     with _reading(files) as connection:
         is_empty = not backup_files.state_of(connection).change
+        mine = backup_files.origin_of(connection)
+    if known and (newest := backup_files.origin(known[-1][1], files.keys)) is not None and newest != mine:
+        return Finding(
+            "store.backups",
+            WRONG,
+            f"The newest backup, {known[-1][1]}, is of an earlier store that was at the same place.",
+            "That store was lost or replaced, and what it held is not in this one.",
+            f"engram restore {shlex.quote(known[-1][1])} --force brings it back; engram backup if it is not needed",
+            number=1,
+        )
     return backup_finding(known[-1][0] if known else None, clock.now(), is_empty=is_empty)

@@ -236,7 +236,7 @@ def open_store(ctx: click.Context, *, warn: bool = True) -> Engram:
     A command that only reads does not create it: see `reading`. Neither does one that changes what is there. One that
     only reads refuses a workspace that does not exist, because an empty result would hide a mistyped name.
     """
-    from ...client import Engram
+    from ...client import Engram, lost_store
 
     eng: Engram | None = ctx.meta.get(_OPENED)
     if eng is None:
@@ -245,6 +245,8 @@ def open_store(ctx: click.Context, *, warn: bool = True) -> Engram:
         is_needed = reads or path(ctx) in _CHANGING
         eng = ctx.meta[_OPENED] = open_to_read(ctx, settings) if is_needed else Engram(settings=settings)
         ctx.call_on_close(eng.close)
+        if lost := lost_store(eng):
+            say(f"{style('Warning:', fg='yellow')} {lost}", err=True)
         if reads and path(ctx) not in STORE_WIDE and settings.origins["workspace"] in ("argument", "environment"):
             eng.require_workspace()
     return eng

@@ -193,6 +193,7 @@ def _work(run: _Run, agents: list[Agent], choices: Choices) -> None:
 def _hooks(run: _Run, agent: Agent, *, wanted: bool) -> None:
     from ..install.files import apply
     from ..install.plan import HARNESSES
+    from .install import notes_of
 
     again = typed("install", agent.name)
     if agent.problem:
@@ -210,7 +211,7 @@ def _hooks(run: _Run, agent: Agent, *, wanted: bool) -> None:
                 backup = apply(change)
                 kept = f" (backup: {backup.name})" if backup else ""
                 files.append(f"  {change.action}d {short_path(str(change.path))}{kept}")
-            notes = [f"  {note}" for note in HARNESSES[agent.name].notes]
+            notes = [f"  {note}" for note in (*HARNESSES[agent.name].notes, *notes_of(run.eng.settings))]
             text = "\n".join([f"Added Engram to {agent.title}.", *files, *notes])
             run.add("hooks", agent.name, "done", text)
 

@@ -32,10 +32,9 @@ _NO_TOKEN = (
     "The server needs a token. `engram token create NAME --scope write` makes one there; set it as `token` in {}, "
     "which only you should be able to read."
 )
-_SHELL_TOKEN = (
-    "ENGRAM_TOKEN is set in this shell. A program that was started elsewhere does not have it; `token` in {} works "
-    "everywhere."
-)
+_SHELL = "{} is set in this shell. A program that was started elsewhere does not have it; `{}` in {} works everywhere."
+#: Settings that the installed programs need, and their variables.
+_VARIABLES = {"url": "ENGRAM_URL", "workspace": "ENGRAM_WORKSPACE"}
 _DONE = {"create": "created", "change": "changed", "remove": "removed"}
 
 
@@ -68,7 +67,7 @@ def install(ctx: click.Context, harness: tuple[str, ...], project: bool, dry_run
     chosen = plan.chosen(harness, found_only=True)
     kept = {} if commands.options else {each.name: plan.options(each, location) for each in chosen}
     planned = [(each, plan.install(each, location, commands)) for each in chosen]
-    _carry_out(ctx, planned, location, dry_run, kept=kept, notes=_token_notes(settings))
+    _carry_out(ctx, planned, location, dry_run, kept=kept, notes=notes_of(settings))
 
 
 @command()
@@ -90,14 +89,19 @@ def uninstall(ctx: click.Context, harness: tuple[str, ...], project: bool, dry_r
     _carry_out(ctx, planned, location, dry_run, uninstalling=True)
 
 
-def _token_notes(settings: Config) -> list[str]:
-    """What is left to do so that the installed programs have the token for a server."""
+def notes_of(settings: Config) -> list[str]:
+    """What is left to do so that the installed programs use this store and workspace, and have the server's token."""
     from ...config import USER_FILE, config_dir
 
     file = os.path.join(config_dir(), USER_FILE)
-    if not settings.is_remote or settings.origins["token"] not in ("default", "environment"):
-        return []
-    return [(_SHELL_TOKEN if settings.token else _NO_TOKEN).format(file)]
+    notes = [
+        _SHELL.format(variable, name, file)
+        for name, variable in _VARIABLES.items()
+        if settings.origins[name] == "environment"
+    ]
+    if settings.is_remote and settings.origins["token"] in ("default", "environment"):
+        notes.append(_SHELL.format("ENGRAM_TOKEN", "token", file) if settings.token else _NO_TOKEN.format(file))
+    return notes
 
 
 def commands_of(settings: Config) -> Commands:

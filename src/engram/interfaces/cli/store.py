@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +12,7 @@ from ...errors import Conflict, NotFound
 from ...setup_records import KEPT_BACKUPS
 from .common import as_json, command, load_settings, progress, result, utc_option
 from .counting import counted
-from .screen import PATH_LENGTH, byte_size, one_line, say, table, when
+from .screen import PATH_LENGTH, byte_size, one_line, say, style, table, when
 from .setup import shown_url
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def restore(ctx: click.Context, file: str | None, show: bool, force: bool, yes: 
     also works when the present store is damaged or missing. FILE may be encrypted, if its key is in the key file; the
     store stays encrypted if it was. SQLite only.
     """
-    from ...maintenance import backups, newest_backup, require_file
+    from ...maintenance import backups, require_file
     from ...maintenance import restore as replace
 
     settings = load_settings(ctx)
@@ -80,7 +81,7 @@ def restore(ctx: click.Context, file: str | None, show: bool, force: bool, yes: 
     if not yes and as_json(ctx):
         raise click.UsageError("With --json there is no prompt: add --yes.")
     require_file(settings)
-    chosen = newest_backup(settings, file) if os.path.isdir(file) else file
+    chosen = _newest(settings, file) if os.path.isdir(file) else file
     if not os.path.isfile(chosen):
         raise NotFound(f"There is no file {chosen}.")
     if not yes:
@@ -91,6 +92,16 @@ def restore(ctx: click.Context, file: str | None, show: bool, force: bool, yes: 
     with progress("Copying") as shown:
         done = replace(settings, chosen, force=force, progress=shown)
     result(ctx, done, lambda: _restored(done))
+
+
+def _newest(settings: Config, folder: str) -> str:
+    from ...maintenance import newest_backup
+
+    found = newest_backup(settings, folder)
+    for each in found.passed_over:
+        warning = style("Warning:", fg="yellow")
+        say(f"{warning} A newer backup cannot be used: {one_line(each, PATH_LENGTH)}", err=True)
+    return found.file
 
 
 def _refuse_newer(settings: Config, file: str) -> None:
@@ -190,7 +201,14 @@ def _contents(each: BackupFile) -> tuple[str, str, str]:
 
 def _restored(done: Restored) -> str:
     kept = f"\nThe store as it was before: {done.kept}" if done.kept else ""
-    return f"Restored {done.store} from {done.file}.{kept}"
+    again = counted(done.forgettings_lost, "forgetting")
+    lost = (
+        f"\nThe backup is from before {again}, so what was deleted is back. Forget it again: "
+        f"`engram --store {shlex.quote(str(done.kept))} receipts` shows what it was."
+        if done.forgettings_lost
+        else ""
+    )
+    return f"Restored {done.store} from {done.file}.{kept}{lost}"
 
 
 def _upgraded(done: Upgraded) -> str:

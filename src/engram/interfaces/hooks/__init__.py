@@ -164,7 +164,7 @@ def _handle_event(event: Event, harness: str, show: Callable[[Answer], None], op
         from .handlers import handle
 
         with _open_store(settings, out_of_time) as eng:
-            handle(eng, event, harness, show, out_of_time)
+            handle(eng, event, harness, _also_telling(_lost(eng), event, show), out_of_time)
     clear_count(settings.data_dir)
 
 
@@ -206,6 +206,27 @@ def _open_store(settings: Config, out_of_time: Callable[[], bool]) -> Engram:
                 from time import sleep
 
                 sleep(_RETRY_INTERVAL)
+
+
+def _lost(eng: Engram) -> str:
+    from ...client import lost_store
+
+    return lost_store(eng)
+
+
+def _also_telling(what: str, event: Event, show: Callable[[Answer], None]) -> Callable[[Answer], None]:
+    """`show` with a notice before the answer, if there is something to tell and the harness takes it."""
+    if not what:
+        return show
+    _log(what)
+
+    def show_both(given: Answer) -> None:
+        from ...framing import frame
+
+        notice = frame("notice", f"{what} Tell the person.") if event.takes_context else ""
+        show(given._replace(context="\n".join(filter(None, (notice, given.context)))))
+
+    return show_both
 
 
 def _change_folder(folder: str | None) -> None:
