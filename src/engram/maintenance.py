@@ -84,6 +84,14 @@ def newest_backup(settings: Config, folder: str) -> UsableBackup:
     return restoring.newest(settings.url, folder, keys_of(settings))
 
 
+def refuse_newer(settings: Config, file: str) -> None:
+    """Raise Conflict if the store is newer than a backup, or another one, as `restore` does. SQLite only."""
+    require_file(settings)
+    from .storage import restore as restoring
+
+    restoring.refuse_newer(settings.url, file, keys_of(settings))
+
+
 def restore(
     settings: Config, file: str, *, force: bool = False, progress: Callable[[int, int], None] | None = None
 ) -> Restored:

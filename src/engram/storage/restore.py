@@ -270,12 +270,32 @@ def _problem(file: str, key: bytes | None) -> str:
         return str(error)
 
 
+def refuse_newer(path: str, file: str, keys: Keys) -> None:
+    """Raise the Conflict that `sqlite` would raise, before a person is asked. Files that it refuses are left to it."""
+    path = os.path.realpath(path)
+    try:
+        key = foreign.refuse(path, keys)
+        there = _looked_at(path, partial(database.connect, path, key))
+        ours = _looked_at(file, partial(database.open_copy, file, database.key_of(file, keys)))
+    except EngramError:
+        return
+    _compare(path, file, there, ours)
+
+
 def _refuse_newer(path: str, draft: str, file: str, key: bytes | None) -> None:
+    there, ours = (_looked_at(each, partial(database.connect, each, key)) for each in (path, draft))
+    _compare(path, file, there, ours)
+
+
+#: How far a store has come, and what identifies it; None if that cannot be read.
+_Looked = tuple[backup_files.State, str | None] | None
+
+
+def _compare(path: str, file: str, there: _Looked, ours: _Looked) -> None:
     """Raise Conflict if the present store is another one than the backup's, or newer.
 
     A store that cannot be read is neither. One that is empty may be any.
     """
-    there, ours = _looked_at(path, key), _looked_at(draft, key)
     if there is None or ours is None:
         return
     (present, store), (saved, other) = there, ours
@@ -288,18 +308,21 @@ def _refuse_newer(path: str, draft: str, file: str, key: bytes | None) -> None:
         return
     raise Conflict(
         f"{path} is newer than {file}. Its newest change is {present.change:,}, written last at "
-        f"{present.changed_at or 'an unknown time'}; the backup ends with change {saved.change:,}, written last at "
-        f"{saved.changed_at or 'an unknown time'}. Nothing was changed. With --force the backup replaces it, and the "
-        "present store is kept as a copy."
+        f"{_time(present.changed_at)}; the backup ends with change {saved.change:,}, written last at "
+        f"{_time(saved.changed_at)}. Nothing was changed. With --force the backup replaces it, and the present store "
+        "is kept as a copy."
     )
 
 
-def _looked_at(path: str, key: bytes | None) -> tuple[backup_files.State, str | None] | None:
-    """How far a store has come, and what identifies it; None if that cannot be read."""
-    if not backup.size(path):
+def _time(at: str | None) -> str:
+    return f"{at[:10]} {at[11:19]} UTC" if at else "an unknown time"
+
+
+def _looked_at(file: str, connect: Callable[[], apsw.Connection]) -> _Looked:
+    if not backup.size(file):
         return None
     try:
-        store = database.connect(path, key)
+        store = connect()
         try:
             # Another program's database is refused later.
             is_ours = store.pragma("application_id") == APPLICATION_ID

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...errors import Conflict, NotFound
+from ...errors import NotFound
 from ...setup_records import KEPT_BACKUPS
 from .common import as_json, command, load_settings, progress, result, utc_option
 from .counting import counted
@@ -68,7 +68,7 @@ def restore(ctx: click.Context, file: str | None, show: bool, force: bool, yes: 
     also works when the present store is damaged or missing. FILE may be encrypted, if its key is in the key file; the
     store stays encrypted if it was. SQLite only.
     """
-    from ...maintenance import backups, require_file
+    from ...maintenance import backups, refuse_newer, require_file
     from ...maintenance import restore as replace
 
     settings = load_settings(ctx)
@@ -83,10 +83,10 @@ def restore(ctx: click.Context, file: str | None, show: bool, force: bool, yes: 
     require_file(settings)
     chosen = _newest(settings, file) if os.path.isdir(file) else file
     if not os.path.isfile(chosen):
-        raise NotFound(f"There is no file {chosen}.")
+        raise NotFound(f"There is no file {chosen}. `engram restore --list` shows the backups.")
     if not yes:
         if not force:
-            _refuse_newer(settings, chosen)
+            refuse_newer(settings, chosen)
         store, copy = one_line(shown_url(settings), PATH_LENGTH), one_line(chosen, PATH_LENGTH)
         click.confirm(f"Replace everything in {store} with {copy}?", abort=True, err=True)
     with progress("Copying") as shown:
@@ -102,37 +102,6 @@ def _newest(settings: Config, folder: str) -> str:
         warning = style("Warning:", fg="yellow")
         say(f"{warning} A newer backup cannot be used: {one_line(each, PATH_LENGTH)}", err=True)
     return found.file
-
-
-def _refuse_newer(settings: Config, file: str) -> None:
-    """Raise Conflict if the store is newer than the backup, before a person is asked.
-
-    The restore checks it again. So if one of the two cannot be read here, the restore says what is wrong.
-    """
-    store = os.path.realpath(settings.url)
-    # Each listing leaves out the store that it is asked for.
-    present, saved = _looked_at(settings, store, but=file), _looked_at(settings, file, but=store)
-    if present is None or saved is None:
-        return
-    if present.change <= saved.change and (present.changed_at or "") <= (saved.changed_at or ""):
-        return
-    raise Conflict(
-        f"{store} is newer than {file}. Its newest change is {present.change:,}, written last at "
-        f"{when(present.changed_at) or 'an unknown time'}; the backup ends with change {saved.change:,}, written last "
-        f"at {when(saved.changed_at) or 'an unknown time'}. Nothing was changed. With --force the backup replaces it, "
-        "and the present store is kept as a copy."
-    )
-
-
-def _looked_at(settings: Config, file: str, *, but: str) -> BackupFile | None:
-    """What a listing tells about a file, if it is a store that can be read."""
-    from ...maintenance import backups
-
-    file = os.path.realpath(file)
-    if not os.path.isfile(file):
-        return None
-    listed = backups(settings._replace(url=but), os.path.dirname(file))
-    return next((each for each in listed if each.file == file and not each.problem), None)
 
 
 @command()
