@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -17,7 +18,7 @@ from engram.config import load
 from engram.maintenance import backup, backups, copy, decrypt, doctor, encrypt, newest_backup, rekey, restore, vacuum
 from engram.setup_records import BackupMade
 from engram.storage import backup as copies
-from engram.storage import backup_files, database, keys, sqlite_health
+from engram.storage import backup_files, database, keys, sqlite_health, swap
 from tests._files import connect
 from tests._tables import dump
 from tests.conftest import KEY_FILE, ShiftedClock
@@ -260,14 +261,56 @@ def test_a_backup_that_cannot_be_changed_is_named_and_stops_nothing_else(
     shown = engram("encrypt")
     assert shown.code == 0
     for left in (first, beside):
-        assert f"Not changed, because it cannot be read or written: {left}" in shown.out
+        assert f"Not changed, because it is in use, or cannot be read or written: {left}" in shown.out
     assert f"Encrypted too: {second}" in shown.out
-    assert f"Deleted: {unreadable}" in shown.out
+    assert f"Deleted, because it is incomplete or damaged: {unreadable}" in shown.out
     assert foreign.read_bytes() == theirs
     assert str(foreign) not in shown.out
     plain = found(path, "store.plain")
     assert (plain.state, str(beside) in plain.found, "engram encrypt" in plain.fix) == ("wrong", True, True)
     assert plain.number == 2
+
+
+@pytest.mark.requirement("ENCRYPT-10")
+def test_another_store_at_the_place_of_a_backup_stays_as_it_is(locked: Path, tmp_path: Path) -> None:
+    place = Path(save(locked, tmp_path / "work.db").file)
+    place.unlink()
+    with Engram(place) as eng:
+        eng.remember("Of another store")
+    change(encrypt, place)
+    before = place.read_bytes()
+    done = change(decrypt, locked)
+    assert str(place) not in (*done.copies, *done.removed, *done.left)
+    assert place.read_bytes() == before
+
+
+@pytest.mark.requirement("ENCRYPT-4", "ENCRYPT-10")
+def test_a_backup_that_a_process_uses_as_its_store_loses_no_write(
+    locked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Path(save(locked, tmp_path / "used.db").file)
+    inner, written = swap.write_copy, []
+
+    def late(path: str, *arguments: Any) -> None:
+        inner(path, *arguments)
+        if path == str(made):
+            # The copy is complete, and has not taken the place of the backup yet.
+            with pytest.raises(StoreBusy), Engram(settings=load(url=str(made), busy_timeout=0.1)) as eng:
+                eng.remember("Refused, and not lost")
+            written.append(path)
+
+    monkeypatch.setattr(swap, "write_copy", late)
+    with Engram(made) as user:
+        user.remember("Before it")
+        done = change(rekey, locked)
+        assert (done.copies, written) == ((str(made),), [str(made)])
+        user.remember("After it")
+        assert [memory.content for memory in user.memories.list()][:2] == ["After it", "Before it"]
+    # A process that is writing keeps it as it is.
+    with Engram(made) as user, user.write():
+        user.remember("In a transaction")
+        assert change(rekey, locked).left == (str(made),)
+    assert len(Engram(made).memories.list()) == 4
 
 
 @pytest.mark.requirement("ENCRYPT-10", "ENCRYPT-11")
@@ -278,7 +321,7 @@ def test_an_unfinished_plain_copy_beside_an_encrypted_store_is_found_and_deleted
     left.write_bytes(plain)
     finding = found(path, "store.plain")
     assert (finding.state, str(left) in finding.found, "engram encrypt" in finding.fix) == ("wrong", True, True)
-    assert f"Deleted: {left}" in engram("encrypt").out
+    assert f"Deleted, because it is incomplete or damaged: {left}" in engram("encrypt").out
     assert not left.exists()
     assert found(path, "store.plain").state == "ok"
 
@@ -289,7 +332,7 @@ def test_a_backup_that_cannot_be_replaced_leaves_no_draft(locked: Path, tmp_path
     # It cannot be unlinked before the new file takes the place.
     Path(f"{made}-shm").mkdir()
     shown = engram("decrypt", "--yes")
-    assert f"Not changed, because it cannot be read or written: {made}" in shown.out
+    assert f"Not changed, because it is in use, or cannot be read or written: {made}" in shown.out
     assert not list(tmp_path.glob("usb.db*.partial"))
     assert database.is_encrypted(str(made))
 

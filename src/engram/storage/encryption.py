@@ -7,7 +7,7 @@ read. Running the command again does the rest. `swap` describes how the store it
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
@@ -18,7 +18,7 @@ from ..setup_records import Encryption
 from . import backup, backup_files, backup_names, database, foreign
 from .sqlite import refuse_network
 from .sqlite_errors import missing, translate, translate_os
-from .swap import NEXT, REPLACED, finish, replace, same_file, write_copy
+from .swap import NEXT, REPLACED, finish, replace, same_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: How the name of the file ends that one process holds while it changes the key.
 LOCK = ".changing-lock"
+#: Seconds to wait for processes that use a backup as their store.
+_PATIENCE = 1.0
 
 
 def encrypt(path: str, keys: Keys, busy_timeout: float) -> Encryption:
@@ -110,26 +112,56 @@ def _change_copies(path: str, keys: Keys, wanted: bytes | None) -> _Copies:
     The store has its key already. So a backup whose disk is full or read-only is named, and stops nothing else.
     """
     folder = os.path.dirname(path)
-    beside = sorted(os.path.join(folder, name) for name in backup.names(path))
-    leftover = [f"{path}{end}" for end in (NEXT, REPLACED, backup.COPYING) if os.path.exists(f"{path}{end}")]
-    drafts = [*(copy for copy in beside if copy.endswith(backup.PARTIAL)), *leftover, *backup_names.drafts(path)]
     # A restore that runs has asked which key the store has, and asks again before it writes.
     running = backup.in_use(path)
-    drafts = [draft for draft in drafts if draft not in running]
-    changes = {copy: f"{copy}{backup.PARTIAL}" for copy in beside if copy not in (*drafts, *running)}
-    for _, copy in backup_names.known(path):
-        # The user may have put another file in the place of a backup.
-        if backup_files.is_store(copy):
-            changes.setdefault(copy, f"{copy}.{os.getpid()}{backup.PARTIAL}")
+    beside = sorted(os.path.join(folder, name) for name in backup.names(path))
+    beside = [copy for copy in beside if copy not in running]
+    drafts = [*(copy for copy in beside if copy.endswith(backup.PARTIAL)), *backup_names.drafts(path)]
+    changes = [copy for copy in beside if copy not in drafts]
+    changes += [copy for copy in _elsewhere(path, keys) if copy not in changes]
     copies = _Copies([], [], [])
-    for draft in drafts:
+    for draft in [*drafts, *_left_by_changes([path, *changes]), *_unfinished_copy(path)]:
         with _leaving(draft, copies):
             _remove(draft, copies)
-    for copy, draft in changes.items():
+    for copy in changes:
         with _leaving(copy, copies):
             if not _has_key(copy, keys, wanted):
-                _change_copy(copy, keys, wanted, copies, draft)
+                _change_copy(copy, keys, wanted, copies)
     return copies
+
+
+def _elsewhere(path: str, keys: Keys) -> list[str]:
+    """The backups that `engram backup` made. The user may have put another store in the place of one."""
+    mine = backup_files.origin(path, keys)
+    named = backup_names.pattern(path)
+    return [
+        file
+        for _, file in backup_names.known(path)
+        if backup_files.is_store(file)
+        and (named.fullmatch(os.path.basename(file)) or backup_files.origin(file, keys) in (None, mine))
+    ]
+
+
+def _left_by_changes(files: list[str]) -> list[str]:
+    """What killed changes of the key left. Only one process changes it, so none of them is in use."""
+    left = []
+    for file in files:
+        with suppress(OSError):
+            finish(file)
+        left += [f"{file}{end}" for end in (NEXT, REPLACED) if os.path.isfile(f"{file}{end}")]
+    return left
+
+
+def _unfinished_copy(path: str) -> list[str]:
+    """What a killed copy into this store left; nothing if the copy runs."""
+    draft = f"{path}{backup.COPYING}"
+    if not os.path.exists(draft):
+        return []
+    lock = Lock.take(f"{draft}-lock")
+    if lock is None:
+        return []
+    lock.release()
+    return [draft]
 
 
 @contextmanager
@@ -149,35 +181,20 @@ def _has_key(copy: str, keys: Keys, wanted: bytes | None) -> bool:
         return False
 
 
-def _change_copy(copy: str, keys: Keys, wanted: bytes | None, copies: _Copies, draft: str) -> None:
-    backup.remove(draft)
+def _change_copy(copy: str, keys: Keys, wanted: bytes | None, copies: _Copies) -> None:
+    """Give a backup another key, in the way of a store: a process may use the backup as its store."""
+    made = os.stat(copy)
     try:
-        backup.require_space(copy, backup.size(copy) + backup.size(f"{copy}-wal"))
-        write_copy(copy, database.key_of(copy, keys), draft, wanted)
-        # A backup that has no time in its name is as old as its file.
-        made = os.stat(copy)
-        os.utime(draft, ns=(made.st_atime_ns, made.st_mtime_ns))
+        replace(copy, database.key_of(copy, keys), wanted, _PATIENCE)
     except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError, StoreEncrypted):
-        backup.remove(draft)
         # An encrypted copy without a key harms nobody, and its key may turn up. A damaged plain one can be read.
         if database.is_encrypted(copy):
             copies.left.append(copy)
         else:
             _remove(copy, copies)
         return
-    except BaseException:
-        backup.remove(draft)
-        raise
-    try:
-        # The log first: beside the new file it would be wrong. Closing the connection has emptied it.
-        for end in ("-wal", "-shm", "-journal"):
-            if os.path.exists(f"{copy}{end}"):
-                os.unlink(f"{copy}{end}")
-        os.replace(draft, copy)
-    except BaseException:
-        # After `decrypt` it is plain text.
-        backup.remove(draft)
-        raise
+    # A backup that has no time in its name is as old as its file.
+    os.utime(copy, ns=(made.st_atime_ns, made.st_mtime_ns))
     copies.changed.append(copy)
 
 

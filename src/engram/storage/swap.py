@@ -42,7 +42,7 @@ _PAUSE = 0.002
 
 
 def replace(path: str, key: bytes | None, new: bytes | None, busy_timeout: float) -> None:
-    """Replace the store by a copy of itself that has another key, or none. The path is not a symbolic link."""
+    """Replace a store, or a backup, by a copy of itself that has another key, or none. The path is no symbolic link."""
     finish(path)
     with held(path) as opened:
         store = database.connect(path, key)
@@ -59,7 +59,8 @@ def replace(path: str, key: bytes | None, new: bytes | None, busy_timeout: float
             backup.remove(f"{path}{NEXT}")
             try:
                 write_copy(path, key, f"{path}{NEXT}", new)
-                _turn_on_log(f"{path}{NEXT}", new)
+                if store.pragma("journal_mode") == "wal":
+                    _turn_on_log(f"{path}{NEXT}", new)
                 _put_in_place(path)
             except BaseException:
                 if not os.path.exists(f"{path}{REPLACED}"):

@@ -257,6 +257,6 @@ def _encryption(done: Encryption, first: str) -> str:
         lines.append(f"The key is in {done.keys}. Keep a copy of it: without it nobody can read the store.")
     what = "Encrypted too" if done.encrypted else "Decrypted too"
     lines += [f"{what}: {copy}" for copy in done.copies]
-    lines += [f"Deleted: {file}" for file in done.removed]
-    lines += [f"Not changed, because it cannot be read or written: {file}" for file in done.left]
+    lines += [f"Deleted, because it is incomplete or damaged: {file}" for file in done.removed]
+    lines += [f"Not changed, because it is in use, or cannot be read or written: {file}" for file in done.left]
     return "\n".join(lines)
