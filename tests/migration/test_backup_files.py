@@ -492,6 +492,21 @@ def test_a_hook_that_begins_a_new_store_in_place_of_a_lost_one_tells_it(path: Pa
     assert "was missing" not in respond("claude-code", payload.encode(), options={"url": str(path)})
 
 
+@pytest.mark.requirement("BACKUP-4")
+def test_names_that_are_not_utf_8_harm_nothing(path: Path, tmp_path: Path, engram: Command) -> None:
+    made = save(path, tmp_path / "disk")
+    folder = os.fsencode(Path(made.file).parent)
+    for name in (b"caf\xe9.txt", b"caf\xe9.db"):
+        Path(os.fsdecode(folder + b"/" + name)).write_bytes(path.read_bytes())
+    assert [each.file for each in backups(load(url=str(path)), str(tmp_path / "disk"))] == [made.file]
+    assert restore(load(url=str(path)), str(tmp_path / "disk")).file == made.file
+    strange = os.fsdecode(folder + b"/caf\xe9.db")
+    for command in (("restore", strange, "--yes"), ("backup", os.fsdecode(folder + b"/new\xe9"))):
+        refused = engram(*command)
+        assert (refused.code, "is not UTF-8" in refused.err) == (2, True)
+    assert len(Path(f"{path}.backups").read_text().split()) == 2
+
+
 @pytest.mark.requirement("BACKUP-5")
 def test_a_restore_says_which_newer_backups_it_passes_over_and_that_forgotten_texts_are_back(
     path: Path, engram: Command, clock: ShiftedClock

@@ -13,7 +13,7 @@ from typing import Any
 import apsw
 import pytest
 
-from engram import Clock, Engram, Finding, StoreBusy, StoreEncrypted
+from engram import Clock, Engram, Finding, InvalidInput, StoreBusy, StoreEncrypted
 from engram.config import load
 from engram.maintenance import backup, backups, copy, decrypt, doctor, encrypt, newest_backup, rekey, restore, vacuum
 from engram.setup_records import BackupMade
@@ -269,6 +269,20 @@ def test_a_backup_that_cannot_be_changed_is_named_and_stops_nothing_else(
     plain = found(path, "store.plain")
     assert (plain.state, str(beside) in plain.found, "engram encrypt" in plain.fix) == ("wrong", True, True)
     assert plain.number == 2
+
+
+@pytest.mark.requirement("ENCRYPT-10")
+def test_an_encrypted_store_with_another_size_of_pages_can_be_saved_and_restored(path: Path, tmp_path: Path) -> None:
+    other = Path(save(path, tmp_path / "small.db").file)
+    with closing(apsw.Connection(str(path))) as connection:
+        for statement in ("PRAGMA journal_mode=DELETE", "PRAGMA page_size=8192", "VACUUM"):
+            connection.execute(statement).fetchall()
+    change(encrypt, path)
+    made = save(path, tmp_path / "large.db").file
+    assert restore(load(url=str(path)), made).file == made
+    with pytest.raises(InvalidInput, match=r"store pages of 8,192 bytes.*engram decrypt"):
+        restore(load(url=str(path)), str(other), force=True)
+    assert len(texts(path)) == 1
 
 
 @pytest.mark.requirement("ENCRYPT-10")

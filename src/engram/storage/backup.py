@@ -116,6 +116,8 @@ def write(source: apsw.Connection, file: str, progress: Progress | None = None, 
     make_file(file)
     target = database.connect(file, key)
     try:
+        # Otherwise SQLite takes it from the first page of the source, which an encrypted file cannot do.
+        target.execute(f"PRAGMA page_size={int(source.pragma('page_size'))}")
         # An incomplete copy is useless, so the data need not be safe before the end.
         target.execute("PRAGMA synchronous=OFF")
         with target.backup("main", source, "main") as running:

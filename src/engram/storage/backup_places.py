@@ -15,7 +15,7 @@ from contextlib import suppress
 from ..clock import stamp
 from ..errors import Conflict
 from ..private_files import FILE_MODE, make_folder
-from . import helper_names
+from . import database, helper_names
 from .backup import PARTIAL, STAMP, is_alive
 
 #: The end of the name of a list.
@@ -32,6 +32,7 @@ def target(given: str | None, default: str, name: str) -> tuple[str, bool]:
     """
     if given is None:
         return os.path.join(default, name), True
+    database.require_name(given)
     helper_names.refuse(given)
     place = os.path.abspath(given)
     if os.path.isdir(place) or given.endswith(os.sep):

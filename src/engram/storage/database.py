@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from ..errors import MissingExtra, StoreEncrypted
+from ..errors import InvalidInput, MissingExtra, StoreEncrypted
 from ..private_files import make_file, sync
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def connect(path: str, key: bytes | None, *, flags: int = READ_WRITE, cache: int
 
     With the flag SQLITE_OPEN_URI, `path` is a URI.
     """
+    require_name(path)
     connection = apsw.Connection(path, flags=flags, statementcachesize=cache)
     if key is not None:
         try:
@@ -51,6 +52,14 @@ def connect(path: str, key: bytes | None, *, flags: int = READ_WRITE, cache: int
             connection.close()
             raise
     return connection
+
+
+def require_name(path: str) -> None:
+    """Raise InvalidInput for a name that SQLite cannot open, as an old disk may have it."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"The name {path!a} is not UTF-8, so SQLite cannot open it. Rename it.") from None
 
 
 def immutable(path: str) -> str:
@@ -73,8 +82,9 @@ def is_encrypted(path: str) -> bool:
 def first_bytes(path: str, number: int) -> bytes:
     """The beginning of a file; less if it is shorter. It is read through SQLite, which keeps this process's locks."""
     try:
+        require_name(path)
         file = apsw.VFSFile("", os.path.realpath(path), [apsw.SQLITE_OPEN_MAIN_DB | READ_ONLY, 0])
-    except apsw.Error:
+    except (apsw.Error, InvalidInput):
         return b""
     try:
         return bytes(file.xRead(number, 0))

@@ -393,7 +393,7 @@ def _write_into(
             check_ours(store, path)
         with suppress(apsw.CorruptError):
             to_wal(store, busy_timeout)
-        _match_pages(draft, store.pragma("page_size"))
+        _match_pages(draft, store.pragma("page_size"), key)
         with store.backup("main", draft, "main") as running:
             # The first step takes the write lock, so the kept copy is the store's last state.
             running.step(_FIRST)
@@ -412,9 +412,15 @@ def _write_into(
     return kept
 
 
-def _match_pages(draft: apsw.Connection, size: int) -> None:
+def _match_pages(draft: apsw.Connection, size: int, key: bytes | None) -> None:
     """Give the draft the store's page size, because SQLite cannot change that of a store in use."""
-    if draft.pragma("page_size") != size:
+    present = draft.pragma("page_size")
+    if present != size:
+        if key is not None:
+            raise InvalidInput(
+                f"The backup has pages of {present:,} bytes, and the encrypted store pages of {size:,} bytes; nothing "
+                "was changed. Run `engram decrypt`, restore, and run `engram encrypt` again."
+            )
         draft.execute(f"PRAGMA page_size={int(size)}")
         draft.execute("VACUUM")
 
