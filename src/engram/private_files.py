@@ -6,10 +6,12 @@ mode is set explicitly. Existing files and folders keep their mode.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
+from io import BufferedReader
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 
@@ -68,6 +70,16 @@ def take_rights(paths: Iterable[str], rights: int) -> int:
             os.chmod(path, mode(path) & ~rights)
             done += 1
     return done
+
+
+def open_regular(path: str) -> BufferedReader:
+    """Open a file for reading. OSError if it is a pipe, a device or a folder: reading one may take for ever."""
+    # Without O_NONBLOCK, opening a pipe would wait for a writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file", path)
+    return open(descriptor, "rb")
 
 
 def sync(path: str) -> None:

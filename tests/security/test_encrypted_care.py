@@ -271,6 +271,33 @@ def test_a_backup_that_cannot_be_changed_is_named_and_stops_nothing_else(
     assert plain.number == 2
 
 
+@pytest.mark.requirement("ENCRYPT-4")
+def test_pipes_and_folders_in_the_places_of_helper_files_stop_nothing_for_ever(
+    locked: Path, tmp_path: Path, engram: Command
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for place in (f"{locked}.backups", f"{key_file()}.partial"):
+        Path(place).unlink(missing_ok=True)
+        os.mkfifo(place)
+        assert engram("rekey").code == 0, place
+        Path(place).unlink(missing_ok=True)
+    refused = engram("restore", str(pipe), "--yes")
+    assert (refused.code, "no regular file" in refused.err) == (2, True)
+    for strange in (Path.mkdir, lambda lock: lock.symlink_to(pipe)):
+        lock = Path(f"{locked}.changing-lock")
+        strange(lock)
+        refused = engram("rekey")
+        assert (refused.code, f"{lock} is no file, so it cannot be a lock. Remove it" in refused.err) == (1, True)
+        lock.unlink() if lock.is_symlink() else lock.rmdir()
+    kept = lose_key()
+    key_file().symlink_to(tmp_path / "not mounted")
+    assert "which is not there; it was not changed. Mount the disk" in engram("stats").err
+    key_file().unlink()
+    kept.rename(key_file())
+    assert len(texts(locked)) == 1
+
+
 @pytest.mark.requirement("ENCRYPT-10")
 def test_an_encrypted_store_with_another_size_of_pages_can_be_saved_and_restored(path: Path, tmp_path: Path) -> None:
     other = Path(save(path, tmp_path / "small.db").file)

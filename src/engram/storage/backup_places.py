@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from ..clock import stamp
 from ..errors import Conflict
-from ..private_files import FILE_MODE, make_folder
+from ..private_files import FILE_MODE, make_folder, open_regular
 from . import database, helper_names
 from .backup import PARTIAL, STAMP, is_alive
 
@@ -73,9 +73,9 @@ def remember(list_file: str, place: str, now: str) -> bool:
 def places(list_file: str) -> list[tuple[str, str]]:
     """When each place was listed, and its path."""
     found = []
-    with suppress(OSError), open(list_file, encoding="utf-8", errors="replace") as lines:
+    with suppress(OSError), open_regular(list_file) as lines:
         for line in lines:
-            when, _, place = line.partition(" ")
+            when, _, place = line.decode("utf-8", "replace").partition(" ")
             # Of a process that was killed while it wrote, half a line is left.
             with suppress(ValueError):
                 found.append((when, str(json.loads(place))))

@@ -114,6 +114,11 @@ def refusal(path: str, place: str, *, is_known: bool) -> StoreEncrypted:
             "encrypted it (setting key_file). If the key is right, the file is damaged: move it away, and run "
             "`engram restore FILE` with a backup."
         )
+    if os.path.islink(place) and not os.path.exists(place):
+        return StoreEncrypted(
+            f"{path} is encrypted, and its key file {place} is a link to {os.path.realpath(place)}, which is not "
+            "there; it was not changed. Mount the disk with the key file."
+        )
     return StoreEncrypted(
         f"{path} is encrypted, and there is no key at {place}; it was not changed. Put your copy of the key file "
         "there, or name its place with the setting key_file (ENGRAM_KEY_FILE)."

@@ -6,13 +6,14 @@ read. Running the command again does the rest. `swap` describes how the store it
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 
-from ..errors import EngramError, StoreBusy, StoreEncrypted
+from ..errors import EngramError, StoreBusy, StoreEncrypted, StoreUnavailable
 from ..lock_file import Lock
 from ..setup_records import Encryption
 from . import backup, backup_files, backup_names, database, foreign
@@ -78,7 +79,12 @@ def _changed(path: str, keys: Keys, busy_timeout: float, choose: Callable[[bytes
 @contextmanager
 def _alone(path: str) -> Iterator[None]:
     """Exclude other changes of this store's key. What one of them leaves behind the other would take for its own."""
-    lock = Lock.take(f"{path}{LOCK}")
+    try:
+        lock = Lock.take(f"{path}{LOCK}")
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            raise
+        raise StoreUnavailable(f"{path}{LOCK} is no file, so it cannot be a lock. Remove it, and try again.") from None
     if lock is None:
         raise StoreBusy(f"Another process changes the encryption of {path}; nothing was changed. Try again later.")
     try:

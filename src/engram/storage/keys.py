@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import MissingExtra, StoreEncrypted
-from ..private_files import make_file, make_folder, sync
+from ..private_files import make_file, make_folder, open_regular, sync
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -102,7 +102,10 @@ class Keys(NamedTuple):
         try:
             mode = os.fstat(descriptor).st_mode
             if not stat.S_ISREG(mode):
-                raise StoreEncrypted(f"{self.file} is no file, so it cannot be the key file (setting key_file).")
+                raise StoreEncrypted(
+                    f"{self.file} is no file, so it cannot be the key file (setting key_file). Move it away, and put "
+                    "your copy of the key file there."
+                )
             # Refused and not mended: others may have read the key, and only its owner can judge that.
             if mode & 0o077:
                 raise StoreEncrypted(
@@ -183,7 +186,8 @@ def _require_known(left: str, known: tuple[bytes, ...], file: str) -> None:
 
     Its first key is new and no store has it. The others are missing in the key file if that was lost.
     """
-    with suppress(OSError), open(left, encoding="ascii", errors="replace") as lines:
+    with suppress(OSError), open_regular(left) as file:
+        lines = file.read().decode("ascii", "replace").splitlines()
         # The last line may be cut off.
         entries = [line.strip().lower() for line in lines if len(line.strip()) == 2 * LENGTH]
         if set(entries[1:]) - {key.hex() for key in known}:

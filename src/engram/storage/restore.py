@@ -88,6 +88,8 @@ def sqlite(
     # A symbolic link at `path` stays; its target is replaced.
     path = os.path.realpath(path)
     if not os.path.isfile(file):
+        if os.path.exists(file):
+            raise InvalidInput(f"{file} is no regular file, so it cannot be a backup.")
         raise NotFound(f"There is no file {file}.")
     foreign.require_regular(path)
     if os.path.exists(path) and os.path.samefile(file, path):

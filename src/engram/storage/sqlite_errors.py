@@ -48,6 +48,11 @@ def translate(error: apsw.Error, path: str) -> EngramError:
         return StoreUnavailable(
             f"{path} cannot be opened ({error}). Check that its folder exists and that you may write there."
         )
+    if isinstance(error, apsw.IOError):
+        return StoreError(
+            f"The system could not read or write {path}, or a copy of it ({error}). Check the disk, and whether a "
+            "limit on the size of files applies (`ulimit -f`)."
+        )
     return StoreError(f"{path}: {type(error).__name__}: {error}")
 
 

@@ -82,7 +82,7 @@ def restore(ctx: click.Context, file: str | None, show: bool, force: bool, yes: 
         raise click.UsageError("With --json there is no prompt: add --yes.")
     require_file(settings)
     chosen = _newest(settings, file) if os.path.isdir(file) else file
-    if not os.path.isfile(chosen):
+    if not os.path.exists(chosen):
         raise NotFound(f"There is no file {chosen}. `engram restore --list` shows the backups.")
     if not yes:
         if not force:
