@@ -24,7 +24,7 @@ from ..safe_text import lines, one_line, visible
 #: ends a word, or stands between digits as in a time, is part of none. An underscore between letters, an exclamation
 #: mark that no bracket follows, and an ampersand that begins no entity mean nothing. `>` ends a tag, but an arrow none.
 _MEANT = re.compile(
-    r"[\\`*{}\[\]<|~@]|_(?![^\W_])|(?<![^\W_])_|!(?=\[|\Z)|&(?=[#\w]|\Z)|\$(?=[$`])|(?<![-=\s])>|(?<=www)\."
+    r"[\\`*{}\[\]<|~@]|_(?![^\W_])|(?<![^\W_])_|!(?=\[)|&(?=[#\w]|\Z)|\$(?=[$`])|(?<![-=\s])>|(?<=www)\."
     r"|:(?!(?<=\S:)(?=\s|\Z)|(?<=[0-9]:)[0-9])",
     re.IGNORECASE,
 )
@@ -115,18 +115,19 @@ def _paragraphs(text: str) -> Iterator[tuple[bool, str]]:
     found: list[str] = []
     fence, ended = "", False
     for line in text.split("\n"):
-        blank = not line.strip()
-        if ended and not blank:
+        blank, opening = not line.strip(" \t"), _FENCE.match(line)
+        if found and not fence and (opening or (ended and not blank)):
             yield _paragraph(found)
-            found, ended = [], False
+            found = []
         if found or not blank:
-            found.append("" if blank and not fence else line)
+            found.append(line if fence or not blank else "")
         if fence:
             closing = line.strip()
-            fence = "" if closing.startswith(fence) and not closing.strip(fence[0]) else fence
-        elif opening := _FENCE.match(line):
-            fence = opening[1]
-        ended = blank and not fence and bool(found)
+            ended = closing.startswith(fence) and not closing.strip(fence[0])
+            fence = "" if ended else fence
+        else:
+            fence = opening[1] if opening else ""
+            ended = blank or (ended and not found)
     if found:
         yield _paragraph(found)
 
@@ -154,6 +155,8 @@ def _quoted_line(line: str, pages: Pages) -> str:
 
 def _with_links(line: str, pages: Pages) -> str:
     """A line as plain words, with a link for each memory that it cites and that has a page."""
+    if not pages:
+        return _escaped(line)
     shown, after = [], 0
     for found in _CITED.finditer(line):
         names = found[1].split(",")
