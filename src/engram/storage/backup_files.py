@@ -307,10 +307,10 @@ def candidates(path: str, folder: str, keys: Keys) -> list[BackupFile]:
         for each in found
         if origins[each.file] == present or (origins[each.file] is None and (each.file in mine or not mine))
     ]
-    if not own and (named := next((each.file for each in found if each.file in mine and not each.problem), None)):
+    if not own and (lost := next((each.file for each in found if each.file in mine and not each.problem), None)):
         raise Conflict(
             f"The backups of {path} in {folder} are of an earlier store, which was lost or replaced. Nothing was "
-            f"changed. To bring back the newest of them: `engram restore {shlex.quote(named)} --force`. The present "
+            f"changed. To bring back the newest of them: `engram restore {shlex.quote(lost)} --force`. The present "
             "store is kept as a copy."
         )
     if found and not own:

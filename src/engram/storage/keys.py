@@ -186,8 +186,8 @@ def _require_known(left: str, known: tuple[bytes, ...], file: str) -> None:
 
     Its first key is new and no store has it. The others are missing in the key file if that was lost.
     """
-    with suppress(OSError), open_regular(left) as file:
-        lines = file.read().decode("ascii", "replace").splitlines()
+    with suppress(OSError), open_regular(left) as opened:
+        lines = opened.read().decode("ascii", "replace").splitlines()
         # The last line may be cut off.
         entries = [line.strip().lower() for line in lines if len(line.strip()) == 2 * LENGTH]
         if set(entries[1:]) - {key.hex() for key in known}:

@@ -132,9 +132,9 @@ def _forgettings_lost(path: str, kept: str, key: bytes | None) -> int:
     return len(before - now)
 
 
-def _ids(store: apsw.Connection) -> list[tuple[int]]:
+def _ids(store: apsw.Connection) -> list[int]:
     try:
-        return store.execute(_RECEIPTS).fetchall()
+        return [int(id) for (id,) in store.execute(_RECEIPTS)]
     finally:
         store.close()
 
@@ -239,7 +239,7 @@ def newest(path: str, folder: str, keys: Keys) -> UsableBackup:
     StoreEncrypted if a newer one is encrypted and has no key here. An older one would silently take its place. But a
     damaged file looks the same as one with another key. So an older one is taken if the newest key opens it.
     """
-    tried = []
+    tried: list[str] = []
     refused: StoreEncrypted | None = None
     for each in backup_files.candidates(path, folder, keys):
         try:
