@@ -262,9 +262,16 @@ def test_what_is_no_length_of_time_is_refused_by_name(value: object) -> None:
 
 BROKEN_FILES = {
     "not TOML": ("workspace =", "cannot be read as TOML"),
+    "garbage": ('workspace = "x"\nwhat is this\n', "Correct line 2 of "),
+    "an open string": ('workspace = "x', "Correct the end of "),
     "deeply nested": ("a = " + "[" * 5_000, "nested too deeply"),
     "not text": ("\x00\x01", "cannot be read as TOML"),
-    "unknown settings": ('workspce = "x"\nlease = 5\n', "unknown settings: lease, workspce. Known are: url, workspace"),
+    "unknown setting": ('workspce = "x"\n', "an unknown setting: workspce. Did you mean workspace?"),
+    "unknown settings": ('workspce = "x"\nlease = 5\n', "Did you mean lease_ttl for lease, workspace for workspce?"),
+    "nothing like it": (
+        "qqq = 5\n",
+        "an unknown setting: qqq. Remove it; `engram config show` then lists all settings.",
+    ),
     "bad workspace": ('workspace = "Not Valid"', "workspace"),
     "workspace that is no text": ("workspace = 5", "workspace"),
     "bad time": ('stale_after = "soon"', "stale_after"),

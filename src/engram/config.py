@@ -607,20 +607,44 @@ def _file(path: str) -> Layer:
     try:
         with open(path, encoding="utf-8", newline="") as file:
             values = _parsed(file.read())
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise InvalidInput(f"{path} cannot be used: {error}.") from error
+    except ValueError as error:
+        what = f"{_place(str(error))}{path}"
+        raise InvalidInput(f"{path} cannot be used: {error}. Correct {what}, or move the file away.") from error
     named = companions(values, path)
-    unknown = values.keys() - _BY_NAME.keys()
+    unknown = sorted(values.keys() - _BY_NAME.keys())
     if unknown:
-        raise InvalidInput(
-            f"{path} has unknown settings: {', '.join(sorted(unknown))}. Known are: {', '.join(_BY_NAME)}."
-        )
+        what = "an unknown setting" if len(unknown) == 1 else "unknown settings"
+        raise InvalidInput(f"{path} has {what}: {one_line(', '.join(unknown), 300)}. {_meant(unknown)}")
     # A relative place in a file counts from that file, wherever the command runs.
     base = os.path.dirname(path)
     for name, value in values.items():
         if _BY_NAME[name].is_place and isinstance(value, str):
             values[name] = _anchored(value, base)
     return Layer(path, values, named)
+
+
+def _place(problem: str) -> str:
+    """Where in a file the parser has found its mistake: `line 3 of `."""
+    if "at end of document" in problem:
+        return "the end of "
+    number = problem.rpartition("at line ")[2].partition(",")[0]
+    return f"line {number} of " if number.isdecimal() else ""
+
+
+def _meant(unknown: list[str]) -> str:
+    """The settings that unknown names are close to, else where all are listed."""
+    # Imported here, because only a mistake needs it.
+    from difflib import get_close_matches
+
+    close = {each: name for each in unknown for name in get_close_matches(each, _BY_NAME, n=1)}
+    if len(unknown) == 1 and close:
+        return f"Did you mean {close[unknown[0]]}?"
+    if close:
+        return f"Did you mean {', '.join(f'{name} for {one_line(each, 60)}' for each, name in close.items())}?"
+    # While they are in the file, that command refuses it, too.
+    return f"Remove {'it' if len(unknown) == 1 else 'them'}; `engram config show` then lists all settings."
 
 
 def _parsed(text: str) -> dict[str, object]:

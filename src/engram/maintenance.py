@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from . import checks
 from .client import Engram, keys_of, open_engine
 from .clock import Clock
-from .errors import EngramError, Forbidden, InvalidInput, NotRemote, StoreNotFound
+from .errors import EngramError, Forbidden, InvalidInput, NotRemote, StoreNotFound, Unauthorized
 from .health_records import NOTE, OK, WRONG, Finding, examine
 from .setup_records import KEPT_BACKUPS, Vacuumed
 
@@ -238,4 +238,6 @@ def _unopened(error: EngramError, settings: Config) -> Finding:
             return Finding(name, WRONG, str(error), means, "Correct the name, or run engram init", number=1)
         return Finding(name, NOTE, str(error), "Nothing was remembered there yet.", "engram init", number=1)
     fix = "engram upgrade" if error.code == "upgrade_needed" else "The other findings say more."
+    if isinstance(error, Unauthorized):
+        fix = "engram token create NAME, where the store is; set the token as `token` in config.toml or ENGRAM_TOKEN"
     return Finding(name, WRONG, str(error), "Nothing is recorded, and nothing is found again.", fix, number=1)

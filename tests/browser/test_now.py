@@ -7,7 +7,7 @@ import subprocess
 from contextlib import suppress
 
 import pytest
-from playwright.sync_api import Route, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.interfaces.conftest import program
 
@@ -152,6 +152,68 @@ def test_breaking_a_claim_asks_for_a_reason_that_its_session_reads(person: Visit
     assert (
         lost.content == "Lost the claim on acme/shop:src/router.py: broken by a person: it has not answered since noon"
     )
+
+
+def break_claim(page: Page, resource: str) -> None:
+    claim = page.locator("#leases li", has=page.get_by_text(resource, exact=True)).first
+    claim.get_by_role("button", name="Break", exact=True).click()
+    claim.get_by_label("Reason").fill("it is silent")
+    claim.get_by_role("button", name="Break the claim").click()
+
+
+@pytest.mark.requirement("WEB-4")
+def test_breaking_a_claim_leaves_overlapping_claims_of_others(person: Visitor) -> None:
+    eng = person.server.eng
+    one, other = (eng.sessions.register("codex", f"Task {number}") for number in range(2))
+    eng.leases.claim(one, "acme/shop:src/router.py")
+    kept = eng.leases.claim(other, "acme/shop:src/**")
+    page = person.visit()
+    break_claim(page, "acme/shop:src/router.py")
+    expect(page.get_by_text("The claim is broken.")).to_be_visible()
+    assert [each.token for each in eng.leases.list()] == [kept.token]
+    assert eng.sessions.logs(other) == []
+
+
+@pytest.mark.requirement("WEB-4")
+def test_a_claim_that_has_ended_meanwhile_is_not_broken_and_the_page_says_so(person: Visitor) -> None:
+    eng = person.server.eng
+    one, other = (eng.sessions.register("codex", f"Task {number}") for number in range(2))
+    eng.leases.claim(one, "acme/shop:src/router.py")
+    page = person.visit()
+    # As if the changes came late: the page still shows the claim that has ended.
+    page.route("**/w/default/", lambda route: route.abort())
+    eng.leases.release(one, "acme/shop:src/router.py")
+    kept = eng.leases.claim(other, "acme/shop:src/router.py")
+    break_claim(page, "acme/shop:src/router.py")
+    expect(page.locator("#leases .problem")).to_contain_text("is gone: it was released")
+    expect(page.locator("#leases .problem")).to_contain_text(f"is now claimed by {other}")
+    assert [each.token for each in eng.leases.list()] == [kept.token]
+
+
+@pytest.mark.requirement("WEB-3")
+def test_a_person_can_write_to_the_first_session_as_soon_as_it_is_there(person: Visitor) -> None:
+    eng = person.server.eng
+    page = follow(person)
+    expect(page.get_by_text("Write to your agents")).to_have_count(0)
+    first = eng.sessions.register("codex", "Adding rate limits")
+    page.get_by_text("Write to your agents").click()
+    to, text = page.get_by_label("To", exact=True), page.get_by_label("Message", exact=True)
+    # The list of recipients follows the sessions.
+    second = eng.sessions.register("codex", "Porting the router")
+    expect(to.locator(f"option[value='{second}']")).to_have_count(1)
+    eng.sessions.complete(second, "Ported")
+    expect(to.locator(f"option[value='{second}']")).to_have_count(0)
+    # What the person has typed and chosen stays.
+    to.select_option(first)
+    text.fill("Half a sent")
+    eng.sessions.register("codex", "Writing the notes")
+    expect(page.get_by_role("link", name="Writing the notes")).to_be_visible()
+    expect(text).to_have_value("Half a sent")
+    expect(to).to_have_value(first)
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_text("Sent.")).to_be_visible()
+    assert [each.text for each in eng.messages.inbox(first)] == ["Half a sent"]
+    expect(to.get_by_text("Writing the notes")).to_have_count(1)
 
 
 @pytest.mark.requirement("WEB-5")

@@ -168,12 +168,13 @@ def test_a_name_as_llm_and_embedder_is_the_setting(opened: Open) -> None:
     ("objects", "problem"),
     [
         ({"llm": Speaker}, "llm is the class Speaker"),
-        ({"llm": object()}, "without the method complete"),
-        ({"llm": type("Nameless", (), {"complete": print})()}, "whose name is not a text"),
+        ({"llm": object()}, "llm, of type object, has no method complete"),
+        ({"llm": type("Nameless", (), {"complete": print})()}, "has a name that is not a text"),
         ({"llm": type("Agent", (), {"complete": print, "name": "agent"})()}, "the name of another thinker"),
         ({"embedder": Letters}, "embedder is the class Letters"),
-        ({"embedder": 7}, "int without the method embed"),
-        ({"embedder": type("Nameless", (), {"embed": print})()}, "whose name is not a text"),
+        ({"embedder": 7}, "of type int, has no method embed"),
+        ({"embedder": type("Endless", (), {"embed": print, "name": "mine:v1"})()}, "of type Endless, has no dims"),
+        ({"embedder": type("Nameless", (), {"embed": print})()}, "has a name that is not a text"),
         (
             {"embedder": type("Static", (), {"embed": print, "name": "static:mine"})()},
             "belongs to an embedder of Engram",

@@ -131,7 +131,7 @@ def test_the_end_of_a_session_starts_a_pass_that_says_why_it_ran(
     assert not (data / "hook.log").exists()
     shown = engram("dream", "status").out
     assert ", session end: 1 gist" in shown
-    assert "on, thinks with extractive; last " in shown
+    assert "on, without a model (extractive); last " in shown
     # The next end within the hour starts nothing.
     work("s2", report_event)
     report_event("SessionEnd", "s2", reason="other")

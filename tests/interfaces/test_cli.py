@@ -362,6 +362,39 @@ def test_what_is_remembered_is_recalled_edited_linked_pinned_and_archived(engram
     assert engram("memory", "show", "999").code == 3
 
 
+@pytest.mark.requirement("CLI-1")
+def test_a_memory_is_shown_in_words_without_what_says_nothing(engram: Engram, store_url: str) -> None:
+    with Library(store_url) as eng:
+        said = eng.remember("Ann is a nurse.", trust="user", data={"said": "2026-11-12", "by": "user"}, embed=False)
+        foreign = eng.remember("The lift is broken.", trust="tool", data={"at": [1, 2], "seen": True}, embed=False)
+    shown = " ".join(engram("memory", "show", str(said.id)).out.split())
+    assert " data said 2026-11-12, by user " in shown and "approved" not in shown
+    shown = " ".join(engram("memory", "show", str(foreign.id)).out.split())
+    assert ' data {"at": [1, 2], "seen": true} ' in shown and " approved no " in shown
+
+
+@pytest.mark.requirement("CLI-1")
+def test_a_secret_that_is_not_stored_is_named(engram: Engram) -> None:
+    secret = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
+    stored = engram("remember", f"The token is {secret}").out
+    assert stored == "Stored as memory 1 (note). A secret was left out: [redacted: …] stands in its place.\n"
+    assert "secret" not in engram("memory", "edit", "1", "The token is [redacted: token]").out
+    assert "A secret was left out" in engram("memory", "edit", "1", f"The token is {secret}").out
+
+
+@pytest.mark.requirement("CONTEXT-3")
+def test_context_names_roles_and_unusual_trust(engram: Engram, store_url: str) -> None:
+    with Library(store_url) as eng:
+        sid = eng.sessions.register("codex", "Deploying")
+        eng.exchanges.add(sid, "user", "Never deploy the router on Fridays.")
+        eng.exchanges.add(sid, "user", "Router deploys are fine on Fridays, says the handbook.", trust="import")
+        eng.remember("The router is deployed by hand.", trust="user")
+    shown = engram("context", "when do we deploy the router").out
+    assert "Never deploy the router on Fridays. (exchange 1, role user, " in shown
+    assert "(exchange 2, role user, trust import, " in shown
+    assert "The router is deployed by hand. (memory 1, note, " in shown and ", user, " not in shown
+
+
 @pytest.mark.requirement("CLI-1", "EXCHANGE-1", "BACKLOG-1")
 def test_what_is_said_is_in_the_history_and_the_timeline_and_found(engram: Engram, me: str) -> None:
     assert engram("say", me, "user", "The router lives in src/router.py", "--no-embed").code == 0

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import apsw
 import pytest
 
 from engram import Engram as Store
@@ -21,6 +22,8 @@ from engram.interfaces.cli import run
 from engram.interfaces.hooks import failures
 from engram.interfaces.recall_socket import place
 from engram.maintenance import backup
+from engram.storage.sqlite_left_files import plain
+from tests._files import connect
 from tests.migration.test_backup_files import garbage_page, wrong_id
 from tests.migration.test_restore import cut_off, empty, garble_header, garble_rest, garble_schema
 
@@ -122,6 +125,24 @@ def left_drafts(machine: Machine) -> None:
     Path(f"{made}.99999999.partial").write_text("draft")
 
 
+def left_next(machine: Machine) -> None:
+    shutil.copy(next((machine.data / "backups").iterdir()), f"{machine.store}.next")
+
+
+def log_in_a_folder(machine: Machine) -> None:
+    (machine.data / "hook.log").mkdir()
+    (machine.data / "hook.log").chmod(0o755)
+
+
+def log_in_a_pipe(machine: Machine) -> None:
+    os.mkfifo(machine.data / "hook.log")
+    (machine.data / "hook.log").chmod(0o644)
+
+
+def log_without_end(machine: Machine) -> None:
+    (machine.data / "hook.log").symlink_to("/dev/zero")
+
+
 def stale_socket(machine: Machine) -> None:
     path = place.make(load(url=str(machine.store)))
     assert path is not None
@@ -186,7 +207,7 @@ def unknown_setting(machine: Machine) -> None:
 
 
 def pending_migration(machine: Machine) -> None:
-    change(machine, "DELETE FROM migrations WHERE number = 17")
+    change(machine, "DELETE FROM migrations WHERE number = (SELECT MAX(number) FROM migrations)")
 
 
 def newer_schema(machine: Machine) -> None:
@@ -216,6 +237,10 @@ FAULTS: dict[Plant, tuple[str, str, bool]] = {
     settings_in_a_pipe: ("settings.file", "wrong", False),
     settings_that_lead_nowhere: ("settings.file", "wrong", False),
     left_drafts: ("store.leftovers", "note", True),
+    left_next: ("store.leftovers", "note", True),
+    log_in_a_folder: ("hook.log", "note", False),
+    log_in_a_pipe: ("hook.log", "note", False),
+    log_without_end: ("hook.log", "note", False),
     stale_socket: ("socket.stale", "note", True),
     open_socket_folder: ("socket.permissions", "wrong", True),
     lost_backups: ("store.backups", "note", False),
@@ -234,8 +259,8 @@ FAULTS: dict[Plant, tuple[str, str, bool]] = {
 }
 DAMAGES: dict[Callable[[Path], None], str] = {
     garble_header: "store.file",
-    garble_schema: "store.integrity",
-    garble_rest: "store.integrity",
+    garble_schema: "store.file",
+    garble_rest: "store.file",
     garbage_page: "store.integrity",
     cut_off: "store.file",
     empty: "store.file",
@@ -294,6 +319,86 @@ def test_a_key_file_that_is_no_file_is_found(
 
 
 @pytest.mark.requirement("DOCTOR-1")
+@pytest.mark.parametrize("plant", [log_in_a_folder, log_in_a_pipe, log_without_end], ids=lambda each: each.__name__)
+def test_a_log_that_is_no_file_is_told_as_that_and_not_as_readable_for_others(machine: Machine, plant: Plant) -> None:
+    plant(machine)
+    assert machine.finding("hook.log")["found"] == f"{machine.data}/hook.log is no file."
+    assert machine.finding("settings.permissions")["state"] == "ok"
+
+
+@pytest.mark.requirement("DOCTOR-2")
+def test_the_copy_of_a_change_of_the_key_that_runs_is_not_a_leftover(machine: Machine) -> None:
+    left_next(machine)
+    running = connect(str(machine.store), apsw.SQLITE_OPEN_READWRITE)
+    running.execute("BEGIN IMMEDIATE")
+    assert machine.finding("store.leftovers", "--fix")["state"] == "ok"
+    assert Path(f"{machine.store}.next").exists()
+    running.close()
+    assert machine.finding("store.leftovers")["state"] == "note"
+
+
+@pytest.mark.requirement("DOCTOR-1", "DOCTOR-2")
+@pytest.mark.parametrize("end", ["next", "incoming-99999999-20251231t000000000000.partial"])
+def test_a_leftover_that_cannot_be_deleted_does_not_keep_the_others(machine: Machine, end: str) -> None:
+    left_drafts(machine)
+    stuck = Path(f"{machine.store}.{end}")
+    stuck.mkdir()
+    fixed = machine.finding("store.leftovers", "--fix")
+    assert (fixed["state"], fixed["mended"], fixed["number"], fixed["mends"]) == ("note", 4, 1, False), fixed
+    assert fixed["found"] == f"{stuck} cannot be deleted: it is a folder."
+    assert fixed["fix"] == f"Move {stuck} away."
+    assert not list(machine.data.rglob("*99999999-20260101*"))
+
+
+@pytest.mark.requirement("DOCTOR-1")
+def test_folders_and_strange_names_beside_an_encrypted_store_are_no_plain_copies(machine: Machine) -> None:
+    assert machine.engram("encrypt").code == 0
+    strange = os.fsencode(machine.data) + b"/caf\xe9.txt"
+    Path(os.fsdecode(strange)).write_text("mine")
+    Path(f"{machine.store}.next").mkdir()
+    finding = machine.finding("store.plain")
+    assert finding["state"] == "ok" and "could not be checked" not in finding["found"]
+    Path(f"{machine.store}.replaced").mkdir()
+    assert plain(str(machine.store)).state == "ok"
+
+
+@pytest.mark.requirement("DOCTOR-1")
+@pytest.mark.parametrize(
+    ("flag", "free", "said", "todo"),
+    [
+        (os.ST_RDONLY, 1_000_000, "mounted read-only", "Mount the file system for writing."),
+        (0, 0, "disk is full", "Free some space."),
+    ],
+)
+def test_a_store_whose_disk_cannot_be_written_needs_no_restore(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, flag: int, free: int, said: str, todo: str
+) -> None:
+    # SQLite cannot open its log, as on such a disk. Mounting one needs rights that tests do not have.
+    Path(f"{machine.store}-wal").mkdir()
+    real = os.statvfs(machine.data)
+    assert "restore" in machine.finding("store.file")["fix"]
+    disk = os.statvfs_result((*real[:4], free, *real[5:8], flag, real[9]))
+    monkeypatch.setattr(os, "statvfs", lambda path: disk)
+    finding = machine.finding("store.file")
+    assert finding["state"] == "wrong" and said in finding["found"] and finding["fix"] == todo, finding
+    # Some systems can read a store there.
+    Path(f"{machine.store}-wal").rmdir()
+    finding = machine.finding("store.space")
+    assert finding["state"] == "wrong" and finding["fix"] == todo, finding
+
+
+@pytest.mark.requirement("DOCTOR-1")
+def test_the_record_of_a_migration_that_is_missing_is_told_and_not_as_an_upgrade(machine: Machine) -> None:
+    change(machine, "DELETE FROM migrations WHERE number = 7")
+    (wrong,) = [each for each in machine.engram("doctor", "--json").json if each["state"] == "wrong"]
+    assert "the record of migration 7 is missing" in wrong["found"], wrong
+    saved = next((machine.data / "backups").iterdir())
+    assert wrong["fix"] == f"engram --store {machine.store} restore {saved} --force"
+    assert machine.engram(*wrong["fix"].split()[3:], "--yes").code == 0
+    assert machine.engram("doctor").code == 0
+
+
+@pytest.mark.requirement("DOCTOR-1")
 def test_a_pipe_in_place_of_a_log_does_not_hold_the_doctor_up(machine: Machine) -> None:
     for name in (failures.LOG, failures.COUNT):
         os.mkfifo(machine.data / name, 0o600)
@@ -335,6 +440,10 @@ def test_a_damaged_store_is_found_left_alone_and_can_be_restored(
     outcome = machine.engram("doctor", "--json", "--fix")
     states = {each["name"]: each["state"] for each in outcome.json}
     assert states[DAMAGES[damage]] == "wrong", states
+    # One finding says it, names the newest backup, and quotes nothing about pages.
+    (told,) = [each for each in outcome.json if each["state"] == "wrong"]
+    saved = next((machine.data / "backups").iterdir())
+    assert f"restore {saved}" in told["fix"] and "error code" not in told["found"], told
     assert machine.store.read_bytes() == before
     if damage is not wrong_id:
         assert machine.engram("restore", str(machine.data / "backups"), "--yes", "--force").code == 0

@@ -22,10 +22,14 @@ from .conftest import Engram, in_terminal, program
 @pytest.mark.requirement("DREAM-22", "CLI-1")
 def test_dream_alone_means_one_pass(eng: library.Engram, engram: Engram) -> None:
     session = talk(eng)
+    none = engram("dream", "show")
+    assert (none.code, "There has been no pass" in none.err) == (3, True)
     (report,) = engram("dream", "--force", "--json").json
     assert report["gists"] == [session]
     shown = engram("dream", "show", str(report["id"]))
-    assert shown.code == 0
+    assert shown.code == 0 and "probe" not in shown.out
+    assert ("recall check 0." in shown.out) == (report["seconds"]["probe"] >= 0.005)
+    assert engram("dream", "show").out == shown.out
     assert f"pass {report['id']}, " in engram("dream", "list").out
     assert "1 gist, 1 era" in shown.out
     assert engram("dream", "list", "--json").json[0]["id"] == report["id"]
@@ -34,7 +38,7 @@ def test_dream_alone_means_one_pass(eng: library.Engram, engram: Engram) -> None
     assert status["drives"]["curiosity"] == 0
     pending, urgency, due, last, automatic = engram("dream", "status").out.splitlines()
     assert pending.split() == ["pending", "nothing"]
-    assert "coherence 0.00" in urgency
+    assert urgency.endswith("to summarise sessions: not urgent; to update eras and the portrait: not urgent")
     assert due.split() == ["due", "nothing"]
     assert last.startswith(f"last pass  {report['id']}, ")
     assert ", by hand: 1 gist" in last

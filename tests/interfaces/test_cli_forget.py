@@ -50,6 +50,17 @@ def test_forget_shows_what_would_go_asks_and_does_it(
 
 
 @pytest.mark.requirement("FORGET-12")
+def test_without_an_answer_it_says_that_yes_does_not_ask(
+    engram: Engram, said: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer(monkeypatch, "")
+    assert engram("forget", "--exchange", str(said)).err.endswith("\nStopped: nobody answered. --yes does not ask.\n")
+    answer(monkeypatch, "n\n")
+    assert engram("forget", "--exchange", str(said)).err.endswith("Stopped.\n")
+    assert TEXT in engram("history", "s").out
+
+
+@pytest.mark.requirement("FORGET-12")
 def test_a_dry_run_changes_nothing_and_yes_does_not_ask(engram: Engram, said: int) -> None:
     shown = engram("forget", "--session", "s", "--dry-run", "--json")
     assert shown.code == 0
@@ -132,6 +143,39 @@ def test_a_dry_run_shows_the_first_words_and_the_names_of_what_goes(engram: Engr
     done = engram("forget", "--session", "s", "--yes")
     kept = engram("receipts", "--json")
     assert "long" not in done.out + kept.out and kept.json[0]["preview"] is None
+
+
+@pytest.mark.requirement("FORGET-23")
+def test_what_stays_without_a_part_is_said_in_a_sentence(engram: Engram, store_url: str) -> None:
+    with Library(store_url) as eng:
+        eng.sessions.ensure("s")
+        said = [eng.exchanges.add("s", "user", f"{TEXT} {each}", embed=False) for each in range(2)]
+        both = eng.remember("Two turns name the vault.", sources=[("exchange", id) for id in said], embed=False)
+        eng.blocks.derive("vault", "It says what is known.", "", "s", 100, [("exchange", id) for id in said])
+    shown = engram("forget", "--exchange", str(said[0]), "--dry-run").out
+    told = "1 memory and 1 block were partly made from it, and {} that part."
+    assert shown.startswith(f"Would forget 1 exchange. {told.format('would lose')} Passes write ")
+    assert "\n  blocks that would lose a part\n    1  vault\n" in f"{shown}\n"
+    done = engram("forget", "--exchange", str(said[0]), "--yes").out
+    assert f": forgot 1 exchange. {told.format('lost')} " in done
+    assert f"\n  memories that lost a part: {both.id}\n" in done and "rebuild" not in shown + done
+    assert "1 exchange, 1 memory that lost a part, 1 block that lost a part" in engram("receipts").out
+
+
+@pytest.mark.requirement("FORGET-12")
+def test_forgetting_a_memory_names_the_exchange_that_says_the_same(engram: Engram, store_url: str) -> None:
+    with Library(store_url) as eng:
+        eng.sessions.ensure("s")
+        said = eng.exchanges.add("s", "user", f"By the way: {TEXT}.", embed=False)
+        first = eng.remember(TEXT, sources=[("exchange", said)], embed=False)
+        eng.exchanges.add("s", "user", "Something else", embed=False)
+        second = eng.remember("Something\nelse", session_id="s", embed=False)
+        other = eng.remember("Nobody has said this.", session_id="s", embed=False)
+    for memory, exchange in ((first.id, said), (second.id, said + 1)):
+        told = f"The same words are in exchange {exchange}: `engram forget --exchange {exchange} "
+        assert engram("forget", "--memory", str(memory), "--dry-run").out.splitlines()[-1].startswith(told)
+        assert engram("forget", "--memory", str(memory), "--yes").out.splitlines()[-1].startswith(told)
+    assert "same words" not in engram("forget", "--memory", str(other.id), "--yes").out
 
 
 @pytest.mark.requirement("FORGET-23", "GRAPH-1")

@@ -52,6 +52,9 @@ def test_an_import_says_what_it_did_and_recall_answers_from_it(engram: Engram, e
     assert "OPO" in engram("recall", "which airport for Porto?").out
     again = engram("import", "chatgpt", str(export)).out
     assert again.startswith("Nothing new in 1 file.\nAlready here: 1 session.\n")
+    assert "--again" not in again
+    assert engram("forget", "--source", "chatgpt", "--yes").code == 0
+    assert "\n--again also imports what was forgotten here.\n" in engram("import", "chatgpt", str(export)).out
 
 
 @pytest.mark.requirement("CLI-1")

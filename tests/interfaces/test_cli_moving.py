@@ -44,7 +44,7 @@ def test_a_store_is_exported_and_imported(store: str, tmp_path: Path, capsys: py
     said = call(capsys, "export", file)
     assert "plain text" not in said, "nor is the store encrypted"
     assert re.search(r"^Exported 2 workspaces .*\(\d+\.\d KB\)", said, re.MULTILINE)
-    assert "Not exported: access tokens" in said and "import jsonl" in said
+    assert "Not exported: access tokens" in said and f"engram --store NEW.db import jsonl {file}\n" in said
     assert "exists already" in call(capsys, "export", file, code=4)
     assert "Exported" in call(capsys, "export", file, "--force")
     said = call(capsys, "--store", other, "import", "jsonl", file)
@@ -133,7 +133,8 @@ def test_a_store_is_copied(store: str, tmp_path: Path, capsys: pytest.CaptureFix
     target = tmp_path / "copy.db"
     said = call(capsys, "copy", store, target)
     assert "Number and hash of the rows are the same in every table." in said
-    assert "An earlier copy had written" in call(capsys, "copy", store, target)
+    again = call(capsys, "copy", store, target)
+    assert again.startswith(f"{target} is already a complete copy of {store}; nothing was copied.\n")
     with Engram(store) as eng:
         eng.remember("The door is open.")
     assert "is a store with content" in call(capsys, "copy", store, target, code=4)

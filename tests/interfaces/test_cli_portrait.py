@@ -74,7 +74,7 @@ def test_config_show_and_the_passes_know_a_companions_workspace(
 def test_the_status_of_a_coding_agents_workspace_has_no_curiosity(engram: Engram, store_url: str) -> None:
     with Store(settings=load(url=store_url)) as eng:
         eng.dream(force=True)
-    assert "curiosity" not in engram("dream", "status").out
+    assert "to reflect: " not in engram("dream", "status").out
     with Store(settings=load(url=store_url, companion=True)) as eng:
         eng.dream(force=True)
-    assert "curiosity" in engram("dream", "status").out
+    assert "to reflect: " in engram("dream", "status").out

@@ -41,7 +41,7 @@ def claude(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> FakeC
 @pytest.mark.requirement("THINK-7", "CLI-1")
 def test_without_a_name_it_says_who_thinks_and_who_could(engram: Engram, claude: FakeClient, file: Path) -> None:
     shown = engram("dream", "thinker").out
-    assert shown.startswith("Passes think with extractive (from: default).")
+    assert shown.startswith("Dreaming works without a model (extractive, from default). It costs nothing.")
     found = engram("dream", "thinker", "--json").json
     listed = {each["name"]: each for each in found["thinkers"]}
     assert (found["thinker"], found["from"], listed["extractive"]["used"]) == ("extractive", "default", True)
@@ -64,7 +64,7 @@ def test_a_client_is_described_tried_and_stored_with_its_program(
     assert tomllib.loads(file.read_text()) == {"llm": "claude-code", "claude_code_program": str(claude.program)}
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert "trial" in engram("usage").out
-    assert engram("dream", "thinker").out.startswith(f"Passes think with claude-code (from: {file}).")
+    assert engram("dream", "thinker").out.startswith(f"Dreaming uses a model (claude-code, from {file}).")
 
 
 @pytest.mark.requirement("THINK-7")

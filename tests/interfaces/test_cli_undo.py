@@ -22,12 +22,13 @@ def run(store_url: str) -> int:
 def test_the_newest_pass_is_undone_and_the_undo_as_well(engram: Engram, run: int) -> None:
     undone = engram("dream", "undo")
     assert undone.code == 0
-    assert f"undoes {run}" in undone.out and "removed" in undone.out and "block profile" in undone.out
+    assert f"pass {run} was undone" in undone.out and "changed nothing" not in undone.out
+    assert "removed" in undone.out and "block profile" in undone.out
     # The column is as wide as the longest label that is shown.
     assert undone.out.startswith("undo       ") and "\nworkspace  " in undone.out
     assert engram("block", "show", "profile").code == 3
     assert f"undone by undo {run + 1}" in engram("dream", "list").out
-    assert f"undoes {run}" in engram("dream", "show", str(run + 1)).out
+    assert f"pass {run} was undone" in engram("dream", "show", str(run + 1)).out
 
     redone = engram("dream", "undo", str(run + 1), "--json")
     assert (redone.code, redone.json["run"]) == (0, run + 1)
@@ -46,6 +47,12 @@ def test_an_undo_counts_what_it_changed_and_names_the_command_that_takes_it_back
     assert "memory " in shown and f"engram dream undo {run + 1}" in shown
     engram("dream", "undo", str(run + 1))
     assert f"engram dream undo {run + 1}" not in engram("dream", "show", str(run + 1)).out
+
+
+@pytest.mark.requirement("UNDO-9")
+def test_an_undo_says_which_newer_pass_changed_nothing(engram: Engram, run: int) -> None:
+    assert "nothing to write" in engram("dream", "--stage", "eras").out
+    assert engram("dream", "undo").out.startswith(f"Pass {run + 1} changed nothing, so pass {run} was undone.\nundo ")
 
 
 @pytest.mark.requirement("UNDO-9", "UNDO-3")

@@ -334,7 +334,9 @@ def test_with_the_store_of_a_server_the_server_embeds_and_thinks(
     done = init("--yes")
     assert done.code == 0, done.out + done.err
     assert {each.type for each in eng.sessions.list()} == TALKS.keys()
-    assert "Passes think" not in done.out and "Recall by meaning" not in done.out
+    assert "Dreaming works" not in done.out and "Recall by meaning" not in done.out
+    # Neither works over the network.
+    assert "engram brief" in done.out and "engram open" not in done.out and "engram backup" not in done.out
     assert RESULT in done.out
     assert not (home / "data" / "engram.db").exists()
 
@@ -439,7 +441,7 @@ def test_a_large_embedder_is_offered_with_its_size_and_no_is_the_default(
     assert shown.code == 0
     assert "static is there and finds 32 of 100 paraphrases. minilm finds 91" in shown.out
     assert "Download minilm, " in shown.err and " MB? [y/N]" in shown.err
-    assert "Recall by meaning uses static. minilm finds more" in shown.out
+    assert "Recall by meaning uses the small built-in model (static). minilm finds more" in shown.out
     assert "To change that: engram embedder use minilm" in shown.out
     # With the defaults it is not even offered, and nothing is downloaded.
     asked = init("--yes")

@@ -707,13 +707,15 @@ def test_the_command_line_says_where_a_refused_token_is_from(
     monkeypatch.setenv("ENGRAM_URL", server.url)
     monkeypatch.setenv("ENGRAM_TOKEN", "engram_canary")
     refused = str(CliRunner().invoke(cli, ["stats"]).exception)
-    assert refused.endswith(" The token is from ENGRAM_TOKEN.") and "canary" not in refused
+    made = "Make one with `engram token create NAME` where the store is; put it into"
+    assert refused.endswith(f" The token is from ENGRAM_TOKEN. {made} ENGRAM_TOKEN.") and "canary" not in refused
     monkeypatch.delenv("ENGRAM_TOKEN")
     monkeypatch.setenv("ENGRAM_CONFIG_DIR", str(tmp_path))
     file = tmp_path / "config.toml"
     file.write_text('token = "engram_canary"\n')
     file.chmod(0o600)
-    assert str(CliRunner().invoke(cli, ["stats"]).exception).endswith(f" The token is from `token` in {file}.")
+    refused = str(CliRunner().invoke(cli, ["stats"]).exception)
+    assert refused.endswith(f" The token is from `token` in {file}. {made} `token` in {file}.")
 
 
 @pytest.mark.requirement("REMOTE-11")

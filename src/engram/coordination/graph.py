@@ -5,18 +5,19 @@ newest ones, and says how many it leaves out. It shows what the store has now, s
 
 What the store knows about files are the claims of sessions, the lines of their logs about tools that write, and paths
 in memories. For the file that was asked for, the word index finds log lines and memories with the words of its path,
-and each is compared with the path. For other files only the present claims are read.
+and each is compared with the path: whatever leads to a file is found from that file. For other files only the present
+claims are read.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import checks
 from ..errors import BlockNotFound, InvalidInput, MemoryNotFound
 from ..overview_records import Graph, GraphLink, GraphNode
-from . import resources, sessions, touched_files
-from .neighbours import ABOUT, Edge, Key, Neighbours, Thing, file_thing
+from . import resources, sessions
+from .neighbours import Edge, Key, Neighbours, Thing, file_thing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,8 +31,8 @@ MOST_NODES = 60
 DEGREE = 12
 #: Links from the first node to the farthest.
 DEPTH = 2
-#: Log lines and memories that are compared with a path.
-_HITS = 50
+#: Stands for a project, whichever it is.
+_ANY = "?"
 _BLOCK = "SELECT id FROM blocks WHERE workspace = :workspace AND name = :name"
 
 
@@ -40,25 +41,24 @@ def around(view: StoreView, kind: str, id: int | str, limit: int = MOST_NODES) -
     checks.whole(limit, "limit", least=1, most=MOST_NODES)
     if kind not in KINDS:
         raise InvalidInput(f"kind is {kind!r}; it must be one of {', '.join(KINDS)}.")
-    named = _checked(view, kind, id)
-    # Recall reads the store in steps of its own.
-    found = _search(view, str(named)) if kind == "file" else []
+    named = _checked(kind, id)
     with view.engine.read() as tx:
+        reader = Neighbours(tx, view.workspace)
+        if kind == "file":
+            named = _find_file(reader, view, str(named))
         root = _key(tx, view.workspace, kind, named)
-        reader = Neighbours(tx, view.workspace, found)
         return _Growing(reader, root, limit).graph()
 
 
-def _checked(view: StoreView, kind: str, id: int | str) -> int | str:
-    """The id in the form of the store."""
+def _checked(kind: str, id: int | str) -> int | str:
+    """The id in the form of the store; of a file the text that was given."""
     if kind == "memory":
         if isinstance(id, str) and id.isascii() and id.isdigit() and len(id) < 19:
             id = int(id)
         return checks.whole(id, "memory id", least=1)
     if kind != "file":
         return checks.name(id, f"{kind} id" if kind == "session" else "block name")
-    text = checks.text(id, "file", longest=resources.MAX_LENGTH)
-    return resources.normalise(text) if view.elsewhere is None else resources.elsewhere(text, view.elsewhere.project)
+    return checks.text(id, "file", longest=resources.MAX_LENGTH)
 
 
 def _key(tx: Transaction, workspace: str, kind: str, id: int | str) -> Key:
@@ -72,32 +72,24 @@ def _key(tx: Transaction, workspace: str, kind: str, id: int | str) -> Key:
     return kind, id
 
 
-def _search(view: StoreView, resource: str) -> list[Edge]:
-    """Sessions whose logs name the file, and memories that do, among those that fit its words best."""
-    from ..memory.memories import Memories
-    from ..memory.recall import Recall
+def _find_file(reader: Neighbours, view: StoreView, text: str) -> str:
+    """The resource that a text means, after a search for whatever is about it."""
+    resource = _resource(view, text)
+    # A store has paths of other machines. A path that means something else on this one is looked for as it is, too.
+    if reader.find_file([resource, resources.elsewhere(text, None)]):
+        return resource
+    # A person writes a path from the root of a project without being in that project.
+    in_any = resources.elsewhere(text, _ANY)
+    path = in_any.removeprefix(f"{_ANY}:")
+    found = reader.somewhere(path) if path != in_any else None
+    if found is None:
+        return resource
+    reader.find_file([found])
+    return found
 
-    file = file_thing(resource, None)
-    if not any(map(str.isalnum, file.label)):
-        return []
-    recall = Recall(view, Memories(view))
-    path = resource.partition(":")[2] if file.detail else resource
-    key: Key = ("file", resource)
-    options: dict[str, Any] = {"mode": "words", "rerank": "never", "note": False}
-    lines = recall.recall(path, _HITS, what=("exchanges",), roles=["log"], **options)
-    memories = recall.recall(path, _HITS, what=("memories",), **options)
-    return [
-        *(
-            Edge(ABOUT, ("session", hit.session_id), key, hit.created_at)
-            for hit in lines
-            if hit.session_id is not None and resource in touched_files.edited(hit.whole, hit.project)
-        ),
-        *(
-            Edge(ABOUT, ("memory", hit.memory_id), key, hit.created_at)
-            for hit in memories
-            if hit.memory_id is not None and resource in touched_files.mentioned(hit.whole, hit.project)
-        ),
-    ]
+
+def _resource(view: StoreView, text: str) -> str:
+    return resources.normalise(text) if view.elsewhere is None else resources.elsewhere(text, view.elsewhere.project)
 
 
 class _Growing:

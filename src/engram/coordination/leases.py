@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from ..store_view import StoreView
     from .sessions import SessionRow
 
+#: Holders that an error names when the claim that it is about is gone.
+_NAMED = 5
 _COLUMNS = "token, session_id, resource, note, exclusive, ttl, claimed_at, expires_at"
 _EXPIRE = """
 UPDATE leases SET ended_at = expires_at, ended_because = 'expired'
@@ -245,27 +247,29 @@ class Leases:
         claims = [(holder(row, stale_before, now), row[-1]) for row in rows]
         return conflicting(claims)[:most]
 
-    def break_lease(self, resource: str, by: str | None, reason: str) -> list[Lease]:
+    def break_lease(self, resource: str, by: str | None, reason: str, *, token: int | None = None) -> list[Lease]:
         """End the leases that other sessions hold on the resource, and log it for both sides.
 
-        `by` is the session that breaks them. None means a person, who has no log.
+        `by` is the session that breaks them. None means a person, who has no log. With `token`, only the lease with
+        this fencing token ends; LeaseNotFound when it has ended already, even if another lease has the resource now.
         """
         # Imported here: no hook breaks a lease.
         from . import break_log
 
         resource = self._stored(resource, by)
         reason = checks.content(reason, "reason", longest=2_000)
+        if token is not None:
+            checks.whole(token, "token", least=1)
         with self._engine.write() as tx:
             tx.lock(mutexes.leases(self._workspace))
             now = tx.now()
             if by is not None:
                 sessions.require(tx, self._workspace, by)
             rows = tx.all(_ALL_LIVE, workspace=self._workspace, now=now)
-            taken = [
-                lease
-                for lease in map(_lease, rows)
-                if lease.session_id != by and resources.overlap(lease.resource, resource)
-            ]
+            held = [lease for lease in map(_lease, rows) if resources.overlap(lease.resource, resource)]
+            taken = [lease for lease in held if lease.session_id != by and token in (None, lease.token)]
+            if not taken and token is not None:
+                raise self._not_breakable(tx, resource, token, held, now)
             if not taken:
                 raise LeaseNotFound(f"No other session holds {resource!r}; there is nothing to break.")
             lost: dict[str, list[str]] = {}
@@ -464,6 +468,27 @@ class Leases:
                 because,
             )
         return lease
+
+    def _not_breakable(self, tx: Transaction, resource: str, token: int, held: list[Lease], now: str) -> LeaseNotFound:
+        """Why the lease with this token cannot be broken, and which leases have the resource instead."""
+        row = tx.one(_BY_TOKEN, workspace=self._workspace, token=token)
+        if row is None:
+            why = f"There is no claim with token {token}."
+        else:
+            *columns, ended_at, because = row
+            lease = _lease(tuple(columns))
+            if ended_at is None and lease.expires_at is not None and lease.expires_at <= now:
+                ended_at, because = lease.expires_at, "expired"
+            if ended_at is not None:
+                why = f"The claim {token} on {lease.resource!r} is gone: it was {because} {age(ended_at, now)}."
+            elif lease in held:
+                why = f"The claim {token} on {lease.resource!r} is your own; release it."
+            else:
+                why = f"The claim {token} is on {lease.resource!r}, not on {resource!r}."
+        others = [f"{each.session_id} ({each.resource!r}, token {each.token})" for each in held if each.token != token]
+        shown = [*map(visible, others[:_NAMED]), *([f"{len(others) - _NAMED} more"] if len(others) > _NAMED else [])]
+        holding = f" {resource!r} is now claimed by {'; '.join(shown)}." if others else ""
+        return LeaseNotFound(f"{why}{holding} Nothing was broken.")
 
     def _renew_until(self, lease: Lease, done: threading.Event) -> None:
         """Renew until `done` is set. While the lease lives, try again when the store is briefly unavailable."""

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 Key: TypeAlias = "tuple[str, int | str]"
 
 MADE_FROM, REPLACES, ABOUT = "made from", "replaces", "about"
+#: The label of a memory without a text. A memory always has one, unless forgetting has taken it.
+EMPTIED = "(emptied by forgetting)"
 #: Rows that one statement reads about one thing.
 _MOST = 200
 #: The log lines and turns of a session that are read, from its end.
 _LINES, _TURNS = 100, 200
-#: Characters of a memory in which files are looked for, and of a label.
-_TEXT, _LABEL = 4_000, 100
+#: Characters of a label.
+_LABEL = 100
 
 # In the order of the primary key, from its end: the sources of the latest version come first.
 _SOURCES = """
@@ -69,6 +71,16 @@ _LINKED_FROM = """
 SELECT to_id FROM memory_links WHERE from_id = :id AND workspace = :workspace ORDER BY to_id DESC LIMIT :most
 """
 _CONTENT = "SELECT SUBSTR(content, 1, :most) FROM memories WHERE workspace = :workspace AND id = :id"
+# Ended ones too: a session leads to all of its claims. Nobody asks often, so they have no index.
+_CLAIMED_BY = """
+SELECT session_id, MAX(claimed_at) FROM leases WHERE workspace = :workspace AND resource = :resource
+GROUP BY session_id ORDER BY MAX(token) DESC LIMIT :most
+"""
+_CLAIMED_SOMEWHERE = """
+SELECT resource, claimed_at FROM leases
+WHERE workspace = :workspace AND SUBSTR(resource, LENGTH(resource) - LENGTH(:ending) + 1) = :ending
+ORDER BY token DESC LIMIT 1
+"""
 _LIVE_CLAIMS = """
 SELECT session_id, resource, claimed_at FROM leases
 WHERE workspace = :workspace AND ended_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
@@ -117,21 +129,55 @@ class Edge(NamedTuple):
 
 
 def file_thing(resource: str, at: str | None) -> Thing:
-    head, colon, path = resource.partition(":")
-    named = colon and not path.startswith("//") and not resource.startswith("/")
-    label, detail = (path, head) if named else (resource, "")
+    label = _path(resource)
+    detail = resource[: -len(label)].removesuffix(":") if label else ""
     return Thing(resource, one_line(label, _LABEL), one_line(detail, _LABEL), at)
+
+
+def _path(resource: str) -> str:
+    """The path of a file within its project; the whole resource if it names none."""
+    _, colon, path = resource.partition(":")
+    return path if colon and not path.startswith("//") and not resource.startswith("/") else resource
 
 
 class Neighbours:
     """Reads things and their neighbours in one transaction."""
 
-    def __init__(self, tx: Transaction, workspace: str, found: Iterable[Edge] = ()) -> None:
+    def __init__(self, tx: Transaction, workspace: str) -> None:
         self._tx = tx
         self._workspace = workspace
-        #: Edges that were found by a search, by their end.
-        self._found = tuple(found)
+        #: Edges of a file that were found by a search.
+        self._found: tuple[Edge, ...] = ()
+        #: Other names of that file in the store.
+        self._aliases: dict[Key, Key] = {}
         self._claims: list[tuple[str, str, str]] | None = None
+
+    def find_file(self, names: Iterable[str]) -> bool:
+        """Search for whatever leads to a file, which has one or several names. Its node gets the first one.
+
+        False if nothing in the store is about it.
+        """
+        root, *others = (("file", name) for name in dict.fromkeys(names))
+        self._aliases = dict.fromkeys(others, root)
+        wanted = {str(root[1]), *(str(name) for _, name in others)}
+        tx, found = self._tx, []
+        for name in wanted:
+            asked = {"workspace": self._workspace, "resource": name, "most": _MOST}
+            found += [Edge(ABOUT, ("session", session), root, at) for session, at in tx.all(_CLAIMED_BY, **asked)]
+        for path in {_path(name) for name in wanted}:
+            named = touched_files.naming(tx, self._workspace, path)
+            found += [Edge(ABOUT, (each.kind, each.id), root, each.at) for each in named if wanted & set(each.files)]
+        self._found = tuple(found)
+        return bool(found) or any(True for _ in self._of_file(root))
+
+    def somewhere(self, path: str) -> str | None:
+        """The file with this path from the root of its project that was named last, in whichever project."""
+        tx = self._tx
+        claimed = tx.all(_CLAIMED_SOMEWHERE, workspace=self._workspace, ending=f":{path}")
+        files = [(at, resource) for resource, at in claimed if _path(resource) == path]
+        for each in touched_files.naming(tx, self._workspace, path):
+            files += [(each.at, file) for file in each.files if file != path and _path(file) == path]
+        return max(files)[1] if files else None
 
     def things(self, keys: Iterable[Key]) -> dict[Key, Thing]:
         """What the store has of these, without files. One that is gone is left out."""
@@ -158,7 +204,11 @@ class Neighbours:
         tx = self._tx
         rows = tx.all(_SESSIONS_OF, workspace=self._workspace, ids=tx.array(turns)) if turns else []
         sessions = {id: session for id, session in rows}
-        return {key: list(self._of(key, thing, asked[key], sessions)) for key, thing in things.items()}
+        return {
+            key: [edge._replace(end=self._aliases.get(edge.end, edge.end)) for edge in edges]
+            for key, thing in things.items()
+            for edges in [self._of(key, thing, asked[key], sessions)]
+        }
 
     def _ask(self, key: Key) -> _Asked:
         tx, workspace, (kind, id) = self._tx, self._workspace, key
@@ -169,7 +219,7 @@ class Neighbours:
                 derived=tx.ask(_DERIVED, kind=kind, **values),
                 replaced=tx.ask(_REPLACED, **values),
                 linked=(tx.ask(_LINKED_TO, **values), tx.ask(_LINKED_FROM, **values)),
-                content=tx.ask(_CONTENT, workspace=workspace, id=id, most=_TEXT),
+                content=tx.ask(_CONTENT, workspace=workspace, id=id, most=touched_files.TEXT),
             )
         if kind == "block":
             return _Asked(tx.ask(_SOURCES, kind=kind, **values), tx.ask(_DERIVED, kind=kind, **values))
@@ -265,7 +315,13 @@ def _memory(
 ) -> Thing:
     shown = gist_text.parse(content).title if kind == "gist" else ""
     return Thing(
-        str(id), one_line(shown or content, _LABEL), one_line(f"{kind}, {status}", _LABEL), at, project, session, by
+        str(id),
+        one_line(shown or content, _LABEL) or EMPTIED,
+        one_line(f"{kind}, {status}", _LABEL),
+        at,
+        project,
+        session,
+        by,
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
 from typing import TYPE_CHECKING
 
 from .. import mutexes
 from ..clock import age, later
-from ..health_records import NOTE, Check, Finding, counted, fine, mendable
+from ..health_records import NOTE, WRONG, Check, Finding, counted, fine, mendable
 from ..safe_text import one_line
 
 if TYPE_CHECKING:
@@ -47,12 +48,37 @@ WHERE s.workspace = :workspace AND s.turns - s.turns_gone <> (
   SELECT COUNT(*) FROM exchanges e
   WHERE e.workspace = s.workspace AND e.session_id = s.id AND e.role <> 'log')
 """
+# Two look-ups in an index for each session.
+_OVERTAKEN = """
+SELECT s.id FROM sessions s
+WHERE s.workspace = :workspace AND (
+  EXISTS (SELECT 1 FROM exchanges e WHERE e.workspace = s.workspace AND e.session_id = s.id AND e.role <> 'log'
+          AND e.seq > s.last_seq)
+  OR EXISTS (SELECT 1 FROM exchanges e WHERE e.workspace = s.workspace AND e.session_id = s.id AND e.role = 'log'
+             AND e.seq > s.last_seq))
+ORDER BY s.id
+"""
+_RAISE = """
+UPDATE sessions SET last_seq = (
+  SELECT MAX(e.seq) FROM exchanges e WHERE e.workspace = sessions.workspace AND e.session_id = sessions.id)
+WHERE workspace = :workspace AND id = :id AND last_seq < (
+  SELECT MAX(e.seq) FROM exchanges e WHERE e.workspace = sessions.workspace AND e.session_id = sessions.id)
+"""
+# Every time has this form, so that times can be compared as texts.
+_WRONG_TIMES = """
+SELECT token, resource, expires_at FROM leases
+WHERE workspace = :workspace AND ended_at IS NULL AND (
+  LENGTH(expires_at) <> 27 OR SUBSTR(expires_at, 11, 1) <> 'T' OR SUBSTR(expires_at, 27, 1) <> 'Z')
+ORDER BY token
+"""
 
 
 def checks(view: StoreView, *, full: bool) -> list[Check]:
     found = [
         Check("leases.ended", partial(_of_ended, view), partial(_end_of_ended, view)),
         Check("leases.expired", partial(_expired, view), partial(_end_expired, view)),
+        Check("leases.times", partial(_times, view)),
+        Check("sessions.numbers", partial(_overtaken, view), partial(_raise_numbers, view)),
         Check("sessions.silent", partial(_silent, view)),
         Check("sessions.harnesses", partial(_harnesses, view)),
     ]
@@ -102,6 +128,41 @@ def _end_expired(view: StoreView) -> int:
         for token, _ in rows:
             tx.note(view.workspace, "lease", token)
     return len(rows)
+
+
+def _times(view: StoreView) -> Finding:
+    with view.engine.read() as tx:
+        rows = tx.all(_WRONG_TIMES, workspace=view.workspace)
+    if not rows:
+        return fine("leases.times", "The end of every lease is a time.", view.workspace)
+    _, resource, at = rows[0]
+    more = f", and {len(rows) - 1:,} more" if len(rows) > 1 else ""
+    return Finding(
+        "leases.times",
+        WRONG,
+        f"The lease of {one_line(resource, 80)!r} ends at {one_line(at, 40)!r}, which is no time{more}.",
+        "Another program changed it. The lease may never end, and commands that show it may fail.",
+        f"engram lock break {shlex.quote(one_line(resource, 200))} --reason 'its end is no time' "
+        f"--workspace {view.workspace}",
+        number=len(rows),
+        workspace=view.workspace,
+    )
+
+
+def _overtaken(view: StoreView) -> Finding:
+    with view.engine.read() as tx:
+        ids = tx.column(_OVERTAKEN, workspace=view.workspace)
+    if not ids:
+        return fine("sessions.numbers", "Every session knows the last number of its entries.", view.workspace)
+    found = f"{counted(len(ids), 'session has an entry', 'sessions have entries')} with a number that is not given yet."
+    means = "Nothing more can be recorded in such a session, because its next number is taken."
+    return mendable("sessions.numbers", found, means, len(ids), view.workspace)
+
+
+def _raise_numbers(view: StoreView) -> int:
+    with view.engine.write() as tx:
+        ids = tx.column(_OVERTAKEN, workspace=view.workspace)
+        return sum(tx.run(_RAISE, workspace=view.workspace, id=id) for id in ids)
 
 
 def _silent(view: StoreView) -> Finding:

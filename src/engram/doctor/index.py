@@ -11,12 +11,16 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import json_columns, mutexes
+from ..errors import StoreDamaged
 from ..health_records import Check, Finding, counted, fine, mendable
 from ..memory import embedding_queue, memory_index, word_index
 from ..memory.embedding_queue import EmbeddingQueue
 from ..memory.memories import Memories
+from ..storage.health import is_about_a_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..memory.provenance import Thing
     from ..storage.engine import Row, Transaction
     from ..store_view import StoreView
@@ -121,7 +125,21 @@ _UNUSED_TERMS = """
 DELETE FROM terms
 WHERE workspace = :workspace AND NOT EXISTS (SELECT 1 FROM postings WHERE postings.term = terms.id)
 """
+# By the thing, not by the item: the workspace that an item names may not exist.
+_ELSEWHERE = """
+SELECT i.kind, i.ref FROM exchanges e JOIN items i ON i.kind = 'exchange' AND i.ref = e.id
+WHERE e.workspace = :workspace AND i.workspace <> :workspace
+UNION SELECT i.kind, i.ref FROM memories m JOIN items i ON i.kind = 'memory' AND i.ref = m.id
+WHERE m.workspace = :workspace AND i.workspace <> :workspace
+ORDER BY 1, 2
+"""
+_MOVE = "UPDATE items SET workspace = :workspace WHERE workspace <> :workspace AND kind = :kind AND ref = :ref"
 _NEW_GENERATION = "UPDATE shelves SET generation = generation + 1 WHERE workspace = :workspace"
+
+
+def early_checks(view: StoreView) -> list[Check]:
+    """Checks to make in every workspace before the others: what they mend changes the counts of two workspaces."""
+    return [Check("index.workspaces", partial(_workspaces, view), partial(_move, view))]
 
 
 def checks(view: StoreView, *, full: bool) -> list[Check]:
@@ -133,6 +151,29 @@ def checks(view: StoreView, *, full: bool) -> list[Check]:
         # After the others: they count what they add and remove.
         Check("index.counts", partial(_counts, view), partial(_correct_counts, view)),
     ]
+
+
+def _workspaces(view: StoreView) -> Finding:
+    with view.engine.read() as tx:
+        number = len(tx.all(_ELSEWHERE, workspace=view.workspace))
+    if not number:
+        return fine("index.workspaces", "Every text is in the word index of its own workspace.", view.workspace)
+    found = f"{counted(number, 'text is', 'texts are')} in the word index of another workspace."
+    means = "Recall misses it here, and may show it in the other workspace."
+    return mendable("index.workspaces", found, means, number, view.workspace)
+
+
+def _move(view: StoreView) -> int:
+    """Give items the workspace of their texts, and index those texts anew: their words may be of the other one."""
+    with view.engine.write() as tx:
+        word_index.lock_items(tx, view.workspace)
+        things: list[Thing] = [(kind, ref) for kind, ref in tx.all(_ELSEWHERE, workspace=view.workspace)]
+        for kind, ref in things:
+            tx.run(_MOVE, workspace=view.workspace, kind=kind, ref=ref)
+    with view.engine.read() as tx:
+        readable = _texts(tx, view.workspace, things)
+    _index_again_in_steps(view, sorted(each for each in things if each in readable))
+    return len(things)
 
 
 def _turns(view: StoreView) -> Finding:
@@ -228,12 +269,12 @@ def _sampled(tx: Transaction, workspace: str) -> set[Thing]:
     wrong: set[Thing] = set()
     for start in range(0, len(items), _PAGE):
         page = items[start : start + _PAGE]
-        wrong |= _differing(tx, workspace, page, _texts(tx, workspace, page))
+        wrong |= _differing(tx, workspace, page, _texts(tx, workspace, _things(page)))
     return wrong
 
 
 def _wrong(view: StoreView) -> set[Thing]:
-    """All things whose words are not right."""
+    """All things whose words are not right. What has no text is left out: others find what is gone or unreadable."""
     with view.engine.read() as tx:
         wrong: set[Thing] = {(kind, ref) for kind, ref in tx.all(_MISCOUNTED, workspace=view.workspace)}
     for kind in ("exchange", "memory"):
@@ -243,7 +284,8 @@ def _wrong(view: StoreView) -> set[Thing]:
             with view.engine.read() as tx:
                 refs = tx.column(_REFS, after=last, limit=_PAGE, **page)
                 items = tx.all(_ITEMS_OF, refs=tx.array(refs), **page)
-                texts = _texts(tx, view.workspace, items)
+                texts = _texts(tx, view.workspace, _things(items))
+                wrong -= {(kind, ref) for ref in refs} - texts.keys()
                 wrong |= _differing(tx, view.workspace, items, texts)
                 waiting = tx.column(_WAITING, refs=tx.array(refs), **page)
             pieces = Counter(ref for _, _, ref, *_ in items)
@@ -270,26 +312,49 @@ class _Text(NamedTuple):
         return made[0].counts if made else Counter()
 
 
-def _texts(tx: Transaction, workspace: str, items: list[Row]) -> dict[Thing, _Text]:
-    """The texts of items. What is gone has none: `index.items` finds that."""
-    turns, memories = (sorted({ref for _, kind, ref, *_ in items if kind == each}) for each in ("exchange", "memory"))
-    said = tx.ask(_TEXTS_OF_TURNS, workspace=workspace, refs=tx.array(turns))
-    remembered = tx.ask(_TEXTS_OF_MEMORIES, workspace=workspace, refs=tx.array(memories))
-    found: dict[Thing, _Text] = {("exchange", id): _Text(content, []) for id, content in said.all()}
-    for id, kind, content, data in remembered.all():
+def _things(items: list[Row]) -> list[Thing]:
+    return [(kind, ref) for _, kind, ref, *_ in items]
+
+
+def _texts(tx: Transaction, workspace: str, things: list[Thing]) -> dict[Thing, _Text]:
+    """The texts of things. What is gone has none: `index.items` finds that. Nor has what cannot be read."""
+    turns, memories = (sorted({ref for kind, ref in things if kind == each}) for each in ("exchange", "memory"))
+
+    def of_turns(refs: list[int]) -> list[Row]:
+        return tx.all(_TEXTS_OF_TURNS, workspace=workspace, refs=tx.array(refs))
+
+    def of_memories(refs: list[int]) -> list[Row]:
+        return tx.all(_TEXTS_OF_MEMORIES, workspace=workspace, refs=tx.array(refs))
+
+    found: dict[Thing, _Text] = {("exchange", id): _Text(content, []) for id, content in _readable(of_turns, turns)}
+    for id, kind, content, data in _readable(of_memories, memories):
         words = memory_index.words_of(json_columns.load(data, "memories.data")) if kind == "gist" else []
         found["memory", id] = _Text(content, words)
     return found
 
 
+def _readable(read: Callable[[list[int]], list[Row]], refs: list[int]) -> list[Row]:
+    """The rows of some things, without those that SQLite cannot give: `store.texts` finds texts that are not UTF-8."""
+    try:
+        return read(refs)
+    except StoreDamaged as error:
+        if not is_about_a_text(error):
+            raise
+    if len(refs) == 1:
+        return []
+    return [row for ref in refs for row in _readable(read, [ref])]
+
+
 def _differing(tx: Transaction, workspace: str, items: list[Row], texts: dict[Thing, _Text]) -> set[Thing]:
     """The things of those items whose words are not those of their texts."""
-    asked = []
+    asked, found = [], set()
     for item, kind, ref, piece, shelf, length, packed in items:
         terms = word_index.unpack(packed)
+        if terms is None:
+            found |= {(kind, ref)} & texts.keys()
+            continue
         place = {"workspace": workspace, "shelf": shelf, "item": item, "length": length}
         asked.append(((kind, ref), piece, length, len(terms), tx.ask(_WORDS_OF, terms=tx.array(terms), **place)))
-    found = set()
     for thing, piece, length, number, words in asked:
         counts = texts[thing].counts(piece) if thing in texts else None
         if counts is not None and (dict(words.all()), number, length) != (counts, len(counts), counts.total()):
@@ -300,8 +365,7 @@ def _differing(tx: Transaction, workspace: str, items: list[Row], texts: dict[Th
 def _index_again(view: StoreView) -> int:
     """Take things with wrong words off their shelves and index them anew; remove postings of nothing."""
     rows = sorted(_wrong(view))
-    for start in range(0, len(rows), _STEP):
-        _index_some_again(view, rows[start : start + _STEP])
+    _index_again_in_steps(view, rows)
     with view.engine.write() as tx:
         word_index.lock_items(tx, view.workspace)
         word_index.lock_shelves(tx, view.workspace)
@@ -309,6 +373,11 @@ def _index_again(view: StoreView) -> int:
         if tx.run(_UNUSED_TERMS, workspace=view.workspace):
             tx.run(_NEW_GENERATION, workspace=view.workspace)
     return len(rows) + lost
+
+
+def _index_again_in_steps(view: StoreView, rows: list[Thing]) -> None:
+    for start in range(0, len(rows), _STEP):
+        _index_some_again(view, rows[start : start + _STEP])
 
 
 def _index_some_again(view: StoreView, rows: list[Thing]) -> None:
@@ -342,8 +411,8 @@ def _counts(view: StoreView) -> Finding:
     with view.engine.read() as tx:
         found = _differences(tx, view.workspace)
     if not found:
-        return fine("index.counts", "The counters of every shelf are right.", view.workspace)
-    wrong = f"The counters of {', '.join(found)} are wrong."
+        return fine("index.counts", "The word index counts its entries right.", view.workspace)
+    wrong = f"The word index counts its entries wrong: {', '.join(found)}."
     return mendable("index.counts", wrong, "Scores of recall are a little off.", len(found), view.workspace)
 
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from .. import mutexes
 from ..health_records import NOTE, WRONG, Check, Finding, counted, fine, mendable
+from ..safe_text import one_line
 
 if TYPE_CHECKING:
+    from ..storage.engine import Row
     from ..store_view import StoreView
 
 _TAGS = """
@@ -19,6 +21,14 @@ _DELETE_TAGS = """
 DELETE FROM memory_tags
 WHERE CAST(workspace AS TEXT) = :workspace
   AND NOT EXISTS (SELECT 1 FROM memories m WHERE m.id = memory_tags.memory_id)
+"""
+_TAGS_ELSEWHERE = """
+SELECT COUNT(*) FROM memory_tags t JOIN memories m ON m.id = t.memory_id
+WHERE m.workspace = :workspace AND t.workspace <> :workspace
+"""
+_MOVE_TAGS = """
+UPDATE memory_tags SET workspace = :workspace
+WHERE workspace <> :workspace AND memory_id IN (SELECT id FROM memories WHERE workspace = :workspace)
 """
 _LINKS = """
 SELECT COUNT(*) FROM memory_links l
@@ -37,6 +47,18 @@ SELECT m.id FROM memories m
 WHERE m.workspace = :workspace AND NOT EXISTS (
   SELECT 1 FROM memory_versions v WHERE v.memory_id = m.id AND v.version = m.version AND v.content = m.content)
 ORDER BY m.id
+"""
+# A memory that supersedes itself is found, too.
+_CIRCLES = """
+SELECT m.id, n.id FROM memories m JOIN memories n ON n.id = m.superseded_by
+WHERE m.workspace = :workspace AND n.superseded_by = m.id AND m.id <= n.id ORDER BY m.id
+"""
+# Every time has this form, so that times can be compared as texts.
+_WRONG_TIMES = """
+SELECT id, created_at FROM memories
+WHERE workspace = :workspace AND (
+  LENGTH(created_at) <> 27 OR SUBSTR(created_at, 11, 1) <> 'T' OR SUBSTR(created_at, 27, 1) <> 'Z')
+ORDER BY id
 """
 _WRONG_BLOCKS = """
 SELECT b.name FROM blocks b
@@ -58,9 +80,11 @@ _LEFT = "The memory is gone. What is left of it does no harm, but nothing else r
 
 def checks(view: StoreView) -> list[Check]:
     return [
-        Check("memories.tags", partial(_tags, view), partial(_delete_tags, view)),
+        Check("memories.tags", partial(_tags, view), partial(_mend_tags, view)),
         Check("memories.links", partial(_links, view), partial(_delete_links, view)),
         Check("memories.versions", partial(_versions, view)),
+        Check("memories.superseded", partial(_superseded, view)),
+        Check("memories.times", partial(_times, view)),
         Check("memories.sources", partial(_sources, view)),
         Check("blocks.versions", partial(_blocks, view)),
     ]
@@ -68,18 +92,22 @@ def checks(view: StoreView) -> list[Check]:
 
 def _tags(view: StoreView) -> Finding:
     with view.engine.read() as tx:
-        number = tx.value(_TAGS, workspace=view.workspace)
-    if not number:
+        lost = tx.value(_TAGS, workspace=view.workspace)
+        elsewhere = tx.value(_TAGS_ELSEWHERE, workspace=view.workspace)
+    if not lost and not elsewhere:
         return fine("memories.tags", "Every tag belongs to a memory.", view.workspace)
-    return mendable(
-        "memories.tags", f"{counted(number, 'tag belongs', 'tags belong')} to no memory.", _LEFT, number, view.workspace
-    )
+    found = [f"{counted(lost, 'tag belongs', 'tags belong')} to no memory."] if lost else []
+    means = _LEFT
+    if elsewhere:
+        found.append(f"{counted(elsewhere, 'tag names', 'tags name')} another workspace than its memory.")
+        means = "A search for the tag misses the memory."
+    return mendable("memories.tags", " ".join(found), means, lost + elsewhere, view.workspace)
 
 
-def _delete_tags(view: StoreView) -> int:
+def _mend_tags(view: StoreView) -> int:
     with view.engine.write() as tx:
         tx.lock(mutexes.memories(view.workspace))
-        return tx.run(_DELETE_TAGS, workspace=view.workspace)
+        return tx.run(_DELETE_TAGS, workspace=view.workspace) + tx.run(_MOVE_TAGS, workspace=view.workspace)
 
 
 def _links(view: StoreView) -> Finding:
@@ -112,6 +140,46 @@ def _versions(view: StoreView) -> Finding:
         number=len(ids),
         workspace=view.workspace,
     )
+
+
+def _superseded(view: StoreView) -> Finding:
+    with view.engine.read() as tx:
+        rows = tx.all(_CIRCLES, workspace=view.workspace)
+    if not rows:
+        return fine("memories.superseded", "No two memories supersede each other.", view.workspace)
+    first, second = rows[0]
+    pair = "supersede each other" if first != second else "supersedes itself"
+    which = f"{first} and {second}" if first != second else f"{first}"
+    return Finding(
+        "memories.superseded",
+        WRONG,
+        f"{'Memories' if first != second else 'Memory'} {which} {pair}{_and_more(rows)}.",
+        "Another program changed them. Both count as replaced, so recall shows neither.",
+        f"engram memory show {first}; engram remember stores what is true, engram restore FILE a backup",
+        number=len(rows),
+        workspace=view.workspace,
+    )
+
+
+def _times(view: StoreView) -> Finding:
+    with view.engine.read() as tx:
+        rows = tx.all(_WRONG_TIMES, workspace=view.workspace)
+    if not rows:
+        return fine("memories.times", "Every memory has a time.", view.workspace)
+    id, at = rows[0]
+    return Finding(
+        "memories.times",
+        WRONG,
+        f"The time of memory {id} is {one_line(at, 40)!r}, which is no time{_and_more(rows)}.",
+        "Another program changed it. Commands that show or sort the memory fail, or show it in a wrong place.",
+        f"engram remember stores its text again, then engram forget --memory {id}; or engram restore FILE",
+        number=len(rows),
+        workspace=view.workspace,
+    )
+
+
+def _and_more(rows: list[Row]) -> str:
+    return f", and {len(rows) - 1:,} more" if len(rows) > 1 else ""
 
 
 def _blocks(view: StoreView) -> Finding:

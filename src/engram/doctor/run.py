@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidInput
-from ..health_records import Check, Finding, examine
+from ..health_records import WRONG, Check, Finding, examine
 from ..storage.changes import workspaces
+from ..storage.health import NOT_READ, if_readable
 from . import coordination, dreaming, embedding, index, memories
 
 if TYPE_CHECKING:
@@ -18,10 +19,16 @@ def doctor(view: StoreView, *, full: bool = False, fix: bool = False, all_worksp
     if view.engine.joined:
         raise InvalidInput("doctor works in transactions of its own; call it outside of write().")
     names = workspaces(view.engine) if all_workspaces else [view.workspace]
+    views = [view._replace(workspace=name) for name in names]
     checks = view.engine.health(full=full)
-    for name in names:
-        checks += _of_workspace(view._replace(workspace=name), full)
-    return examine(checks, fix=fix)
+    for each in views:
+        checks += index.early_checks(each)
+    for each in views:
+        checks += _of_workspace(each, full)
+    found = examine(map(if_readable, checks), fix=fix)
+    # One finding says that the file is damaged, and what to do.
+    is_damaged = any((each.name, each.state) == ("store.integrity", WRONG) for each in found)
+    return [each for each in found if not (is_damaged and each.found == NOT_READ)]
 
 
 def _of_workspace(view: StoreView, full: bool) -> list[Check]:

@@ -17,7 +17,7 @@ from ..clock import age
 from ..coordination import sessions
 from ..coordination.projects import default_project
 from ..memory.blocks import Blocks
-from ..memory.exchanges import Exchanges
+from ..memory.exchanges import ROLE_TRUST, Exchanges
 from ..memory.memories import Memories
 from ..records import UNLIKELY
 from ..safe_text import one_line, visible
@@ -160,13 +160,20 @@ def _hit_line(hit: Hit, above: Set[int | None], now: str) -> str:
     """A hit, and what was answered, unless the exchanges that answer are among those above it."""
     where = f"memory {hit.memory_id}" if hit.memory_id else f"exchange {hit.exchange_id}"
     replaced = f", replaced by {hit.replaced_by[0]} {hit.replaced_by[1]}" if hit.replaced_by else ""
-    line = (
-        f"- {_shorten(_in_a_row(hit.text))} ({where}, {hit.label}, {hit.trust}, {age(hit.created_at, now)}{replaced})"
-    )
+    label = f"role {hit.label}" if hit.memory_id is None else hit.label
+    trust = "" if hit.trust in _usual_trust(hit) else f", trust {hit.trust}"
+    line = f"- {_shorten(_in_a_row(hit.text))} ({where}, {label}{trust}, {age(hit.created_at, now)}{replaced})"
     if hit.answer is None or above >= set(hit.answer.exchange_ids):
         return line
     answered = ", ".join(map(str, hit.answer.exchange_ids))
     return f"{line} Answered in exchange {answered}: {_shorten(hit.answer.text)}"
+
+
+def _usual_trust(hit: Hit) -> tuple[str | None, ...]:
+    """The trust that a reader may assume, so that it is not named."""
+    if hit.memory_id is None:
+        return (ROLE_TRUST.get(hit.label),)
+    return known.TRUSTED if hit.label in known.DERIVED else ("user",)
 
 
 def _in_a_row(text: str) -> str:

@@ -231,7 +231,7 @@ class Dreams:
         return estimate(self._view)
 
     def undo(self, run: int | None = None) -> UndoReport:
-        """Undo everything that a pass changed. Without `run`, that is the newest pass that is not undone yet.
+        """Undo everything that a pass changed. Without `run`, that is the newest pass that changed something.
 
         UndoBlocked when something was changed since, LeaseHeld while a pass is running; then nothing is undone. Text
         that was forgotten since stays forgotten. An undo has a number like a pass, and can itself be undone by that

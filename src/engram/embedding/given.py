@@ -32,18 +32,25 @@ def require_embedder(given: object) -> Embedder:
         raise InvalidInput(f"embedder is the class {given.__name__}; give an object of it, such as {given.__name__}().")
     if not callable(getattr(given, "embed", None)):
         raise InvalidInput(
-            f"embedder is a {kind} without the method embed(texts). Give the name of an embedder, or an object that "
+            f"embedder, of type {kind}, has no method embed(texts). Give the name of an embedder, or an object that "
             "follows engram.embedding.Embedder."
         )
     name = getattr(given, "name", None)
     if not isinstance(name, str):
-        raise InvalidInput(f"embedder is a {kind} whose name is not a text. The name is stored with each vector.")
+        raise InvalidInput(
+            f"embedder, of type {kind}, has a name that is not a text. The name is stored with each vector."
+        )
     checks.name(name, "the name of embedder")
     own = type(given).__module__.startswith(f"{__package__}.")
     if not own and (name.partition(":")[0] in _PROVIDERS or choice_of(name) is not None):
         raise InvalidInput(
-            f"embedder is a {kind} with the name {name!r}, which belongs to an embedder of Engram. Its vectors would "
-            "be mixed with others. Give it a name of its own, with a version, such as 'mine:v1'."
+            f"embedder, of type {kind}, has the name {name!r}, which belongs to an embedder of Engram. Its vectors "
+            "would be mixed with others. Give it a name of its own, with a version, such as 'mine:v1'."
+        )
+    # The class first, because reading a property may load the model.
+    if not hasattr(type(given), "dims") and not hasattr(given, "dims"):
+        raise InvalidInput(
+            f"embedder, of type {kind}, has no dims. Give it that attribute: how many numbers a vector has."
         )
     return Given(given)
 

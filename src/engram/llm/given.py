@@ -30,16 +30,16 @@ def require_provider(given: object) -> Provider:
         raise InvalidInput(f"llm is the class {given.__name__}; give an object of it, such as {given.__name__}().")
     if not callable(getattr(given, "complete", None)):
         raise InvalidInput(
-            f"llm is a {kind} without the method complete(prompt, *, system, max_tokens, schema). Give the name of a "
+            f"llm, of type {kind}, has no method complete(prompt, *, system, max_tokens, schema). Give the name of a "
             "provider, or an object that follows engram.llm.Provider."
         )
     name = getattr(given, "name", None)
     if not isinstance(name, str):
-        raise InvalidInput(f"llm is a {kind} whose name is not a text. The name is shown in reports.")
+        raise InvalidInput(f"llm, of type {kind}, has a name that is not a text. The name is shown in reports.")
     from .extractive.thinker import Extractive
 
     if checks.name(name, "the name of llm") in _RESERVED and not isinstance(given, Extractive):
-        raise InvalidInput(f"llm is a {kind} with the name {name!r}, which is the name of another thinker.")
+        raise InvalidInput(f"llm, of type {kind}, has the name {name!r}, which is the name of another thinker.")
     provider: Provider = given  # type: ignore[assignment]
     return provider
 

@@ -32,7 +32,7 @@ T = TypeVar("T")
 ROLES = ("user", "assistant", "system", "tool", "log")
 TRUSTS = ("user", "agent", "tool", "import")
 #: The trust of each role, unless the caller gives another one.
-_TRUST = {"user": "user", "assistant": "agent", "system": "agent", "tool": "tool", "log": "agent"}
+ROLE_TRUST = {"user": "user", "assistant": "agent", "system": "agent", "tool": "tool", "log": "agent"}
 #: Exchanges that `add_many` writes in one transaction; few enough that other writers do not wait long.
 BATCH = 500
 _TIME = "time of the exchange"
@@ -434,7 +434,7 @@ class Exchanges:
         pieces = word_index.cut(content) if words and role != "log" else None
         external_id = checks.optional_new_name(external_id, "external id")
         return CheckedExchange(
-            session_id, role, content, trust or _TRUST[role], at, pieces, external_id, author=self._view.author
+            session_id, role, content, trust or ROLE_TRUST[role], at, pieces, external_id, author=self._view.author
         )
 
     def _embedded(self, batch: list[CheckedExchange]) -> list[CheckedExchange]:
@@ -502,7 +502,7 @@ def append(
         turn=is_turn,
         role=role,
         content=content,
-        trust=trust or _TRUST[role],
+        trust=trust or ROLE_TRUST[role],
         at=when,
         external_id=external_id,
         author=author,

@@ -69,6 +69,8 @@ SELECT id, shelf, length, terms FROM items
 WHERE workspace = :workspace AND kind = :kind AND ref IN (SELECT value FROM json_each(:refs)) ORDER BY id
 """
 _REMOVE_POSTING = "DELETE FROM postings WHERE term = :term AND item = :item"
+# Reads every posting: only for an item whose own list of terms is damaged.
+_TERMS_OF = "SELECT term FROM postings WHERE item = :item"
 _REMOVE_ITEM = "DELETE FROM items WHERE workspace = :workspace AND id = :item"
 _REMOVE_VECTORS = "DELETE FROM vectors WHERE item = :item"
 _REMOVE_UNUSED_TERM = """
@@ -162,6 +164,8 @@ def _remove_from_shelf(tx: Transaction, workspace: str, shelf: str, rows: list[R
     numbers: set[int] = set()
     for item, _, packed in rows:
         terms = unpack(packed)
+        if terms is None:
+            terms = tx.column(_TERMS_OF, item=item)
         numbers.update(terms)
         tx.many(_REMOVE_POSTING, [{"term": term, "item": item} for term in terms])
         tx.later(_REMOVE_VECTORS, item=item)
@@ -199,8 +203,11 @@ def pack(numbers: Iterable[int]) -> bytes:
     return array("q", numbers).tobytes()
 
 
-def unpack(packed: bytes) -> list[int]:
+def unpack(packed: bytes) -> list[int] | None:
+    """The numbers; None if another program has damaged them, so that they are not whole numbers."""
     numbers = array("q")
+    if len(packed) % numbers.itemsize:
+        return None
     numbers.frombytes(bytes(packed))
     return numbers.tolist()
 

@@ -282,8 +282,8 @@ class _RemoteLeases(_proxy(Leases, "leases")):  # type: ignore[misc]
     def check(self, resource: str) -> Any:
         return super().check(self.normalise(resource))
 
-    def break_lease(self, resource: str, by: str | None, reason: str) -> Any:
-        return super().break_lease(self.normalise(resource), by, reason)
+    def break_lease(self, resource: str, by: str | None, reason: str, **options: Any) -> Any:
+        return super().break_lease(self.normalise(resource), by, reason, **options)
 
     def line_up(
         self, session_id: str, resource: str, note: str | None = None, *, ttl: float | None = None, wait: float

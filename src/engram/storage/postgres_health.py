@@ -173,7 +173,8 @@ def _vectors(engine: PostgresEngine) -> Finding:
         NOTE,
         "The server has no pgvector 0.8 or newer.",
         "Only speed is lost: each process keeps the vectors in memory.",
-        "CREATE EXTENSION vector, by an administrator",
+        "An administrator installs pgvector and runs deployment/roles.sql again; then restart the programs that use "
+        "the store.",
         number=1,
     )
 

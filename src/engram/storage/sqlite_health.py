@@ -8,11 +8,8 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-import time
 from contextlib import closing, contextmanager, suppress
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
@@ -20,17 +17,18 @@ import apsw
 from ..errors import EngramError, StoreEncrypted
 from ..health_records import NOTE, WRONG, Check, Finding, counted, fine
 from ..private_files import mode, take_rights
-from ..safe_text import one_line
-from . import backup, backup_files, backup_names, backup_places, database, foreign, migrate
+from . import backup, backup_files, backup_names, database, foreign, migrate
+from . import sqlite_content_health as content
 from .backup_places import LIST
 from .file_systems import network_file_system
-from .health import NAMED, RESTORE, backup_finding, clock_finding, schema_finding, some
+from .health import backup_finding, clock_finding, if_readable, skipped, unrecorded_text
 from .keys import draft
 from .sqlite_errors import damaged, translate
-from .swap import NEXT, REPLACED, finish, held, require_same
+from .sqlite_left_files import LeftFiles, is_old, plain
+from .swap import finish, held, require_same
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from ..clock import Clock
     from .keys import Keys
@@ -43,20 +41,15 @@ LARGE_LOG = 64 * 1024 * 1024
 LEAST_SPACE = 64 * 1024 * 1024
 #: A share of unused pages, and bytes in them, from which on they are worth a note.
 UNUSED_SHARE, UNUSED_BYTES = 0.25, 16 * 1024 * 1024
-#: Seconds that a draft is untouched before it counts as left behind.
-DRAFT_AGE = 3_600.0
 #: How many problems the integrity check lists at most.
 _PROBLEMS = 5
 #: How often a connection is tried if the file does not fit its key.
 _ATTEMPTS = 5
+#: Bytes that SQLite's helper files need.
+_HELPERS_NEED = 1_000_000
+#: Beginnings of what SQLite's checks say of rows. The rest is about pages, and tells a user nothing.
+_OF_ROWS = ("CHECK", "NULL", "NUMERIC", "TEXT", "REAL", "INT", "BLOB", "non-", "row ", "wrong #")
 _HELPERS = ("-wal", "-shm")
-_OBJECTS = "SELECT type, name FROM sqlite_schema WHERE name NOT GLOB 'sqlite_*'"
-#: Tables with texts of memories, and the column with the memory's number.
-_MEMORY_KEYS = {"memories": "id", "memory_versions": "memory_id"}
-_COLUMNS = """
-SELECT t.name, c.name, c.type = 'TEXT', c.pk > 0 FROM sqlite_schema t JOIN pragma_table_info(t.name) c
-WHERE t.type = 'table' AND t.name NOT GLOB 'sqlite_*' ORDER BY t.name, c.cid
-"""
 
 
 class _Files(NamedTuple):
@@ -87,56 +80,84 @@ def checks(path: str, clock: Clock, keys: Keys, *, full: bool = False) -> list[C
     """The checks of a store's files. Without the key of an encrypted store, what is in the file cannot be checked."""
     path = os.path.realpath(path)
     files = _Files(path, keys)
+    left = LeftFiles(path, partial(_locked, files))
     outside = [
         Check("store.sqlite", _version),
         Check("store.file", partial(_file, files)),
         Check("store.key", partial(_key, files)),
-        Check("store.plain", partial(_plain, path)),
+        Check("store.plain", partial(plain, path)),
         Check("store.permissions", partial(_permissions, path), partial(_set_permissions, path)),
         Check("store.folder", partial(_folder, path), partial(_close_folder, path)),
         Check("store.file_system", partial(_file_system, path)),
         Check("store.space", partial(_space, path)),
-        Check("store.leftovers", partial(_leftovers, path), partial(_remove_leftovers, path)),
+        Check("store.leftovers", left.look, left.remove),
     ]
     if not _is_store(files):
         return outside
-    return [
-        *outside,
-        Check("store.schema", partial(_schema, files)),
+    inside = [
+        Check("store.schema", partial(_read, files, partial(content.schema, path))),
         Check("store.integrity", partial(_integrity, files, full), guards=True),
-        *([Check("store.texts", partial(_texts, files))] if full else []),
-        Check("store.references", partial(_references, files)),
+        *([Check("store.texts", partial(_read, files, content.texts))] if full else []),
+        Check("store.references", partial(_read, files, content.references)),
+        Check("store.numbers", partial(_read, files, content.numbers), partial(_raise_numbers, files)),
         Check("store.log", partial(_log, path), partial(_checkpoint, files)),
         Check("store.unused", partial(_unused, files)),
         Check("store.clock", partial(_clock, files, clock)),
         Check("store.backups", partial(_backups, files, clock)),
     ]
+    return [*outside, *map(if_readable, inside)]
 
 
 def _is_store(files: _Files) -> bool:
     """Whether what is in the file can be checked: it is a store, and its key is here."""
     try:
-        return os.path.exists(files.path) and not _problem(files)
+        return os.path.exists(files.path) and _problem(files) is None
     except EngramError:
         return False
 
 
-def _problem(files: _Files) -> str:
-    """Why the file is no store; empty if it is one. Raises StoreEncrypted without its key."""
+class _Problem(NamedTuple):
+    """Why a file is no store that can be used."""
+
+    why: str
+    #: Whether a full disk, or one that can only be read, may be the cause.
+    may_be_disk: bool = False
+    #: Whether the file can be read, so that a restore wants to be sure.
+    is_readable: bool = False
+
+
+def _problem(files: _Files) -> _Problem | None:
+    """Why the file is no store; None if it is one. Raises StoreEncrypted without its key."""
     if not backup.size(files.path):
-        return "it is empty"
+        return _Problem("it is empty")
     try:
         foreign.refuse(files.path, files.keys)
         with closing(files.connect()) as connection:
             if connection.pragma("application_id") != foreign.APPLICATION_ID:
-                return "its application_id is not that of Engram"
+                return _Problem("its application_id is not that of Engram")
+            return _unusable_record(migrate.sqlite_applied(connection))
     except StoreEncrypted:
         raise
     except apsw.NotADBError:
-        return "it is not a database"
+        return _Problem("it is not a database")
+    except apsw.CorruptError:
+        return _Problem("it is damaged")
+    except (apsw.IOError, apsw.FullError, apsw.CantOpenError, apsw.ReadOnlyError) as error:
+        return _Problem(str(error), may_be_disk=True)
     except (EngramError, apsw.Error, UnicodeDecodeError) as error:
-        return str(error).rstrip(".")
-    return ""
+        return _Problem(str(error).rstrip("."))
+
+
+def _unusable_record(applied: list[migrate.Applied]) -> _Problem | None:
+    """What is wrong if an upgrade would make changes a second time, and no command works without it.
+
+    `store.schema` finds what else the record may lack.
+    """
+    known = {each.number for each in applied}
+    missing = skipped(applied, [each for each in migrate.shipped("sqlite") if each.number not in known])
+    if all(each.hooks_without for each in missing):
+        return None
+    return _Problem(unrecorded_text(missing, applied), is_readable=True)
 
 
 def _version() -> Finding:
@@ -162,18 +183,46 @@ def _file(files: _Files) -> Finding:
         problem = _problem(files)
     except StoreEncrypted:
         return fine(name, f"{path} is an encrypted Engram store; without its key, what is in it is not checked.")
-    if not problem:
+    if problem is None:
         kind = "encrypted " if database.is_encrypted(path) else ""
         return fine(name, f"{path} is an {kind}Engram store.")
-    saved = [each.file for each in backup_files.listed(path, None, files.keys) if not each.problem]
+    if problem.may_be_disk and (of_disk := _unwritable_disk(path)) is not None:
+        return of_disk
+    saved = _saved(files)
     return Finding(
         name,
         WRONG,
-        f"{path} cannot be used: {problem}. {_told(saved)}",
+        f"{path} cannot be used: {problem.why}. {_told(saved)}",
         "Nothing is recorded, and nothing is found again.",
-        f"engram --store {shlex.quote(path)} restore {shlex.quote(saved[0]) if saved else 'FILE'}",
+        _restore(path, saved, force=problem.is_readable),
         number=1,
     )
+
+
+def _unwritable_disk(path: str) -> Finding | None:
+    """What to do if SQLite cannot make its helper files because of the disk. A restore would not work there, either."""
+    try:
+        disk = os.statvfs(os.path.dirname(path))
+    except OSError:
+        return None
+    means = "Nothing is recorded, and nothing is found again. The store itself need not be damaged."
+    if disk.f_flag & os.ST_RDONLY:
+        found, fix = "its file system is mounted read-only", "Mount the file system for writing."
+    elif disk.f_bavail * disk.f_frsize < _HELPERS_NEED:
+        found, fix = "its disk is full", "Free some space."
+    else:
+        return None
+    return Finding("store.file", WRONG, f"{path} cannot be used: {found}.", means, fix, number=1)
+
+
+def _saved(files: _Files) -> list[str]:
+    """The backups of the store that can be restored, the newest first."""
+    return [each.file for each in backup_files.listed(files.path, None, files.keys) if not each.problem]
+
+
+def _restore(path: str, saved: list[str], *, force: bool) -> str:
+    file = shlex.quote(saved[0]) if saved else "FILE"
+    return f"engram --store {shlex.quote(path)} restore {file}{' --force' if force else ''}"
 
 
 def _told(saved: list[str]) -> str:
@@ -214,7 +263,7 @@ def _key(files: _Files) -> Finding:
         fix = "Put your copy of the key back, or name its place with the setting key_file."
         return Finding(name, WRONG, str(error), means, fix, number=1)
     left = draft(keys.file) if keys.file else ""
-    if left and _is_old(left):
+    if left and is_old(left):
         return Finding(
             name,
             NOTE,
@@ -226,42 +275,6 @@ def _key(files: _Files) -> Finding:
     if not database.is_encrypted(files.path):
         return fine(name, "The store is not encrypted.")
     return fine(name, f"The store is encrypted, and its key is in {keys.place}.")
-
-
-def _plain(path: str) -> Finding:
-    """Whether an encrypted store has copies that are not."""
-    name = "store.plain"
-    if not database.is_encrypted(path):
-        return fine(name, "The store is not encrypted, so its copies need not be.")
-    own = [file for file in _copies(path) if backup.size(file) and not database.is_encrypted(file)]
-    if own:
-        return Finding(
-            name,
-            WRONG,
-            f"The store is encrypted, but not its copy {own[0]}{_and_more(own)}.",
-            "Everybody who gets this file can read what was remembered.",
-            "engram encrypt; if the file stays plain, delete it",
-            number=len(own),
-        )
-    beside = [file for file in backup_places.files(os.path.dirname(path)) if backup_files.is_plain_store(file)]
-    if not beside:
-        return fine(name, "Every copy of the encrypted store that Engram knows is encrypted.")
-    return Finding(
-        name,
-        NOTE,
-        f"Beside the encrypted store is one that is not: {beside[0]}{_and_more(beside)}.",
-        "If it is a copy of this store, everybody who gets this file can read what was remembered.",
-        f"engram --store {shlex.quote(beside[0])} encrypt, or delete it",
-        number=len(beside),
-    )
-
-
-def _copies(path: str) -> list[str]:
-    """The copies of the store that Engram knows, and what killed processes left of some."""
-    beside = [os.path.join(os.path.dirname(path), each) for each in _names(path)]
-    left = [f"{path}{end}" for end in (NEXT, REPLACED, backup.COPYING)]
-    known = [file for _, file in backup_names.known(path) if backup_files.is_store(file)]
-    return list(dict.fromkeys([*beside, *left, *known, *backup_names.drafts(path)]))
 
 
 def _and_more(files: list[str]) -> str:
@@ -342,6 +355,10 @@ def _space(path: str) -> Finding:
         disk = os.statvfs(os.path.dirname(path))
     except OSError:
         return fine("store.space", "The free space is not known.")
+    if disk.f_flag & os.ST_RDONLY:
+        found = "The store's file system is mounted read-only."
+        means = "The store can be read at most, and nothing is recorded."
+        return Finding("store.space", WRONG, found, means, "Mount the file system for writing.", number=1)
     free, needed = disk.f_bavail * disk.f_frsize, backup.size(path)
     shown = f"{free / 1_000_000:,.0f} MB are free on the disk."
     if free < LEAST_SPACE:
@@ -353,71 +370,9 @@ def _space(path: str) -> Finding:
     return fine("store.space", shown)
 
 
-def _drafts(path: str) -> list[str]:
-    """Files that a killed process left: drafts of copies, of restores, of new stores and of backups."""
-    try:
-        found = [file for file in backup.drafts(path) if _is_old(file)] + backup.abandoned(path)
-    except OSError:
-        return []
-    return sorted(found) + backup_names.drafts(path)
-
-
-def _is_old(file: str) -> bool:
-    with suppress(OSError):
-        return time.time() - os.stat(file).st_mtime > DRAFT_AGE
-    return False
-
-
-def _copying(path: str) -> list[str]:
-    """What a killed `engram copy` to this store left: an unfinished copy, or a second name of the finished one."""
-    file = f"{path}{backup.COPYING}"
-    with suppress(OSError):
-        if os.path.samefile(path, file) or _is_old(file):
-            return [file]
-    return []
-
-
-def _leftovers(path: str) -> Finding:
-    found = [*_drafts(path), *_copying(path)]
-    if not found:
-        return fine("store.leftovers", "No process left a draft behind.")
-    return Finding(
-        "store.leftovers",
-        NOTE,
-        f"A killed process left {os.path.basename(found[0])}{' and more' if len(found) > 1 else ''}.",
-        "It takes space, and it may contain what was forgotten since.",
-        f"rm {found[0]}",
-        mends=True,
-        number=len(found),
-    )
-
-
-def _remove_leftovers(path: str) -> int:
-    found = [*_drafts(path), *_copying(path)]
-    for file in found:
-        backup.remove(file)
-    return len(found)
-
-
-def _schema(files: _Files) -> Finding:
+def _read(files: _Files, look: Callable[[apsw.Connection], Finding]) -> Finding:
     with _reading(files) as connection:
-        applied = migrate.sqlite_applied(connection)
-        there = set(connection.execute(_OBJECTS))
-    return schema_finding(applied, "sqlite", files.path, partial(_lost, there))
-
-
-def _lost(there: set[tuple[str, str]], migrations: Sequence[migrate.Migration]) -> set[tuple[str, str]]:
-    with _empty_store(migrations) as empty:
-        return set(empty.execute(_OBJECTS)) - there
-
-
-@contextmanager
-def _empty_store(migrations: Sequence[migrate.Migration]) -> Iterator[apsw.Connection]:
-    """A store in memory, to compare with. Making one takes a few milliseconds."""
-    with closing(database.connect(":memory:", None)) as connection:
-        for migration in migrations:
-            connection.execute(migration.sql)
-        yield connection
+        return look(connection)
 
 
 @contextmanager
@@ -443,85 +398,15 @@ def _integrity(files: _Files, full: bool) -> Finding:
         problems = [str(error)]
     if not problems:
         return fine(name, f"SQLite's {what} found nothing{'' if full else '; --full checks more'}.")
+    detail = f" ({problems[0][:200]})" if problems[0].startswith(_OF_ROWS) else ""
+    saved = _saved(files)
     return Finding(
         name,
         WRONG,
-        f"The file is damaged: {problems[0][:200]}.",
+        f"The file is damaged{detail}. {_told(saved)}",
         "Some of what was remembered cannot be read.",
-        RESTORE,
+        f"{_restore(files.path, saved, force=True)}; `engram restore --list` shows the backups",
         number=len(problems),
-    )
-
-
-def _texts(files: _Files) -> Finding:
-    """Whether every text can be read. SQLite does not look at the bytes of a text, not even in `integrity_check`."""
-    number, named = 0, []
-    with _reading(files) as connection:
-        for number, place in enumerate(_unreadable_texts(connection), 1):
-            if number <= NAMED:
-                named.append(place)
-    if not number:
-        return fine("store.texts", "Every text in the store can be read.")
-    # A memory with such a text can be forgotten; most other commands have to read it.
-    id = next((row[_MEMORY_KEYS[table]] for table, _, row in named if table in _MEMORY_KEYS), None)
-    shown = [f"{table}.{column} ({', '.join(map(' '.join, row.items()))})" for table, column, row in named]
-    return Finding(
-        "store.texts",
-        WRONG,
-        f"{counted(number, 'row has a text that is', 'rows have a text that is')} not UTF-8: {some(shown, number)}.",
-        "Commands that read it fail, and so do exports and copies of the store.",
-        RESTORE if id is None else f"{RESTORE}; engram forget --memory {id} deletes that memory",
-        number=number,
-    )
-
-
-def _unreadable_texts(connection: apsw.Connection) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """The first unreadable text of each row: its table, its column, and the row's key."""
-    connection.create_scalar_function("unreadable", _unreadable, deterministic=True)
-    there = set(connection.execute(_COLUMNS))
-    with _empty_store(migrate.shipped("sqlite")) as empty:
-        # A table of the user's own is not looked at.
-        columns = [column for column in empty.execute(_COLUMNS) if column in there]
-    for table, group in groupby(columns, itemgetter(0)):
-        own = list(group)
-        texts = [column for _, column, is_text, _ in own if is_text]
-        key = [column for _, column, _, is_key in own if is_key]
-        if not texts:
-            continue
-        sql = f"SELECT {_bytes(key)}, unreadable({_bytes(texts)}) AS place FROM {table} WHERE place IS NOT NULL"
-        for *values, place in connection.execute(sql):
-            row = [one_line((value or b"").decode("utf-8", "replace"), 80) for value in values]
-            yield table, texts[place], dict(zip(key, row, strict=True))
-
-
-def _bytes(columns: list[str]) -> str:
-    return ", ".join(f"CAST({column} AS BLOB)" for column in columns)
-
-
-def _unreadable(*texts: object) -> int | None:
-    """The place of the first one that is not UTF-8."""
-    for place, text in enumerate(texts):
-        try:
-            if isinstance(text, bytes):
-                text.decode()
-        except UnicodeDecodeError:
-            return place
-    return None
-
-
-def _references(files: _Files) -> Finding:
-    with _reading(files) as connection:
-        rows = connection.execute("PRAGMA foreign_key_check").fetchall()
-    if not rows:
-        return fine("store.references", "No row refers to one that is missing.")
-    tables = sorted({str(row[0]) for row in rows})
-    return Finding(
-        "store.references",
-        WRONG,
-        f"Rows of {', '.join(tables)} refer to rows that are missing.",
-        "Another program changed the store, or the file was damaged.",
-        "engram doctor --fix for tags, links and vectors; otherwise engram restore FILE",
-        number=len(rows),
     )
 
 
@@ -549,6 +434,27 @@ def _checkpoint(files: _Files) -> int:
         require_same(files.path, opened)
         ((busy, _, _),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     return 0 if busy else 1
+
+
+def _raise_numbers(files: _Files) -> int:
+    finish(files.path)
+    with _locked(files) as connection:
+        return content.raise_numbers(connection)
+
+
+@contextmanager
+def _locked(files: _Files) -> Iterator[apsw.Connection]:
+    """A connection that has the store's write lock within a block, and commits at its end."""
+    foreign.refuse(files.path, files.keys)
+    with held(files.path) as opened, _reading(files) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            require_same(files.path, opened)
+            yield connection
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
 
 
 def _unused(files: _Files) -> Finding:

@@ -292,8 +292,9 @@ class _Workspace:
         memories |= {id for kind, id in sources if kind == "memory"}
         memories |= {each["superseded_by"] for each in values if each["superseded_by"]}
         turns: dict[int, str] = {}
-        ids = self._tx.array(sorted(id for kind, id in sources if kind == "exchange"))
-        for id, session, role in self._tx.all(_PLACES, workspace=self._name, ids=ids):
+        tx = self._tx
+        ids = tx.array(sorted(id for kind, id in sources if kind == "exchange"))
+        for id, session, role in tx.all(_PLACES, workspace=self._name, ids=ids):
             if session in self._sessions:
                 anchor = f"#exchange-{id}" if role != "log" else ""
                 turns[id] = f"../{self._sessions[session].page}{anchor}"
@@ -301,8 +302,8 @@ class _Workspace:
 
     def _memory_pages(self, ids: Iterable[int], up: str = "../") -> dict[int, str]:
         """The pages of those of the memories that the export has."""
-        array = self._tx.array(sorted(ids))
-        found = self._tx.all(_KINDS, workspace=self._name, ids=array) if ids else []
+        tx = self._tx
+        found = tx.all(_KINDS, workspace=self._name, ids=tx.array(sorted(ids))) if ids else []
         return {id: f"{up}{_kind_page(kind)}#memory-{id}" for id, kind in found}
 
     def _passage(self, text: str, up: str = "../") -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from html import unescape
 
 import pytest
 
@@ -56,6 +58,27 @@ def test_a_conflict_of_two_subagents_of_one_session_is_shown(server: Server) -> 
         eng.leases.claim(eng.sessions.register("claude-code", name, parent_id=parent), "src/a.py")
     (card,) = cards(server)
     assert "Claimed by Porting the table and Porting the map:" in card
+
+
+@pytest.mark.requirement("WEB-4")
+def test_the_button_of_a_claim_names_that_claim(server: Server) -> None:
+    eng = server.eng
+    one, other = (eng.sessions.register("codex", f"Task {number}") for number in range(2))
+    leases = [eng.leases.claim(one, "acme/shop:src/router.py"), eng.leases.claim(other, "acme/shop:src/**")]
+    with person(server) as someone:
+        page = someone.see("").response.text
+    for lease in leases:
+        (form,) = re.findall(rf'<form[^>]*id="break-{lease.token}".*?</form>', page, re.DOTALL)
+        (values,) = re.findall(r'data-values="([^"]*)"', form)
+        assert json.loads(unescape(values)) == {"resource": lease.resource, "by": None, "token": lease.token}
+
+
+@pytest.mark.requirement("WEB-3")
+def test_the_card_of_messages_follows_sessions_for_its_recipients(server: Server) -> None:
+    with person(server) as someone:
+        page = someone.see("").response.text
+    (card,) = re.findall(r'<[^>]*id="messages"[^>]*>', page)
+    assert set(re.findall(r'data-live="([^"]*)"', card)[0].split()) == {"message", "session"}
 
 
 @pytest.mark.requirement("WEB-21")

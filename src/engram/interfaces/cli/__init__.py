@@ -126,11 +126,12 @@ def _run(arguments: list[str]) -> int:
     except click.ClickException as error:
         _report(arguments, "failed", error.format_message(), {})
         return 1
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as error:
+        message = str(error) or "Stopped."
         if json_wanted(arguments):
-            _report(arguments, "stopped", "Stopped.", {})
+            _report(arguments, "stopped", message, {})
         else:
-            say("Stopped.", err=True)
+            say(message, err=True)
         return 1
 
 

@@ -93,6 +93,13 @@ class Command(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             done = self._invoke(ctx)
+        except click.Abort as error:
+            # click raises it in place of the end of the input.
+            if isinstance(error.__context__, EOFError) and not sys.stdin.isatty():
+                click.echo(err=True)  # the question has no end of line
+                if any("--yes" in parameter.opts for parameter in self.params):
+                    error.args = ("Stopped: nobody answered. --yes does not ask.",)
+            raise
         except WorkspaceNotFound:
             raise  # it says the same
         except NotFound as error:
@@ -123,12 +130,15 @@ class Command(click.Command):
 
 
 def _token_origin(ctx: click.Context) -> str:
-    """Where the token is from that a server has refused."""
+    """Where the token is from that a server has refused, and how to get another."""
     settings = load_settings(ctx, warn=False)
     if not (settings.is_remote and settings.token):
         return ""
     origin = settings.origins["token"]
-    return f" The token is from {'ENGRAM_TOKEN' if origin == 'environment' else f'`token` in {origin}'}."
+    place = "ENGRAM_TOKEN" if origin == "environment" else f"`token` in {origin}"
+    return (
+        f" The token is from {place}. Make one with `engram token create NAME` where the store is; put it into {place}."
+    )
 
 
 def found_something(ctx: click.Context) -> None:

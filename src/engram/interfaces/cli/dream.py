@@ -45,6 +45,10 @@ _FAILED = 1
 _LEAST_INTERVAL = 60.0
 #: The reason of a pass that a person or a program asked for.
 _BY_HAND = "by hand"
+#: The steps of a pass that are no stages, as docs/dreaming.md calls them.
+_STEPS = {"index": "indexing", "probe": "recall check"}
+#: From this urgency on, a stage is due.
+_DUE = 0.6
 #: What starts a pass only if it is due: a person or a timer, the end of a session, an idle server.
 _STARTED_BY = ("if due", "session end", "idle server")
 
@@ -258,32 +262,56 @@ def list_dreams(ctx: click.Context, limit: int) -> None:
 
 
 @dream.command()
-@click.argument("number", type=click.IntRange(min=1))
+@click.argument("number", type=click.IntRange(min=1), required=False)
 @utc_option
 @click.pass_context
-def show(ctx: click.Context, number: int) -> None:
+def show(ctx: click.Context, number: int | None) -> None:
     """Show the report of a pass, of an undo, or of a proposal that was applied by hand.
 
-    These share one numbering.
+    These share one numbering. Without NUMBER, show the newest pass.
     """
     from ...records import UndoReport
 
-    found = open_store(ctx).dreams.show(number)
-    result(ctx, found, lambda: _undone(found) if isinstance(found, UndoReport) else _shown(found))
+    eng = open_store(ctx)
+    found = eng.dreams.show(number or _newest(eng))
+    result(ctx, found, lambda: _undone(eng, found) if isinstance(found, UndoReport) else _shown(found))
+
+
+def _newest(eng: Engram) -> int:
+    """The number of the newest pass."""
+    from ...errors import DreamNotFound
+
+    before: int | None = None
+    while page := eng.dreams.list(before=before):
+        for each in page:
+            if each.id and each.proposal is None:
+                return each.id
+        before = page[-1].id
+    raise DreamNotFound(f"There has been no pass in workspace {eng.workspace_name!r} yet.")
 
 
 @dream.command()
 @click.argument("number", type=click.IntRange(min=1), required=False)
 @click.pass_context
 def undo(ctx: click.Context, number: int | None) -> None:
-    """Undo everything that one pass changed. Without NUMBER, undo the newest pass that is not undone yet.
+    """Undo everything that one pass changed. Without NUMBER, undo the latest pass that changed something.
+
+    A pass that was undone already is passed over.
 
     NUMBER is the number of a pass, of an applied proposal, or of an earlier undo. If something was changed again since,
     nothing is undone. What was forgotten since stays forgotten. `engram dream show` lists everything that an undo
     changed.
     """
-    found = open_store(ctx).dreams.undo(number)
-    result(ctx, found, lambda: _undone(found, briefly=True))
+    eng = open_store(ctx)
+    newest = eng.dreams.list() if number is None else []
+    found = eng.dreams.undo(number)
+    # One that was undone before did change something.
+    empty = [f"{each.id}" for each in newest if each.id and each.id > found.run and not each.undone_by]
+    lines = []
+    if empty:
+        passes = f"Pass {empty[0]}" if len(empty) == 1 else f"Passes {', '.join(empty[:-1])} and {empty[-1]}"
+        lines.append(f"{passes} changed nothing, so {_named(eng, found.run)} was undone.")
+    result(ctx, found, lambda: "\n".join([*lines, _undone(eng, found, briefly=True)]))
 
 
 dream.add_command(review)
@@ -406,7 +434,7 @@ def _shown(report: DreamReport) -> str:
     """A pass in full. A pass that did not start has only errors, and an applied proposal only its line."""
     if report.proposal is not None or not (report.id or report.dry_run):
         return _line(report)
-    seconds = (f"{stage} {value:.2f} s" for stage, value in report.seconds.items() if value >= 0.005)
+    seconds = (f"{_STEPS.get(stage, stage)} {value:.2f} s" for stage, value in report.seconds.items() if value >= 0.005)
     tokens = f"{report.input_tokens:,} tokens in, {report.output_tokens:,} out"
     values: dict[str, object] = {
         "pass": _head(report),
@@ -424,9 +452,9 @@ def _shown(report: DreamReport) -> str:
         "pending now": None if report.dry_run else _pending(report.after),
         "urgency": _urgency(report.drives),
         "spent": f"{counted(report.calls, 'model call')}, {tokens}" if report.calls else None,
-        "time by stage": ", ".join(seconds) or None,
+        "time": ", ".join(seconds) or None,
         "left out": _left_out(report),
-        "errors": "\n".join(report.errors) or None if report.ended_at or report.dry_run else None,
+        "errors": "\n".join(map(_error, report.errors)) or None if report.ended_at or report.dry_run else None,
         "put off": "\n".join(report.notes or ()) or None,
         "ALARM": "\n".join(report.alarms) or None,
     }
@@ -454,12 +482,13 @@ def _automatic(found: DreamStatus) -> str:
     """Whether passes start by themselves, when the last one did, and when the next one does."""
     if not found.automatic:
         return "off (auto_dream)"
-    last = f"last {when(found.last_automatic)}" if found.last_automatic else "none yet"
+    last = f"last {when(found.last_automatic)}" if found.last_automatic else "no automatic pass yet"
     if found.starts_now:
         following = "next at the end of a session or when the MCP server is idle"
     else:
         following = f"next not before {when(found.next_at)}" if found.next_at else "next when something is due"
-    return f"on, thinks with {found.thinker}; {last}; {following}"
+    model = "without a model" if found.thinker == "extractive" else "with a model"
+    return f"on, {model} ({found.thinker}); {last}; {following}"
 
 
 def _stuck(each: StuckStage) -> str:
@@ -492,10 +521,24 @@ def _totals(totals: DreamTotals) -> str:
     return f"{passes}, {totals.seconds:.1f} s: {done}"
 
 
-def _undone(report: UndoReport, *, briefly: bool = False) -> str:
+def _named(eng: Engram, number: int) -> str:
+    """What a number is that passes, undos and applied proposals share: `pass 3`."""
+    from ...errors import DreamNotFound
+    from ...records import UndoReport
+
+    try:
+        found = eng.dreams.show(number)
+    except DreamNotFound:  # of a report that came from another store
+        return f"number {number}"
+    if isinstance(found, UndoReport):
+        return f"undo {number}"
+    return f"pass {number}" if found.proposal is None else f"the applied proposal with number {number}"
+
+
+def _undone(eng: Engram, report: UndoReport, *, briefly: bool = False) -> str:
     told = _counted if briefly else _things
     values: dict[str, object] = {
-        "undo": f"{report.id}, {when(report.started_at)}: undoes {report.run}",
+        "undo": f"{report.id}, {when(report.started_at)}: {_named(eng, report.run)} was undone",
         "workspace": report.workspace,
         "restored": told(report.restored),
         "removed": told(report.removed),
@@ -530,9 +573,15 @@ def _line(report: DreamReport) -> str:
         line = "No pass was started"
     undone = f"; undone by undo {report.undone_by}" if report.undone_by else ""
     # The outcome of a pass without an end says so already.
-    problem = f"; {_problem(report.errors[0])}" if report.errors and (report.ended_at or report.dry_run) else ""
+    problem = f"; {_problem(_error(report.errors[0]))}" if report.errors and (report.ended_at or report.dry_run) else ""
     problem += f"; ALARM: {one_line(report.alarms[0], 500)}" if report.alarms else ""
     return f"{line}{undone}{problem}"
+
+
+def _error(text: str) -> str:
+    """A message with the name of its step as a person reads it."""
+    step, colon, rest = text.partition(": ")
+    return f"{_STEPS.get(step, step)}{colon}{rest}"
 
 
 def _problem(text: str) -> str:
@@ -601,10 +650,18 @@ def _pending(backlog: DreamBacklog) -> str:
 
 
 def _urgency(drives: Drives) -> str:
+    """`to summarise sessions: urgent (75%); to update eras and the portrait: not urgent`."""
+    kinds = [("summarise sessions", drives.continuity), ("update eras and the portrait", drives.coherence)]
     # Only a companion is curious.
-    names = ("continuity", "coherence", *(["curiosity"] if drives.curiosity else []))
-    urgent = ", ".join(f"{name} {getattr(drives, name):.2f}" for name in names)
-    return f"{urgent} (0 to 1); stability {drives.stability:.2f}"
+    kinds += [("reflect", drives.curiosity)] if drives.curiosity else []
+    return "; ".join(f"to {what}: {_pressing(drive)}" for what, drive in kinds)
+
+
+def _pressing(drive: float) -> str:
+    """A drive in words. The number follows where it says more."""
+    if drive < 0.005:
+        return "not urgent"
+    return f"{'urgent' if drive >= _DUE else 'not urgent yet'} ({drive:.0%})"
 
 
 def _item(item: WorkItem) -> str:

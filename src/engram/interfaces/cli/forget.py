@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...errors import NotFound
 from .common import (
     SESSION,
     as_json,
@@ -16,14 +17,24 @@ from .common import (
     moment_type,
     open_store,
     result,
+    typed,
     utc_option,
 )
 from .counting import counted
 from .screen import say, table, when
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...client import Engram
     from ...records import Receipt
 
+#: The most sources of a memory that are searched for its text.
+_SOURCES = 20
+#: What stays without a part, by its name in receipts, and what one of it is.
+_REBUILT = {"memories to rebuild": "memory", "blocks to rebuild": "block"}
+_SHORTENED = "log entries shortened"
+_STAYING = (*_REBUILT, _SHORTENED)
 #: The singular of the names in receipts.
 _ONE = {
     "exchanges": "exchange",
@@ -31,8 +42,8 @@ _ONE = {
     "blocks": "block",
     "sessions": "session",
     "messages": "message",
-    "memories to rebuild": "memory to rebuild",
-    "blocks to rebuild": "block to rebuild",
+    "memories to rebuild": "memory that lost a part",
+    "blocks to rebuild": "block that lost a part",
     "summaries": "summary",
     "outcomes": "outcome",
     "log entries shortened": "log entry shortened",
@@ -68,13 +79,14 @@ def forget(ctx: click.Context, /, dry_run: bool, yes: bool, **chosen: Any) -> No
     if sum(value is not None for value in chosen.values()) != 1:
         raise click.UsageError(f"Give exactly one of {', '.join(f'--{name}' for name in chosen)}.")
     eng = open_store(ctx)
+    same = [] if as_json(ctx) else _same_words(eng, chosen["memory"])
     if not dry_run and not yes:
         if as_json(ctx):
             raise click.UsageError("With --json there is no prompt: add --yes or --dry-run.")
-        say(_shown(eng.forget(**chosen, dry_run=True)), err=True)
+        say(_shown(eng.forget(**chosen, dry_run=True), same), err=True)
         click.confirm("Forget this? It cannot be undone.", abort=True, err=True)
     receipt = eng.forget(**chosen, dry_run=dry_run)
-    result(ctx, receipt, lambda: _shown(receipt))
+    result(ctx, receipt, lambda: _shown(receipt, same))
 
 
 @command()
@@ -94,14 +106,52 @@ def receipts(ctx: click.Context, limit: int) -> None:
     )
 
 
-def _shown(receipt: Receipt) -> str:
+def _same_words(eng: Engram, memory: int | None) -> list[int]:
+    """The exchanges that stay and contain the whole text of a memory, read before it is gone."""
+    if memory is None:
+        return []
+    try:
+        found = eng.memories.get(memory)
+        named = [id for kind, id in eng.memories.sources(memory) if kind == "exchange"]
+        turns = [eng.exchanges.get(id) for id in named[:_SOURCES]]
+        turns += eng.exchanges.history(found.session_id, 0, logs=True) if found.session_id else []
+    except NotFound:
+        return []  # forgetting says what is missing
+    text = _words(found.content)
+    return sorted({turn.id for turn in turns if text and text in _words(turn.content)})
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def _shown(receipt: Receipt, same: list[int]) -> str:
     is_done = receipt.id is not None
-    lines = [f"{f'Receipt {receipt.id}: forgot' if is_done else 'Would forget'} {_counts(receipt)}."]
+    lines = [" ".join(_sentences(receipt))]
     lines += _ids(receipt) if is_done else _previewed(receipt)
+    if same:
+        where = f"exchange{'s' if len(same) > 1 else ''} {', '.join(map(str, same))}"
+        lines.append(f"The same words are in {where}: `{typed('forget', '--exchange', str(same[0]))}`.")
     if receipt.backups:
         lines.append("These older backups may still contain it. Delete them to remove it there too:")
         lines += [f"  {name}" for name in receipt.backups]
     return "\n".join(lines)
+
+
+def _sentences(receipt: Receipt) -> Iterator[str]:
+    """What goes, and what happens to the things that stay."""
+    is_done = receipt.id is not None
+    gone = [counted(count, _ONE[name], name) for name, count in receipt.counts.items() if name not in _STAYING]
+    yield f"{f'Receipt {receipt.id}: forgot' if is_done else 'Would forget'} {', '.join(gone) or 'nothing'}."
+    rebuilt = [counted(receipt.counts[name], one) for name, one in _REBUILT.items() if receipt.counts.get(name)]
+    if rebuilt:
+        one = sum(receipt.counts.get(name, 0) for name in _REBUILT) == 1
+        lost = "lost" if is_done else "would lose"
+        yield f"{' and '.join(rebuilt)} {'was' if one else 'were'} partly made from it, and {lost} that part."
+        yield "Passes write gists, eras and the portrait again."
+    if shortened := receipt.counts.get(_SHORTENED):
+        verb = "would be" if not is_done else "was" if shortened == 1 else "were"
+        yield f"{counted(shortened, 'log entry')} {verb} shortened."
 
 
 def _is_without_text(line: str) -> bool:
@@ -113,7 +163,10 @@ def _is_without_text(line: str) -> bool:
 def _previewed(receipt: Receipt) -> list[str]:
     lines = []
     for name, shown in (receipt.preview or {}).items():
-        lines.append(f"  {name}")
+        lines.append(f"  {_headed(name, 'would lose a part')}")
+        if name == "blocks to rebuild":
+            # Their first words are not what goes.
+            shown = [line.partition(": ")[0] for line in shown]
         # A memory or an exchange always has a text, unless an earlier forgetting has taken it.
         empty = "emptied by forgetting" if name.startswith(("memories", "exchanges")) else "empty"
         lines += [f"    {line} ({empty})" if _is_without_text(line) else f"    {line}" for line in shown]
@@ -122,13 +175,21 @@ def _previewed(receipt: Receipt) -> list[str]:
     return lines
 
 
+def _headed(name: str, what: str) -> str:
+    """`blocks that lost a part` in place of `blocks to rebuild`."""
+    return f"{name.partition(' ')[0]} that {what}" if name in _REBUILT else name
+
+
 def _ids(receipt: Receipt) -> list[str]:
     lines = []
     for name, ids in receipt.ids.items():
         some = ", ".join(map(str, ids[:20]))
-        lines.append(f"  {name}: {some}{f', … and {len(ids) - 20} more' if len(ids) > 20 else ''}")
+        lines.append(
+            f"  {_headed(name, 'lost a part')}: {some}{f', … and {len(ids) - 20} more' if len(ids) > 20 else ''}"
+        )
     return lines
 
 
 def _counts(receipt: Receipt) -> str:
-    return ", ".join(counted(count, _ONE[name], name) for name, count in receipt.counts.items()) or "nothing"
+    counts = (counted(count, _ONE[name], _headed(name, "lost a part")) for name, count in receipt.counts.items())
+    return ", ".join(counts) or "nothing"

@@ -136,11 +136,15 @@ def _summary(report: ImportReport, dry_run: bool) -> str:
         lines.append(f"Already here: {' and '.join(known)}.")
     lines += [one_line(note, 1_000) for note in report.notes]
     if report.left_out:
+        from ...importers.session_writing import WAS_FORGOTTEN
+
         lines.append("Left out:")
         for each in report.left_out:
             more = ", …" if each.number > len(each.examples) else ""
             where = one_line("; ".join(each.examples), 300)
             lines.append(f"  {each.number:,} {one_line(each.why, 300)} ({where}{more})")
+        if any(each.why == WAS_FORGOTTEN for each in report.left_out):
+            lines.append(f"--again also imports what was {WAS_FORGOTTEN}.")
     return "\n".join(lines)
 
 

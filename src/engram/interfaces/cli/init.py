@@ -30,6 +30,7 @@ from .init_questions import (
 )
 from .screen import ago, hanging, one_line, say, short_ids, style, wrapped
 from .setup import shown_url
+from .thinker import thinks
 
 if TYPE_CHECKING:
     from ...client import Engram
@@ -221,14 +222,12 @@ def _thinker(run: _Run, chosen: str | None) -> None:
         return
     name, origin = run.eng.settings.llm, run.eng.settings.origins["llm"]
     if chosen is None:
-        costs = " It costs nothing." if name == "extractive" else ""
-        where = "" if origin == "default" else f" (from {origin})"
-        run.add("thinker", name, "kept", f"Passes think with {name}{where}.{costs}", typed("dream", "thinker"))
+        run.add("thinker", name, "kept", thinks(name, "" if origin == "default" else origin), typed("dream", "thinker"))
         return
     with run.trying("thinker", chosen, f"{chosen} cannot think for Engram", typed("dream", "thinker", chosen)):
         run.eng.thinkers.use(chosen)
         warning = run.eng.thinkers.overruled(chosen)
-        run.add("thinker", chosen, "done", f"Passes think with {chosen}.{f' {warning}' if warning else ''}")
+        run.add("thinker", chosen, "done", f"{thinks(chosen)}{f' {warning}' if warning else ''}")
 
 
 def _embedder(run: _Run, chosen: str | None) -> None:
@@ -240,13 +239,22 @@ def _embedder(run: _Run, chosen: str | None) -> None:
         better = better_embedder(run.eng)
         more = "" if better is None else f" {better.name} finds more ({better.megabytes} MB)."
         again = None if better is None else typed("embedder", "use", better.name)
-        run.add("embedder", name, "kept", f"Recall by meaning uses {name}.{more}", again)
+        run.add("embedder", name, "kept", f"{_finds(name)}{more}", again)
         return
     with run.trying("embedder", chosen, f"{chosen} cannot be used", typed("embedder", "use", chosen)):
         tell: Callable[[str], None] = lambda line: run.tell(f"{line} …")  # noqa: E731
         with progress("Embedding") as show:
             done = run.eng.embedders.use(chosen, said=tell, progress=show)
-        run.add("embedder", chosen, "done", f"Recall by meaning uses {done.model}.")
+        run.add("embedder", chosen, "done", _finds(done.model))
+
+
+def _finds(embedder: str) -> str:
+    """What recall goes by, for a first reader."""
+    if embedder == "none":
+        return "Recall goes by words only (none)."
+    kinds = {"static": "the small built-in model", "minilm": "a model on this machine", "onnx": "a model on the disk"}
+    provider = embedder.partition(":")[0]
+    return f"Recall by meaning uses {kinds.get(provider, 'the model of a server')} ({one_line(embedder, 200)})."
 
 
 def _imports(run: _Run, agents: list[tuple[Agent, bool]]) -> None:
@@ -453,12 +461,17 @@ def _following(run: _Run, project: str | None, query: str | None, *, is_empty: b
             (typed("import", "--help"), "lists the formats: ChatGPT, Claude, mem0, Markdown and more"),
         ]
     named = ["--project", project] if project else []
+    here = [
+        (typed("recall", query or "what did we decide?"), "finds what was said and learnt"),
+        (typed("brief", *named), "all of what your next session in this project starts with"),
+    ]
+    if run.eng.settings.is_remote:
+        return here  # the server has a dashboard and backups of its own
     copies = run.ctx.find_root().command
     can_copy = isinstance(copies, click.Group) and copies.get_command(run.ctx, "backup") is not None
     return [
         (typed("open"), f"the dashboard in your browser; `{typed('serve')}` first, in another terminal"),
-        (typed("recall", query or "what did we decide?"), "finds what was said and learnt"),
-        (typed("brief", *named), "all of what your next session in this project starts with"),
+        *here,
         *([(typed("backup", "--help"), "how to keep copies of your store")] if can_copy else []),
     ]
 

@@ -115,7 +115,7 @@ def remember(
     memory = as_person(eng, session_id, store)
     known = f" It is not new: it has been stored {counted(memory.reinforced + 1, 'time')}."
     stored = f"Stored as memory {memory.id} ({memory.kind}).{known if memory.reinforced else ''}"
-    result(ctx, memory, stored + approval.needs_person(memory))
+    result(ctx, memory, stored + _secret_left_out(content, memory) + approval.needs_person(memory))
 
 
 @command()
@@ -404,7 +404,8 @@ def edit(
         )
 
     changed = as_person(eng, session_id, update)
-    result(ctx, changed, f"Memory {id} is at version {changed.version}.{approval.needs_person(changed)}")
+    secret = "" if content is None else _secret_left_out(content, changed)
+    result(ctx, changed, f"Memory {id} is at version {changed.version}.{secret}{approval.needs_person(changed)}")
 
 
 @memory.command()
@@ -440,6 +441,14 @@ def pin(ctx: click.Context, id: int, undo: bool) -> None:
     result(
         ctx, changed, f"Memory {id} is {'pinned' if changed.pinned else 'not pinned'}.{approval.needs_person(changed)}"
     )
+
+
+def _secret_left_out(given: str, stored: Memory) -> str:
+    """What is said when the stored text lacks a secret that was in the given one."""
+    mark = "[redacted"
+    if stored.content.count(mark) <= given.count(mark):
+        return ""
+    return f" A secret was left out: {mark}: …] stands in its place."
 
 
 def _table(found: list[Memory]) -> str:
@@ -573,12 +582,35 @@ def _whole(
         **with_times(memory._asdict()),
         "said": day(memory.said_at) if memory.said_at != memory.created_at else None,
         "tags": ", ".join(memory.tags) or None,
+        "data": _data(memory.data),
+        # Only what is pinned, or comes from a tool or an import, waits for an approval.
+        "approved": memory.approved or (False if memory.pinned or memory.trust in ("tool", "import") else None),
         "superseded by": memory.superseded_by and f"memory {memory.superseded_by}",
         "sources": ", ".join(f"{kind} {id}" for kind, id in sources) or None,
         "links": "\n".join(_link(memory.id, *link) for link in links) or None,
         "versions": "\n".join(map(_version, versions)),
     }
     return fields(values)
+
+
+def _data(data: object) -> str | None:
+    """`said 2026-11-12, by user`; what has an inner structure as JSON."""
+    import json
+
+    if not data and not isinstance(data, bool | int | float):
+        return None
+    simple = isinstance(data, dict) and all(
+        isinstance(value, int | float) or (isinstance(value, str) and value and not {",", "\n"} & {*value})
+        for value in data.values()
+    )
+    if isinstance(data, dict) and simple:
+        words = (f"{name} {_yes_or_no(value) if isinstance(value, bool) else value}" for name, value in data.items())
+        return ", ".join(words)
+    return json.dumps(data, ensure_ascii=False)
+
+
+def _yes_or_no(value: bool) -> str:
+    return "yes" if value else "no"
 
 
 def _link(own: int, begin: int, end: int, relation: str) -> str:

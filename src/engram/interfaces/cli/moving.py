@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -135,7 +136,9 @@ def _exported(eng: Engram, done: Exported) -> str:
     if "vectors" in done.left_out:
         lines.append("Embeddings are not exported either; the import computes them again. --vectors writes them.")
     if done.place != _STANDARD_OUTPUT:
-        lines.append(f"Import it with: {typed('import', 'jsonl', done.place)}")
+        # Not with the options of this call: the store that was exported refuses its own content.
+        again = shlex.join(["engram", "--store", "NEW.db", "import", "jsonl", done.place])
+        lines.append(f"Import it into a new store with: {one_line(again, _PATH_LENGTH)}")
     return "\n".join(lines)
 
 
@@ -151,17 +154,19 @@ def _loaded(eng: Engram, done: Loaded) -> str:
 
 def _copied(done: Copied) -> str:
     rows = sum(done.tables.values())
-    resumed = f" An earlier copy had written {done.resumed:,} of them." if done.resumed else ""
+    source, target = one_line(done.source, _PATH_LENGTH), one_line(done.target, _PATH_LENGTH)
+    if rows and done.resumed == rows:
+        made = f"{target} is already a complete copy of {source}; nothing was copied."
+    else:
+        resumed = f" An earlier copy had written {done.resumed:,} of them." if done.resumed else ""
+        what = f"{counted(rows, 'row')} in {counted(len(done.tables), 'table')}"
+        made = f"Copied {what} from {source} to {target}.{resumed}"
     plain = ""
     if done.is_plain:
         plain = "\nThe copy is not encrypted, although its source is."
         if not done.target.startswith("postgresql:"):
-            plain += f" `engram --store {one_line(done.target, _PATH_LENGTH)} encrypt` encrypts it."
-    return (
-        f"Copied {counted(rows, 'row')} in {counted(len(done.tables), 'table')} from "
-        f"{one_line(done.source, _PATH_LENGTH)} to {one_line(done.target, _PATH_LENGTH)}.{resumed}\n"
-        f"Number and hash of the rows are the same in every table.{plain}"
-    )
+            plain += f" `engram --store {target} encrypt` encrypts it."
+    return f"{made}\nNumber and hash of the rows are the same in every table.{plain}"
 
 
 def _summary(eng: Engram, done: Exported | Loaded) -> str:

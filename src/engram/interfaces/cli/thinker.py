@@ -45,6 +45,16 @@ def thinker(ctx: click.Context, name: str | None, program: str | None, no_trial:
     result(ctx, {**done._asdict(), "costs": plan.costs, "warning": warning}, lambda: _done(done, warning))
 
 
+def thinks(name: str, origin: str = "") -> str:
+    """Who thinks during passes, for a first reader, and where that was chosen."""
+    shown = one_line(name, 200) + (f", from {one_line(origin, 1_000)}" if origin else "")
+    if name == "extractive":
+        return f"Dreaming works without a model ({shown}). It costs nothing."
+    if name == "agent":
+        return f"Dreaming leaves its work to your agents ({shown})."
+    return f"Dreaming uses a model ({shown})."
+
+
 def _planned(eng: Engram, plan: ThinkerInfo) -> str:
     lines = [f"{style(plan.name, bold=True)}: {plan.what}.", wrapped(plan.costs, 0)]
     if plan.program:
@@ -63,7 +73,7 @@ def _done(done: ThinkerChoice, warning: str | None) -> str:
     if done.calls is not None:
         tokens = f"{done.input_tokens or 0:,} tokens in, {done.output_tokens or 0:,} out"
         lines.append(f"It answered the trial: {counted(done.calls, 'call')}, {tokens}.")
-    lines.append(f"Passes now think with {done.name}. Stored in {one_line(done.file, 1_000)}.")
+    lines.append(f"{thinks(done.name)} Stored in {one_line(done.file, 1_000)}.")
     if warning:
         lines.append(f"{style('Warning:', fg='yellow')} {one_line(warning, 1_000)}")
     return "\n".join(lines)
@@ -71,7 +81,7 @@ def _done(done: ThinkerChoice, warning: str | None) -> str:
 
 def _listed(eng: Engram, listed: list[ThinkerInfo]) -> str:
     setting, origin = eng.settings.llm, eng.settings.origins["llm"]
-    lines = [f"Passes think with {style(one_line(setting, 200), bold=True)} (from: {one_line(origin, 1_000)}).", ""]
+    lines = [style(thinks(setting, origin), bold=True), ""]
     for each in listed:
         mark = "now" if each.used else "no" if each.problem else "yes"
         lines.append(f"{each.name:20} {mark:4} {wrapped(each.what, 26)}")

@@ -71,7 +71,8 @@ def _open_files(settings: Config) -> list[str]:
     # A file without secrets may be anybody's to read.
     if settings.origins["token"] == user or _has_password(settings, user):
         files.append(user)
-    return [file for file in files if mode(file) & 0o077]
+    # Nothing is logged into a folder or a pipe: `hook.log` and `settings.file` name those.
+    return [file for file in files if os.path.isfile(file) and mode(file) & 0o077]
 
 
 def _has_password(settings: Config, user: str) -> bool:

@@ -114,6 +114,9 @@ def _failing(settings: Config) -> Finding:
 
 def _log(settings: Config) -> Finding:
     name, path = "hook.log", os.path.join(_folder(settings), failures.LOG)
+    if os.path.exists(path) and not os.path.isfile(path):
+        means = "Failures of hooks are not kept, so nobody can read why a session was not recorded."
+        return Finding(name, NOTE, f"{path} is no file.", means, f"Move {path} away.", number=1)
     since, until = (later(Clock().now(), seconds)[:19] for seconds in (-_RECENT, _AHEAD))
     lines = [line for line in _tail(path) if line.strip()]
     entries = [line for line in lines if _ENTRY.match(line) and line[:19] <= until]

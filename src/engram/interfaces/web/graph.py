@@ -51,11 +51,12 @@ def _named(request: PageRequest, graph: Graph) -> Graph:
         detail = node.detail.removesuffix(", active").replace(", superseded", ", replaced")
         if node.kind == "memory":
             name = task(node.label, 300) if detail.startswith("gist") else plain(node.label, 300)
-            return node._replace(label=name, detail=detail)
+            return node._replace(label=name or node.label, detail=detail)
         if node.kind != "session":
             return node
         told = parse(gists[node.id].text).title if node.id in gists else ""
-        return node._replace(label=task(told or node.label, 300), detail=node.detail.removesuffix(", completed"))
+        name = task(told or node.label, 300) or node.label
+        return node._replace(label=name, detail=node.detail.removesuffix(", completed"))
 
     return graph._replace(nodes=tuple(map(shown, graph.nodes)))
 

@@ -227,7 +227,7 @@ def _messages(request: PageRequest, known: dict[str, Session], names: dict[str, 
         folded("Earlier messages", tag("ul", *old, class_="messages"), class_="earlier", open=False) if old else None,
         write,
     )
-    return card(body, title=title, id="messages", data_live="message", class_="needs-you" if unread else None)
+    return card(body, title=title, id="messages", data_live="message session", class_="needs-you" if unread else None)
 
 
 def _message(
@@ -367,7 +367,8 @@ def _lease(request: PageRequest, lease: Lease, session: Session | None, names: d
                 autocomplete="off",
             ),
             button("Break the claim", class_="small danger"),
-            values={"resource": lease.resource, "by": None},
+            # The token names this claim: others may overlap it, and their sessions keep theirs.
+            values={"resource": lease.resource, "by": None, "token": lease.token},
             class_="reply",
             id=name,
             hidden=True,
