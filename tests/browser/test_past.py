@@ -222,3 +222,31 @@ def test_a_day_says_that_it_is_utc_and_a_time_tells_the_local_one(log_in: Visit)
     local = clock.evaluate("each => new Date(each.dateTime).toLocaleString()")
     expect(clock).to_have_attribute("title", local)
     expect(person.visit("memory").locator("main")).to_contain_text("Days are UTC.")
+
+
+@pytest.mark.requirement("WEB-12")
+@pytest.mark.parametrize("turns", [7, 14])
+def test_the_preview_of_forgetting_a_session_counts_turns_and_log_entries_apart(person: Visitor, turns: int) -> None:
+    eng = person.server.eng
+    session = say(eng, "The build")
+    for number in range(25):
+        eng.sessions.log(session, f"Bash: step {number}")
+    for number in range(turns):
+        eng.exchanges.add(session, "user", f"Question {number}")
+    page = person.visit(f"sessions/{session}")
+    page.get_by_role("button", name="Forget the session").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text(f"{turns} turns and 25 log entries")
+    # The turns are what a person knows the session by.
+    expect(dialog).to_contain_text("Question 0")
+    expect(dialog).to_contain_text(f"and {turns + 25 - 10} more")
+
+
+@pytest.mark.requirement("WEB-12")
+def test_the_preview_of_forgetting_one_turn_counts_it_as_a_turn(person: Visitor) -> None:
+    session = say(person.server.eng, "The build", ("user", "The pager code is green"))
+    page = person.visit(f"sessions/{session}")
+    turn = page.locator("[id^=turn-]", has_text="pager code")
+    turn.hover()
+    turn.get_by_role("button", name="Forget").click()
+    expect(page.get_by_role("dialog").locator("dt").first).to_have_text("1 turn")

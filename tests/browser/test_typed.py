@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from playwright.sync_api import Dialog, Route, expect
 
@@ -359,3 +361,28 @@ def test_what_was_kept_apart_goes_when_its_subject_is_forgotten_later(person: Vi
     eng.forget(memory=memory.id)
     expect(page.get_by_label("What you wrote")).to_have_count(0)
     expect(page.locator("#notices")).to_contain_text("What you were editing is gone.")
+
+
+@pytest.mark.requirement("WEB-18")
+def test_a_conflict_names_the_writer_as_a_person_knows_them(log_in: Visit) -> None:
+    person = log_in(name="ann")
+    eng = person.server.eng
+    agent = eng.sessions.register("codex", "Porting the router")
+    eng.world.set("Goal: ship on Friday.")
+    memory = eng.remember("The staging port is 5432")
+    dialog = person.page.get_by_role("dialog")
+
+    def collide(path: str, label: str, meanwhile: Callable[[], object]) -> None:
+        page = person.visit(path)
+        page.get_by_role("button", name="Edit").first.click()
+        page.get_by_label(label).fill("Something else")
+        meanwhile()
+        page.get_by_role("button", name="Store", exact=True).first.click()
+
+    collide("", "World state", lambda: eng.world.set("Goal: ship on Monday.", agent))
+    expect(dialog).to_contain_text("Now stored: version 2, by the session “Porting the router”")
+    mine, hers = eng.as_author("ann"), eng.as_author("bea")
+    collide(f"memories/{memory.id}", "Text", lambda: mine.memories.update(memory.id, "The staging port is 6543"))
+    expect(dialog).to_contain_text("Now stored: version 2, by you, in another window")
+    collide(f"memories/{memory.id}", "Text", lambda: hers.memories.update(memory.id, "The staging port is 7654"))
+    expect(dialog).to_contain_text("Now stored: version 3, by bea")

@@ -13,11 +13,15 @@ if TYPE_CHECKING:
 
 #: The most lines of each kind, and the most characters of each line.
 MOST, LONGEST = 10, 80
+#: The exchanges among which those are chosen.
+_LOOKED_AT = 10_000
 
 # The casts keep SQLite from reading the whole workspace through an index.
+# The turns first: a person knows a conversation by them, and not by the steps between them.
 _EXCHANGES = """
 SELECT id, role, content FROM exchanges
 WHERE workspace = :workspace AND id IN (SELECT value FROM json_each(:ids))
+ORDER BY CASE WHEN role = 'log' THEN 1 ELSE 0 END, id LIMIT :most
 """
 _MEMORIES = """
 SELECT id, kind, content FROM memories
@@ -58,9 +62,10 @@ def _rows(tx: Transaction, workspace: str, name: str, found: Sequence[int | str]
         return tx.all(_SESSIONS, workspace=workspace, ids=tx.array(list(map(str, found[:MOST]))))
     if name == "outcomes":
         return tx.all(_OUTCOMES, workspace=workspace, ids=tx.array(list(map(str, found[:MOST]))))
-    ids = tx.array(list(map(int, found[:MOST])))
     if name in ("exchanges", "log entries shortened"):
-        return tx.all(_EXCHANGES, workspace=workspace, ids=ids)
+        some = tx.array(list(map(int, found[:_LOOKED_AT])))
+        return tx.all(_EXCHANGES, workspace=workspace, ids=some, most=MOST)
+    ids = tx.array(list(map(int, found[:MOST])))
     if name in ("memories", "memories to rebuild"):
         return tx.all(_MEMORIES, workspace=workspace, ids=ids)
     if name in ("blocks", "blocks to rebuild"):

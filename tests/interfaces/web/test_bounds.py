@@ -27,7 +27,7 @@ def server(request: pytest.FixtureRequest, clock: ShiftedClock) -> Iterator[Serv
 def test_days_versions_and_numbers_beyond_all_that_exists_are_no_mistake(server: Server) -> None:
     server.eng.world.set("Goal: ship on Friday.")
     addresses = (
-        *("time?day=9999-12-31", "time?day=0000-01-01", "time?day=2026-02-30", "time?days=7&before=x_y"),
+        *("time?day=9999-12-31", "time?day=1971-01-01", "time?week=9999-12-31", "time?days=7&before=x_y"),
         *("time?before=%00_a", "time?before=2026-01-01_%00", "time?before=9999-12-31T23:59:59Z_x"),
         *("blocks/world?before=1", "blocks/world?before=999999999", "memory?view=all&before=1"),
         *("memory?at=9999-12-31", "memory?at=1971-01-01", "dreams?view=passes&before=1"),
@@ -35,7 +35,7 @@ def test_days_versions_and_numbers_beyond_all_that_exists_are_no_mistake(server:
     with person(server) as someone:
         for address in addresses:
             assert someone.see(address).status == 200, address
-        for address in ("memory?at=yesterday", "blocks/world?before=-1", "memory?at=2026-02-30"):
+        for address in ("memory?at=yesterday", "time?day=yesterday", "time?week=2026-02-30", "blocks/world?before=-1"):
             assert someone.see(address).status == 400, address
 
 

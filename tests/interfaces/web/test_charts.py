@@ -49,3 +49,12 @@ def test_names_are_text_and_the_number_of_bars_is_bounded() -> None:
     assert not re.search(r"<(b|script|i)>", shown)
     with pytest.raises(ValueError, match="bars"):
         bars(["x"] * (MOST_BARS + 1), {}, "Many")
+
+
+def test_a_year_is_said_by_the_first_label_and_where_it_changes() -> None:
+    def labels(*days: str) -> list[str]:
+        return re.findall(r'class="label">([^<]*)<', bars(days, {"x": [1] * len(days)}, "Turns"))
+
+    assert labels("2026-11-01", "2026-11-02") == ["11-01", "11-02"]
+    assert labels("2025-12-30", "2025-12-31", "2026-01-01") == ["2025-12-30", "12-31", "2026-01-01"]
+    assert len(labels(*(f"2026-01-{day:02}" for day in range(1, 32)))) <= 4

@@ -13,6 +13,7 @@ import pytest
 from engram import Engram, config
 from engram.clock import later
 from engram.dreaming import plans
+from engram.interfaces.http.options import Options
 from engram.interfaces.web import dream_report as report_page
 from engram.interfaces.web import dreams as dreams_page
 from engram.records import Proposal
@@ -261,7 +262,7 @@ def test_passes_are_listed_with_what_they_made_and_what_an_undo_takes_back(eng: 
     assert "1 gist" in page.text
     assert "no model calls" in page.text
     assert ("dream.undo", {"run": report.id}) in calls(page)
-    assert "This takes back 1 gist" in unescape(page.response.text)
+    assert "It wrote 1 gist" in unescape(page.response.text)
     undone = eng.dreams.undo(report.id)
     page = admin.see("dreams", view="passes")
     assert f"undone by {undone.id}" in page.text
@@ -304,7 +305,7 @@ def test_the_report_of_a_pass_shows_the_gists_and_links_what_it_made(eng: Engram
     assert "/w/default/blocks/narrative" in page.links
     assert "1 session summarised" in page.text
     assert "Memories stored by the pass" in page.text
-    assert "It made 1 gist" in page.text
+    assert "It wrote 1 gist" in page.text
 
 
 @pytest.mark.requirement("PAGE-63")
@@ -337,7 +338,7 @@ def test_alarms_and_errors_are_above_everything_else_in_a_report(eng: Engram, ad
     with eng._view.engine.write() as tx:
         eng.dreams._store_report(tx, told)
     text = admin.see(f"dreams/{report.id}").text
-    assert text.index("Memory 3 is no longer found.") < text.index("the model is away") < text.index("It made")
+    assert text.index("Memory 3 is no longer found.") < text.index("the model is away") < text.index("It wrote")
     assert "Memory 3 is no longer found." in admin.see("dreams", view="passes").text
     assert "Memory 3 is no longer found." in admin.see("dreams", view="due").text
 
@@ -396,3 +397,102 @@ def test_empty_views_say_what_would_fill_them(admin: Person) -> None:
     assert "There has been no pass yet." in admin.see("dreams", view="passes").text
     assert "Nothing is due" in admin.see("dreams", view="due").text
     assert "No proposal is rejected." in admin.see("dreams", state="rejected").text
+
+
+@pytest.mark.requirement("PAGE-62")
+def test_a_pass_is_told_as_a_sentence(eng: Engram, admin: Person) -> None:
+    for wish in ("tea in the morning", "short commit messages"):
+        eng.sessions.complete(talk(eng, f"I always prefer {wish}."), "done")
+    (report,) = eng.dream(force=True)
+    told = report._replace(eras=["2026-11", "2026-10"], blocks={"profile": 1, "narrative": 1, "plan": 3}, extracted=12)
+    with eng._view.engine.write() as tx:
+        eng.dreams._store_report(tx, told)
+    wrote = "It wrote 2 gists, 2 eras, the profile, the narrative and the block plan, and learnt 12 statements."
+    assert wrote in admin.see(f"dreams/{report.id}").text
+
+
+@pytest.mark.requirement("PAGE-62")
+def test_an_undo_that_forgetting_limits_says_so_before_and_afterwards(eng: Engram, admin: Person) -> None:
+    sessions = [talk(eng, f"I always prefer {wish}.") for wish in ("tea", "coffee", "milk", "water")]
+    for session in sessions:
+        eng.sessions.complete(session, "done")
+    # Without the narrative, which is made from all gists.
+    (report,) = eng.dream(force=True, stages=["sessions"])
+    for path, query in ((f"dreams/{report.id}", {}), ("dreams", {"view": "passes"})):
+        asked = unescape(admin.see(path, **query).response.text)
+        assert "nothing is undone" in asked
+        assert "forgotten since" not in asked
+    eng.forget(exchange=eng.exchanges.history(sessions[0])[0].id)
+    for path, query in ((f"dreams/{report.id}", {}), ("dreams", {"view": "passes"})):
+        asked = unescape(admin.see(path, **query).response.text)
+        assert "What lost text to that, and what it was made from, stays as it is" in asked
+    undone = eng.dreams.undo(report.id)
+    assert undone.left and (undone.restored or undone.removed)
+    afterwards = admin.see(f"dreams/{report.id}").text
+    assert "is not in the store any more" not in afterwards
+    assert f"but not all of it: {len(undone.left)} things stayed" in afterwards
+    page = admin.see(f"dreams/{undone.id}")
+    done = len(undone.restored) + len(undone.removed)
+    assert "everything that" not in page.text
+    assert f"This took back {done} thing" in page.text
+    assert f"of {done + len(undone.left)} that number {report.id} changed" in page.text
+    for name in undone.left:
+        kind, _, ref = name.partition(" ")
+        folder = {"memory": "memories", "block": "blocks", "session": "sessions"}[kind]
+        assert f"/w/default/{folder}/{ref}" in page.links
+
+
+@pytest.mark.requirement("PAGE-63")
+def test_an_undo_that_took_nothing_back_says_so(eng: Engram, admin: Person) -> None:
+    session = talk(eng)
+    eng.sessions.complete(session, "done")
+    (report,) = eng.dream(force=True)
+    eng.forget(exchange=eng.exchanges.history(session)[0].id)
+    undone = eng.dreams.undo(report.id)
+    assert undone.left and not undone.restored and not undone.removed
+    assert "This took nothing back" in admin.see(f"dreams/{undone.id}").text
+
+
+@pytest.mark.requirement("PAGE-63")
+def test_the_things_of_an_undo_are_listed_by_number(eng: Engram, admin: Person) -> None:
+    eng.sessions.complete(talk(eng), "done")
+    (report,) = eng.dream(force=True)
+    undone = eng.dreams.undo(report.id)
+    left = [f"memory {number}" for number in (1, 10, 11, 2, 20, 3)]
+    with eng._view.engine.write() as tx:
+        eng.dreams._store_report(tx, undone._replace(left=left))
+    page = admin.see(f"dreams/{undone.id}")
+    shown = page.text.partition("What stayed as it was")[2]
+    assert re.findall(r"memory (\d+)", shown)[:6] == ["1", "2", "3", "10", "11", "20"]
+    assert {f"/w/default/memories/{number}" for number in (1, 2, 3, 10, 11, 20)} <= set(page.links)
+
+
+@pytest.mark.requirement("PAGE-62")
+@pytest.mark.parametrize(
+    ("dream", "setting", "told"),
+    [(None, "on", "Automatically"), (False, "on", "--no-dream"), (None, "off", "setting auto_dream")],
+)
+def test_a_server_that_starts_no_pass_says_why_and_promises_no_time(
+    sqlite_url: str, clock: ShiftedClock, dream: bool | None, setting: str, told: str
+) -> None:
+    settings = config.load(url=sqlite_url, auto_dream=setting)
+    with Engram(sqlite_url, clock=clock, settings=settings) as eng:
+        eng.remember("Staging listens on port 5432", kind="fact")
+        assert any(each.at for each in eng.dreams.status().due if not each.due)
+        with serving(eng, Options(dream=dream)) as server, person(server) as someone:
+            text = someone.see("dreams", view="due").text
+    assert told in text
+    assert ("Automatically" in text) is (told == "Automatically")
+
+
+@pytest.mark.requirement("PAGE-62")
+def test_urgencies_are_told_apart_from_what_is_pending_now(eng: Engram, admin: Person) -> None:
+    eng.sessions.complete(talk(eng), "done")
+    eng.dream(force=True)
+    eng.sessions.complete(talk(eng), "done")
+    text = admin.see("dreams", view="due").text
+    assert (
+        text.index("Pending now: 1 session to summarise")
+        < text.index("when the last pass ended")
+        < text.index("continuity")
+    )

@@ -10,6 +10,7 @@ from engram import Engram
 from engram.gist_text import GistText, compose
 from engram.interfaces.web.names import dated_list, lines, memory_line, plain, says_the_same, task
 from tests.conftest import ShiftedClock
+from tests.interfaces._browser import Browser
 from tests.interfaces._server import Server, serving
 
 from ._person import Person, person
@@ -164,3 +165,44 @@ def test_the_profile_and_blocks_link_their_sources(server: Server, me: Person) -
     for path in ("memory", "blocks/profile"):
         assert f"/w/default/memories/{memory}" in me.see(path).links, path
     assert f"[m{memory}]" not in me.see("blocks").text
+
+
+@pytest.mark.requirement("WEB-18")
+def test_the_writer_of_another_edit_is_named_as_a_person_knows_them(server: Server) -> None:
+    eng = server.eng
+    session = eng.sessions.register("codex", "Porting the router")
+    nameless = eng.sessions.register("codex", "")
+    with person(server) as someone:
+        name = "a admin token"
+        for author, actor, told in (
+            (name, None, "you, in another window"),
+            ("ann", None, "ann"),
+            (None, None, "a person at this machine"),
+            (name, session, "the session “Porting the router”"),
+            (None, session, "the session “Porting the router”"),
+            (None, nameless, "a session without a task"),
+            (None, "dream", "dreaming"),
+            (None, "<b>x</b>", "<b>x</b>"),
+        ):
+            given = {key: value for key, value in (("author", author), ("actor", actor)) if value}
+            page = someone.see("writer", **given)
+            assert page.text.partition("· Engram ")[2] == told
+            assert "b" not in page.elements
+
+
+@pytest.mark.requirement("DASHBOARD-60")
+def test_the_last_event_of_an_agent_names_its_session(server: Server, me: Person) -> None:
+    session = server.eng.sessions.register("codex", "Porting the router")
+    server.eng.exchanges.add(session, "user", "Port the router")
+    agents = me.see("system").response.text.partition('id="harnesses"')[2].partition("</section>")[0]
+    assert "Porting the router" in agents
+    assert f">{session[-8:]}<" not in agents
+
+
+def test_a_token_for_another_workspace_is_told_where_its_pages_are(server: Server) -> None:
+    server.eng.workspace("other").remember("The fence is green")
+    with Browser(server.url) as browser:
+        browser.submit(browser.visit("/login"), token=server.token("one", "admin", workspace="other"))
+        page = browser.visit("/w/default/", site="same-origin")
+    assert page.status == 403
+    assert "Your token is for the workspace other only. Its pages are at /w/other/." in page.text

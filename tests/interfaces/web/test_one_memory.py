@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -191,3 +192,38 @@ def test_all_versions_of_a_page_share_one_budget() -> None:
     assert shown[-1].count("<ins>") == 1
     long = ["x" * 90_000 for _ in range(12)]
     assert sum(len(difference(each, f"{each}y", budget)) for each in long) < 1_000_000
+
+
+@pytest.mark.requirement("DASHBOARD-23")
+def test_a_memory_whose_text_was_forgotten_says_so_everywhere_and_offers_only_what_makes_sense(
+    server: Server, me: Person
+) -> None:
+    eng = server.eng
+    session = eng.sessions.register("codex", "Choosing a port")
+    turn = eng.exchanges.add(session, "user", "Use port 4711 for staging")
+    eng.exchanges.add(session, "user", "Thank you")
+    eng.sessions.complete(session, "done")
+    eng.with_settings(dream_min_age=0).dream(force=True, stages=["sessions"])
+    gist = eng.memories.gist(session)
+    assert gist is not None
+    gone = gist.id
+    made = eng.remember("Staging is described elsewhere", sources=[("memory", gone)]).id
+    kept = eng.remember("The fence is green").id
+    receipt = eng.forget(exchange=turn).id
+    assert eng.memories.get(gone).content == ""
+    page = me.see(f"memories/{gone}")
+    assert f"The text was forgotten ( receipt {receipt} )." in page.text
+    assert "/w/default/system#receipts" in page.links
+    assert f"made, the text forgotten since (receipt {receipt})" in page.text
+    offered = set(re.findall(r'data-call="([^"]+)"', page.response.text))
+    assert offered == {"memory.archive", "forget"}
+    assert "Edit" not in page.text
+    full = set(re.findall(r'data-call="([^"]+)"', me.see(f"memories/{kept}").response.text))
+    assert {"library:memories.update", "library:memories.approve"} <= full
+    for path, query in (("memory", {"view": "all", "kind": "gist"}), ("search", {"kind": "gist"})):
+        assert "(the text was forgotten)" in me.see(path, **query).text, path
+    assert ("memory", gone) in eng.memories.sources(made)
+    assert "(the text was forgotten)" in me.see(f"memories/{made}").text.partition("Made from")[2]
+    about = me.see(f"sessions/{session}")
+    assert f"Its gist is memory {gone} . The text was forgotten ( receipt {receipt} )." in about.text
+    assert "engram dream" not in about.text

@@ -282,3 +282,37 @@ def test_more_entries_do_not_take_more_reads(server: Server, me: Person, monkeyp
     few = [reads(path, **query) for path, query in pages]
     add(3, 12)
     assert [reads(path, **query) for path, query in pages] == few
+
+
+@pytest.mark.requirement("DASHBOARD-20")
+def test_what_was_said_long_ago_is_not_the_latest_even_if_it_was_learnt_today(
+    server: Server, me: Person, clock: ShiftedClock
+) -> None:
+    eng = server.eng
+    new = eng.remember("The fence is green").id
+    clock.advance(60)
+    old = eng.remember("The gate is red", data={"said": "2020-03-02"}).id
+    for path, query in (("search", {}), ("memory", {"view": "all"})):
+        page = me.see(path, **query).response.text
+        entry = page[page.index(f'/memories/{old}"') :].partition("</time>")[0]
+        assert 'datetime="2020-03-02T12:00:00' in entry, path
+        assert 'class="freshness fresh"' not in entry, path
+    latest = me.see("search").response.text
+    assert latest.index(f'/memories/{new}"') < latest.index(f'/memories/{old}"')
+    # A person who approves it confirms it.
+    eng.memories.approve(old)
+    page = me.see("memory", view="all").response.text
+    assert 'class="freshness fresh"' in page[page.index(f'/memories/{old}"') :].partition("</time>")[0]
+
+
+@pytest.mark.requirement("DASHBOARD-20")
+def test_the_latest_sessions_are_those_that_were_last_at_work(server: Server, me: Person, clock: ShiftedClock) -> None:
+    eng = server.eng
+    first = eng.sessions.register("codex", "Porting the router")
+    clock.advance(60)
+    second = eng.sessions.register("codex", "Adding limits")
+    clock.advance(60)
+    eng.exchanges.add(first, "user", "Go on")
+    eng.sessions.heartbeat(first)
+    page = me.see("search").response.text
+    assert page.index(f'/sessions/{first}"') < page.index(f'/sessions/{second}"')

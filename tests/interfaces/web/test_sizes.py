@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -43,3 +44,16 @@ def test_the_sizes_are_for_tokens_of_all_workspaces(server: Server) -> None:
         assert LATER not in browser.visit("/w/default/system", site="same-origin").text
         refused = browser.visit("/w/default/system/sizes", site="same-origin")
         assert refused.status == 403 and "token for all workspaces" in refused.text
+
+
+@pytest.mark.requirement("DASHBOARD-60")
+def test_the_share_of_a_part_is_its_share_of_the_store(server: Server) -> None:
+    server.eng.remember("Deploys never happen on Fridays")
+    sizes = server.eng.sizes()
+    with person(server) as someone:
+        page = someone.see("system/sizes").response.text
+    widths = [float(each) for each in re.findall(r'class="fill good" width="([\d.]+)"', page)]
+    assert len(widths) > 2
+    largest = max(each.bytes for each in sizes.tiers)
+    assert max(widths) == pytest.approx(100 * largest / sizes.store_bytes, abs=5)
+    assert sum(widths) <= 101

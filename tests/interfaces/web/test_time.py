@@ -57,3 +57,29 @@ def test_without_a_choice_the_chart_goes_back_as_far_as_something_happened(
     assert f'aria-current="true">{span}</a>' in page
     assert ("Nothing was said in this time" in page) == (days == 400)
     assert 'aria-current="true">30 days</a>' in chosen
+
+
+@pytest.mark.requirement("WEB-14")
+def test_a_year_is_drawn_by_week_and_a_week_leads_to_its_sessions(server: Server, clock: ShiftedClock) -> None:
+    eng = server.eng
+    for summary in ("Porting the router", "Adding limits"):
+        eng.exchanges.add(eng.sessions.register("codex", summary), "user", "Go on")
+        clock.advance(30 * 86_400)
+    with person(server) as someone:
+        page = someone.see("time", days="365")
+        assert "Turns of each week" in page.text
+        assert "2 turns in all" in page.text
+        weeks = [each for each in page.links if "week=" in each]
+        assert len(set(weeks)) == 2
+        shown = [someone.see(f"time?{each.partition('?')[2]}").text.partition("the week of")[2] for each in weeks[:2]]
+        assert sorted("Porting the router" in each for each in shown) == [False, True]
+        assert "Turns of each day" in someone.see("time", days="90").text
+
+
+@pytest.mark.requirement("WEB-14")
+@pytest.mark.parametrize("day", ["x", "2026-02-30", "0000-01-01"])
+def test_a_day_that_is_none_is_an_error_as_on_the_page_memory(server: Server, day: str) -> None:
+    with person(server) as someone:
+        pages = [someone.see("time", day=day), someone.see("memory", at=day)]
+    assert [each.status for each in pages] == [400, 400]
+    assert all("is not a day. Choose one in the calendar." in each.text for each in pages)

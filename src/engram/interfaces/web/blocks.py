@@ -12,7 +12,7 @@ from ..http.html import Html, tag, together
 from .diffs import Budget, side_by_side
 from .frame import Page
 from .markdown import markdown, source, without_sources
-from .names import named, plain, titles_of
+from .names import DREAMING, named, plain, titles_of
 from .parts import (
     action,
     badge,
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 #: Versions on one page of a history.
 _VERSIONS = 10
-#: Who writes what a pass of dreaming writes.
-DREAMING = "dream"
 #: Blocks that Engram knows, and what they are for.
 _KNOWN = {
     WORLD: "What every agent should know right now. The brief and the situation report show it.",

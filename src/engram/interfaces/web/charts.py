@@ -18,11 +18,14 @@ from .parts import folded, table
 _HEIGHT, _BELOW = 150, 24
 #: The space above the highest bar, so that its label is not cut.
 _ABOVE = 8
-_AXIS_WIDTH = 52
-#: Lines across the chart, at most, and labels below it.
-_MOST_TICKS, _MOST_LABELS = 4, 5
-#: The share of its place that a bar fills.
-_FILLED = 0.7
+_AXIS_WIDTH = 44
+#: Lines across the chart, at most, and labels below it, without and with years: a phone has room for no more.
+_MOST_TICKS, _MOST_LABELS, _MOST_WITH_YEARS = 4, 4, 3
+#: The share of its place that a bar fills, and the number of bars from which on they fill all of it: on a phone each
+#: would be narrower than 3 pixels.
+_FILLED, _MANY = 0.7, 61
+#: Days from which on a chart is by week. On a phone a bar for each day would be narrower than 3 pixels.
+LONG_SPAN = 92
 #: Days or other places beside each other.
 MOST_BARS = 400
 #: Colours of series, one after the other, so that neighbours differ also in small dots.
@@ -91,7 +94,14 @@ def bars(
     drawn = [
         _linked(
             _bar(
-                at, len(places), name, {key: values[at] for key, values in shown.items()}, top, colours, called, write
+                at,
+                len(places),
+                name if place == "Day" else f"{place} {name}",
+                {key: values[at] for key, values in shown.items()},
+                top,
+                colours,
+                called,
+                write,
             ),
             links[at] if links else None,
         )
@@ -132,8 +142,9 @@ def _bar(
     called: Mapping[str, str],
     write: Write,
 ) -> Html:
-    width = 100 / count * _FILLED
-    left = 100 / count * (at + (1 - _FILLED) / 2)
+    filled = _FILLED if count < _MANY else 1.0
+    width = 100 / count * filled
+    left = 100 / count * (at + (1 - filled) / 2)
     pieces: list[Html] = []
     below = 0.0
     for key, value in values.items():
@@ -167,9 +178,11 @@ def _labels(places: Sequence[str]) -> list[Html]:
     count = len(places)
     if not count:
         return []
-    step = max(1, ceil(count / _MOST_LABELS))
+    has_years = bool(_DAY.fullmatch(places[0])) and places[0][:4] != places[-1][:4]
+    step = max(1, ceil(count / (_MOST_WITH_YEARS if has_years else _MOST_LABELS)))
     chosen = list(range(count - 1, -1, -step))[::-1]
     made = []
+    year = "" if has_years else places[0][:4]
     for at in chosen:
         middle = 100 / count * (at + 0.5)
         anchor = "start" if middle < 8 else "end" if middle > 92 else "middle"
@@ -177,19 +190,20 @@ def _labels(places: Sequence[str]) -> list[Html]:
         made.append(
             tag(
                 "text",
-                visible(_label(places[at])),
+                visible(_label(places[at], year)),
                 x=f"{edge:.3f}%",
                 y=str(_ABOVE + _HEIGHT + _BELOW - 5),
                 text_anchor=anchor,
                 class_="label",
             )
         )
+        year = places[at][:4]
     return made
 
 
-def _label(place: str) -> str:
-    """The name of a place below the chart: a day without its year, because there is little room on a phone."""
-    return place[5:] if _DAY.fullmatch(place) else place
+def _label(place: str, year: str) -> str:
+    """The name of a place below the chart: a day without its year, if the label before it is in the same year."""
+    return place[5:] if _DAY.fullmatch(place) and place[:4] == year else place
 
 
 def _legend(called: Mapping[str, str], colours: Mapping[str, int]) -> Html:

@@ -14,6 +14,7 @@ from .diffs import Budget, side_by_side
 from .dream_words import (
     DRIVES,
     STAGES,
+    again_question,
     cost,
     in_words,
     is_running,
@@ -28,7 +29,7 @@ from .dream_words import (
 )
 from .frame import Page
 from .markdown import markdown
-from .names import named, task, titles_of
+from .names import FORGOTTEN, named, task, titles_of
 from .parts import (
     agent,
     badge,
@@ -95,9 +96,14 @@ def _undone(request: PageRequest, by: int | None) -> Html | None:
     if by is None:
         return None
     link = tag("a", f"undo {by}", href=request.link("dreams", by))
-    return tag(
-        "p", "This was undone by ", link, ". What is shown here is not in the store any more.", class_="notice-line"
-    )
+    undo_report = request.eng.dreams.show(by)
+    left = undo_report.left if isinstance(undo_report, UndoReport) else []
+    if left:
+        # Text that was forgotten does not come back, so forgetting can keep most of a pass from being undone.
+        there = f", but not all of it: {plural(len(left), 'thing')} stayed, because text was forgotten meanwhile."
+    else:
+        there = ". What is shown here is not in the store any more."
+    return tag("p", "This was undone by ", link, there, class_="notice-line")
 
 
 def _summary(request: PageRequest, report: DreamReport) -> Html:
@@ -109,9 +115,10 @@ def _summary(request: PageRequest, report: DreamReport) -> Html:
     waiting = f"{plural(report.waiting, 'work item')} waited for agents." if report.waiting else None
     back: Html | None = None
     if report.undone_by:
-        back = undo(request, report.undone_by, f"Undo the undo? What pass {number} made comes back.", "Undo the undo")
+        question = again_question(request, report, f"What pass {number} made and changed comes back.")
+        back = undo(request, report.undone_by, question, "Undo the undo")
     elif not is_running(report) and (written(report) or not report.ended_at):
-        back = undo(request, number, undo_question(report))
+        back = undo(request, number, undo_question(request, report))
     return card(
         tag("p", sentence(report), class_="lead"),
         proposed,
@@ -232,6 +239,8 @@ def _gist(request: PageRequest, id: str) -> Html:
     )
     source = tag("p", memory_link(request, memory.id), class_="small") if memory else None
     story = folded("The whole gist", markdown(told.story), source) if told.story else None
+    if memory is not None and not text:
+        story = row(tag("span", FORGOTTEN, class_="quiet small"), memory_link(request, memory.id))
     return tag(
         "li",
         head,
@@ -256,7 +265,7 @@ def _learnt(request: PageRequest, report: DreamReport) -> Html | None:
         tag(
             "li",
             row(badge(each.kind), memory_link(request, each.id)),
-            markdown(each.content) if each.kind == "digest" else tag("p", one_line(each.content, 400)),
+            markdown(each.content) if each.kind == "digest" else tag("p", one_line(each.content, 400) or FORGOTTEN),
             data_item=True,
         )
         for each in stored
@@ -279,7 +288,7 @@ def _eras(request: PageRequest, report: DreamReport) -> Html | None:
             tag(
                 "li",
                 tag("strong", link),
-                folded("The month now", markdown(era.content)) if era else None,
+                folded("The month now", markdown(era.content) if era.content else tag("p", FORGOTTEN)) if era else None,
                 data_item=True,
             )
         )
@@ -328,7 +337,8 @@ def _applied(request: PageRequest, report: DreamReport) -> Html:
         shown = tag("ol", proposals.entry(request, waiting, proposals.alone()), class_="stack")
     again = None
     if report.undone_by:
-        again = undo(request, report.undone_by, "Undo the undo? The proposal is applied again.", "Undo the undo")
+        question = again_question(request, report, "The proposal is applied again.")
+        again = undo(request, report.undone_by, question, "Undo the undo")
     return together(
         _undone(request, report.undone_by),
         card(
@@ -343,46 +353,89 @@ def _applied(request: PageRequest, report: DreamReport) -> Html:
 def _undo(request: PageRequest, report: UndoReport) -> Html:
     number = report.run
     what = tag("a", f"number {number}", href=request.link("dreams", number))
-    left = problems(
-        "warn", [f"{each}: parts of it were forgotten since" for each in report.left], "What stayed as it was"
-    )
-    again = None
+    is_back = report.undone_by is not None
+    again = undone = None
     if report.undone_by is None:
-        again = undo(
-            request, report.id, f"Undo this undo? What number {number} made and changed comes back.", "Undo this undo"
-        )
+        question = again_question(request, report, f"What number {number} made and changed comes back.")
+        again = undo(request, report.id, question, "Undo this undo")
+    else:
+        by = tag("a", f"number {report.undone_by}", href=request.link("dreams", report.undone_by))
+        undone = tag("p", "This was undone by ", by, ", so what it took back is there again.", class_="notice-line")
+    names = titles_of(request, _sessions_of(report), 60)
     return together(
-        left,
-        _undone(request, report.undone_by),
+        undone,
         card(
-            tag("p", "This took back everything that ", what, " changed.", class_="lead"),
+            tag("p", *_taken_back(report, what), class_="lead"),
             definition(
                 (("When", when(report.started_at, request.now)), ("Session", session_link(request, report.session_id)))
             ),
             again,
         ),
+        _things(request, report.left, names, "What stayed as it was", "", about=_LEFT) if report.left else None,
         tag(
             "div",
-            _things(request, report.restored, "Back to what it was", "Nothing was changed back."),
-            _things(None if report.undone_by is None else request, report.removed, "Removed", "Nothing was removed."),
+            _things(request, report.restored, names, "Back to what it was", "Nothing was changed back."),
+            _things(request, report.removed, names, "Removed", "Nothing was removed.", is_there=is_back),
             class_="columns",
         ),
     )
 
 
-def _things(request: PageRequest | None, names: list[str], title: str, nothing: str) -> Html:
-    """Things by name. Without `request` they are not there any more, and there is nothing to link."""
-    ordered = sorted(names, key=lambda name: (name.partition(" ")[0], len(name), name))
-    shown = [tag("li", _thing(request, each)) for each in ordered[:_THINGS]]
-    more = tag("li", f"and {len(names) - _THINGS} more", class_="quiet") if len(names) > _THINGS else None
+_LEFT = (
+    "Parts of the text of these things were forgotten after the pass, or something was made from them whose text was. "
+    "What is forgotten does not come back, and what is left of it keeps its sources."
+)
+
+
+def _sessions_of(report: UndoReport) -> list[str]:
+    things = [each for shown in (report.restored, report.removed, report.left) for each in shown[:_THINGS]]
+    return [ref for kind, _, ref in (each.partition(" ") for each in things) if kind == "session"]
+
+
+def _taken_back(report: UndoReport, what: Html) -> tuple[Html | str, ...]:
+    """How much of a pass the undo took back."""
+    done, left = len(report.restored) + len(report.removed), len(report.left)
+    if not left:
+        return ("This took back everything that ", what, " changed.")
+    if not done:
+        return ("This took nothing back: everything that ", what, " changed stayed as it was.")
+    return (
+        f"This took back {plural(done, 'thing')} of {done + left:,} that ",
+        what,
+        " changed. One stayed as it was." if left == 1 else f" changed. The other {left:,} stayed as they were.",
+    )
+
+
+def _things(
+    request: PageRequest,
+    things: list[str],
+    names: dict[str, str],
+    title: str,
+    nothing: str,
+    *,
+    is_there: bool = True,
+    about: str | None = None,
+) -> Html:
+    """Things by kind and number. Those that are not there any more have no link."""
+    ordered = sorted(things, key=_order)
+    shown = [tag("li", _thing(request, each, names, is_there=is_there)) for each in ordered[:_THINGS]]
+    more = tag("li", f"and {len(things) - _THINGS:,} more", class_="quiet") if len(things) > _THINGS else None
     body = tag("ul", *shown, more, class_="row ids") if shown else tag("p", nothing, class_="quiet")
-    return card(body, title=f"{title} · {len(names):,}" if names else title)
+    explained = tag("p", about, class_="quiet") if about else None
+    return card(explained, body, title=f"{title} · {len(things):,}" if things else title)
 
 
-def _thing(request: PageRequest | None, name: str) -> Html:
-    """`memory 12`, `block profile`, `session ab12…` as a link."""
-    kind, _, ref = name.partition(" ")
+def _order(thing: str) -> tuple[str, int, str]:
+    """Memories by their number: 2 stands before 10."""
+    kind, _, ref = thing.partition(" ")
+    return kind, int(ref) if ref.isascii() and ref.isdigit() else 0, ref
+
+
+def _thing(request: PageRequest, thing: str, names: dict[str, str], *, is_there: bool) -> Html:
+    """`memory 12`, `block profile`, a session by its title, as a link."""
+    kind, _, ref = thing.partition(" ")
     places = {"memory": "memories", "block": "blocks", "session": "sessions"}
-    if request is None or kind not in places or not ref:
-        return tag("span", one_line(name, 80))
-    return tag("a", one_line(name, 80), href=request.link(places[kind], ref))
+    text = f"session “{names[ref]}”" if kind == "session" and ref in names else one_line(thing, 80)
+    if not is_there or kind not in places or not ref:
+        return tag("span", text)
+    return tag("a", text, href=request.link(places[kind], ref))

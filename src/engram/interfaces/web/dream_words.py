@@ -11,7 +11,7 @@ from .icons import icon
 from .parts import button, form, plural, row
 
 if TYPE_CHECKING:
-    from ...records import DreamBacklog, DreamReport
+    from ...records import DreamBacklog, DreamReport, UndoReport
     from .request import PageRequest
 
 #: What each stage does, for people who do not know its name.
@@ -62,6 +62,28 @@ def written(report: DreamReport) -> list[str]:
     return [*told[:2], *blocks, *told[2:]] if report.gists or report.eras else [*blocks, *told]
 
 
+#: Blocks that a sentence calls by their name alone. Another one is called a block.
+_PORTRAIT = ("profile", "narrative")
+
+
+def _told(report: DreamReport) -> str:
+    """What the pass did, as the rest of a sentence: `wrote 6 gists and the profile, and learnt 3 statements`."""
+    wrote = [plural(number, one) for number, one in ((len(report.gists), "gist"), (len(report.eras), "era")) if number]
+    wrote += [f"the {each}" if each in _PORTRAIT else f"the block {one_line(each, 40)}" for each in report.blocks]
+    counts = (
+        ("learnt", report.extracted, "statement", None),
+        ("merged", report.merged, "memory", "memories"),
+        ("resolved", report.conflicts_resolved, "contradiction", None),
+        ("archived", report.archived, "memory", "memories"),
+        ("shortened", report.summarized, "block", None),
+        ("made", report.proposals, "new proposal", None),
+    )
+    done = [f"wrote {in_words(wrote)}"] if wrote else []
+    done += [f"{verb} {plural(number, one, many)}" for verb, number, one, many in counts if number]
+    # With a comma, because each part may be a list itself.
+    return ", and ".join(filter(None, (", ".join(done[:-1]), done[-1] if done else "")))
+
+
 def sentence(report: DreamReport) -> str:
     """The pass in a sentence."""
     if report.proposal is not None:
@@ -70,8 +92,8 @@ def sentence(report: DreamReport) -> str:
         return "The pass is running."
     if not report.ended_at:
         return "The pass did not end. The next one continues its work."
-    done = written(report)
-    return f"It made {in_words(done)}." if done else "There was nothing to write."
+    done = _told(report)
+    return f"It {done}." if done else "There was nothing to write."
 
 
 def in_words(things: list[str]) -> str:
@@ -124,12 +146,24 @@ def undo(request: PageRequest, number: int, question: str, text: str = "Undo") -
     )
 
 
-def undo_question(report: DreamReport) -> str:
-    """What an undo of the pass takes back."""
-    done = written(report)
-    what = (
-        f" This takes back {in_words(done)}: what it made goes, and what it changed is again what it was."
-        if done
-        else ""
+def undo_question(request: PageRequest, report: DreamReport) -> str:
+    """What an undo of the pass takes back, and what it does not."""
+    done = _told(report)
+    what = f" It {done}. What it made goes, and what it changed is again what it was." if done else ""
+    return f"Undo pass {report.id}?{what} {_limits(request, report.started_at)}"
+
+
+def again_question(request: PageRequest, report: DreamReport | UndoReport, comes_back: str) -> str:
+    """What the undo of an undo brings back. The report is that of the undo, or of what it has undone."""
+    return f"Undo the undo? {comes_back} {_limits(request, report.started_at)}"
+
+
+def _limits(request: PageRequest, since: str) -> str:
+    """What an undo leaves alone, and what stops it."""
+    latest = request.eng.receipts(1) if request.may("admin") else []
+    if not latest or latest[0].created_at < since:
+        return "If something of that was changed since, nothing is undone."
+    return (
+        "Some text was forgotten since. What lost text to that, and what it was made from, stays as it is: often this "
+        "is the larger part. If something else was changed since, nothing is undone."
     )
-    return f"Undo pass {report.id}?{what} Nothing is undone if something was changed again since."

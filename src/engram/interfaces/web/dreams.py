@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from ...dream_records import cost as cost_of
 from ...errors import Forbidden, InvalidInput
-from ...gist_text import parse
 from ...safe_text import one_line
 from ..http.html import Html, tag, together
 from . import dream_numbers, proposals
@@ -14,6 +13,7 @@ from .diffs import Budget
 from .dream_words import (
     DRIVES,
     STAGES,
+    again_question,
     cost,
     is_running,
     pending,
@@ -27,7 +27,7 @@ from .dream_words import (
 )
 from .frame import Page
 from .icons import icon
-from .names import named, titles_of
+from .names import memory_line, named, titles_of
 from .parts import (
     action,
     badge,
@@ -182,10 +182,7 @@ def _running(request: PageRequest, report: DreamReport) -> Html:
         for each in eng.memories.list(kind="gist", latest=True, limit=_LATEST)
         if each.updated_at >= report.started_at
     ]
-    latest = [
-        tag("li", memory_link(request, each.id, parse(each.content).title or one_line(each.content, 90) or None))
-        for each in made
-    ]
+    latest = [tag("li", memory_link(request, each.id, memory_line("gist", each.content, 90))) for each in made]
     backlog = eng.dreams.backlog()
     head = row(
         badge("● running", "good"),
@@ -220,14 +217,17 @@ def _stuck(request: PageRequest, stage: StuckStage) -> Html:
 def _stages(request: PageRequest, status: DreamStatus) -> Html:
     due = [each for each in status.due if each.due]
     title = f"{plural(len(due), 'stage')} of a pass {'is' if len(due) == 1 else 'are'} due" if due else "Nothing is due"
-    entries = [_stage(request, each) for each in sorted(status.due, key=lambda each: not each.due)]
+    is_automatic = _off(request, status) is None
+    entries = [_stage(each, is_automatic=is_automatic) for each in sorted(status.due, key=lambda each: not each.due)]
     return card(tag("ul", *entries, class_="entries"), title=title, class_="flush")
 
 
-def _stage(request: PageRequest, each: Due) -> Html:
+def _stage(each: Due, *, is_automatic: bool) -> Html:
     state = badge("due", "accent") if each.due else badge("waits", "warn") if each.waiting else badge("nothing to do")
     would = tag("p", f"Would {one_line(each.would, 300)}.") if each.due and each.would else None
-    at = tag("span", " Automatically ", _clock_time(each.at), ".") if each.at and not each.due else None
+    at = None
+    if each.at and not each.due and is_automatic:
+        at = tag("span", " Automatically ", _clock_time(each.at), ".")
     head = row(tag("strong", each.stage), state, tag("span", STAGES.get(each.stage, ""), class_="quiet small"))
     return tag("li", head, would, tag("p", one_line(each.reason, 400), at, class_="quiet small"), data_item=True)
 
@@ -237,9 +237,18 @@ def _clock_time(stamp: str) -> Html:
     return tag("time", f"{stamp[:10]} {stamp[11:16]} UTC", datetime=stamp, class_="date")
 
 
+def _off(request: PageRequest, status: DreamStatus) -> str | None:
+    """Why no pass starts by itself; None if passes do."""
+    if request.dreams is False:
+        # The server passes it on as the setting. What the setting itself says counts for hooks.
+        return "off here, because the server was started with --no-dream"
+    return None if status.automatic else "off, by the setting auto_dream"
+
+
 def _automatic(request: PageRequest, status: DreamStatus, running: bool) -> Html:
     work = status.work
-    if not status.automatic:
+    off = _off(request, status)
+    if off:
         following: Html | None = None
     elif status.starts_now:
         following = tag("span", "at the end of a session, or when a server is idle")
@@ -251,7 +260,7 @@ def _automatic(request: PageRequest, status: DreamStatus, running: bool) -> Html
     by_hand = one_line(request.eng.settings.llm, 60)
     facts = definition(
         (
-            ("Automatic passes", "on" if status.automatic else "off (setting auto_dream)"),
+            ("Automatic passes", off or "on"),
             ("Next", following),
             ("Thinker", status.thinker if status.thinker == by_hand else f"{status.thinker}; {by_hand} by hand"),
             (
@@ -303,7 +312,7 @@ def _run(request: PageRequest, thinker: str, running: bool) -> Html | None:
 
 
 def _urgency(status: DreamStatus) -> Html:
-    waits = tag("p", f"Pending: {pending(status.backlog)}.")
+    waits = tag("p", f"Pending now: {pending(status.backlog)}.")
     if status.drives is None:
         return card(waits, tag("p", "The drives are measured by the first pass.", class_="quiet"), title="Urgency")
     shown = []
@@ -325,7 +334,8 @@ def _urgency(status: DreamStatus) -> Html:
                 meter(value, 1, label=label, marked=False),
             )
         )
-    return card(waits, tag("ul", *shown, class_="drives"), title="Urgency")
+    then = tag("p", "The urgency of each kind of work when the last pass ended, 0 to 1:", class_="quiet small")
+    return card(waits, then, tag("ul", *shown, class_="drives"), title="Urgency")
 
 
 def _preview_later(request: PageRequest) -> Html:
@@ -379,9 +389,11 @@ def _passes(request: PageRequest) -> Html:
     shown = [_pass(request, each) for each in found[:_PASSES]]
     older = request.link("dreams", view="passes", before=found[_PASSES - 1].id) if len(found) > _PASSES else None
     newest = request.link("dreams", view="passes") if before else None
+    is_on = request.dreams is not False and request.eng.settings.auto_dream == "on"
+    how = "One starts by itself when a session ends or a server is idle, or by hand" if is_on else "To run one"
     nothing = card(
         empty(
-            "There has been no pass yet. One starts by itself when a session ends or a server is idle, or by hand:",
+            f"There has been no pass yet. {how}:",
             "engram dream",
             "engram dream --dry-run",
         )
@@ -441,6 +453,6 @@ def _take_back(request: PageRequest, report: DreamReport) -> Html | None:
     if report.id is None or is_running(report):
         return None
     if report.undone_by:
-        question = f"Undo the undo {report.undone_by}? What pass {report.id} made and changed comes back."
+        question = again_question(request, report, f"What pass {report.id} made and changed comes back.")
         return undo(request, report.undone_by, question, "Undo the undo")
-    return undo(request, report.id, undo_question(report)) if written(report) or not report.ended_at else None
+    return undo(request, report.id, undo_question(request, report)) if written(report) or not report.ended_at else None

@@ -8,6 +8,7 @@ from ..._version import VERSION
 from ...errors import InvalidInput
 from ..http.html import Html, document, tag, together
 from .icons import icon
+from .names import writer
 from .request import link
 
 if TYPE_CHECKING:
@@ -104,6 +105,15 @@ def navigation_alone(request: PageRequest, page: Page, counts: Counts) -> bytes:
     return document("Navigation", tag("body", _navigation(request, page.place, counts)))
 
 
+def writer_page(request: PageRequest) -> Page:
+    """Who wrote a version of a text. A page asks when two edits meet, because the API knows only ids and tokens."""
+    return Page("now", "", tag("p", writer(request, request.text("author") or None, request.text("actor") or None)))
+
+
+def writer_alone(request: PageRequest, page: Page, counts: Counts) -> bytes:
+    return document("Writer", tag("body", page.body))
+
+
 def _sidebar(request: PageRequest, place: str, counts: Counts) -> Html:
     brand = tag(
         "a",
@@ -125,7 +135,9 @@ def _navigation(request: PageRequest, place: str, counts: Counts) -> Html:
 
 def _entry(request: PageRequest, name: str, each: Place, place: str, counts: Counts) -> Html:
     waiting: int = getattr(counts, name, 0)
-    badge = tag("span", str(waiting), class_="count", title=f"{waiting} waiting for you") if waiting else None
+    # More digits do not fit into an entry of the bar on a phone.
+    shown = str(waiting) if waiting < 100 else "99+"
+    badge = tag("span", shown, class_="count", title=f"{waiting:,} waiting for you") if waiting else None
     return tag(
         "li",
         tag(

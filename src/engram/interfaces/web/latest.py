@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import EngramError
 from ...safe_text import one_line, visible
 from ..http.html import Html, tag, together
-from .names import plain, titles
+from .names import memory_line, titles
 from .parts import agent, badge, card, empty, memory_link, project, row, session_link, when
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .request import PageRequest
 
 _SHOWN = 8
-#: Memories that are read to find some that are no gists.
+#: Memories that are read to find some that are no gists, and sessions that are read to find the latest at work.
 _READ = 100
 _EXAMPLES = ("what did we decide last week?", "how do I run the tests?", "what failed?", "what is still open?")
 
@@ -58,7 +58,9 @@ def _memories(request: PageRequest, chosen: Mapping[str, str]) -> list[Memory] |
     names: dict[str, Any] = {name: chosen.get(name) for name in ("kind", "project", "author", "since")}
     found = request.eng.memories.list(tag=first_tag, until=end_of_day(chosen.get("until")), limit=_READ, **names)
     # A gist stands beside its session already, unless it is asked for.
-    return [each for each in found if names["kind"] or each.kind not in ("gist", "era", "digest")][:_SHOWN]
+    shown = [each for each in found if names["kind"] or each.kind not in ("gist", "era", "digest")]
+    # A pass may have learnt today what was said months ago.
+    return sorted(shown, key=lambda each: each.said_at, reverse=True)[:_SHOWN]
 
 
 def _sessions(request: PageRequest, chosen: Mapping[str, str]) -> list[Session] | None:
@@ -68,16 +70,17 @@ def _sessions(request: PageRequest, chosen: Mapping[str, str]) -> list[Session] 
     if "session" in chosen:
         return [request.eng.sessions.get(request.eng.sessions.resolve(chosen["session"]))]
     dates: dict[str, Any] = {"since": chosen.get("since"), "until": end_of_day(chosen.get("until"))}
-    found = request.eng.sessions.list(_SHOWN * 3, subagents=False, project=chosen.get("project"), **dates)
-    return [each for each in found if chosen.get("author") in (None, each.author)][:_SHOWN]
+    found = request.eng.sessions.list(_READ, subagents=False, project=chosen.get("project"), **dates)
+    shown = [each for each in found if chosen.get("author") in (None, each.author)]
+    return sorted(shown, key=lambda each: each.heartbeat_at, reverse=True)[:_SHOWN]
 
 
 def _shown_memories(request: PageRequest, memories: list[Memory], where: str) -> Html:
     shown = [
         tag(
             "li",
-            memory_link(request, each.id, plain(each.content, 180)),
-            row(badge(each.kind, "accent"), project(request, each.project), when(each.created_at, request.now)),
+            memory_link(request, each.id, memory_line(each.kind, each.content, 180)),
+            row(badge(each.kind, "accent"), project(request, each.project), when(each.said_at, request.now)),
             data_item=True,
         )
         for each in memories

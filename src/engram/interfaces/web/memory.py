@@ -310,7 +310,7 @@ def _row(request: PageRequest, memory: Memory, now: str, authors: bool) -> tuple
     )
     text = tag(
         "div",
-        memory_link(request, memory.id, memory_line(memory.kind, memory.content, 220) or "(empty)"),
+        memory_link(request, memory.id, memory_line(memory.kind, memory.content, 220)),
         marks,
         class_="text",
     )
@@ -326,8 +326,13 @@ def _row(request: PageRequest, memory: Memory, now: str, authors: bool) -> tuple
 
 
 def freshness(memory: Memory, now: str) -> Html:
-    """When it was last confirmed, coloured by how long ago that is."""
-    stamp = memory.confirmed_at or memory.updated_at
+    """When it was last confirmed, coloured by how long ago that is.
+
+    A pass learns today what was said months ago. As in the brief, that is as old as what was said, unless a person
+    approved it.
+    """
+    is_old_news = memory.said_at != memory.created_at and not memory.approved
+    stamp = memory.said_at if is_old_news else memory.confirmed_at or memory.updated_at
     days = between(stamp, now) / _DAY
     name = "fresh" if days < _FRESH else "known" if days < _KNOWN else "old" if days < _OLD else "stale"
     return tag("span", tag("span", class_="dot"), when(stamp, now), class_=f"freshness {name}")

@@ -24,6 +24,8 @@ def actions(request: PageRequest, memory: Memory, key: str, *, pins: bool = True
     if not request.may("write"):
         return None
     edit = f"edit-{key}"
+    if not memory.content:
+        return row(*changes(request, memory), forget(request, {"memory": memory.id}), class_="actions")
     buttons = row(
         pin(request, memory) if pins else None,
         opener("Edit", edit, data_key="e"),
@@ -32,6 +34,16 @@ def actions(request: PageRequest, memory: Memory, key: str, *, pins: bool = True
         class_="actions",
     )
     return together(buttons, editing(request, memory, edit, key))
+
+
+def changes(request: PageRequest, memory: Memory) -> list[Html | None]:
+    """The buttons that change it but not its text.
+
+    Without a text there is nothing to approve or to read, so it can only be unpinned and archived.
+    """
+    if memory.content:
+        return [pin(request, memory), decide(request, memory), move(request, memory)]
+    return [pin(request, memory) if memory.pinned else None, move(request, memory)]
 
 
 def pin(request: PageRequest, memory: Memory) -> Html | None:

@@ -12,11 +12,11 @@ from ...emphasis import without_emphasis
 from ...harness_commands import without_plan_lead
 from ...outcomes import cut
 from ...safe_text import one_line, visible
+from ..http.html import Html, tag, together
 from .parts import session_link
 
 if TYPE_CHECKING:
     from ...records import Gist, Session
-    from ..http.html import Html
     from .request import PageRequest
 
 #: Characters of a text that are looked at. Nothing that is shown in one line is longer.
@@ -39,6 +39,10 @@ _DATED = re.compile(r"(?m)^(?=20\d\d-\d\d-\d\d)")
 _LINK = re.compile(r"!?\[([^\]\n]{1,200})\]\((?:https?://|mailto:|/|#)[^)\s]{0,500}\)")
 #: Single quotes stay: `it's`. Underscores stay: `__init__`.
 _CODE = re.compile(r"`([^`\n]{1,400})`")
+#: What stands in the place of a text that is empty: only forgetting leaves a memory without one.
+FORGOTTEN = "The text was forgotten"
+#: Who writes what a pass of dreaming writes.
+DREAMING = "dream"
 #: A long cut text ends with one of these.
 _ENDS = " .…\"”“'"
 
@@ -114,6 +118,36 @@ def named(request: PageRequest, id: str, names: dict[str, str], longest: int = 6
     return session_link(request, id, cut(names[id], longest) if names.get(id) else None)
 
 
+def forgotten(request: PageRequest, id: int) -> Html:
+    """What stands in the place of the text of this memory if it was forgotten, with a link to the receipt."""
+    versions = request.eng.memories.history(id)
+    number = versions[0].receipt if versions else None
+    if number is None:
+        return together(FORGOTTEN, ".")
+    receipt = tag("a", f"receipt {number}", href=f"{request.link('system')}#receipts")
+    return together(f"{FORGOTTEN} (", receipt, ").")
+
+
+def writer(request: PageRequest, author: str | None, actor: str | None) -> str:
+    """Who wrote a version, for the person who reads the page: `you, in another window`, `the session “Fix the router”`.
+
+    `author` is the name of a token. `actor` is a session or a part of Engram; a person has none.
+    """
+    if actor == DREAMING:
+        return "dreaming"
+    if actor:
+        session = titles_of(request, [actor], 60).get(actor)
+        # A program may name itself.
+        return f"the session “{session}”" if session else _agent(request, actor)
+    if (author or "") == request.grant.name:
+        return "you, in another window"
+    return one_line(author, 60) if author else "a person at this machine"
+
+
+def _agent(request: PageRequest, actor: str) -> str:
+    return "a session without a task" if request.eng.sessions.some([actor]) else one_line(actor, 60)
+
+
 def says_the_same(one: str, other: str) -> bool:
     """Whether one text begins like the other, or has it in it, apart from marks, quotation marks and their ends."""
     first, second = sorted((_bare(one), _bare(other)), key=len)
@@ -155,5 +189,7 @@ def lines(text: str) -> str:
 
 def memory_line(kind: str, content: str, longest: int) -> str:
     """A memory in one line. A gist by its title."""
+    if not content:
+        return "(the text was forgotten)"
     told = gist_text.parse(content) if kind == "gist" else None
     return task(told.title, longest) if told and told.title else plain(content, longest)

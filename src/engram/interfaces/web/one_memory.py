@@ -16,7 +16,7 @@ from .frame import Page
 from .icons import icon
 from .markdown import markdown, source
 from .marks import difference
-from .names import memory_line, named, plain, task, titles_of
+from .names import forgotten, memory_line, named, plain, task, titles_of
 from .parts import (
     badge,
     button,
@@ -94,8 +94,7 @@ def _actions(request: PageRequest, memory: Memory) -> Html:
         href=request.link("graph", kind="memory", id=memory.id),
         class_="button second small",
     )
-    changes = (memory_actions.pin, memory_actions.decide, memory_actions.move)
-    shown = [each(request, memory) for each in changes]
+    shown = memory_actions.changes(request, memory)
     return row(*shown, graph, forget(request, {"memory": memory.id}, then=request.link("memory")))
 
 
@@ -110,6 +109,8 @@ def _text(request: PageRequest, memory: Memory) -> Html:
         else None,
         badge("expired", "warn") if memory.expires_at and memory.expires_at <= request.now else None,
     )
+    if not memory.content:
+        return card(state, tag("p", forgotten(request, memory.id), class_="quiet"), class_="memory-text")
     if not request.may("write"):
         return card(state, _shown(memory), class_="memory-text")
     edit = memory_actions.editing(request, memory, _EDIT, "memory")
@@ -162,7 +163,7 @@ def _about(request: PageRequest, memory: Memory) -> Html:
 
 def _details(request: PageRequest, memory: Memory) -> Html | None:
     """The form that changes tags and importance."""
-    if not request.may("write"):
+    if not request.may("write") or not memory.content:
         return None
     fields = form(
         "memory.update",
@@ -220,6 +221,8 @@ def _events(
     )
     for edit in versions:
         what = "made" if edit.version == 1 else f"edited, version {edit.version}"
+        if edit.receipt:
+            what += f", {'part of the' if edit.content else 'the'} text forgotten since (receipt {edit.receipt})"
         by = _by(edit.author, edit.actor, names)
         why = one_line(edit.reason, 120)
         found.append(_Event(edit.created_at, what, " · ".join(filter(None, (by, why))), "accent"))
@@ -349,7 +352,7 @@ def _linked(request: PageRequest, memory: Memory, graph: Graph) -> Html | None:
 
 def _node(request: PageRequest, node: GraphNode, relation: str | None = None) -> Html:
     if node.kind == "memory":
-        link = memory_link(request, int(node.id), plain(node.label, 140))
+        link = memory_link(request, int(node.id), memory_line(node.kind, node.label, 140))
     elif node.kind == "block":
         link = tag("a", f"Block {node.label}", href=request.link("blocks", node.id))
     elif node.kind == "session":

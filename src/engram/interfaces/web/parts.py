@@ -241,13 +241,29 @@ def action(
 
 
 def forget(
-    request: PageRequest, values: Mapping[str, object], *, then: str | None = None, text: str = "Forget"
+    request: PageRequest,
+    values: Mapping[str, object],
+    *,
+    then: str | None = None,
+    text: str = "Forget",
+    turns: int | None = None,
 ) -> Html:
-    """The button that forgets something, after a preview of what goes with it. Empty if the person may not."""
+    """The button that forgets something, after a preview of what goes with it. Empty if the person may not.
+
+    `turns` is how many turns that has, for the preview, which has the first of them only.
+    """
     if not request.may("admin"):
         return Html("")
     return action(
-        "forget", text, values, picture="forget", kind="small danger", preview=True, then=then, done="Forgotten."
+        "forget",
+        text,
+        values,
+        picture="forget",
+        kind="small danger",
+        preview=True,
+        then=then,
+        done="Forgotten.",
+        data_turns=None if turns is None else str(turns),
     )
 
 

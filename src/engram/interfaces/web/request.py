@@ -37,6 +37,8 @@ class PageRequest(NamedTuple):
     base: str
     #: The number of the newest change before the page was made. An open page asks for what came after it.
     change: int = 0
+    #: Whether the server was told to start passes of dreaming; None: as the setting `auto_dream` says.
+    dreams: bool | None = None
 
     @property
     def workspace(self) -> str:

@@ -9,13 +9,13 @@ from urllib.parse import parse_qs
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from ...errors import EngramError, InvalidInput, Unauthorized
+from ...errors import EngramError, Forbidden, InvalidInput, Unauthorized
 from ..http import answers, calls, guard
 from ..http.answers import Answer, Receive, Scope, Send, send_answer
 from ..http.html import tag
 from ..http.pages import problem_answer
 from . import blocks, dream_report, dreams, graph, memory, now, one_memory, portrait, search, session, system, time
-from .frame import Counts, Page, framed, navigation_alone, navigation_page
+from .frame import Counts, Page, framed, navigation_alone, navigation_page, writer_alone, writer_page
 from .request import PageRequest, link, unmarked
 from .static import static
 
@@ -61,8 +61,12 @@ def add(app: FastAPI, service: Service) -> None:
         kind: Kind = "long work" if path in _LONG else "reads"
         template = f"/w/{{workspace}}/{path}"
         calls.add(app, template, ["GET"], _Endpoint(service, template, render, kind))
-    template = "/w/{workspace}/navigation"
-    calls.add(app, template, ["GET"], _Endpoint(service, template, navigation_page, "reads", navigation_alone))
+    for path, render, frame in (
+        ("navigation", navigation_page, navigation_alone),
+        ("writer", writer_page, writer_alone),
+    ):
+        template = f"/w/{{workspace}}/{path}"
+        calls.add(app, template, ["GET"], _Endpoint(service, template, render, "reads", frame))
     app.add_route("/static/{name}", static, methods=["GET"])
 
     async def home(request: Request) -> Response:
@@ -114,6 +118,9 @@ class _Endpoint:
         path = {name: unmarked(part) for name, part in scope["path_params"].items()}
         workspace = path.pop("workspace")
         grant = caller.grant()
+        if grant.workspace not in (None, workspace):
+            only = grant.workspace
+            raise Forbidden(f"Your token is for the workspace {only} only. Its pages are at {link(only)}.")
         eng = service.facade(grant, "read", workspace)
         caller.used = workspace
         request = PageRequest(
@@ -126,6 +133,7 @@ class _Endpoint:
             service.places.base(scope),
             # Before anything is read, so that no change is missed.
             eng.changes.latest,
+            service.options.dream,
         )
         try:
             page = self._render(request)

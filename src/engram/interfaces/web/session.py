@@ -12,7 +12,7 @@ from .conversation import conversation
 from .frame import Page
 from .icons import icon
 from .markdown import markdown
-from .names import memory_line, named, plain, says_the_same, task, title, titles_of
+from .names import forgotten, memory_line, named, plain, says_the_same, task, title, titles_of
 from .parts import (
     agent,
     at_work,
@@ -83,7 +83,13 @@ def page(request: PageRequest) -> Page:
     beside = row(
         tag("a", "Search in it", href=request.link("search", session=session.id), class_="button second small"),
         tag("a", "Graph", href=request.link("graph", kind="session", id=session.id), class_="button second small"),
-        forget(request, {"of_session": session.id}, then=request.link("search"), text="Forget the session"),
+        forget(
+            request,
+            {"of_session": session.id},
+            then=request.link("search"),
+            text="Forget the session",
+            turns=session.turns,
+        ),
     )
     return Page("search", heading, body, title=one_line(heading, 60), beside=beside, live="memory session")
 
@@ -157,10 +163,20 @@ def _summary(request: PageRequest, session: Session, told: gist_text.GistText, g
     if not any(parts) and story is None:
         if session.status == "active":
             return None
+        if gist and not gist.content:
+            nothing = tag("p", _gone(request, gist), class_="quiet")
+            return card(nothing, class_="gist", id="gist", data_live="memory session")
         nothing = empty("Nothing is known about what came of it. Dreaming writes a gist:", "engram dream")
         return card(nothing, id="gist", data_live="memory session")
-    link = row(tag("span", "From the gist, ", memory_link(request, gist.id), class_="quiet small")) if gist else None
+    link = None
+    if gist:
+        origin = together("From the gist, ", memory_link(request, gist.id)) if gist.content else _gone(request, gist)
+        link = row(tag("span", origin, class_="quiet small"))
     return card(*parts, story, link, class_="gist", id="gist", data_live="memory session")
+
+
+def _gone(request: PageRequest, gist: Memory) -> Html:
+    return together("Its gist is ", memory_link(request, gist.id), ". ", forgotten(request, gist.id))
 
 
 def _about(request: PageRequest, session: Session) -> Html:

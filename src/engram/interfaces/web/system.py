@@ -12,6 +12,7 @@ from ...safe_text import one_line
 from ...store_url import masked
 from ..http.html import Html, tag, together
 from .frame import Page
+from .names import named, titles_of
 from .parts import (
     action,
     agent,
@@ -28,7 +29,6 @@ from .parts import (
     plural,
     project,
     row,
-    session_link,
     size,
     table,
     when,
@@ -105,11 +105,12 @@ def _store(url: str) -> Html:
 def _harnesses(request: PageRequest) -> Html:
     events = request.eng.harness_events()
     rows: list[tuple[Html, Html, Html | None]] = []
+    names = titles_of(request, [each.session_id for each in events.harnesses])
     for each in events.harnesses:
         if each.session_id is None:
             rows.append((agent(each.harness), tag("span", "nothing yet", class_="quiet"), None))
         else:
-            what = row(tag("span", each.what), session_link(request, each.session_id), project(request, each.project))
+            what = row(tag("span", each.what), named(request, each.session_id, names), project(request, each.project))
             rows.append((agent(each.harness), what, when(each.at, request.now)))
     # The log is about all workspaces of this machine.
     failures = events.failures if request.grant.workspace is None else None
@@ -208,13 +209,14 @@ def _sizes_later(request: PageRequest) -> Html:
 
 def _sizes(request: PageRequest) -> Html:
     sizes = request.eng.sizes()
-    largest = max((each.bytes for each in sizes.tiers), default=1) or 1
+    # The store may have grown between the two measurements.
+    whole = max(sizes.store_bytes, sum(each.bytes for each in sizes.tiers)) or 1
     rows = [
         (
             each.tier,
             tag("span", f"{each.rows:,}", class_="number"),
             tag("span", size(each.bytes), class_="number"),
-            meter(each.bytes, largest, label=f"{each.tier}: {size(each.bytes)}", marked=False),
+            meter(each.bytes, whole, label=f"{each.tier}: {each.bytes / whole:.0%} of the store", marked=False),
         )
         for each in sizes.tiers
         if each.bytes

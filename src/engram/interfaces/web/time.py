@@ -10,7 +10,7 @@ from ... import checks, gist_text
 from ...errors import InvalidInput
 from ...safe_text import one_line
 from ..http.html import Html, tag, together
-from .charts import bars
+from .charts import LONG_SPAN, bars
 from .frame import Page
 from .markdown import markdown
 from .names import dated_list, plain, says_the_same, title
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 #: Days of the chart.
 _SPANS = {"30": "30 days", "90": "3 months", "365": "a year"}
+_WEEK = 7
 #: Sessions on one page of the timeline.
 _SESSIONS = 40
 #: Colours of the chart. What is left is one series.
@@ -56,6 +57,14 @@ class _Filter(NamedTuple):
     type: str
     #: A day, `2026-11-15`; empty for all.
     day: str
+    #: The first day of a week; empty for all. A day counts for more.
+    week: str
+
+    @property
+    def days(self) -> tuple[str, str] | None:
+        """The first day, and the first day after it; None for all."""
+        first = self.day or self.week
+        return (first, _later(first, 1 if self.day else _WEEK)) if first else None
 
     @property
     def is_set(self) -> bool:
@@ -63,7 +72,7 @@ class _Filter(NamedTuple):
 
 
 def page(request: PageRequest) -> Page:
-    chosen = _Filter(request.text("project"), request.text("type"), _day(request.text("day")))
+    chosen = _Filter(request.text("project"), request.text("type"), _day(request, "day"), _day(request, "week"))
     days, active = _active(request)
     body = together(
         _chart(request, active, days, chosen), _filters(request, active, chosen), _timeline(request, chosen)
@@ -83,13 +92,26 @@ def _active(request: PageRequest) -> tuple[int, list[Activity]]:
     return days, request.eng.activity(days)
 
 
-def _day(given: str) -> str:
-    try:
-        found = date.fromisoformat(given)
-        # A day that no other follows has no end.
-        return found.isoformat() if found < date.max else ""
-    except ValueError:
+def _day(request: PageRequest, name: str) -> str:
+    """A day of the address; empty if there is none."""
+    given = request.text(name)
+    if not given:
         return ""
+    try:
+        return date.fromisoformat(given).isoformat()
+    except ValueError:
+        raise InvalidInput(f"{given[:40]!r} is not a day. Choose one in the calendar.") from None
+
+
+def _later(day: str, days: int) -> str:
+    """A day after or before another one, within the days that there are."""
+    first = date.fromisoformat(day).toordinal()
+    return date.fromordinal(min(max(first + days, 1), date.max.toordinal())).isoformat()
+
+
+def _week_of(day: str) -> str:
+    """The Monday before the day, or the day itself."""
+    return _later(day, -date.fromisoformat(day).weekday())
 
 
 def _chart(request: PageRequest, active: list[Activity], days: int, chosen: _Filter) -> Html:
@@ -101,6 +123,13 @@ def _chart(request: PageRequest, active: list[Activity], days: int, chosen: _Fil
     active = [each for each in active if each.type == (chosen.type or each.type)]
     for each in active:
         turns[(each.type if by == "type" else each.project) or ""][each.day] += each.turns
+    weekly = days > LONG_SPAN
+    if weekly:
+        by_week: dict[str, Counter[str]] = defaultdict(Counter)
+        for name, counts in turns.items():
+            for day, count in counts.items():
+                by_week[name][_week_of(day)] += count
+        turns, all_days = by_week, list(dict.fromkeys(map(_week_of, all_days)))
     largest = sorted(turns, key=lambda name: -turns[name].total())
     rest = largest[_SERIES:]
     # Long names may begin alike, so only what is shown is shortened.
@@ -132,11 +161,12 @@ def _chart(request: PageRequest, active: list[Activity], days: int, chosen: _Fil
         bars(
             all_days,
             series,
-            "Turns of each day",
+            "Turns of each week" if weekly else "Turns of each day",
             unit="turns",
             hues=hues,
             names=names,
-            links=[request.here("time", day=day, before=None) for day in all_days],
+            place="Week of" if weekly else "Day",
+            links=[_address(request, day, weekly=weekly) for day in all_days],
         )
         if total
         else empty("Nothing was said in this time. What is said to agents with Engram's hooks is counted here.")
@@ -144,6 +174,11 @@ def _chart(request: PageRequest, active: list[Activity], days: int, chosen: _Fil
     said = f"{plural(sessions, 'session')} began, {plural(memories, 'active memory', 'active memories')} stored"
     content = tag("p", said, class_="quiet"), drawn
     return card(*content, title="Activity", beside=views, id="activity", data_live="session exchange memory")
+
+
+def _address(request: PageRequest, day: str, *, weekly: bool) -> str:
+    """Where the bar of a day or a week leads."""
+    return request.here("time", day=None if weekly else day, week=day if weekly else None, before=None)
 
 
 def _filters(request: PageRequest, active: list[Activity], chosen: _Filter) -> Html:
@@ -162,6 +197,7 @@ def _filters(request: PageRequest, active: list[Activity], chosen: _Filter) -> H
             class_="field",
         ),
         tag("button", "Show", type="submit", class_="second"),
+        badge(f"the week of {chosen.week}", "accent") if chosen.week and not chosen.day else None,
         tag("a", "Show all", href=request.link("time")) if chosen.is_set else None,
         tag("span", "Days and times are UTC.", class_="quiet small"),
         method="get",
@@ -187,12 +223,12 @@ def _timeline(request: PageRequest, chosen: _Filter) -> Html:
 def _sessions(request: PageRequest, chosen: _Filter) -> tuple[list[Session], str | None, str | None]:
     """A page of sessions, the newest first, and the addresses of the pages beside it."""
     before = _before(request.text("before"))
-    until = f"{(date.fromisoformat(chosen.day) + timedelta(days=1)).isoformat()}T00:00:00Z" if chosen.day else None
+    since, until = (f"{day}T00:00:00Z" for day in chosen.days) if chosen.days else (None, None)
     found = request.eng.sessions.list(
         _SESSIONS + 1,
         subagents=False,
         before=before,
-        since=f"{chosen.day}T00:00:00Z" if chosen.day else None,
+        since=since,
         until=until,
         project=chosen.project or None,
         type=chosen.type or None,
@@ -234,7 +270,7 @@ def _era(request: PageRequest, era: Memory) -> Html:
 def _one_day(request: PageRequest, day: str, sessions: list[Session], gists: dict[str, Gist]) -> Html:
     name = date.fromisoformat(day).strftime("%A %d").replace(" 0", " ")
     entries = [_entry(request, each, gists.get(each.id)) for each in sessions]
-    heading = tag("h3", tag("a", name, href=request.here("time", day=day, before=None)))
+    heading = tag("h3", tag("a", name, href=_address(request, day, weekly=False)))
     return tag("div", heading, tag("ol", *entries), class_="day")
 
 

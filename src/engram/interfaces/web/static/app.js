@@ -8,6 +8,7 @@ import { startQueues } from "./queues.js";
 import { startSearch } from "./typing.js";
 import { startTimes } from "./times.js";
 import { startTheme } from "./switches.js";
+import { startWanted } from "./wanted.js";
 
 startForms();
 startKeys();
@@ -17,3 +18,4 @@ startQueues();
 startSearch();
 startTimes();
 startTheme();
+startWanted();

@@ -1,6 +1,7 @@
 // Two people, or a person and an agent, have changed the same text. The person sees both and decides.
 import { decide, element, notice } from "./dialogs.js";
-import { reloadContent } from "./load.js";
+import { pageAddress } from "./addresses.js";
+import { fetchPage, reloadContent } from "./load.js";
 import { isReadable, stored } from "./stored.js";
 
 const textOf = (form) => form.elements.content ?? form.elements.text;
@@ -15,19 +16,25 @@ function side(title, text, editable) {
   return [element("div", { className: "side" }, element("h3", { text: title }), area), area];
 }
 
+// Who wrote a version: a session by its title, another person by name, or the same person elsewhere.
+async function writerOf({ author, actor, updated_by }) {
+  const query = new URLSearchParams({ author: author ?? "", actor: actor ?? updated_by ?? "" });
+  const page = await fetchPage(`${pageAddress("writer")}?${query}`).catch(() => null);
+  return page?.querySelector("body > p")?.textContent ?? "somebody else";
+}
+
 // `values` are the arguments that the form has sent.
 export async function resolveConflict(form, values, call) {
   const field = textOf(form);
   const theirs = await stored(form);
-  const latest = theirs.history?.[0] ?? theirs;
-  const by = latest.author ?? latest.actor ?? latest.updated_by ?? "somebody else";
+  const by = await writerOf(theirs.history?.[0] ?? theirs);
   const [left] = side(`Now stored: version ${theirs.version}, by ${by}`, theirs.content, false);
   const [right, area] = side("Your text: combine both here", field.value, true);
   const contents = [
     element("p", { text: "The text changed while you were editing. Your text is not stored yet." }),
     element("div", { className: "sides" }, left, right),
   ];
-  const agreed = await decide("Both of you changed this", contents, "Store my text", { wide: true, quotes: true });
+  const agreed = await decide("Two edits of the same text", contents, "Store my text", { wide: true, quotes: true });
   field.value = area.value;
   if (!agreed) return;
   const merged = { reason: "merged two edits", ...values, [field.name]: area.value, expected_version: theirs.version };

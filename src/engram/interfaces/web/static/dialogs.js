@@ -44,20 +44,32 @@ export function decide(title, contents, agree, { danger = false, wide = false, o
 
 export const ask = (question, agree) => decide(question, [], agree);
 
-// `1 memories to rebuild` as `1 memory to rebuild`. The API calls turns exchanges.
-function counted(count, kind) {
-  const many = kind.replace("exchanges", "turns");
+// `1 memories to rebuild` as `1 memory to rebuild`.
+function counted(count, many) {
   return `${count} ${count === 1 ? many.replace(/ies\b/, "y").replace(/s\b/, "") : many}`;
 }
 
+// The receipt counts turns and log entries alike. `turns` is how many turns the page says that there are, if it does.
+function countedEntries(count, lines, turns) {
+  const isLog = (line) => /^\d+ {2}log:/.test(line);
+  // The preview begins with the turns, so it has all of them if it has a log entry, or if it has everything.
+  const hasAll = lines.some(isLog) || lines.length === count;
+  const known = hasAll ? lines.filter((each) => !isLog(each)).length : turns;
+  if (known === undefined || known > count) return `${count} turns and log entries`;
+  const logs = count - known;
+  return [known && counted(known, "turns"), logs && counted(logs, "log entries")].filter(Boolean).join(" and ");
+}
+
 // What forgetting would delete: the counts, and the first words of the first few of each kind.
-export function showPreview(receipt) {
+export function showPreview(receipt, turns) {
   const list = element("dl");
   for (const [kind, count] of Object.entries(receipt.counts ?? {})) {
     if (!count) continue;
-    list.append(element("dt", { text: counted(count, kind) }));
     const lines = receipt.preview?.[kind] ?? [];
-    for (const line of lines) list.append(element("dd", { text: line }));
+    list.append(element("dt", { text: kind === "exchanges" ? countedEntries(count, lines, turns) : counted(count, kind) }));
+    // A line without a text ends after the id and what it is: `12  gist:`.
+    const empty = /^(memories|exchanges)/.test(kind) ? "(the text was forgotten)" : "(empty)";
+    for (const line of lines) list.append(element("dd", { text: /^\S+ {2}[^:]*:$/.test(line) ? `${line} ${empty}` : line }));
     if (lines.length && count > lines.length) list.append(element("dd", { text: `… and ${count - lines.length} more`, className: "quiet" }));
   }
   const what = list.children.length ? list : element("p", { text: "Nothing would be deleted." });

@@ -94,7 +94,8 @@ async function send(form, submitter, name, values, perform) {
   const question = submitter?.dataset.confirm ?? form.dataset.confirm;
   if (form.dataset.preview !== undefined) {
     const receipt = await call(name, { ...values, dry_run: true });
-    if (!(await showPreview(receipt))) return;
+    const { turns } = form.dataset;
+    if (!(await showPreview(receipt, turns && Number(turns)))) return;
   } else if (question && !(await ask(question, submitter?.textContent.trim() || "Yes"))) return;
   const result = await perform(name, values);
   if (form.dataset.also) await perform(...JSON.parse(form.dataset.also));
