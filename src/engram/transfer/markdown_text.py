@@ -37,17 +37,19 @@ _TICKS = re.compile("`+")
 _CITED = re.compile(r"\[([a-z][0-9]{1,15}+(?:, ?[a-z][0-9]{1,15}+)*+)\]")
 _HEADING = re.compile(r"#{1,6}[ \t]+(?=\S)")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-#: A line whose spaces matter, or that looks like a table, code, a log or a difference of files.
+#: How a line begins whose spaces matter, or that looks like a table, code, a log or a difference of files.
 _NOT_PROSE = re.compile(
     r"\s|```|~~~|[|<{}\]]|\$ |>>>|@@|diff --git |\+\+\+ |--- [ab]/|#!|#include"
     r"|\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\[?\d\d:\d\d:\d\d|\[?(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b"
     r"|(?:def|class|func|fn) \w+ ?[(:{]|from \S+ import |import \w+\Z|(?:const|let|var) \w+ ?="
-    r"|.*(?:[)\]}\"'`];|\{)\s*\Z|.*(?:\S {3,}\S|\t)|.*[!-~]{200}"
 )
+#: How a line of code ends.
+_CODE_ENDS = ("{", *(f"{closing};" for closing in ")]}\"'`"))
+_LONG_WORD = re.compile(r"[!-~]{200}")
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 _PLAIN = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-#: How a name with a part of a hash ends. No plain name may look like one.
-_HASHED = re.compile(r"(?:.*-)?[0-9a-f]{10}")
+#: How a name with a part of a hash ends, after its last hyphen. No plain name may look like one.
+_HASHED = re.compile(r"[0-9a-f]{10}")
 #: Names that Windows keeps for devices, with any ending.
 _DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(10))}
 #: Characters of a title, and of a name that become part of a file's name.
@@ -133,7 +135,19 @@ def _paragraphs(text: str) -> Iterator[tuple[bool, str]]:
 
 
 def _paragraph(found: list[str]) -> tuple[bool, str]:
-    return not any(line and _NOT_PROSE.match(line) for line in found), "\n".join(found)
+    return all(map(_is_prose, found)), "\n".join(found)
+
+
+def _is_prose(line: str) -> bool:
+    words = line.strip()
+    return not (
+        _NOT_PROSE.match(line)
+        or words.endswith(_CODE_ENDS)
+        # Columns.
+        or "   " in words
+        or "\t" in words
+        or _LONG_WORD.search(line)
+    )
 
 
 def _quoted(text: str, pages: Pages) -> str:
@@ -186,7 +200,12 @@ def file_name(name: str, *about: str) -> str:
 
     `about` tells things of the same name apart.
     """
-    is_plain = _PLAIN.fullmatch(name) and not _HASHED.fullmatch(name) and name not in _DEVICES and len(name) <= _SLUG
+    is_plain = (
+        _PLAIN.fullmatch(name)
+        and not _HASHED.fullmatch(name.rpartition("-")[2])
+        and name not in _DEVICES
+        and len(name) <= _SLUG
+    )
     if is_plain and not about:
         return name
     digest = hashlib.sha256("\0".join((name, *about)).encode("utf-8", "surrogatepass")).hexdigest()[:10]
