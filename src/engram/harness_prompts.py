@@ -73,6 +73,10 @@ _AGENTS, _INSTRUCTIONS = "# AGENTS.md instructions for ", "<INSTRUCTIONS>"
 _CONTINUED = "This session is being continued from a previous conversation that ran out of context."
 #: Lines of such a summary. A person who quotes the sentence writes less below it.
 _SUMMARY_LINES = 2
+#: How the prompt begins that Claude Code writes when the person has typed `/insights`, and the line above its numbers.
+_INSIGHTS, _NUMBERS = "The user just ran /insights to generate ", "\nHere is the full insights data:"
+#: The longest text between the two.
+_LONGEST_LEAD = 300
 #: Paragraphs behind that summary, for the model.
 _AFTER_SUMMARY = (
     "If you need specific details from before compaction",
@@ -98,7 +102,7 @@ def said(text: str) -> str:
     last_line = text.rfind("\n") + 1
     if text[0] not in "<[CTRF#" and text[-1] not in ">]" and not text.startswith(_NOTICES, last_line):
         return text
-    if is_continued(text):
+    if is_continued(text) or (text.startswith(_INSIGHTS) and _NUMBERS in text[:_LONGEST_LEAD]):
         return ""
     if text.startswith(_EDITOR) and f"\n{_REQUEST}" in text:
         text = text.partition(f"\n{_REQUEST}")[2].strip()

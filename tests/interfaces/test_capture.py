@@ -116,6 +116,8 @@ FENCE = "Why is this in my prompt?\n```\n<system-reminder>\nBe nice.\n</system-r
         (f"{CONTINUED}\nSummary:\n1. x\n2. y", ""),
         (f"{CONTINUED}\nWhy is that in my log?", f"{CONTINUED}\nWhy is that in my log?"),
         (f"{CONTINUED[:64]}: why?", f"{CONTINUED[:64]}: why?"),
+        ("The user just ran /insights to generate a report.\n\nHere is the full insights data:\n{}", ""),
+        ("The user just ran /insights to generate x. Why?", "The user just ran /insights to generate x. Why?"),
         ("# AGENTS.md instructions for /x\n\n<INSTRUCTIONS>\nBe nice.\n</INSTRUCTIONS>\nGo", "Go"),
         ("# Context from my IDE setup:\n\n## Active file: a.py\n\n## My request for Codex:\nGo on", "Go on"),
         ("# Context from my IDE setup: none", "# Context from my IDE setup: none"),

@@ -17,7 +17,7 @@ import pytest
 
 from engram import Engram as Store
 from engram import StoreNotFound
-from engram.interfaces.beginning.answering import answered
+from engram.interfaces.beginning.answering import answered, query
 from engram.interfaces.cli import init as command
 from engram.interfaces.cli import run
 from engram.interfaces.install.commands import Commands
@@ -135,6 +135,16 @@ def test_the_answer_is_to_what_was_asked_last_in_a_session_about_several_things(
     assert found is not None
     assert found.question == "What came of “Customers in Japan complained about the dates”?"
     assert found.answer == said[3][1]
+
+
+@pytest.mark.requirement("INIT-1")
+def test_no_question_is_made_of_a_session_in_which_the_person_said_nothing(store_url: str) -> None:
+    with Store(store_url) as eng:
+        session = eng.sessions.register("claude-code", "")
+        eng.exchanges.add(session, "assistant", "Your shareable report on the usage is ready to be read.")
+        eng.sessions.complete(session)
+        eng.dream(force=True, stages=["sessions"])
+        assert answered(eng) is None and query(eng) is None
 
 
 @pytest.mark.requirement("INIT-1")

@@ -13,8 +13,10 @@ from ... import gist_text, outcomes, wording
 from ...records import UNLIKELY
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...client import Engram
-    from ...records import Hit, Session
+    from ...records import Exchange, Hit, Session
 
 #: Sessions that are looked at, and how many of them recall is asked about.
 _LATEST, _TRIES = 20, 8
@@ -85,14 +87,16 @@ def _subjects(eng: Engram) -> list[_Subject]:
     """What the latest sessions are about. First those that are clear, and of which something came."""
     found = []
     for session in eng.sessions.list(_LATEST, subagents=False):
-        if not session.turns:
+        said = eng.exchanges.history(session.id)
+        # What a harness and an agent said to each other is not the person's past.
+        if not any(turn.role == "user" for turn in said):
             continue
         gist = eng.memories.gist(session.id)
         parts = gist_text.parse(gist.content if gist is not None else "")
         title = parts.title or session.name or session.summary
         asked, outcome = title, parts.outcome or session.outcome
         # The title is the first thing that was asked, and the outcome is that of the last one.
-        last = _last_of_several(eng, session)
+        last = _last_of_several(said)
         if last is not None:
             asked, outcome = last
         text = _matter(asked) or (_matter(session.summary) if last is None else "")
@@ -102,9 +106,8 @@ def _subjects(eng: Engram) -> list[_Subject]:
     return sorted(found, key=lambda each: (not each.is_clear, not each.outcome))
 
 
-def _last_of_several(eng: Engram, session: Session) -> tuple[str, str] | None:
+def _last_of_several(said: Sequence[Exchange]) -> tuple[str, str] | None:
     """The last thing that was asked in a session, and what came of it; None if one thing was asked."""
-    said = eng.exchanges.history(session.id)
     of_user = [place for place, turn in enumerate(said) if turn.role == "user"]
     asks = wording.numbered_asks(said[place].content for place in of_user)
     asked = [(of_user[number], ask) for number, ask in asks if wording.is_substantial(ask)]
