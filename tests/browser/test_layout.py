@@ -82,3 +82,20 @@ def test_an_address_without_its_hash_shows_the_turn_that_it_names(person: Visito
     turns = [eng.exchanges.add(session, "user", f"Question {number}\n\n{'word ' * 200}") for number in range(30)]
     page = person.visit(f"sessions/{session}?around={turns[20]}")
     expect(page.locator(f"#turn-{turns[20]} .bubble")).to_be_in_viewport()
+
+
+@pytest.mark.requirement("WEB-14")
+def test_a_drawing_on_a_phone_begins_with_what_it_is_about(log_in: Visit, server: Server) -> None:
+    eng = server.eng
+    session = eng.sessions.register("codex", "Porting the router")
+    for name in ("routes", "limits"):
+        eng.sessions.log(session, f"Edit src/{name}.py")
+    eng.exchanges.add(session, "user", "Port the router to the new framework")
+    eng.sessions.complete(session, "The router is ported")
+    eng.dream(force=True, stages=["sessions"])
+    page = log_in(**PHONE).visit(f"graph?kind=session&id={session}")
+    first, place = page.locator(".node.first"), page.locator(".canvas")
+    expect(first).to_be_in_viewport(ratio=1)
+    assert place.evaluate("each => each.scrollWidth > each.clientWidth")
+    around, found = box(place), box(first)
+    assert abs(found["x"] + found["width"] / 2 - around["x"] - around["width"] / 2) < 30

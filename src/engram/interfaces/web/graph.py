@@ -85,13 +85,10 @@ def _shown(request: PageRequest, graph: Graph) -> Html:
     )
     legend = tag("p", *(tag("span", text, class_=f"key {name}") for name, text in _LEGEND), class_="map-keys")
     drawing = draw(graph, lambda node: request.link("graph", kind=node.kind, id=node.id))
-    return card(
-        about,
-        tag("div", drawing, class_="canvas", tabindex="0", role="region", aria_label="The drawing"),
-        legend,
-        more,
-        class_="drawing",
+    canvas = tag(
+        "div", drawing, class_="canvas", tabindex="0", role="region", aria_label="The drawing", data_middle=".first"
     )
+    return card(about, canvas, legend, more, class_="drawing")
 
 
 _LEGEND = (("made-from", "made from"), ("replaces", "replaces"), ("about", "is about"))

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     Key = tuple[str, str]
 
-#: In units of the drawing.
-_WIDTH, _HEIGHT = 212, 46
-_BESIDE, _BELOW = 88, 16
+#: In units of the drawing. Four columns fit beside the navigation on a small desktop.
+_WIDTH, _HEIGHT = 200, 46
+_BESIDE, _BELOW = 56, 16
 _MARGIN = 12
 #: Characters that fit into a node. Of the label they are counted by their width: narrow, usual, wide.
 _DETAIL = 32
