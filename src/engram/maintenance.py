@@ -76,6 +76,14 @@ def has_backups(settings: Config) -> bool:
     return backup_names.any_of(settings.url)
 
 
+def last_backup(settings: Config) -> str | None:
+    """Where the last backup of `engram backup` is: its folder if it has a name of its own there, else the file."""
+    require_file(settings)
+    from .storage import backup_names
+
+    return backup_names.last_place(settings.url)
+
+
 def newest_backup(settings: Config, folder: str) -> UsableBackup:
     """The newest backup in a folder that passes all checks, and which newer ones do not. SQLite only."""
     require_file(settings)
@@ -120,11 +128,15 @@ def require_file(settings: Config) -> None:
         raise InvalidInput(how_to_restore(settings.url))
 
 
-def encrypt(settings: Config) -> Encryption:
-    """Encrypt the store and its backups. Other processes may be using the store."""
+def encrypt(settings: Config, *, delete_damaged: bool = False) -> Encryption:
+    """Encrypt the store and its backups. Other processes may be using the store.
+
+    A plain backup that SQLite cannot read stays, unless `delete_damaged` is on.
+    """
     from .storage import encryption
 
-    return encryption.encrypt(_encryptable(settings), keys_of(settings), settings.busy_timeout)
+    path, keys = _encryptable(settings), keys_of(settings)
+    return encryption.encrypt(path, keys, settings.busy_timeout, delete_damaged=delete_damaged)
 
 
 def decrypt(settings: Config) -> Encryption:

@@ -160,10 +160,12 @@ class Encryption(NamedTuple):
     keys: str
     #: The backups that were changed in the same way: those beside the store, and those that `engram backup` made.
     copies: tuple[str, ...]
-    #: The files that were deleted: drafts of killed processes, and plain backups that cannot be read.
+    #: The files that were deleted: drafts of killed processes, and if that was asked for, damaged plain backups.
     removed: tuple[str, ...]
     #: The backups that stayed as they are: their key is missing, or their disk is full or cannot be written.
     left: tuple[str, ...] = ()
+    #: The plain backups that stayed, because SQLite cannot read them.
+    damaged: tuple[str, ...] = ()
 
 
 class Upgraded(NamedTuple):

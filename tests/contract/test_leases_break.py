@@ -56,6 +56,32 @@ def test_with_a_token_only_that_claim_is_broken(eng: Engram, claims: tuple[Lease
 
 
 @pytest.mark.requirement("LEASE-13")
+def test_a_session_that_lost_a_claim_gets_the_reason_as_a_message_until_it_is_forgotten(
+    eng: Engram, claims: tuple[Lease, Lease]
+) -> None:
+    file, folder = claims
+    eng.leases.break_lease(ROUTER, folder.session_id, "it is silent")
+    (told,) = eng.messages.inbox(file.session_id, peek=True)
+    assert told.text == f"Lost the claim on {ROUTER}: broken by {folder.session_id}: it is silent"
+    assert told.from_session == folder.session_id
+    assert eng.messages.inbox(folder.session_id, peek=True) == []
+    # The reason is the words of the session that broke the claim.
+    (said,) = eng.sessions.logs(folder.session_id)
+    receipt = eng.forget(exchange=said.id)
+    assert receipt.counts["messages"] == 1
+    assert eng.messages.list() == []
+    assert eng.sessions.logs(file.session_id) == []
+
+    eng.leases.break_lease("shop:src/**", None, "the folder moves")
+    (told,) = eng.messages.inbox(folder.session_id)
+    assert (told.from_session, told.text.rpartition(": ")[2]) == (None, "the folder moves")
+    (lost,) = [each for each in eng.sessions.logs(folder.session_id) if each.content == told.text]
+    eng.messages.send(None, folder.session_id, "This one stays.")
+    eng.forget(exchange=lost.id)
+    assert [message.text for message in eng.messages.list()] == ["This one stays."]
+
+
+@pytest.mark.requirement("LEASE-13")
 def test_a_claim_that_is_gone_is_not_broken_even_if_another_one_has_the_resource(
     eng: Engram, claims: tuple[Lease, Lease], clock: ShiftedClock
 ) -> None:
@@ -106,9 +132,12 @@ def test_the_command_breaks_one_claim_by_its_token_or_names_all_that_it_broke(
 ) -> None:
     file, folder = claims
     extra = eng.leases.claim(file.session_id, "shop:src/limits.py")
-    assert command("--token", str(file.token)) == f"Took {ROUTER} from {file.session_id}; token {file.token}.\n"
+    assert (
+        command("--token", str(file.token))
+        == f"Ended the claim of {file.session_id} on {ROUTER} (token {file.token}).\n"
+    )
     assert eng.leases.list() == [folder, extra._replace(conflicts=())]
     assert "is gone: it was broken" in command("--token", str(file.token), code=3)
     assert command().splitlines() == [
-        f"Took {each.resource} from {each.session_id}; token {each.token}." for each in (folder, extra)
+        f"Ended the claim of {each.session_id} on {each.resource} (token {each.token})." for each in (folder, extra)
     ]

@@ -46,6 +46,14 @@ def test_once_something_is_stored_nothing_more_is_said(engram: Engram) -> None:
 
 
 @empty
+def test_a_pass_that_found_nothing_fills_nothing(engram: Engram) -> None:
+    engram("dream", "--force")
+    assert "Workspace default is empty." in engram("session", "list").err
+    engram("message", "send", "person", "Hello")
+    assert engram("session", "list").err == ""
+
+
+@empty
 def test_every_hint_belongs_to_a_command() -> None:
     for name in FILLED_BY:
         command = cli

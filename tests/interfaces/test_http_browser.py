@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from html import unescape
+from urllib.parse import quote_plus
 
 import httpx
 import pytest
@@ -193,12 +195,28 @@ def test_logins_that_succeed_are_not_limited(server: Server, browser: Browser) -
     [
         *("https://evil.example", "//evil.example", "/\\evil.example", "/login", "/logout", "javascript:alert(1)"),
         *("/authorize", "/authorizeX?a", "https://evil.example/authorize?x", "/authorize/../evil", " /authorize?x"),
+        *("/w", "//w/default/", "/w/\\evil.example", "/w/a\r\nset-cookie: a=b", "/w/\u00e9", " /w/default/"),
     ],
 )
 def test_the_login_leads_nowhere_else(server: Server, browser: Browser, wanted: str) -> None:
     page = browser.visit(httpx.URL("/login", params={"next": wanted}).raw_path.decode())
     assert page.forms[0].fields["next"] == "/"
     assert browser.submit(page, token=server.token("laptop"), next=wanted).url == f"{server.url}/w/default/"
+
+
+@pytest.mark.requirement("SERVER-55")
+def test_the_login_leads_to_the_page_that_was_asked_for(server: Server, browser: Browser) -> None:
+    wanted = "/w/default/search?q=caf%C3%A9+%26+tea"
+    with server.http(headers={"accept": "text/html"}) as http:
+        refused = http.get(wanted)
+    assert refused.status_code == 401
+    login = f"/login?next={quote_plus(wanted)}"
+    assert f"url={login}" in unescape(refused.text)
+    page = browser.visit(login)
+    assert "This page needs a login" in page.text
+    assert browser.submit(page, token=server.token("laptop")).url == f"{server.url}{wanted}"
+    # Another site led here, and the browser has left the cookie out.
+    assert browser.visit(login).url == f"{server.url}{wanted}"
 
 
 @pytest.mark.requirement("SERVER-55")

@@ -25,6 +25,7 @@ from engram import private_files
 from engram.access_records import LINK_LIFE
 from engram.config import load
 from engram.interfaces import login_page, server_file
+from tests._certificates import certified
 from tests._waiting import until
 
 from .conftest import Engram, program
@@ -207,6 +208,23 @@ def test_serve_opens_the_browser_when_it_answers(sqlite_url: str, tmp_path: Path
     with serve(sqlite_url, tmp_path, "--open", BROWSER=browser.command, CLAUDECODE="1") as served:
         assert "--open is ignored" in served.log()
     assert not (browser.folder / "page").exists()
+
+
+@opens
+def test_a_server_with_a_public_address_and_a_certificate_of_its_own_is_found(sqlite_url: str, tmp_path: Path) -> None:
+    certificate, key = certified(tmp_path)
+    public = "https://engram.example.org"
+    options = ["--host", "0.0.0.0", "--port", "0", "--tls-cert", str(certificate), "--tls-key", str(key)]
+    variables = {**os.environ, "ENGRAM_URL": sqlite_url, "ENGRAM_DATA_DIR": str(tmp_path / "data")}
+    process = subprocess.Popen([program(), "serve", *options, "--public-url", public], env=variables, cwd=tmp_path)
+    try:
+        settings = load(url=sqlite_url, data_dir=str(tmp_path / "data"))
+        until(lambda: server_file.find(settings) is not None)
+        printed = run(tmp_path, sqlite_url, "open", "--print")
+        assert printed.stdout.startswith(f"{public}/login?code="), printed.stderr
+    finally:
+        process.terminate()
+        process.wait()
 
 
 @opens

@@ -700,6 +700,30 @@ def test_a_token_of_one_workspace_that_writes_is_enough_for_the_command_line(
     assert "`engram token create NAME --scope write` makes one" in str(refused.exception)
 
 
+@pytest.mark.requirement("REMOTE-11")
+def test_transcripts_are_imported_with_a_token_that_writes_and_memories_only_where_the_store_is(
+    server: Served, local: Engram, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ENGRAM_URL", server.url)
+    monkeypatch.setenv("ENGRAM_TOKEN", local.access.tokens.create("laptop", "write").secret)
+    said = {"type": "user", "uuid": "a", "sessionId": "s", "timestamp": "2026-03-04T10:00:00Z", "isSidechain": False}
+    said["message"] = {"role": "user", "content": "Why is the staging port wrong?"}
+    transcript = tmp_path / "s.jsonl"
+    transcript.write_text(json.dumps(said) + "\n")
+    done = CliRunner().invoke(cli, ["import", "claude-code", str(transcript)])
+    assert done.exit_code == 0, done.output
+    # The server has the model, and a token that writes may not start long work there.
+    assert "The server computes 1 embedding." in done.stdout
+    notes = tmp_path / "notes.md"
+    notes.write_text("- Deploys never happen on Fridays\n")
+    before = local.changes.latest
+    for options in ([], ["--dry-run"]):
+        refused = CliRunner().invoke(cli, ["import", "markdown", str(notes), *options])
+        assert refused.exit_code != 0
+        assert "can only be imported where the store is" in str(refused.exception)
+    assert local.changes.latest == before
+
+
 @pytest.mark.requirement("REMOTE-11", "REMOTE-2")
 def test_the_command_line_says_where_a_refused_token_is_from(
     server: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

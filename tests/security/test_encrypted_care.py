@@ -263,7 +263,8 @@ def test_a_backup_that_cannot_be_changed_is_named_and_stops_nothing_else(
     for left in (first, beside):
         assert f"Not changed, because it is in use, or cannot be read or written: {left}" in shown.out
     assert f"Encrypted too: {second}" in shown.out
-    assert f"Deleted, because it is incomplete or damaged: {unreadable}" in shown.out
+    assert f"Damaged, so it stays, and its text can be read: {unreadable}" in shown.out
+    assert f"Deleted, because it is incomplete or damaged: {unreadable}" in engram("encrypt", "--delete-damaged").out
     assert foreign.read_bytes() == theirs
     assert str(foreign) not in shown.out
     plain = found(path, "store.plain")

@@ -117,7 +117,11 @@ def test_backups_beside_the_store_are_encrypted_and_drafts_deleted_and_all_are_n
     for file in (draft, broken, other):
         file.write_text(SECRET)
     done = change(encrypt, path)
-    assert (done.copies, done.removed) == ((kept,), (str(draft), str(broken)))
+    assert (done.copies, done.removed, done.damaged) == ((kept,), (str(draft),), (str(broken),))
+    # A person may want to save something from a damaged copy.
+    assert broken.exists()
+    done = encrypt(load(url=str(path)), delete_damaged=True)
+    assert (done.copies, done.removed, done.damaged) == ((), (str(broken),), ())
     other.unlink()  # not Engram's
     assert SECRET.encode() not in raw(path.parent)
     assert len(texts(Path(kept))) == 1

@@ -1,7 +1,8 @@
-"""Log entries about a broken lease.
+"""Log entries and messages about a broken lease.
 
-Whoever breaks a lease gives a reason. The log of every session that lost a lease repeats that reason. If a session
-broke it, these entries name the breaker's entry as their source, and that one repeats what the others had claimed.
+Whoever breaks a lease gives a reason. The log of every session that lost a lease repeats that reason, and the session
+gets the entry as a message, because an agent does not read its own log. If a session broke it, these entries name the
+breaker's entry as their source, and that one repeats what the others had claimed.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..memory import exchanges, provenance
+from . import messages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +31,10 @@ def log_break(
     now: str,
     author: str | None = None,
 ) -> None:
-    """Log a broken claim for the session that broke it, if it was no person, and for every session that lost one."""
+    """Log a broken claim for the session that broke it, if it was no person, and for every session that lost one.
+
+    The sessions that lost one get a message. The caller holds the lock of leases.
+    """
     entries = {session: f"{LOST}{', '.join(each)}{broken_by(by or A_PERSON)}{reason}" for session, each in lost.items()}
     taken = "; ".join(f"{', '.join(each)}{taken_from(session)}" for session, each in lost.items())
     if by is not None:
@@ -40,6 +45,8 @@ def log_break(
         logged[session], _ = exchanges.append(
             tx, workspace, session, "log", entry, now, alive=session == by, author=author
         )
+    for session in sorted(lost):
+        messages.write(tx, workspace, by, session, [session], entries[session], now, author)
     if by is None:
         return
     for session in lost:

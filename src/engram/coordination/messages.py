@@ -110,6 +110,35 @@ def sent_by(from_session: str | None, author: str | None) -> str:
     return " ".join(filter(None, (visible(from_session or "a person"), by_whom(author))))
 
 
+def write(
+    tx: Transaction,
+    workspace: str,
+    from_session: str | None,
+    to: str,
+    recipients: Iterable[str],
+    text: str,
+    now: str,
+    author: str | None,
+    *,
+    to_person: bool = False,
+) -> int:
+    """Store a message and put it into the mailboxes of its recipients; its id. The caller holds the lock of leases."""
+    id: int = tx.value(
+        _INSERT,
+        workspace=workspace,
+        from_session=from_session,
+        target=to,
+        content=text,
+        now=now,
+        to_person=int(to_person),
+        author=author,
+    )
+    for session in recipients:
+        tx.run(_DELIVER, workspace=workspace, message=id, session=session)
+    tx.note(workspace, "message", id)
+    return id
+
+
 class Messages:
     def __init__(self, view: StoreView) -> None:
         self._view = view
@@ -134,19 +163,7 @@ class Messages:
             # Also if an earlier release made a session of that name.
             to_person = to == PERSON
             recipients = [] if to_person else self._recipients(tx, from_session, to, resource, now)
-            id: int = tx.value(
-                _INSERT,
-                workspace=self._workspace,
-                from_session=from_session,
-                target=to,
-                content=text,
-                now=now,
-                to_person=int(to_person),
-                author=self._author,
-            )
-            for session in recipients:
-                tx.run(_DELIVER, workspace=self._workspace, message=id, session=session)
-            tx.note(self._workspace, "message", id)
+            id = write(tx, self._workspace, from_session, to, recipients, text, now, self._author, to_person=to_person)
         got = (PERSON,) if to_person else tuple(recipients)
         return Message(
             id=id,

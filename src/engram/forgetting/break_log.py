@@ -1,4 +1,4 @@
-"""Finds log entries about broken leases that repeat what is forgotten.
+"""Finds log entries and messages about broken leases that repeat what is forgotten.
 
 Entries name their source. Entries of an older release do not. Those are found by their time, which is the same in both
 entries, and by their words.
@@ -26,6 +26,13 @@ _LOGGED_BY = """
 SELECT id, session_id, content, created_at FROM exchanges
 WHERE workspace = :workspace AND role = 'log' AND SUBSTR(content, 1, :length) = :beginning
   AND session_id IN (SELECT value FROM json_each(:sessions))
+"""
+#: Each entry of a session that lost a lease was sent to it as well.
+_SENT = """
+SELECT m.id FROM exchanges e
+JOIN deliveries d ON d.workspace = e.workspace AND d.session_id = e.session_id
+JOIN messages m ON m.id = d.message_id AND m.content = e.content AND m.created_at = e.created_at
+WHERE e.workspace = :workspace AND e.id IN (SELECT value FROM json_each(:ids))
 """
 _REWRITE = "UPDATE exchanges SET content = :content WHERE workspace = :workspace AND id = :id"
 
@@ -62,6 +69,16 @@ class ForgottenBreaks:
             for other in others
             if other.at == entry.at and broken_by(entry.session) in other.content
         }
+
+    def find_messages(self, gone: set[int]) -> list[int]:
+        """Messages that say what entries say that go. `gone` includes the copies."""
+        lost = _entries(
+            self._tx.all(_GOING, workspace=self._workspace, ids=self._tx.array(sorted(gone)), **_beginning(LOST))
+        )
+        if not lost:
+            return []
+        ids = self._tx.array(sorted(entry.id for entry in lost))
+        return sorted(self._tx.column(_SENT, workspace=self._workspace, ids=ids))
 
     def rewrite(self, gone: set[int]) -> list[int]:
         """Remove what a session lost from the entry of the session that took it; returns the changed entries."""

@@ -54,7 +54,7 @@ def delete_sessions(tx: Transaction, workspace: str, ids: Iterable[str]) -> list
     gone: list[int] = []
     for session in sorted(ids):
         of_it = {"workspace": workspace, "session": session}
-        gone += _delete_messages(tx, workspace, tx.column(_SENT, **of_it) + tx.column(_ONLY_FOR, **of_it))
+        gone += delete_messages(tx, workspace, tx.column(_SENT, **of_it) + tx.column(_ONLY_FOR, **of_it))
         tx.run(_DELETE_MAILBOX, **of_it)
         tx.run(_DELETE_WAITERS, **of_it)
         tx.run(_DELETE_LEASES, **of_it)
@@ -67,10 +67,11 @@ def delete_sessions(tx: Transaction, workspace: str, ids: Iterable[str]) -> list
 def delete_before(tx: Transaction, workspace: str, time: str) -> list[int]:
     """Delete messages sent and leases ended before a time; returns the messages."""
     tx.run(_DELETE_ENDED_LEASES, workspace=workspace, before=time)
-    return _delete_messages(tx, workspace, tx.column(_SENT_BEFORE, workspace=workspace, before=time))
+    return delete_messages(tx, workspace, tx.column(_SENT_BEFORE, workspace=workspace, before=time))
 
 
-def _delete_messages(tx: Transaction, workspace: str, ids: Iterable[int]) -> list[int]:
+def delete_messages(tx: Transaction, workspace: str, ids: Iterable[int]) -> list[int]:
+    """Delete messages and their places in mailboxes; returns them."""
     gone = sorted(set(ids))
     for message in gone:
         tx.run(_DELETE_DELIVERIES, workspace=workspace, message=message)

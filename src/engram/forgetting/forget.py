@@ -249,10 +249,12 @@ class Forgetting:
             tx.run(_REBUILD, workspace=self._workspace, kind=kind, ref=ref, receipt=receipt)
         older = str(request.value) if request.by == "before" else None
         gone.copies = summaries.find_copies(tx, self._workspace, gone.of("exchange"), set(gone.sessions), older)
-        gone.entries = breaks.rewrite(set(gone.of("exchange")))
+        entries = set(gone.of("exchange"))
+        gone.entries = breaks.rewrite(entries)
+        gone.messages = coordination.delete_messages(tx, self._workspace, breaks.find_messages(entries))
         aged: list[Thing] = []
         if older is not None:
-            gone.messages = coordination.delete_before(tx, self._workspace, older)
+            gone.messages += coordination.delete_before(tx, self._workspace, older)
             aged = self._blank_old_versions(tx, older, receipt)
             gone.versions = len(aged)
         dreaming.erase_snapshots(tx, self._workspace, gone.things, [*gone.touched, *aged], gone.sessions, older)

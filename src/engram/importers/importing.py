@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import checks
-from ..errors import NothingToImport
+from ..errors import NothingToImport, NotRemote
 from ..import_records import TranscriptFiles
 from . import formats, times
 from .asked import Asked
 from .items import BlockItem, EndItem, GistItem, LockItem, MemoryItem, Options, SessionItem, Skipped, Turn
-from .memory_writing import MemoryWriter
+from .memory_writing import ELSEWHERE, MemoryWriter
 from .session_writing import SessionWriter
 from .tally import Tally
 
@@ -84,7 +84,10 @@ def run(
         done += source.size
         if progress is not None:
             progress(done, total)
-    return tally.report()
+    report = tally.report()
+    if tally.left_out(ELSEWHERE) and not (report.sessions or report.unchanged or report.continued):
+        raise NotRemote(f"What these files hold {ELSEWHERE}.")
+    return report
 
 
 def look(format: str, paths: Sequence[Path | str], eng: Engram) -> TranscriptFiles:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 #: Who wrote what an import writes. Dreaming may replace a block of this author.
 ACTOR = "import"
 CHANGED_HERE = "changed here since its import"
+ELSEWHERE = "can only be imported where the store is: run this on the server's machine"
 #: Memories that are written in one transaction.
 BATCH = 50
 _MOST_TAGS = 40
@@ -68,6 +69,8 @@ class MemoryWriter:
         self._links: list[tuple[str, str, str]] = []
 
     def add(self, item: MemoryItem) -> None:
+        if self._is_remote(f"memory {item.id}"):
+            return
         text, at = texts.storable(item.text), self._times.known(item.at)
         self._links += [(item.id, other, relation) for other, relation in item.links]
         if not text:
@@ -83,6 +86,12 @@ class MemoryWriter:
             self._waiting.append(_Ready(item, text, at))
             if len(self._waiting) >= BATCH:
                 self.flush()
+
+    def _is_remote(self, where: str) -> bool:
+        """Whether the store is a server's, where neither can be written in one transaction with its record."""
+        if self._eng.settings.is_remote:
+            self._tally.leave_out(ELSEWHERE, where)
+        return self._eng.settings.is_remote
 
     def _is_first(self, item: MemoryItem) -> bool:
         """Whether no memory of this source had the same id. A source can be long, so only hashes are kept."""
@@ -127,6 +136,8 @@ class MemoryWriter:
                     self._eng.memories.link(*made)
 
     def add_block(self, item: BlockItem) -> None:
+        if self._is_remote(f"block {item.name}"):
+            return
         self._try(f"block {item.name}", lambda: self._block(item))
 
     def _try(self, where: str, write: Callable[[], None]) -> None:

@@ -70,6 +70,8 @@ def answers(running: Running) -> bool:
     from urllib.parse import urlsplit
 
     at = urlsplit(running.local)
+    # A server that listens for other machines answers only to the address that clients use.
+    host = {"Host": urlsplit(running.url).netloc}
     connection: HTTPConnection
     if at.scheme == "https":
         import ssl
@@ -80,7 +82,7 @@ def answers(running: Running) -> bool:
     else:
         connection = HTTPConnection(at.hostname or "", at.port, timeout=ANSWERS_WITHIN)
     try:
-        connection.request("GET", "/health")
+        connection.request("GET", "/health", headers=host)
         return connection.getresponse().status == 200
     except (OSError, HTTPException):
         return False

@@ -112,7 +112,7 @@ def _shelves(
     """The shelves to search: turns and memories, and others that are requested."""
     unknown = set(what) - {"exchanges", "memories"}
     if unknown or isinstance(what, str):
-        raise InvalidInput(f"what is {what!r}; it must name exchanges, memories or both.")
+        raise InvalidInput(f"what is {what!r}; it must be a list with exchanges, memories or both.")
     shelves: list[str] = []
     if "exchanges" in what:
         shelves += ["turns"] if roles is None or set(roles) - {"log"} else []

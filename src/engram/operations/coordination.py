@@ -177,7 +177,7 @@ OPERATIONS = (
     Operation(
         "session.complete",
         "write",
-        "End your session with its outcome; releases your locks.",
+        "End your session with its outcome; releases your leases.",
         lambda eng, session, outcome=None: eng.sessions.complete(session, outcome),
         (ME, _OUTCOME),
     ),

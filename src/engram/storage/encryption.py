@@ -32,9 +32,12 @@ LOCK = ".changing-lock"
 _PATIENCE = 1.0
 
 
-def encrypt(path: str, keys: Keys, busy_timeout: float) -> Encryption:
-    """Encrypt the store, and every backup of it that Engram knows."""
-    return _changed(path, keys, busy_timeout, lambda present: present or keys.newest())
+def encrypt(path: str, keys: Keys, busy_timeout: float, *, delete_damaged: bool = False) -> Encryption:
+    """Encrypt the store, and every backup of it that Engram knows.
+
+    A plain backup that SQLite cannot read stays, because something may be saved from it, unless `delete_damaged` is on.
+    """
+    return _changed(path, keys, busy_timeout, lambda present: present or keys.newest(), delete_damaged=delete_damaged)
 
 
 def decrypt(path: str, keys: Keys, busy_timeout: float) -> Encryption:
@@ -53,7 +56,14 @@ def rekey(path: str, keys: Keys, busy_timeout: float) -> Encryption:
     return _changed(path, keys, busy_timeout, new)
 
 
-def _changed(path: str, keys: Keys, busy_timeout: float, choose: Callable[[bytes | None], bytes | None]) -> Encryption:
+def _changed(
+    path: str,
+    keys: Keys,
+    busy_timeout: float,
+    choose: Callable[[bytes | None], bytes | None],
+    *,
+    delete_damaged: bool = False,
+) -> Encryption:
     # A symbolic link at `path` stays; its target is replaced.
     path = os.path.realpath(path)
     try:
@@ -68,7 +78,7 @@ def _changed(path: str, keys: Keys, busy_timeout: float, choose: Callable[[bytes
                 wanted = choose(present)
                 if wanted != present:
                     replace(path, present, wanted, busy_timeout)
-            copies = _change_copies(path, keys, wanted)
+            copies = _change_copies(path, keys, wanted, delete_damaged)
     except apsw.Error as error:
         raise translate(error, path) from error
     except OSError as error:
@@ -110,9 +120,10 @@ class _Copies(NamedTuple):
     changed: list[str]
     removed: list[str]
     left: list[str]
+    damaged: list[str]
 
 
-def _change_copies(path: str, keys: Keys, wanted: bytes | None) -> _Copies:
+def _change_copies(path: str, keys: Keys, wanted: bytes | None, delete_damaged: bool) -> _Copies:
     """Give all backups the same key: those beside the store, and those that `engram backup` made anywhere.
 
     The store has its key already. So a backup whose disk is full or read-only is named, and stops nothing else.
@@ -125,14 +136,14 @@ def _change_copies(path: str, keys: Keys, wanted: bytes | None) -> _Copies:
     drafts = [*(copy for copy in beside if copy.endswith(backup.PARTIAL)), *backup_names.drafts(path)]
     changes = [copy for copy in beside if copy not in drafts]
     changes += [copy for copy in _elsewhere(path, keys) if copy not in changes]
-    copies = _Copies([], [], [])
+    copies = _Copies([], [], [], [])
     for draft in [*drafts, *_left_by_changes([path, *changes]), *_unfinished_copy(path)]:
         with _leaving(draft, copies):
             _remove(draft, copies)
     for copy in changes:
         with _leaving(copy, copies):
             if not _has_key(copy, keys, wanted):
-                _change_copy(copy, keys, wanted, copies)
+                _change_copy(copy, keys, wanted, copies, delete_damaged)
     return copies
 
 
@@ -187,7 +198,7 @@ def _has_key(copy: str, keys: Keys, wanted: bytes | None) -> bool:
         return False
 
 
-def _change_copy(copy: str, keys: Keys, wanted: bytes | None, copies: _Copies) -> None:
+def _change_copy(copy: str, keys: Keys, wanted: bytes | None, copies: _Copies, delete_damaged: bool) -> None:
     """Give a backup another key, in the way of a store: a process may use the backup as its store."""
     made = os.stat(copy)
     try:
@@ -196,8 +207,10 @@ def _change_copy(copy: str, keys: Keys, wanted: bytes | None, copies: _Copies) -
         # An encrypted copy without a key harms nobody, and its key may turn up. A damaged plain one can be read.
         if database.is_encrypted(copy):
             copies.left.append(copy)
-        else:
+        elif delete_damaged:
             _remove(copy, copies)
+        else:
+            copies.damaged.append(copy)
         return
     # A backup that has no time in its name is as old as its file.
     os.utime(copy, ns=(made.st_atime_ns, made.st_mtime_ns))

@@ -118,8 +118,8 @@ def translate(error: Exception, store: str) -> EngramError:
             return StoreBusy(f"{store} cancelled a statement ({problem}); nothing was written. Try again.")
         case psycopg.errors.ReadOnlySqlTransaction() | psycopg.errors.InsufficientPrivilege():
             return StoreReadOnly(
-                f"{store} cannot be written ({problem}). Connect to the primary server, as a user who may write and "
-                "create a schema."
+                f"{store} cannot be written ({problem}). Connect to the primary server. If the store does not exist "
+                "yet, run `engram init --store-only` as a user who may create its schema."
             )
         case psycopg.errors.DiskFull():
             return StoreFull(f"The disk that holds {store} is full; nothing was written. Free some space there.")

@@ -142,7 +142,7 @@ def plain(path: str) -> Finding:
             WRONG,
             f"The store is encrypted, but not its copy {_shown(own[0])}{_more(own)}.",
             "Everybody who gets this file can read what was remembered.",
-            "engram encrypt; if the file stays plain, delete it",
+            "engram encrypt; if the file stays plain, it is damaged: engram encrypt --delete-damaged",
             number=len(own),
         )
     beside = [file for file in backup_places.files(os.path.dirname(path)) if _is_plain_store(file)]

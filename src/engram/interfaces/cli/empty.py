@@ -25,10 +25,11 @@ FILLED_BY = {
         "`engram remember TEXT` stores a memory, and dreaming learns others from sessions.",
     ),
     **dict.fromkeys(
-        ("block list", "block show", "world show"), "`engram world set TEXT` tells all agents how things stand."
+        ("block list", "block show", "world show", "world history"),
+        "`engram world set TEXT` tells all agents how things stand.",
     ),
     **dict.fromkeys(
-        ("dream status", "dream list", "dream review", "dream show", "usage"),
+        ("dream status", "dream list", "dream review", "dream show", "dream undo", "usage"),
         "Dreaming begins by itself after the first sessions.",
     ),
     "receipts": "`engram forget` leaves receipts of what it deleted.",
@@ -40,10 +41,18 @@ FILLED_BY = {
 }
 
 
+def _has_content(eng: Engram) -> bool:
+    """Whether something is in the workspace. A pass of dreaming that found nothing is nothing."""
+    if eng.workspace_name not in eng.workspace_names():
+        return False
+    looks = (eng.sessions.list, eng.receipts, eng.messages.list)
+    return bool(eng.memories.list(limit=1) or eng.blocks.list() or any(look(1) for look in looks))
+
+
 def hint(name: str, eng: Engram, settings: Config) -> str:
     """The line for a command; empty if the workspace is not, or if nothing is to be said."""
     filled_by = FILLED_BY.get(name)
-    if filled_by is None or eng.settings.is_remote or eng.workspace_name in eng.workspace_names():
+    if filled_by is None or eng.settings.is_remote or _has_content(eng):
         return ""
     from ...maintenance import has_backups
 

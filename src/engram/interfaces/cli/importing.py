@@ -155,7 +155,9 @@ def period(report: ImportReport) -> str:
 
 
 def _embed(ctx: click.Context, eng: Engram) -> int:
-    """Compute the embeddings of what was imported; how many."""
+    """Compute the embeddings of what was imported; how many. A server computes them by itself."""
+    if eng.settings.is_remote:
+        return 0
     queue = eng.embedding_queue
     waiting = queue.size()
     if not waiting:
@@ -169,7 +171,9 @@ def _embed(ctx: click.Context, eng: Engram) -> int:
 def _next(eng: Engram, report: ImportReport, left: int) -> str:
     """What there is to do now."""
     lines = []
-    if left:
+    if left and eng.settings.is_remote:
+        lines.append(f"The server computes {counted(left, 'embedding')}. Recall finds all of it by words now.")
+    elif left:
         lines.append(f"No embedding yet: {counted(left, 'item')}. `{typed('embed')}` computes them.")
     if report.turns >= _LARGE:
         lines.append(cost(eng.dreams.estimate()))

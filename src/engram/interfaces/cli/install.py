@@ -35,6 +35,10 @@ _NO_TOKEN = (
 _SHELL = "{} is set in this shell. A program that was started elsewhere does not have it; `{}` in {} works everywhere."
 #: Settings that the installed programs need, and their variables.
 _VARIABLES = {"url": "ENGRAM_URL", "workspace": "ENGRAM_WORKSPACE"}
+_CERTIFICATES = (
+    "SSL_CERT_FILE is set in this shell. A program that was started elsewhere does not have it, and may not trust the "
+    "server's certificate. Set it for your whole login."
+)
 _DONE = {"create": "created", "change": "changed", "remove": "removed"}
 
 
@@ -101,6 +105,8 @@ def notes_of(settings: Config) -> list[str]:
     ]
     if settings.is_remote and settings.origins["token"] in ("default", "environment"):
         notes.append(_SHELL.format("ENGRAM_TOKEN", "token", file) if settings.token else _NO_TOKEN.format(file))
+    if settings.is_remote and "SSL_CERT_FILE" in os.environ:
+        notes.append(_CERTIFICATES)
     return notes
 
 

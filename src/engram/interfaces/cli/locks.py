@@ -117,7 +117,7 @@ def list_leases(ctx: click.Context, mine: bool, overlaps: bool, session_id: str 
 
 @lock.command("break")
 @click.argument("resource")
-@click.option("--reason", required=True, help="Reason; written to the logs of both sessions.")
+@click.option("--reason", required=True, help="Reason; the sessions that lose a claim get it as a message.")
 @click.option(
     "--token",
     metavar="N",
@@ -127,20 +127,21 @@ def list_leases(ctx: click.Context, mine: bool, overlaps: bool, session_id: str 
 @session_option(required=False)
 @click.pass_context
 def break_lease(ctx: click.Context, resource: str, reason: str, token: int | None, session_id: str | None) -> None:
-    """Take a resource away from the sessions that hold it.
+    """End the claims of other sessions on a resource.
 
     This ends every claim of other sessions that overlaps RESOURCE. With --token it ends one of them, and fails if that
-    claim has ended. Without --session a person takes it, and in an agent's shell the agent's session.
+    claim has ended. You do not hold RESOURCE afterwards: `engram lock claim` claims it. Without --session a person
+    breaks the claims, and in an agent's shell the agent's session.
     """
     eng = open_store(ctx)
     # Left out when it is not given: a server of an earlier release does not know it.
     options = {} if token is None else {"token": token}
     broken = eng.leases.break_lease(resource, sender(eng, session_id), reason, **options)
-    result(ctx, broken, "\n".join(map(_taken, broken)))
+    result(ctx, broken, "\n".join(map(_ended, broken)))
 
 
-def _taken(lease: Lease) -> str:
-    return f"Took {one_line(lease.resource, 200)} from {lease.session_id}; token {lease.token}."
+def _ended(lease: Lease) -> str:
+    return f"Ended the claim of {lease.session_id} on {one_line(lease.resource, 200)} (token {lease.token})."
 
 
 def _claimed(lease: Lease) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -61,14 +62,15 @@ def restore(ctx: click.Context, file: str | None, show: bool, force: bool, yes: 
     """Replace the store with a backup.
 
     FILE is a copy of an Engram store: one of `engram backup`, your own, or one that a migration or an earlier restore
-    left beside the store. If FILE is a folder, the newest backup in it that passes all checks is taken.
+    left beside the store. If FILE is a folder, the newest backup in it that passes all checks is taken. Without FILE it
+    is the last one of `engram backup`.
 
     FILE is checked and copied, and stays as it is. Without --force, a store that was written to after the backup is not
     replaced. The present store is kept beside the new one. Running processes continue with the restored store. This
     also works when the present store is damaged or missing. FILE may be encrypted, if its key is in the key file; the
     store stays encrypted if it was. SQLite only.
     """
-    from ...maintenance import backups, refuse_newer, require_file
+    from ...maintenance import backups, last_backup, refuse_newer, require_file
     from ...maintenance import restore as replace
 
     settings = load_settings(ctx)
@@ -76,11 +78,15 @@ def restore(ctx: click.Context, file: str | None, show: bool, force: bool, yes: 
         found = backups(settings, file)
         result(ctx, found, lambda: _listed(found))
         return
-    if file is None:
-        raise click.UsageError("Name a backup or a folder with backups. `engram restore --list` shows them.")
     if not yes and as_json(ctx):
         raise click.UsageError("With --json there is no prompt: add --yes.")
     require_file(settings)
+    file = file or last_backup(settings)
+    if file is None:
+        raise NotFound(
+            f"No backup of {shown_url(settings)} is known. Name a file or a folder; `engram restore --list` also shows "
+            "copies beside the store."
+        )
     chosen = _newest(settings, file) if os.path.isdir(file) else file
     if not os.path.exists(chosen):
         raise NotFound(f"There is no file {chosen}. `engram restore --list` shows the backups.")
@@ -188,17 +194,21 @@ def _upgraded(done: Upgraded) -> str:
 
 
 @command()
+@click.option("--delete-damaged", is_flag=True, help="Delete plain backups that SQLite cannot read.")
 @click.pass_context
-def encrypt(ctx: click.Context) -> None:
+def encrypt(ctx: click.Context, delete_damaged: bool) -> None:
     """Encrypt the store on the disk.
 
     The store, the backups beside it and those that `engram backup` made are encrypted with a random key. The first
     time, the key is made and written to the key file. Keep a copy of that file: without it the store is lost. Running
     processes continue. If the store is encrypted already, only its backups are looked at. SQLite only.
+
+    A backup that SQLite cannot read cannot be encrypted either. It stays as it is and is named, because something may
+    be saved from it. --delete-damaged deletes it.
     """
     from ...maintenance import encrypt as change
 
-    _change(ctx, change, "Encrypted {store}.", "{store} is encrypted.")
+    _change(ctx, partial(change, delete_damaged=delete_damaged), "Encrypted {store}.", "{store} is encrypted.")
 
 
 @command()
@@ -258,5 +268,8 @@ def _encryption(done: Encryption, first: str) -> str:
     what = "Encrypted too" if done.encrypted else "Decrypted too"
     lines += [f"{what}: {copy}" for copy in done.copies]
     lines += [f"Deleted, because it is incomplete or damaged: {file}" for file in done.removed]
+    lines += [f"Damaged, so it stays, and its text can be read: {file}" for file in done.damaged]
+    if done.damaged and done.encrypted:
+        lines.append("Save from it what you need, then run `engram encrypt --delete-damaged`.")
     lines += [f"Not changed, because it is in use, or cannot be read or written: {file}" for file in done.left]
     return "\n".join(lines)

@@ -12,6 +12,7 @@ A request that changes something and carries the cookie must come from a page of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 #: Attempts to log in that one address has, and the seconds until it has them again.
 MOST_ATTEMPTS, ATTEMPTS_WITHIN = 10, 300.0
+#: The consent to a client, and the pages of the dashboard.
+_NEXT = re.compile(r"(?:/authorize\?|/w/)[!-\[\]-~]{0,4000}")
 #: The largest form, in bytes.
 MAX_FORM = 16 * 1024
 
@@ -69,7 +72,7 @@ def address_of(request: Request) -> str:
 
 def allowed_next(given: str | None) -> str:
     """Where to go after the login: only to a page that needs it, never to another site."""
-    return given if given is not None and given.startswith("/authorize?") else "/"
+    return given if given is not None and _NEXT.fullmatch(given) else "/"
 
 
 async def form_of(request: Request, service: Service) -> dict[str, str]:
@@ -106,7 +109,8 @@ class Pages:
             return continue_page(address_of(request))
         if await grant_of(self._service, request.scope) is not None:
             return RedirectResponse(going_to, 303)
-        return login_page(going_to)
+        about = "This page needs a login, and there is none or it has ended." if going_to.startswith("/w/") else None
+        return login_page(going_to, about=about)
 
     async def _log_in(self, request: Request) -> Response:
         service, access = self._service, self._service.eng.access

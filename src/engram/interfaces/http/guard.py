@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from ...errors import EngramError, Forbidden, Unauthorized
 from . import answers, cookies
@@ -177,7 +178,7 @@ class Guard:
     async def _refuse(self, scope: Scope, send: Send, error: EngramError) -> None:
         answer = refusal(self._service, error)
         if scope["method"] == "GET" and b"text/html" in dict(scope["headers"]).get(b"accept", b""):
-            answer = refused_page(error)
+            answer = refused_page(error, _address(scope))
 
         async def send_challenged(message: Message) -> None:
             await send(self._challenged(scope, message))
@@ -203,3 +204,9 @@ def _bearer(headers: dict[bytes, bytes]) -> str | None:
     scheme, _, secret = headers.get(b"authorization", b"").partition(b" ")
     secret = secret.strip()
     return secret.decode("latin-1") if scheme.lower() == b"bearer" and secret else None
+
+
+def _address(scope: Scope) -> str:
+    """The path and query of a request, as they were sent."""
+    query = scope["query_string"].decode("ascii", "replace")
+    return quote(scope["path"]) + (f"?{query}" if query else "")

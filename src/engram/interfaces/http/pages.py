@@ -7,6 +7,7 @@ The pages with forms allow the browser to say which page sends a form: under the
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from starlette.responses import Response
 
@@ -95,14 +96,15 @@ def nothing_here() -> Answer:
     return Answer(404, page("Nothing here", section), (_PAGE,))
 
 
-def refused_page(error: EngramError) -> Answer:
-    """The page that a browser shows to a person who is not logged in."""
+def refused_page(error: EngramError, address: str) -> Answer:
+    """The page that a browser shows to a person who is not logged in. After the login it goes on to the address."""
     if error.status != 401:
         section = tag("section", tag("h1", "Not allowed"), tag("p", error.message))
         return Answer(error.status, page("Not allowed", section), (_PAGE,))
-    link = tag("p", tag("a", "Log in", href="/login", class_="button"))
+    login = f"/login?{urlencode({'next': address})}"
+    link = tag("p", tag("a", "Log in", href=login, class_="button"))
     section = tag("section", tag("h1", "You are not logged in"), link)
-    return Answer(401, page("Log in", section, refresh="/login"), (_PAGE,))
+    return Answer(401, page("Log in", section, refresh=login), (_PAGE,))
 
 
 def link_page(code: str, going_to: str) -> Response:

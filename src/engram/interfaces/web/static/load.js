@@ -20,7 +20,8 @@ export const loginLink = () => element("a", { text: "Log in", href: "/login", ta
 
 // A page of somebody who is logged out goes away, unless it holds a text that would be lost.
 export function loggedOut() {
-  if (!hasUnsent(document)) location.assign("/login");
+  const here = location.pathname + location.search + location.hash;
+  if (!hasUnsent(document)) location.assign(`/login?${new URLSearchParams({ next: here })}`);
   else if (!document.getElementById("logged-out")) {
     const made = element("p", { text: `${LOGGED_OUT} `, className: "notice bad", id: "logged-out" }, loginLink());
     document.getElementById("notices").append(made);
