@@ -149,6 +149,24 @@ def test_a_pass_is_run_and_undone(person: Visitor) -> None:
     assert eng.gists.current(session) is None
 
 
+@pytest.mark.requirement("WEB-18")
+def test_what_came_while_a_person_reads_the_preview_is_shown_before_it_is_forgotten(person: Visitor) -> None:
+    eng = person.server.eng
+    session = say(eng, "The staging port", ("user", "Staging uses port 6543 now"))
+    page = person.visit(f"sessions/{session}")
+    page.get_by_role("button", name="Forget the session").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("1 turn")
+    eng.exchanges.add(session, "assistant", "I keep that in mind")
+    dialog.get_by_role("button", name="Forget").click()
+    expect(dialog).to_contain_text("This has changed since you looked")
+    expect(dialog).to_contain_text("I keep that in mind")
+    assert eng.exchanges.history(session)
+    dialog.get_by_role("button", name="Forget").click()
+    expect(page.locator("#notices, #problem").first).to_contain_text("orgotten")
+    assert eng.sessions.list() == []
+
+
 @pytest.mark.requirement("WEB-14")
 def test_the_graph_is_walked_from_a_session_to_what_came_of_it(person: Visitor) -> None:
     eng = person.server.eng

@@ -386,3 +386,31 @@ def test_a_conflict_names_the_writer_as_a_person_knows_them(log_in: Visit) -> No
     expect(dialog).to_contain_text("Now stored: version 2, by you, in another window")
     collide(f"memories/{memory.id}", "Text", lambda: hers.memories.update(memory.id, "The staging port is 7654"))
     expect(dialog).to_contain_text("Now stored: version 3, by bea")
+
+
+@pytest.mark.requirement("WEB-18")
+def test_a_tag_with_a_comma_survives_a_change_of_the_others(person: Visitor) -> None:
+    memory = person.server.eng.remember("Deploys never happen on Fridays", tags=["a,b", "c"])
+    page = person.visit(f"memories/{memory.id}")
+    tags = page.get_by_label("Tags")
+    page.locator("details", has=tags).locator("summary").first.click()
+    assert tags.input_value() == '"a,b", c'
+    tags.fill('"a,b", c, new')
+    tags.press("Enter")
+    expect(page.locator("#notices")).not_to_be_empty()
+    assert set(person.server.eng.memories.get(memory.id).tags) == {"a,b", "c", "new"}
+
+
+@pytest.mark.requirement("WEB-6")
+def test_with_the_keyboard_a_person_goes_through_the_workspaces_before_one_is_opened(person: Visitor) -> None:
+    for name in ("alpha", "beta"):
+        person.server.eng.workspace(name).remember("Something")
+    page = person.visit()
+    chooser = page.get_by_label("Workspace")
+    chooser.focus()
+    chooser.evaluate("each => each.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowDown', bubbles: true }))")
+    chooser.select_option(label="beta")
+    expect(chooser).to_be_focused()
+    assert page.url.endswith("/w/default/")
+    chooser.press("Enter")
+    page.wait_for_url("**/w/beta/")

@@ -79,7 +79,7 @@ _NO_MODEL = (
     "model or a client that you already pay for think:",
     "engram dream thinker",
 )
-_NOTHING_SAVED = "Nothing was merged or archived in these days, so no tokens were saved."
+_NOTHING_SAVED = "No pass merged or archived anything in these days. What you accept is counted under Passes."
 
 
 def _chart(names: list[str], series: Series, label: str, unit: str, nothing: str, *commands: str) -> Html:

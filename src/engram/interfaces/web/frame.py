@@ -159,7 +159,12 @@ def _workspaces(request: PageRequest) -> Html:
         return tag("p", request.workspace, class_="workspace", title="Workspace")
     options = [tag("option", name, value=link(name), selected=name == request.workspace) for name in request.workspaces]
     label = tag("label", "Workspace", for_="workspace", class_="unseen")
-    return tag("div", label, tag("select", *options, id="workspace", data_go=True), class_="workspace")
+    return tag(
+        "div",
+        label,
+        tag("select", *options, id="workspace", data_go=True, title="With the keyboard, Enter goes there"),
+        class_="workspace",
+    )
 
 
 def _foot(request: PageRequest) -> Html:
@@ -174,4 +179,9 @@ def _foot(request: PageRequest) -> Html:
             action="/logout",
         ),
     )
-    return tag("div", tag("p", f"{who} · {VERSION}", class_="quiet"), tag("div", buttons, class_="row"), class_="foot")
+    return tag(
+        "div",
+        tag("p", f"{who} · {VERSION}", class_="quiet", id="who"),
+        tag("div", buttons, class_="row"),
+        class_="foot",
+    )

@@ -165,11 +165,11 @@ def _details(request: PageRequest, memory: Memory) -> Html | None:
     """The form that changes tags and importance."""
     if not request.may("write") or not memory.content:
         return None
+    # A tag with a comma is quoted, as it is when a person types one.
+    tags = ", ".join(f'"{each}"' if "," in each else each for each in memory.tags)
     fields = form(
         "memory.update",
-        field(
-            "Tags", "tags", ", ".join(memory.tags), key="about", data_type="texts", data_keep=True, autocomplete="off"
-        ),
+        field("Tags", "tags", tags, key="about", data_type="texts", data_keep=True, autocomplete="off"),
         field(
             "Importance",
             "importance",

@@ -4,6 +4,8 @@ import { pageAddress } from "./addresses.js";
 import { fetchPage, reloadContent } from "./load.js";
 import { isReadable, stored } from "./stored.js";
 
+// The same that the server shows as � in other places. A text that is edited has to keep them.
+const HARMFUL = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]|[\u{e0000}-\u{e01ef}]/gu;
 const textOf = (form) => form.elements.content ?? form.elements.text;
 
 // Whether this form can show both sides.
@@ -11,7 +13,7 @@ export const canResolve = (form) => form.dataset.conflict !== undefined && isRea
 
 function side(title, text, editable) {
   const area = element("textarea", { rows: "14", "aria-label": title });
-  area.value = text;
+  area.value = editable ? text : text.replace(HARMFUL, "�");
   area.readOnly = !editable;
   return [element("div", { className: "side" }, element("h3", { text: title }), area), area];
 }

@@ -61,7 +61,7 @@ function countedEntries(count, lines, turns) {
 }
 
 // What forgetting would delete: the counts, and the first words of the first few of each kind.
-export function showPreview(receipt, turns) {
+export function showPreview(receipt, { turns, hasChanged = false } = {}) {
   const list = element("dl");
   for (const [kind, count] of Object.entries(receipt.counts ?? {})) {
     if (!count) continue;
@@ -73,7 +73,8 @@ export function showPreview(receipt, turns) {
     if (lines.length && count > lines.length) list.append(element("dd", { text: `… and ${count - lines.length} more`, className: "quiet" }));
   }
   const what = list.children.length ? list : element("p", { text: "Nothing would be deleted." });
-  const contents = [what, element("p", { text: "This cannot be undone.", className: "problem" })];
+  const changed = hasChanged ? element("p", { text: "This has changed since you looked. Now it is:", role: "alert" }) : null;
+  const contents = [...(changed ? [changed] : []), what, element("p", { text: "This cannot be undone.", className: "problem" })];
   if (receipt.backups?.length) {
     contents.push(element("p", { text: `These backups still contain it: ${receipt.backups.join(", ")}`, className: "quiet" }));
   }

@@ -45,6 +45,9 @@ async function call(name, values, key) {
 const isEdit = (form) => form.dataset.conflict !== undefined;
 const changesNothing = (form) => isEdit(form) && changedFields(form).every((each) => each.name === "reason");
 
+// The texts of a list that a person has typed, separated by commas: `deploy, "a, b"`. A text with a comma is quoted.
+const textsIn = (list) => [...list.matchAll(/"([^"]*)"|[^,]+/g)].map(([all, quoted]) => (quoted ?? all).trim()).filter(Boolean);
+
 // The arguments of a call: the fields of the form, each as its data-type says, and its hidden values.
 export function valuesOf(form, submitter) {
   const values = {};
@@ -57,7 +60,7 @@ export function valuesOf(form, submitter) {
     else if (element.type === "radio" && !element.checked) continue;
     else if (element.value === "" && !element.required && element.dataset.keep === undefined) continue;
     else if (type === "whole" || type === "number") values[element.name] = Number(element.value);
-    else if (type === "texts") values[element.name] = element.value.split(",").map((each) => each.trim()).filter(Boolean);
+    else if (type === "texts") values[element.name] = textsIn(element.value);
     else values[element.name] = element.value;
   }
   if (submitter?.dataset.values) Object.assign(values, JSON.parse(submitter.dataset.values));
@@ -89,13 +92,28 @@ function showProblem(form, problem) {
   if (problem.status === 401) place.append(" ", loginLink());
 }
 
+const told = ({ counts, preview }) => JSON.stringify([counts, preview]);
+
+// Shows what forgetting would delete. If that has changed while the person was reading, they are asked again.
+async function agreesToForget(name, values, turns) {
+  const look = () => call(name, { ...values, dry_run: true });
+  let shown = await look();
+  let agreed = await showPreview(shown, { turns });
+  while (agreed) {
+    const now = await look();
+    if (told(now) === told(shown)) return true;
+    shown = now;
+    agreed = await showPreview(shown, { hasChanged: true });
+  }
+  return false;
+}
+
 // `perform` makes a call that is done once, however often the form is sent.
 async function send(form, submitter, name, values, perform) {
   const question = submitter?.dataset.confirm ?? form.dataset.confirm;
   if (form.dataset.preview !== undefined) {
-    const receipt = await call(name, { ...values, dry_run: true });
     const { turns } = form.dataset;
-    if (!(await showPreview(receipt, turns && Number(turns)))) return;
+    if (!(await agreesToForget(name, values, turns && Number(turns)))) return;
   } else if (question && !(await ask(question, submitter?.textContent.trim() || "Yes"))) return;
   const result = await perform(name, values);
   if (form.dataset.also) await perform(...JSON.parse(form.dataset.also));
@@ -166,15 +184,30 @@ async function submit(event) {
   }
 }
 
+// A choice that leads to another page. With the keyboard one goes through the list first, and Enter goes there.
+function startChoices() {
+  const go = (select) => location.assign(select.value);
+  const choice = (event) => (event.target.matches?.("select[data-go]") ? event.target : null);
+  document.addEventListener("keydown", (event) => {
+    const select = choice(event);
+    if (!select) return;
+    if (event.key === "Enter") go(select);
+    else select.dataset.byKey = "";
+  });
+  document.addEventListener("pointerdown", (event) => delete choice(event)?.dataset.byKey);
+  document.addEventListener("change", (event) => {
+    const select = choice(event);
+    if (select && select.dataset.byKey === undefined) go(select);
+  });
+}
+
 export function startForms() {
   document.addEventListener("submit", submit);
   // The browser asks before a text that is not stored goes with its page.
   addEventListener("beforeunload", (event) => {
     if (hasUnsent(document)) event.preventDefault();
   });
-  document.addEventListener("change", (event) => {
-    if (event.target.matches("select[data-go]")) location.assign(event.target.value);
-  });
+  startChoices();
   // Ctrl+Enter sends the text that the person is writing.
   document.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.matches("textarea")) {

@@ -150,7 +150,7 @@ function settle(page, ids, acting) {
   // A part that is new or gone has no place that could be found: the whole content is replaced.
   const whole = ids === null || other || liveIds(page) !== liveIds(document);
   if (whole) document.title = page.title;
-  replaceParts(page, whole ? ["navigation", "content"] : ids, acting);
+  replaceParts(page, whole ? ["navigation", "content", "who"] : ids, acting);
 }
 
 // Numbers of the loads: an answer that comes after that of a later load is not shown.
