@@ -140,6 +140,19 @@ def test_long_turns_are_folded_and_pasted_output_keeps_its_form(server: Server, 
 
 
 @pytest.mark.requirement("DASHBOARD-21")
+def test_a_table_in_an_answer_is_a_table_and_raw_output_in_one_keeps_its_form(server: Server, me: Person) -> None:
+    session = server.eng.sessions.register("codex", "Comparing")
+    rows = "\n".join(f"| case {number} | {number} ms |" for number in range(8))
+    server.eng.exchanges.add(session, "assistant", f"Measured:\n\n| case | time |\n|---|---:|\n{rows}")
+    page = me.see(f"sessions/{session}").response.text
+    assert "<th>case</th>" in page
+    assert "verbatim" not in page
+    other = server.eng.sessions.register("codex", "Running")
+    server.eng.exchanges.add(other, "assistant", "\n".join(f"INFO   worker   {number}" for number in range(8)))
+    assert '<pre class="verbatim">INFO   worker   0' in me.see(f"sessions/{other}").response.text
+
+
+@pytest.mark.requirement("DASHBOARD-21")
 def test_a_session_without_turns_says_how_they_come(server: Server, me: Person) -> None:
     page = me.see(f"sessions/{server.eng.sessions.register('codex', 'Working')}")
     assert "Nothing was said here yet" in page.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -50,6 +51,10 @@ _OUTPUT = (
     "]",
     '"',
 )
+#: The line below the heads of a table in Markdown.
+_TABLE_RULE = re.compile(r"(?m)^ {0,3}\|?(?:[ \t]*:?-{3,}+:?[ \t]*\|)++(?:[ \t]*:?-{3,}+:?)?[ \t]*$")
+#: What an agent writes in Markdown and a program hardly prints.
+_MARKS = ("**", "`", "](")
 
 
 def conversation(request: PageRequest, entries: Sequence[Exchange], wanted: int | None) -> Html:
@@ -82,7 +87,7 @@ class _Room:
         text = turn.content[:_LONGEST]
         if len(text) > self._page:
             return None
-        if len(text) > min(_PLAIN, self._rendered) or _is_pasted(text):
+        if len(text) > min(_PLAIN, self._rendered) or _is_pasted(text, turn.role):
             made = _verbatim(text)
         else:
             made = markdown(_with_json_as_code(text))
@@ -193,10 +198,15 @@ def _with_json_as_code(text: str) -> str:
     return "\n".join(made)
 
 
-def _is_pasted(text: str) -> bool:
-    """Whether most lines are the output of a program, whose spaces and line breaks matter."""
+def _is_pasted(text: str, role: str) -> bool:
+    """Whether most lines are the output of a program, whose spaces and line breaks matter.
+
+    Agents write Markdown: what an agent says is output only if nothing in it is marked.
+    """
     some = [line for line in text.split("\n")[:400] if line.strip()]
-    if len(some) < 6 or "```" in text:
+    if len(some) < 6 or "```" in text or _TABLE_RULE.search(text):
+        return False
+    if role == "assistant" and any(mark in text for mark in _MARKS):
         return False
     output = sum(
         line.startswith(("  ", "\t")) or line.lstrip().startswith(_OUTPUT) or line[:2].isdigit() or line[:1] == "["
