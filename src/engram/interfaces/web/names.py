@@ -36,6 +36,8 @@ _ITEM = re.compile(r"(?m)^…?[ \t]*[-*+][ \t]+(?=\S)")
 _BULLET = "• "
 #: A line of a month that dreaming tells: `2026-11-15, shop: …`.
 _DATED = re.compile(r"(?m)^(?=20\d\d-\d\d-\d\d)")
+#: A heading directly below an item of a list, which Markdown would add to the item: `Still open:`.
+_BELOW_ITEM = re.compile(r"(?m)^(- .*)\n(?=\w[^\n]{0,80}:[ \t]*$)")
 _LINK = re.compile(r"!?\[([^\]\n]{1,200})\]\((?:https?://|mailto:|/|#)[^)\s]{0,500}\)")
 #: Single quotes stay: `it's`. Underscores stay: `__init__`.
 _CODE = re.compile(r"`([^`\n]{1,400})`")
@@ -73,8 +75,8 @@ def _titled(heading: re.Match[str]) -> str:
 
 
 def dated_list(text: str) -> str:
-    """A month as dreaming tells it, with its days as a list."""
-    return _DATED.sub("- ", text)
+    """A month as dreaming tells it, with its days as a list, and what is still open as another one."""
+    return _BELOW_ITEM.sub(r"\1\n\n", _DATED.sub("- ", text))
 
 
 def task(text: str, longest: int = 160) -> str:

@@ -16,7 +16,7 @@ from .frame import Page
 from .icons import icon
 from .markdown import markdown, source
 from .marks import difference
-from .names import forgotten, memory_line, named, plain, task, titles_of
+from .names import dated_list, forgotten, memory_line, named, plain, task, titles_of
 from .parts import (
     badge,
     button,
@@ -121,7 +121,9 @@ def _text(request: PageRequest, memory: Memory) -> Html:
 
 def _shown(memory: Memory) -> Html:
     """The text. While it waits for an approval it is shown as it is stored, because that is what is approved."""
-    return source(memory.content) if is_waiting(memory) else markdown(memory.content)
+    if is_waiting(memory):
+        return source(memory.content)
+    return markdown(dated_list(memory.content) if memory.kind == "era" else memory.content)
 
 
 def is_waiting(memory: Memory) -> bool:

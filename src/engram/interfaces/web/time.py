@@ -261,7 +261,11 @@ def _month(
 
 def _era(request: PageRequest, era: Memory) -> Html:
     lines = dated_list(era.content).split("\n")
-    first, rest = lines[:_ERA_LINES], lines[_ERA_LINES:]
+    shown = min(_ERA_LINES, len(lines))
+    # A heading stays with what stands below it.
+    while 1 < shown < len(lines) and (not lines[shown - 1] or lines[shown - 1].endswith(":")):
+        shown -= 1
+    first, rest = lines[:shown], lines[shown:]
     more = folded("Show all of it", markdown("\n".join(rest)), id=f"era-{era.id}") if rest else None
     source = tag("p", "Summary of the month, written by dreaming: ", memory_link(request, era.id), class_="quiet small")
     return tag("div", markdown("\n".join(first)), more, source, class_="era")
