@@ -14,10 +14,10 @@ _LONGEST: Final = 260
 _CLEAR_QUESTION: Final = 6
 _POINTS: Final = re.compile(r"\b(?:it|that|this|these|those|them|they|ones?|there|so|either|both)\b", re.IGNORECASE)
 _NO_PROSE: Final = re.compile(r"\A\s*+(?:[-*+•]\s|[>|#`]|\d{1,3}[.)]\s)")
-#: Questions out of courtesy, which need no answer.
+#: Questions out of courtesy, which need no answer. "Which one is right?" needs one.
 COURTESY: Final = re.compile(
     r"\b(?:anything else|what (?:would|do) you (?:like|want)|how can i help|want to dig|any (?:other )?questions"
-    r"|let me know|make sense|right\?|ready\?)",
+    r"|let me know|make sense|(?:(?<=[,.] )|\A)right\?|ready\?)",
     re.IGNORECASE,
 )
 
