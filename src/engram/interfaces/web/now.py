@@ -293,14 +293,14 @@ def _messages(
     if len(unread) > _UNREAD:
         shown.append(tag("li", f"{len(unread) - _UNREAD} more follow when you have read these.", class_="quiet"))
     old = [_message(request, each, known, names, is_unread=False) for each in earlier]
-    title = f"{plural(len(unread), 'message')} for you" if unread else "Messages"
+    agents = "1 agent waits" if waiting == 1 else f"{waiting} agents wait"
+    needs = [
+        f"{plural(len(unread), 'message')} for you" if unread else None,
+        f"{agents} for your answer" if waiting else None,
+    ]
+    title = ", ".join(filter(None, needs)) or "Messages"
     write = _write(list(known.values()), names) if request.may("write") else None
-    nothing = None
-    if waiting:
-        agents = "1 agent waits" if waiting == 1 else f"{waiting} agents wait"
-        nothing = tag("p", f"{agents} for your answer, below.")
-    elif not unread:
-        nothing = tag("p", "Nobody is waiting for you.", class_="quiet")
+    nothing = None if unread or waiting else tag("p", "Nobody is waiting for you.", class_="quiet")
     body = together(
         nothing,
         tag("ul", *shown, class_="messages") if shown else None,
