@@ -308,7 +308,11 @@ def _messages(
         write,
     )
     return card(
-        body, title=title, id="messages", data_live="message session exchange", class_="needs-you" if unread else None
+        body,
+        title=title,
+        id="messages",
+        data_live="message session exchange",
+        class_="needs-you" if unread or waiting else None,
     )
 
 
