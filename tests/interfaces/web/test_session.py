@@ -153,6 +153,31 @@ def test_a_table_in_an_answer_is_a_table_and_raw_output_in_one_keeps_its_form(se
 
 
 @pytest.mark.requirement("DASHBOARD-21")
+def test_a_conversation_has_a_heading_for_each_day_and_its_turns_have_the_time(server: Server, me: Person) -> None:
+    eng = server.eng
+    session = eng.sessions.register("codex", "Counting")
+    for at in ("2025-02-07T10:05:00Z", "2025-02-07T11:15:00Z", "2025-02-08T00:01:00Z"):
+        eng.exchanges.add(session, "user", f"It is {at}", created_at=at)
+    page = me.see(f"sessions/{session}").text
+    assert page.count("Friday, 7 February 2025") == 1
+    assert page.index("11:15") < page.index("Saturday, 8 February 2025") < page.index("00:01")
+    assert " ago" not in page
+
+
+@pytest.mark.requirement("DASHBOARD-21")
+def test_a_session_says_from_when_to_when_it_was(server: Server, me: Person, clock: ShiftedClock) -> None:
+    eng = server.eng
+    session = eng.sessions.register("codex", "Counting")
+    began = eng.now()
+    assert f"since {began[:10]} {began[11:16]}" in me.see(f"sessions/{session}").text
+    clock.advance(2 * 86_400)
+    eng.sessions.complete(session)
+    ended = eng.now()
+    page = me.see(f"sessions/{session}").text
+    assert f"{began[:10]} {began[11:16]} – {ended[:10]} {ended[11:16]} (2 days)" in page
+
+
+@pytest.mark.requirement("DASHBOARD-21")
 def test_a_session_without_turns_says_how_they_come(server: Server, me: Person) -> None:
     page = me.see(f"sessions/{server.eng.sessions.register('codex', 'Working')}")
     assert "Nothing was said here yet" in page.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import date
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from ...safe_text import lines, one_line
 from ..http.html import Html, tag, together
 from .markdown import markdown
 from .names import plain
-from .parts import badge, forget, plural, row, turn_address, when
+from .parts import badge, clock, forget, plural, row, turn_address
 
 if TYPE_CHECKING:
     from ...records import Exchange
@@ -64,12 +65,22 @@ def conversation(request: PageRequest, entries: Sequence[Exchange], wanted: int 
         each.id: room.said(each) for each in sorted(entries, key=lambda each: each.id != wanted) if not _is_step(each)
     }
     shown: list[Html] = []
-    for is_step, some in groupby(entries, _is_step):
+    today = ""
+    for (day, is_step), some in groupby(entries, lambda each: (each.created_at[:10], _is_step(each))):
+        if day != today:
+            shown.append(_day(day))
+            today = day
         if is_step:
             shown.append(_steps(request, list(some), wanted))
         else:
             shown += [_turn(request, each, wanted, said[each.id]) for each in some]
     return tag("ol", *shown, class_="conversation")
+
+
+def _day(day: str) -> Html:
+    named = date.fromisoformat(day)
+    name = f"{named:%A}, {named.day} {named:%B} {named.year}"
+    return tag("li", tag("h3", name, title="Days and times are UTC"), class_="of-day")
 
 
 def _is_step(entry: Exchange) -> bool:
@@ -107,7 +118,7 @@ def _turn(request: PageRequest, turn: Exchange, wanted: int | None, said: Html |
     head = row(
         tag("strong", one_line(name, 60)),
         badge(turn.trust, "warn", title="Where the text comes from") if turn.trust == "import" else None,
-        tag("a", when(turn.created_at, request.now), href=turn_address(request, turn.session_id, turn.id)),
+        tag("a", clock(turn.created_at), href=turn_address(request, turn.session_id, turn.id)),
         tag("span", class_="spacer"),
         forget(request, {"exchange": turn.id}),
         class_="turn-head",
@@ -151,7 +162,7 @@ def _steps(request: PageRequest, steps: list[Exchange], wanted: int | None) -> H
         tag(
             "li",
             tag("span", plain(each.content, _STEP)),
-            tag("span", when(each.created_at, request.now), class_="at"),
+            tag("span", clock(each.created_at), class_="at"),
             forget(request, {"exchange": each.id}),
             id=f"turn-{each.id}",
             class_="wanted" if each.id == wanted else None,

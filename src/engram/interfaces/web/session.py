@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ... import gist_text
+from ...clock import between, duration
 from ...errors import NotFound
 from ...safe_text import one_line, visible
 from ..http.html import Html, tag, together
@@ -19,6 +20,8 @@ from .parts import (
     badge,
     button,
     card,
+    clock,
+    day_and_clock,
     definition,
     empty,
     field,
@@ -179,8 +182,16 @@ def _gone(request: PageRequest, gist: Memory) -> Html:
     return together("Its gist is ", memory_link(request, gist.id), ". ", forgotten(request, gist.id))
 
 
+def _span(session: Session) -> Html:
+    """From when to when, and how long."""
+    began, ended = session.created_at, session.ended_at
+    if ended is None:
+        return together("since ", day_and_clock(began)) if session.status == "active" else day_and_clock(began)
+    last = clock(ended) if ended[:10] == began[:10] else day_and_clock(ended)
+    return together(day_and_clock(began), " – ", last, f" ({duration(between(began, ended))})")
+
+
 def _about(request: PageRequest, session: Session) -> Html:
-    now = request.now
     if session.status == "active":
         state = at_work(session)
     else:
@@ -193,9 +204,8 @@ def _about(request: PageRequest, session: Session) -> Html:
         ("Status", state),
         ("Project", project(request, session.project)),
         ("Name", visible(session.name) if session.name else None),
-        ("Began", when(session.created_at, now)),
-        ("Last seen", when(session.heartbeat_at, now)),
-        ("Ended", when(session.ended_at, now)),
+        ("When (UTC)", _span(session)),
+        ("Last seen", when(session.heartbeat_at, request.now) if session.status == "active" else None),
         ("Author", visible(session.author) if session.author else None),
         ("Started by", parent),
         ("Id", tag("code", visible(session.id))),
