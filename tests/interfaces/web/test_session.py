@@ -178,6 +178,23 @@ def test_a_session_says_from_when_to_when_it_was(server: Server, me: Person, clo
 
 
 @pytest.mark.requirement("DASHBOARD-21")
+def test_a_session_shows_what_it_sent_and_was_sent(server: Server, me: Person) -> None:
+    eng = server.eng
+    one, other, third = (eng.sessions.register("codex", f"Task {name}") for name in ("one", "two", "three"))
+    eng.messages.send(one, other, "Are you **done**?")
+    eng.messages.send(other, "person", "Which price is right?")
+    eng.messages.send(None, other, "The second one")
+    eng.messages.send(one, "*", "The tests fail")
+    eng.messages.send(third, one, "A secret of others")
+    (card,) = re.findall(r'id="messages".*?</section>', me.see(f"sessions/{other}").response.text, re.DOTALL)
+    for shown in ("<strong>done</strong>", "Which price is right?", "The second one", "The tests fail", "Task one"):
+        assert shown in card
+    assert "A secret of others" not in card
+    (card,) = re.findall(r'id="messages".*?</section>', me.see(f"sessions/{one}").response.text, re.DOTALL)
+    assert "every agent" in card
+
+
+@pytest.mark.requirement("DASHBOARD-21")
 def test_a_session_without_turns_says_how_they_come(server: Server, me: Person) -> None:
     page = me.see(f"sessions/{server.eng.sessions.register('codex', 'Working')}")
     assert "Nothing was said here yet" in page.text

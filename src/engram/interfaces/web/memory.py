@@ -97,10 +97,17 @@ def _moment(request: PageRequest) -> str | None:
 
 
 def _projects(request: PageRequest, at: str | None) -> list[str]:
-    """The projects of the latest sessions at that time, the most recent first, then those of the latest memories."""
-    worked = [each.project for each in request.eng.sessions.list(_LOOKED_AT, subagents=False, until=at)]
-    stored = [each.project for each in request.eng.memories.list(derived=False, limit=_LOOKED_AT, at=at)]
-    return list(dict.fromkeys(each for each in (*worked, *stored) if each))
+    """The projects of the latest turns and memories at that time, the most recent first, then those of other sessions.
+
+    A session without a turn, such as one that was started by hand, does not say what its project is about.
+    """
+    sessions = request.eng.sessions.list(_LOOKED_AT, subagents=False, until=at)
+    memories = request.eng.memories.list(derived=False, limit=_LOOKED_AT, at=at)
+    used = [(each.heartbeat_at, each.project) for each in sessions if each.turns]
+    used += [(each.said_at, each.project) for each in memories]
+    used.sort(key=lambda each: each[0], reverse=True)
+    named = [*(project for _, project in used), *(each.project for each in sessions)]
+    return list(dict.fromkeys(each for each in named if each))
 
 
 def _views(request: PageRequest, asked: _Asked) -> Html:

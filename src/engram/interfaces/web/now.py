@@ -13,6 +13,7 @@ from ...records import PERSON, WORLD
 from ...safe_text import one_line, visible
 from ...wording import command
 from ..http.html import Html, tag, together
+from . import messages
 from .frame import Page
 from .icons import icon
 from .markdown import markdown
@@ -53,8 +54,6 @@ _EARLIER = 12
 #: Unread messages that are shown at once, the oldest first.
 _UNREAD = 20
 _FEED = 14
-#: Characters and lines of a message before it is folded.
-_LONG, _LONG_LINES = 900, 14
 
 
 class _Question(NamedTuple):
@@ -329,9 +328,8 @@ def _message(
         )
     to = None
     if message.to != PERSON:
-        who = named(request, message.to, names) if message.to in names else tag("code", one_line(message.to, 60))
-        to = tag("span", "to ", who, class_="quiet")
-    text = tag("div", _text(message), class_="message-text")
+        to = tag("span", "to ", messages.recipient(request, message, names), class_="quiet")
+    text = tag("div", messages.text(message), class_="message-text")
     answer = None
     if is_unread and request.may("write"):
         read = action("library:messages.read_by_person", "Mark as read", {"ids": [message.id]}, picture="approve")
@@ -495,11 +493,3 @@ def _words(turn: Exchange, name: str) -> Html:
     """The text of a turn. One that named its session stands above already."""
     text = task(turn.content, 180) if turn.role == "user" else plain(turn.content, 180)
     return tag("p", "asked this", class_="quiet") if says_the_same(text, name) else tag("p", text)
-
-
-def _text(message: Message) -> Html:
-    """What a message says. A long one begins folded."""
-    text = markdown(message.text)
-    if len(message.text) <= _LONG and message.text.count("\n") < _LONG_LINES:
-        return text
-    return folded(plain(message.text, 200), text, id=f"message-{message.id}", class_="long")

@@ -9,6 +9,7 @@ from ...clock import between, duration
 from ...errors import NotFound
 from ...safe_text import one_line, visible
 from ..http.html import Html, tag, together
+from . import messages
 from .conversation import conversation
 from .frame import Page
 from .icons import icon
@@ -38,12 +39,12 @@ from .parts import (
 )
 
 if TYPE_CHECKING:
-    from ...records import Exchange, Memory, Session
+    from ...records import Exchange, Memory, Message, Session
     from .request import PageRequest
 
 #: Turns and log entries on one page, and those that stand before the turn that was asked for.
 _PAGE, _BEFORE = 80, 15
-_MEMORIES, _CHILDREN, _LEASES = 20, 20, 20
+_MEMORIES, _CHILDREN, _LEASES, _MESSAGES = 20, 20, 20, 12
 _HIGHEST_SEQ = 10**12
 #: Share of common words from which on two texts say the same.
 _SAME = 0.7
@@ -74,6 +75,7 @@ def page(request: PageRequest) -> Page:
         _memories(request, session),
         _children(request, session),
         _leases(request, session),
+        _messages(request, session),
         _message(request, session),
     )
     body = tag(
@@ -268,6 +270,35 @@ def _leases(request: PageRequest, session: Session) -> Html | None:
     if len(held) > _LEASES:
         shown.append(tag("li", f"and {len(held) - _LEASES} more", class_="quiet"))
     return card(tag("ul", *shown, class_="side-list"), title="Claims", id="claims", data_live="lease")
+
+
+def _messages(request: PageRequest, session: Session) -> Html | None:
+    """What it sent and was sent, the newest first."""
+    found = request.eng.messages.list(_MESSAGES + 1, session_id=session.id)
+    if not found:
+        return None
+    names = titles_of(request, [id for each in found for id in (each.from_session, each.to)])
+    shown = [
+        tag(
+            "li",
+            tag("div", *_way(request, session, each, names), class_="quiet small"),
+            tag("div", messages.text(each), class_="message-text"),
+        )
+        for each in found[:_MESSAGES]
+    ]
+    if len(found) > _MESSAGES:
+        shown.append(tag("li", f"and earlier ones; these are the latest {_MESSAGES}", class_="quiet"))
+    return card(tag("ul", *shown, class_="side-list"), title="Messages", id="messages", data_live="message")
+
+
+def _way(request: PageRequest, session: Session, message: Message, names: dict[str, str]) -> tuple[Html | str, ...]:
+    """From whom to whom, seen from this session."""
+    at = when(message.created_at, request.now)
+    if message.from_session == session.id:
+        return "to ", messages.recipient(request, message, names), ", ", at
+    if message.from_session is None:
+        return f"from {one_line(message.author or 'you', 60)}, ", at
+    return "from ", named(request, message.from_session, names), ", ", at
 
 
 def _message(request: PageRequest, session: Session) -> Html | None:
