@@ -236,3 +236,11 @@ def test_a_month_is_a_list_and_what_is_open_another_one(server: Server, me: Pers
     page = me.see(f"memories/{era.id}").response.text
     assert page.count("<li>2026-02-07, shop:") == 2
     assert "<p>Still open:</p>" in page
+
+
+@pytest.mark.requirement("DASHBOARD-22")
+def test_a_memory_is_headed_by_its_first_words(server: Server, me: Person) -> None:
+    memory = server.eng.remember(f"**Deploys** never happen on Fridays{', nor on Sundays' * 20}")
+    page = me.see(f"memories/{memory.id}").response.text
+    assert "<h1>Deploys never happen on Fridays, nor on Sundays, nor on" in page
+    assert f">Memory {memory.id}<" in page

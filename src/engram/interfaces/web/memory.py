@@ -12,7 +12,7 @@ from ...tokens import estimate
 from ..http.html import Html, tag, together
 from .frame import Page
 from .markdown import markdown, source
-from .memory_actions import actions, decide
+from .memory_actions import actions, decide, pinned
 from .names import memory_line, named, titles_of
 from .parts import (
     badge,
@@ -24,6 +24,7 @@ from .parts import (
     meter,
     pager,
     plural,
+    project,
     row,
     session_link,
     table,
@@ -290,7 +291,7 @@ def _memories(request: PageRequest, asked: _Asked) -> Html:
     # Without a server there are no authors, and the store does not keep when each recall happened.
     authors, now = any(each.author for each in shown), asked.at is None
     heads = ["Memory", "Kind", "Confirmed", "Trust", *(["Author"] if authors else []), *(["Used"] if now else [])]
-    rows = [_row(request, each, asked.at or request.now, authors)[: len(heads)] for each in shown]
+    rows = [_row(request, asked, each, authors)[: len(heads)] for each in shown]
     return card(
         table(heads, rows, label="Memories, the newest first", class_="memories"),
         pager(newest, older, names=("Newest", "Older")),
@@ -300,9 +301,10 @@ def _memories(request: PageRequest, asked: _Asked) -> Html:
     )
 
 
-def _row(request: PageRequest, memory: Memory, now: str, authors: bool) -> tuple[Html | str | None, ...]:
+def _row(request: PageRequest, asked: _Asked, memory: Memory, authors: bool) -> tuple[Html | str | None, ...]:
     marks = row(
-        badge("pinned", "accent") if memory.pinned else None,
+        pinned(memory),
+        project(request, memory.project) if not asked.project else None,
         badge("replaced", "warn") if memory.status == "superseded" else None,
         badge("archived") if memory.status == "archived" else None,
         *(
@@ -325,10 +327,10 @@ def _row(request: PageRequest, memory: Memory, now: str, authors: bool) -> tuple
     return (
         text,
         badge(memory.kind),
-        freshness(memory, now),
+        freshness(memory, asked.at or request.now),
         memory.trust,
         *([one_line(memory.author or "", 40)] if authors else []),
-        tag("span", used, title=f"said {memory.reinforced + 1} times", class_="small"),
+        tag("span", used, title=f"said {memory.reinforced + 1} times"),
     )
 
 

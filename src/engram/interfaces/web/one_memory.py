@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 #: The events of the strip, the versions that are compared, the sources and the neighbours that are shown.
 _EVENTS, _VERSIONS, _SOURCES, _NEIGHBOURS = 40, 12, 15, 40
 _DATA = 4_000
+#: Characters of the text that head the page.
+_HEADING = 80
 _EDIT = "memory-edit"
 
 
@@ -81,9 +83,11 @@ def page(request: PageRequest) -> Page:
         id="one-memory",
         data_live="memory",
     )
+    number = f"Memory {memory.id}"
     title = gist_text.parse(memory.content).title if memory.kind == "gist" else ""
-    heading = task(title, 120) or f"Memory {memory.id}"
-    return Page("memory", heading, body, title=f"Memory {memory.id}", beside=_actions(request, memory), live="memory")
+    heading = task(title, 120) or plain(memory.content, _HEADING) or number
+    beside = row(tag("span", number, class_="quiet") if heading != number else None, _actions(request, memory))
+    return Page("memory", heading, body, title=number, beside=beside, live="memory")
 
 
 def _actions(request: PageRequest, memory: Memory) -> Html:
@@ -101,7 +105,7 @@ def _actions(request: PageRequest, memory: Memory) -> Html:
 def _text(request: PageRequest, memory: Memory) -> Html:
     state = row(
         badge(memory.kind, "accent"),
-        badge("pinned", "accent") if memory.pinned else None,
+        memory_actions.pinned(memory),
         badge("✓ approved", "good", title="A person has approved this text") if memory.approved else None,
         badge(memory.status, "warn") if memory.status != "active" else None,
         tag("span", "replaced by ", memory_link(request, memory.superseded_by), class_="small")
@@ -121,15 +125,9 @@ def _text(request: PageRequest, memory: Memory) -> Html:
 
 def _shown(memory: Memory) -> Html:
     """The text. While it waits for an approval it is shown as it is stored, because that is what is approved."""
-    if is_waiting(memory):
+    if memory_actions.is_waiting(memory):
         return source(memory.content)
     return markdown(dated_list(memory.content) if memory.kind == "era" else memory.content)
-
-
-def is_waiting(memory: Memory) -> bool:
-    """Whether it enters the brief only after a person has approved it, as in `memories.list(waiting=True)`."""
-    derived = memory.kind in ("gist", "era", "digest")
-    return not memory.approved and (memory.pinned or (memory.trust in ("tool", "import") and not derived))
 
 
 def _about(request: PageRequest, memory: Memory) -> Html:
