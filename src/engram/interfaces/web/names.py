@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _READ = 4_000
 #: A longer word that is a path is shown by its end.
 _LONG_PATH = 40
-#: What is shown of pasted output.
-_PASTED = 70
+#: What is shown of pasted output, and what stands before it.
+_PASTED, PASTED = 70, "Pasted output:"
 #: Signs with which lines of programs begin, and the share of letters above which a line is a sentence nevertheless.
 _OUTPUT, _LETTERS = "{}[]<>|=$%✖✗✘✓✔│┌└├", 0.85
 _FENCE = re.compile(r"(?m)^ *(?:```|~~~)\w*[ \t]*$|```")
@@ -85,7 +85,7 @@ def task(text: str, longest: int = 160) -> str:
     line = " ".join(_short(word) for word in one_line(unmarked(asked), _READ).replace(_BULLET, "").split(" "))
     if not _is_output(line):
         return cut(line, longest)
-    return f"Pasted output: {cut(re.split(' [=-]{3} ', line)[0], min(_PASTED, longest))}"
+    return f"{PASTED} {cut(re.split(' [=-]{3} ', line)[0], min(_PASTED, longest))}"
 
 
 def title(session: Session, gist: Gist | str | None = None, longest: int = 160) -> str:
@@ -96,7 +96,7 @@ def title(session: Session, gist: Gist | str | None = None, longest: int = 160) 
     if told.startswith(session.summary):
         first = [told]
     found = [task(each, longest) for each in (*first, session.name or "") if each.strip()]
-    return next((each for each in found if not each.startswith("Pasted output:")), found[0] if found else "")
+    return next((each for each in found if not each.startswith(PASTED)), found[0] if found else "")
 
 
 def titles(request: PageRequest, sessions: Iterable[Session], longest: int = 160) -> dict[str, str]:
