@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .request import PageRequest
 
 #: Days of the chart.
-_SPANS = {"30": "30 days", "90": "3 months", "365": "a year"}
+_SPANS = {"30": "30 days", "90": "3 months", "365": "1 year"}
 _WEEK = 7
 #: Sessions on one page of the timeline.
 _SESSIONS = 40
@@ -73,23 +73,42 @@ class _Filter(NamedTuple):
 
 def page(request: PageRequest) -> Page:
     chosen = _Filter(request.text("project"), request.text("type"), _day(request, "day"), _day(request, "week"))
-    days, active = _active(request)
-    body = together(
-        _chart(request, active, days, chosen), _filters(request, active, chosen), _timeline(request, chosen)
-    )
+    span = _span(request, chosen)
+    body = together(_chart(request, span, chosen), _filters(request, span.active, chosen), _timeline(request, chosen))
     return Page("time", "What happened?", body)
 
 
-def _active(request: PageRequest) -> tuple[int, list[Activity]]:
-    """The days of the chart, and what happened in them. Unless the person chose, the first span with anything in it."""
-    chosen = request.text("days")
-    spans = [chosen] if chosen in _SPANS else list(_SPANS)
-    for days in map(int, spans):
-        found = request.eng.activity(days)
-        if any(each.turns for each in found):
-            return days, found
-    days = int(spans[0])
-    return days, request.eng.activity(days)
+class _Span(NamedTuple):
+    """The days of the chart, and what happened in them."""
+
+    days: int
+    #: The last of them.
+    last: str
+    active: list[Activity]
+
+
+def _span(request: PageRequest, chosen: _Filter) -> _Span:
+    """Unless the person chose a span, the first one with anything in it.
+
+    A chosen day is always in it. One that is longer ago than the span stands in its middle.
+    """
+    given = request.text("days")
+    today = request.now[:10]
+    first = min(chosen.days[0], today) if chosen.days else today
+    spans = [int(given)] if given in _SPANS else [int(each) for each in _SPANS]
+    # Without a span of one's own, the shortest that reaches from the day to today.
+    spans = [each for each in spans if _later(today, 1 - each) <= first] or spans[-1:]
+    found = [_active(request, days, first) for days in spans[:1]]
+    while not any(each.turns for each in found[-1].active) and len(found) < len(spans):
+        found.append(_active(request, spans[len(found)], first))
+    return found[-1] if any(each.turns for each in found[-1].active) else found[0]
+
+
+def _active(request: PageRequest, days: int, first: str) -> _Span:
+    """A span that ends today, or one with the day in its middle if it would not reach that far back."""
+    today = request.now[:10]
+    last = today if _later(today, 1 - days) <= first else min(_later(first, days // 2), today)
+    return _Span(days, last, request.eng.activity(days, None if last == today else f"{last}T23:59:59Z"))
 
 
 def _day(request: PageRequest, name: str) -> str:
@@ -114,9 +133,10 @@ def _week_of(day: str) -> str:
     return _later(day, -date.fromisoformat(day).weekday())
 
 
-def _chart(request: PageRequest, active: list[Activity], days: int, chosen: _Filter) -> Html:
+def _chart(request: PageRequest, span: _Span, chosen: _Filter) -> Html:
+    days, active = span.days, span.active
     by = "type" if request.text("by") == "type" else "project"
-    last = date.fromisoformat(request.now[:10])
+    last = date.fromisoformat(span.last)
     all_days = [(last - timedelta(days=number)).isoformat() for number in reversed(range(days))]
     turns: dict[str, Counter[str]] = defaultdict(Counter)
     active = [each for each in active if each.project == (chosen.project or each.project)]
@@ -166,6 +186,7 @@ def _chart(request: PageRequest, active: list[Activity], days: int, chosen: _Fil
             hues=hues,
             names=names,
             place="Week of" if weekly else "Day",
+            months=weekly,
             links=[_address(request, day, weekly=weekly) for day in all_days],
         )
         if total
