@@ -57,3 +57,12 @@ def test_the_share_of_a_part_is_its_share_of_the_store(server: Server) -> None:
     largest = max(each.bytes for each in sizes.tiers)
     assert max(widths) == pytest.approx(100 * largest / sizes.store_bytes, abs=5)
     assert sum(widths) <= 101
+
+
+@pytest.mark.requirement("DASHBOARD-60")
+def test_the_rows_of_turns_are_said_to_count_steps_too_and_events_are_in_words(server: Server) -> None:
+    session = server.eng.sessions.register("codex", "Porting the router")
+    server.eng.sessions.log(session, "Edit router.py")
+    with person(server) as someone:
+        assert "turns and steps" in someone.see("system/sizes").text
+        assert "took a step" in someone.see("system").text

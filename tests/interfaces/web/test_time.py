@@ -101,3 +101,18 @@ def test_the_chart_contains_a_chosen_day(server: Server, clock: ShiftedClock) ->
     clock.advance(800 * 86_400)
     with person(server, "read") as someone:
         assert "2 turns in all" in someone.see("time", day=first).text
+
+
+@pytest.mark.requirement("WEB-14")
+def test_sessions_with_nothing_but_a_command_to_the_harness_are_counted(server: Server) -> None:
+    eng = server.eng
+    for summary, said in (("Porting the router", "Port the router"), ("", "/exit"), ("", "/copy")):
+        session = eng.sessions.register("claude-code", summary)
+        eng.exchanges.add(session, "user", said)
+        eng.sessions.complete(session)
+    with person(server) as someone:
+        page = someone.see("time").response.text
+    listed, _, folded = page[page.index('id="timeline"') :].partition("<details")
+    assert "Porting the router" in listed
+    assert "(no task)" not in listed
+    assert "<summary>2 sessions without a task</summary>" in folded

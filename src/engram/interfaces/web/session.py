@@ -193,17 +193,19 @@ def _span(session: Session) -> Html:
     return together(day_and_clock(began), " – ", last, f" ({duration(between(began, ended))})")
 
 
-def _about(request: PageRequest, session: Session) -> Html:
+def _state(session: Session) -> Html:
     if session.status == "active":
-        state = at_work(session)
-    else:
-        state = badge(_STATES.get(session.status, session.status), "bad" if session.status == "abandoned" else "plain")
+        return at_work(session)
+    return badge(_STATES.get(session.status, session.status), "bad" if session.status == "abandoned" else "plain")
+
+
+def _about(request: PageRequest, session: Session) -> Html:
     parent = (
         named(request, session.parent_id, titles_of(request, [session.parent_id]), 80) if session.parent_id else None
     )
     pairs = [
         ("Agent", agent(session.type)),
-        ("Status", state),
+        ("Status", _state(session)),
         ("Project", project(request, session.project)),
         ("Name", visible(session.name) if session.name else None),
         ("When (UTC)", _span(session)),
@@ -241,7 +243,7 @@ def _children(request: PageRequest, session: Session) -> Html | None:
         tag(
             "li",
             session_link(request, each.id, task(each.summary, 120) or "(no task yet)"),
-            row(agent(each.type), badge(each.status), when(each.created_at, request.now)),
+            row(agent(each.type), _state(each), when(each.created_at, request.now)),
         )
         for each in found[:_CHILDREN]
     ]

@@ -45,6 +45,8 @@ _SESSIONS = 40
 _SERIES = 6
 #: The key of that series. No project and no agent has this name.
 _OTHERS = "\n"
+#: Turns of a session without a task, at most, to be counted and not listed.
+_FEW_TURNS = 2
 #: Lines of an era that are shown at once.
 _ERA_LINES = 5
 _NO_SESSION = "There is no session yet. They appear when agents work with Engram, or when you import their transcripts:"
@@ -294,9 +296,20 @@ def _era(request: PageRequest, era: Memory) -> Html:
 
 def _one_day(request: PageRequest, day: str, sessions: list[Session], gists: dict[str, Gist]) -> Html:
     name = date.fromisoformat(day).strftime("%A %d").replace(" 0", " ")
-    entries = [_entry(request, each, gists.get(each.id)) for each in sessions]
+    idle = [each for each in sessions if _says_nothing(each, gists.get(each.id))]
+    entries = [_entry(request, each, gists.get(each.id)) for each in sessions if each not in idle]
     heading = tag("h3", tag("a", name, href=_address(request, day, weekly=False)))
-    return tag("div", heading, tag("ol", *entries), class_="day")
+    counted = None
+    if idle:
+        listed = tag("ol", *(_entry(request, each, gists.get(each.id)) for each in idle))
+        counted = folded(f"{plural(len(idle), 'session')} without a task", listed, id=f"idle-{day}")
+    return tag("div", heading, tag("ol", *entries) if entries else None, counted, class_="day")
+
+
+def _says_nothing(session: Session, gist: Gist | None) -> bool:
+    """Whether nothing was asked in a session that is over, such as one with only `/exit`."""
+    is_over = session.status in ("completed", "abandoned")
+    return is_over and session.turns <= _FEW_TURNS and not session.outcome and not title(session, gist)
 
 
 def _entry(request: PageRequest, session: Session, gist: Gist | None) -> Html:
