@@ -195,6 +195,15 @@ def test_a_session_shows_what_it_sent_and_was_sent(server: Server, me: Person) -
 
 
 @pytest.mark.requirement("DASHBOARD-21")
+def test_a_subagent_that_is_at_work_is_called_so_as_on_every_page(server: Server, me: Person) -> None:
+    session = server.eng.sessions.register("codex", "Porting the router")
+    server.eng.sessions.register("codex", "Porting the table", parent_id=session)
+    (card,) = re.findall(r'id="children".*?</section>', me.see(f"sessions/{session}").response.text, re.DOTALL)
+    assert "at work" in card
+    assert "active" not in card
+
+
+@pytest.mark.requirement("DASHBOARD-21")
 def test_a_session_without_turns_says_how_they_come(server: Server, me: Person) -> None:
     page = me.see(f"sessions/{server.eng.sessions.register('codex', 'Working')}")
     assert "Nothing was said here yet" in page.text

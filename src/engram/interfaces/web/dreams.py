@@ -337,11 +337,12 @@ def _urgency(status: DreamStatus) -> Html:
                 meter(value, 1, label=label, marked=False),
             )
         )
-    told = "The urgency of each kind of work when the last pass ended, 0 to 1"
+    then = "The urgency of each kind of work when the last pass ended, 0 to 1:"
     drives = tag("ul", *shown, class_="drives")
-    if any(each.due for each in status.due):
-        return card(waits, tag("p", f"{told}:", class_="quiet small"), drives, title="Urgency")
-    return card(waits, folded(told, drives, id="drives"), title="Urgency")
+    told = together(tag("p", then, class_="quiet small"), drives)
+    if not any(each.due for each in status.due):
+        told = folded("When the last pass ended", told, id="drives")
+    return card(waits, told, title="Urgency")
 
 
 def _preview_later(request: PageRequest) -> Html:

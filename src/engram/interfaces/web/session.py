@@ -188,9 +188,11 @@ def _span(session: Session) -> Html:
     """From when to when, and how long."""
     began, ended = session.created_at, session.ended_at
     if ended is None:
-        return together("since ", day_and_clock(began)) if session.status == "active" else day_and_clock(began)
+        since = "since " if session.status == "active" else None
+        return tag("span", since, day_and_clock(began), class_="quiet small")
     last = clock(ended) if ended[:10] == began[:10] else day_and_clock(ended)
-    return together(day_and_clock(began), " – ", last, f" ({duration(between(began, ended))})")
+    length = f"({duration(between(began, ended))})"
+    return tag("span", day_and_clock(began), " – ", last, f" {length}", class_="quiet small")
 
 
 def _state(session: Session) -> Html:
