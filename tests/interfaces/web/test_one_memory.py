@@ -236,6 +236,7 @@ def test_a_month_is_a_list_and_what_is_open_another_one(server: Server, me: Pers
     page = me.see(f"memories/{era.id}").response.text
     assert page.count("<li>2026-02-07, shop:") == 2
     assert "<p>Still open:</p>" in page
+    assert "<h1>February 2026</h1>" in page
 
 
 @pytest.mark.requirement("DASHBOARD-22")

@@ -184,7 +184,7 @@ def _labels(places: Sequence[str], *, months: bool) -> list[Html]:
         # A week of last spring is found by its month.
         places = [date.fromisoformat(each).strftime("%b %Y") for each in places]
     has_years = bool(_DAY.fullmatch(places[0])) and places[0][:4] != places[-1][:4]
-    step = max(1, ceil(count / (_MOST_WITH_YEARS if has_years else _MOST_LABELS)))
+    step = max(1, ceil(count / (_MOST_WITH_YEARS if has_years or months else _MOST_LABELS)))
     chosen = list(range(count - 1, -1, -step))[::-1]
     made = []
     year = "" if has_years else places[0][:4]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
+from datetime import date
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -51,6 +53,8 @@ _DATA = 4_000
 #: Characters of the text that head the page.
 _HEADING = 80
 _EDIT = "memory-edit"
+#: The key of an era.
+_MONTH = re.compile(r"(?!0000)\d{4}-(?:0[1-9]|1[0-2])", re.ASCII)
 
 
 class _Event(NamedTuple):
@@ -84,10 +88,17 @@ def page(request: PageRequest) -> Page:
         data_live="memory",
     )
     number = f"Memory {memory.id}"
-    title = gist_text.parse(memory.content).title if memory.kind == "gist" else ""
-    heading = task(title, 120) or plain(memory.content, _HEADING) or number
+    heading = _heading(memory) or number
     beside = row(tag("span", number, class_="quiet") if heading != number else None, _actions(request, memory))
     return Page("memory", heading, body, title=number, beside=beside, live="memory")
+
+
+def _heading(memory: Memory) -> str:
+    """What it is about, in a few words; empty if its text was forgotten."""
+    if memory.kind == "era" and memory.content and memory.key and _MONTH.fullmatch(memory.key):
+        return date.fromisoformat(f"{memory.key}-01").strftime("%B %Y")
+    title = gist_text.parse(memory.content).title if memory.kind == "gist" else ""
+    return task(title, 120) or plain(memory.content, _HEADING)
 
 
 def _actions(request: PageRequest, memory: Memory) -> Html:
