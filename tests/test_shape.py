@@ -26,6 +26,7 @@ LAYERS = (
         "access_records",
         "checks",
         "clock",
+        "closing_question",
         "config",
         "diffs",
         "dream_records",

@@ -636,7 +636,7 @@ def test_what_was_learnt_and_changed_since_the_last_session_is_told_once(eng: En
     years = int(eng.sessions.get(me).created_at[:4]) - 2020
     assert news == [
         f"- The shop listens on port 8080. (decision, {years} years ago, memory {new.id})",
-        f"- Replaced: The shop listens on port 80. Now: The shop listens on port 8080. (memory {new.id})",
+        f"- Replaced: “The shop listens on port 80.” Now: “The shop listens on port 8080.” (memory {new.id})",
         f"- Done: Write the changelog. (todo, memory {todo.id})",
     ]
     assert [f"memory {id})" in line for line in shown["Known to hold here"] for id in (old.id,)] == [True]

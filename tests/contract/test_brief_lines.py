@@ -146,7 +146,7 @@ def test_news_have_sources_and_only_what_was_learnt_counts_as_given(eng: Engram,
     lines = {line.text.split(" (")[0]: (line.kind, line.ref) for line in brief.lines}
     assert lines["- 2 more things were learnt."] == (None, None)
     assert lines["- Done: Write the changelog."] == ("memory", str(todo.id))
-    replaced = "- Replaced: The shop listens on port 80. Now: The shop listens on port 8080."
+    replaced = "- Replaced: “The shop listens on port 80.” Now: “The shop listens on port 8080.”"
     assert lines[replaced] == ("memory", str(new.id))
     assert [("memory", id) for id in sorted([*learnt, new.id])] == list(brief.things)
 

@@ -574,3 +574,15 @@ def test_no_session_can_take_the_name_of_the_person_but_an_old_one_keeps_its_mai
     eng.messages.send(sid, "person", "a new message")
     assert [each.text for each in eng.messages.inbox("person")] == ["a new message"]
     assert [each.text for each in eng.messages.show("person")] == ["an old message"]
+
+
+@pytest.mark.requirement("MESSAGE-1")
+def test_the_messages_of_one_session_are_those_it_sent_and_was_sent(eng: Engram) -> None:
+    a, b, c = (eng.sessions.register("codex", name) for name in "abc")
+    sent = eng.messages.send(a, "*", "to all")
+    asked = eng.messages.send(a, "person", "to the person")
+    got = eng.messages.send(c, a, "to a")
+    answered = eng.messages.send(None, b, "to b")
+    assert [each.id for each in eng.messages.list(session_id=a)] == [got.id, asked.id, sent.id]
+    assert [each.id for each in eng.messages.list(session_id=b)] == [answered.id, sent.id]
+    assert [each.id for each in eng.messages.list(1, before=got.id, session_id=a)] == [asked.id]

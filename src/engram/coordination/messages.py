@@ -80,6 +80,14 @@ _LATEST = """
 SELECT id, from_session, target, content, created_at, author FROM messages
 WHERE workspace = :workspace AND id < :before ORDER BY id DESC LIMIT :limit
 """
+_LATEST_OF = """
+SELECT id, from_session, target, content, created_at, author FROM messages
+WHERE workspace = :workspace AND id < :before AND id IN (
+  SELECT id FROM messages WHERE workspace = :workspace AND from_session = :session
+  UNION SELECT message_id FROM deliveries WHERE workspace = :workspace AND session_id = :session
+)
+ORDER BY id DESC LIMIT :limit
+"""
 _READ_BY_PERSON = """
 UPDATE messages SET person_read_at = :now
 WHERE workspace = :workspace AND id = :message AND to_person = 1 AND person_read_at IS NULL
@@ -341,15 +349,21 @@ class Messages:
         return resources.elsewhere(resource, project)
 
     # Last in the class: below it, `list` in an annotation would mean this method.
-    def list(self, limit: int = 50, *, before: int | None = None) -> list[Message]:
+    def list(self, limit: int = 50, *, before: int | None = None, session_id: str | None = None) -> list[Message]:
         """All messages of the workspace, the newest first, read or not; limit 0: all. Nothing is marked as read.
 
-        `before`, the last id of a page, gives the next page.
+        `before`, the last id of a page, gives the next page. `session_id`: only messages that this session sent or
+        was sent.
         """
         most = checks.whole(limit, "limit", least=0) or checks.MAX_WHOLE
         start = checks.MAX_WHOLE if before is None else checks.whole(before, "before", least=0)
+        page = {"before": start, "limit": most}
         with self._engine.read() as tx:
-            rows = tx.all(_LATEST, workspace=self._workspace, before=start, limit=most)
+            if session_id is None:
+                rows = tx.all(_LATEST, workspace=self._workspace, **page)
+            else:
+                session = checks.name(session_id, "session id")
+                rows = tx.all(_LATEST_OF, workspace=self._workspace, session=session, **page)
         return [Message(*values)._replace(author=author) for *values, author in rows]
 
 

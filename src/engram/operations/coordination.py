@@ -225,8 +225,10 @@ OPERATIONS = (
         "message.list",
         "read",
         "All messages, newest first; marks nothing as read.",
-        lambda eng, limit=50, start=None: eng.messages.list(limit, before=start[0] if start else None),
-        (LIMIT, CURSOR),
+        lambda eng, limit=50, of_session=None, start=None: eng.messages.list(
+            limit, before=start[0] if start else None, session_id=of_session
+        ),
+        (LIMIT, text("of_session", "only what this session sent or was sent", rare=True), CURSOR),
         Pages(("id",), (int,), 50),
     ),
     Operation(

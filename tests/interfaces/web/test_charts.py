@@ -58,3 +58,9 @@ def test_a_year_is_said_by_the_first_label_and_where_it_changes() -> None:
     assert labels("2026-11-01", "2026-11-02") == ["11-01", "11-02"]
     assert labels("2025-12-30", "2025-12-31", "2026-01-01") == ["2025-12-30", "12-31", "2026-01-01"]
     assert len(labels(*(f"2026-01-{day:02}" for day in range(1, 32)))) <= 4
+
+
+def test_weeks_are_labelled_by_their_month() -> None:
+    weeks = ["2025-12-29", "2026-01-05", "2026-01-12"]
+    shown = bars(weeks, {"x": [1, 1, 1]}, "Turns", months=True)
+    assert re.findall(r'class="label">([^<]*)<', shown) == ["Dec 2025", "Jan 2026", "Jan 2026"]

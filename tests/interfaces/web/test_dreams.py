@@ -496,3 +496,26 @@ def test_urgencies_are_told_apart_from_what_is_pending_now(eng: Engram, admin: P
         < text.index("when the last pass ended")
         < text.index("continuity")
     )
+
+
+@pytest.mark.requirement("PAGE-62")
+def test_a_pass_names_what_it_summarised_and_what_all_passes_share_is_said_once(eng: Engram, admin: Person) -> None:
+    session = eng.sessions.register("codex", "Porting the router")
+    eng.exchanges.add(session, "user", "Please port the router to the new table of routes")
+    eng.exchanges.add(session, "assistant", "The router is ported, and all tests pass now.")
+    eng.sessions.complete(session)
+    for _ in range(3):
+        eng.dream(force=True)
+    page = admin.see("dreams", view="passes")
+    assert f"/w/default/sessions/{session}" in page.links
+    assert "Each of these passes: extractive, no model calls." in page.text
+    assert page.text.count("no model calls") == 1
+
+
+@pytest.mark.requirement("PAGE-62")
+def test_while_nothing_is_due_urgencies_are_folded_and_no_button_stands_out(eng: Engram, admin: Person) -> None:
+    eng.dream(force=True)
+    page = admin.see("dreams", view="due").response.text
+    assert "Nothing is due" in page
+    assert '<details id="drives"' in page
+    assert re.search(r'class="second"[^>]*>(?:(?!</button>).)*Run what is due', page)

@@ -100,6 +100,7 @@ def test_the_days_of_a_month_become_a_list() -> None:
         dated_list("2026-02: 2 sessions.\n2026-02-07, shop: a\nmore")
         == "2026-02: 2 sessions.\n- 2026-02-07, shop: a\nmore"
     )
+    assert dated_list("2026-02-07, shop: a\nStill open:\n- b") == "- 2026-02-07, shop: a\n\nStill open:\n- b"
 
 
 @pytest.mark.requirement("DASHBOARD-24")

@@ -78,7 +78,7 @@ def test_the_card_of_messages_follows_sessions_for_its_recipients(server: Server
     with person(server) as someone:
         page = someone.see("").response.text
     (card,) = re.findall(r'<[^>]*id="messages"[^>]*>', page)
-    assert set(re.findall(r'data-live="([^"]*)"', card)[0].split()) == {"message", "session"}
+    assert set(re.findall(r'data-live="([^"]*)"', card)[0].split()) == {"message", "session", "exchange"}
 
 
 @pytest.mark.requirement("WEB-21")
@@ -90,3 +90,35 @@ def test_every_subagent_at_work_is_counted_once(server: Server) -> None:
     (card,) = cards(server)
     assert all(f"Level {level}" in card for level in range(4))
     assert "more are at work" not in card
+
+
+@pytest.mark.requirement("WEB-3")
+def test_an_agent_that_ends_with_a_question_waits_for_the_person(server: Server, clock: ShiftedClock) -> None:
+    eng = server.eng
+    waiting = eng.sessions.register("claude-code", "Porting the router")
+    eng.exchanges.add(waiting, "user", "Port the router")
+    asked = eng.exchanges.add(waiting, "assistant", "Two tables of routes are there. Which one is right?")
+    polite = eng.sessions.register("codex", "Adding limits")
+    eng.exchanges.add(polite, "assistant", "All limits are in. Is there anything else that you need?")
+    busy = eng.sessions.register("codex", "Counting")
+    eng.exchanges.add(busy, "assistant", "Shall I count the rows of all tables again?")
+    eng.sessions.log(busy, "Read tables.py")
+    clock.advance(3600)
+    for each in (polite, busy):
+        eng.sessions.heartbeat(each)
+    first, *others = cards(server)
+    assert "waits for you" in first
+    assert "stale" not in first
+    assert "Two tables of routes are there. Which one is right?" in first
+    assert not [each for each in others if "waits for you" in each]
+    with person(server, "write") as someone, person(server, "read") as reader:
+        page = someone.see("")
+        assert "1 agent waits for your answer" in page.text
+        assert f"/w/default/sessions/{waiting}?around={asked}#turn-{asked}" in page.links
+        assert 'aria-label="Reply"' in page.response.text
+        assert 'aria-label="Reply"' not in reader.see("").response.text
+        clock.advance(60)
+        eng.messages.send(None, waiting, "Yes, all of it")
+        answered = someone.see("").text
+        assert "Nobody is waiting for you." in answered
+        assert "You wrote to it" in answered

@@ -227,3 +227,21 @@ def test_a_memory_whose_text_was_forgotten_says_so_everywhere_and_offers_only_wh
     about = me.see(f"sessions/{session}")
     assert f"Its gist is memory {gone} . The text was forgotten ( receipt {receipt} )." in about.text
     assert "engram dream" not in about.text
+
+
+@pytest.mark.requirement("DASHBOARD-22")
+def test_a_month_is_a_list_and_what_is_open_another_one(server: Server, me: Person) -> None:
+    text = "2026-02: 2 sessions.\n2026-02-07, shop: a\nStill open:\n- 2026-02-07, shop: b"
+    era = server.eng.eras.store("2026-02", text, 2)
+    page = me.see(f"memories/{era.id}").response.text
+    assert page.count("<li>2026-02-07, shop:") == 2
+    assert "<p>Still open:</p>" in page
+    assert "<h1>February 2026</h1>" in page
+
+
+@pytest.mark.requirement("DASHBOARD-22")
+def test_a_memory_is_headed_by_its_first_words(server: Server, me: Person) -> None:
+    memory = server.eng.remember(f"**Deploys** never happen on Fridays{', nor on Sundays' * 20}")
+    page = me.see(f"memories/{memory.id}").response.text
+    assert "<h1>Deploys never happen on Fridays, nor on Sundays, nor on" in page
+    assert f">Memory {memory.id}<" in page

@@ -52,7 +52,7 @@ def test_a_question_finds_memories_and_turns_with_the_words_marked(server: Serve
     assert set(passages(page)[:2]) == {"We deployed the shop on Monday", "Deployments never happen on Fridays"}
     assert "<mark>deployed</mark>" in page.response.text
     assert "<mark>Deployments</mark>" in page.response.text
-    assert "by the words deploy" in page.text
+    assert "by the word deploy" in page.text
     assert f"/w/default/memories/{memory}" in page.links
     turn = server.eng.exchanges.history(session)[0].id
     assert f"/w/default/sessions/{session}?around={turn}#turn-{turn}" in page.links
@@ -71,7 +71,7 @@ def test_a_result_says_whether_its_words_are_its_own_or_those_of_its_neighbours(
     reasons = re.findall(r"<summary>Found ([^<]+)</summary>", page.response.text)
     assert dict(zip(passages(page), reasons, strict=True)) == {
         "The startup is slow.": "by the words slow, startup; by cloud in neighbouring turns; by meaning, very close",
-        "The cloud blocks it.": "by the words cloud; by slow, startup in neighbouring turns; by meaning, very close",
+        "The cloud blocks it.": "by the word cloud; by slow, startup in neighbouring turns; by meaning, very close",
         "ok, fix it": "by cloud, slow, startup in neighbouring turns and by meaning",
     }
 
@@ -316,3 +316,32 @@ def test_the_latest_sessions_are_those_that_were_last_at_work(server: Server, me
     eng.sessions.heartbeat(first)
     page = me.see("search").response.text
     assert page.index(f'/sessions/{first}"') < page.index(f'/sessions/{second}"')
+
+
+@pytest.mark.requirement("DASHBOARD-20")
+def test_the_same_text_is_one_result_that_says_how_often_it_was_said(server: Server, me: Person) -> None:
+    eng = server.eng
+    session, other = (eng.sessions.register("codex", f"Task {number}") for number in range(2))
+    turns = [eng.exchanges.add(each, "user", "Do not touch the migrations") for each in (session, other)]
+    eng.exchanges.add(session, "user", "Do not touch the migrations of the shop")
+    page = me.see("search", q="touch the migrations")
+    assert sorted(passages(page)) == ["Do not touch the migrations", "Do not touch the migrations of the shop"]
+    assert "said 2 times, also on" in page.text
+    for place, turn in zip((session, other), turns, strict=True):
+        assert f"/w/default/sessions/{place}?around={turn}#turn-{turn}" in page.links
+
+
+@pytest.mark.requirement("DASHBOARD-20")
+def test_examples_of_questions_are_names_of_sessions(server: Server, me: Person) -> None:
+    assert 'class="example"' not in me.see("search").response.text
+    for name in ("Fix the slow startup", "/review 12", "ok", "By hand, without a turn"):
+        session = server.eng.sessions.register("codex", name)
+        if "hand" not in name:
+            server.eng.exchanges.add(session, "user", name)
+    page = me.see("search").response.text
+    assert re.findall(r'class="example"[^>]*>([^<]*)', page) == ["Fix the slow startup"]
+
+
+@pytest.mark.requirement("DASHBOARD-20")
+def test_a_word_with_a_capital_in_it_is_shown_as_it_was_typed() -> None:
+    assert spelled(["specstori"], "When did SpecStory begin?") == ["SpecStory"]

@@ -140,6 +140,70 @@ def test_long_turns_are_folded_and_pasted_output_keeps_its_form(server: Server, 
 
 
 @pytest.mark.requirement("DASHBOARD-21")
+def test_a_table_in_an_answer_is_a_table_and_raw_output_in_one_keeps_its_form(server: Server, me: Person) -> None:
+    session = server.eng.sessions.register("codex", "Comparing")
+    rows = "\n".join(f"| case {number} | {number} ms |" for number in range(8))
+    server.eng.exchanges.add(session, "assistant", f"Measured:\n\n| case | time |\n|---|---:|\n{rows}")
+    page = me.see(f"sessions/{session}").response.text
+    assert "<th>case</th>" in page
+    assert "verbatim" not in page
+    other = server.eng.sessions.register("codex", "Running")
+    server.eng.exchanges.add(other, "assistant", "\n".join(f"INFO   worker   {number}" for number in range(8)))
+    assert '<pre class="verbatim">INFO   worker   0' in me.see(f"sessions/{other}").response.text
+
+
+@pytest.mark.requirement("DASHBOARD-21")
+def test_a_conversation_has_a_heading_for_each_day_and_its_turns_have_the_time(server: Server, me: Person) -> None:
+    eng = server.eng
+    session = eng.sessions.register("codex", "Counting")
+    for at in ("2025-02-07T10:05:00Z", "2025-02-07T11:15:00Z", "2025-02-08T00:01:00Z"):
+        eng.exchanges.add(session, "user", f"It is {at}", created_at=at)
+    page = me.see(f"sessions/{session}").text
+    assert page.count("Friday, 7 February 2025") == 1
+    assert page.index("11:15") < page.index("Saturday, 8 February 2025") < page.index("00:01")
+    assert " ago" not in page
+
+
+@pytest.mark.requirement("DASHBOARD-21")
+def test_a_session_says_from_when_to_when_it_was(server: Server, me: Person, clock: ShiftedClock) -> None:
+    eng = server.eng
+    session = eng.sessions.register("codex", "Counting")
+    began = eng.now()
+    assert f"since {began[:10]} {began[11:16]}" in me.see(f"sessions/{session}").text
+    clock.advance(2 * 86_400)
+    eng.sessions.complete(session)
+    ended = eng.now()
+    page = me.see(f"sessions/{session}").text
+    assert f"{began[:10]} {began[11:16]} – {ended[:10]} {ended[11:16]} (2 days)" in page
+
+
+@pytest.mark.requirement("DASHBOARD-21")
+def test_a_session_shows_what_it_sent_and_was_sent(server: Server, me: Person) -> None:
+    eng = server.eng
+    one, other, third = (eng.sessions.register("codex", f"Task {name}") for name in ("one", "two", "three"))
+    eng.messages.send(one, other, "Are you **done**?")
+    eng.messages.send(other, "person", "Which price is right?")
+    eng.messages.send(None, other, "The second one")
+    eng.messages.send(one, "*", "The tests fail")
+    eng.messages.send(third, one, "A secret of others")
+    (card,) = re.findall(r'id="messages".*?</section>', me.see(f"sessions/{other}").response.text, re.DOTALL)
+    for shown in ("<strong>done</strong>", "Which price is right?", "The second one", "The tests fail", "Task one"):
+        assert shown in card
+    assert "A secret of others" not in card
+    (card,) = re.findall(r'id="messages".*?</section>', me.see(f"sessions/{one}").response.text, re.DOTALL)
+    assert "every agent" in card
+
+
+@pytest.mark.requirement("DASHBOARD-21")
+def test_a_subagent_that_is_at_work_is_called_so_as_on_every_page(server: Server, me: Person) -> None:
+    session = server.eng.sessions.register("codex", "Porting the router")
+    server.eng.sessions.register("codex", "Porting the table", parent_id=session)
+    (card,) = re.findall(r'id="children".*?</section>', me.see(f"sessions/{session}").response.text, re.DOTALL)
+    assert "at work" in card
+    assert "active" not in card
+
+
+@pytest.mark.requirement("DASHBOARD-21")
 def test_a_session_without_turns_says_how_they_come(server: Server, me: Person) -> None:
     page = me.see(f"sessions/{server.eng.sessions.register('codex', 'Working')}")
     assert "Nothing was said here yet" in page.text

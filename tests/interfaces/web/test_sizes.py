@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from engram import Engram
+from engram.interfaces.web.system import _fix
 from tests.conftest import ShiftedClock
 from tests.interfaces._browser import Browser
 from tests.interfaces._server import Server, serving
@@ -57,3 +58,19 @@ def test_the_share_of_a_part_is_its_share_of_the_store(server: Server) -> None:
     largest = max(each.bytes for each in sizes.tiers)
     assert max(widths) == pytest.approx(100 * largest / sizes.store_bytes, abs=5)
     assert sum(widths) <= 101
+
+
+@pytest.mark.requirement("DASHBOARD-60")
+def test_the_rows_of_turns_are_said_to_count_steps_too_and_events_are_in_words(server: Server) -> None:
+    session = server.eng.sessions.register("codex", "Porting the router")
+    server.eng.sessions.log(session, "Edit router.py")
+    with person(server) as someone:
+        assert "turns and steps" in someone.see("system/sizes").text
+        assert "took a step" in someone.see("system").text
+
+
+@pytest.mark.requirement("WEB-20")
+def test_a_command_that_mends_a_finding_is_code() -> None:
+    assert _fix("engram backup") == "<code>engram backup</code>"
+    assert _fix("engram dream run --if-due --workspace demo").startswith("<code>")
+    assert "<code>" not in _fix("engram sitrep --workspace demo marks them as abandoned")

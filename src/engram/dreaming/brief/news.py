@@ -58,7 +58,7 @@ def read(tx: Transaction, workspace: str, project: str, since: str, now: str) ->
     found = known.learnt(tx, workspace, project, since, now)
     values = {"workspace": workspace, "project": project, "since": since}
     changes = [
-        Entry(f"- Replaced: {one_line(old, _SHORT)} Now: {one_line(new, _TEXT)} (memory {id})", ("memory", id))
+        Entry(f"- Replaced: “{one_line(old, _SHORT)}” Now: “{one_line(new, _TEXT)}” (memory {id})", ("memory", id))
         for old, id, new in tx.all(_REPLACEMENTS, limit=_REPLACED, **values)
     ]
     changes += [

@@ -80,12 +80,14 @@ def inbox(ctx: click.Context, whose: str | None, peek: bool, session_id: str | N
 
 @message.command("list")
 @click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Maximum number; 0: all.")
+@click.option("--of-session", metavar="ID", help="Only messages that this session sent or was sent.")
 @utc_option
 @click.pass_context
-def list_messages(ctx: click.Context, limit: int) -> None:
+def list_messages(ctx: click.Context, limit: int, of_session: str | None) -> None:
     """List the messages of all sessions and of the person, newest first. It marks nothing as read."""
     eng = open_store(ctx)
-    _print(ctx, eng, eng.messages.list(limit), "There are no messages.", addressed=True)
+    session = eng.sessions.resolve(of_session) if of_session else None
+    _print(ctx, eng, eng.messages.list(limit, session_id=session), "There are no messages.", addressed=True)
 
 
 def _sent(eng: Engram, by: str | None, to: str, text: str) -> Message:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from math import ceil, floor, log10
 
 from ...safe_text import visible
@@ -60,13 +61,14 @@ def bars(
     names: Mapping[str, str] | None = None,
     place: str = "Day",
     links: Sequence[str] | None = None,
+    months: bool = False,
 ) -> Html:
     """Stacked bars: for each place below them, such as a day, one value of each series.
 
     `label` is the title. `unit` is what is counted, such as `tokens`. `hues` gives series fixed colours (`hue-0` to
     `hue-7`); the others get one after the other. `names` says how series are called that are not called by their key.
     `place` names what a bar stands for. `links` are addresses, one for each place; the bar leads there, and so does its
-    row in the table.
+    row in the table. With `months`, the labels below the bars are the months of the days.
     """
     if len(places) > MOST_BARS:
         raise ValueError(f"A chart has at most {MOST_BARS} bars.")
@@ -113,7 +115,7 @@ def bars(
         "svg",
         *lines,
         *drawn,
-        *_labels(places),
+        *_labels(places, months=months),
         class_="bars",
         width="100%",
         height=str(_ABOVE + _HEIGHT + _BELOW),
@@ -173,13 +175,16 @@ def _linked(bar: Html, address: str | None) -> Html:
     return bar if address is None else tag("a", bar, href=address, tabindex="-1", aria_hidden="true")
 
 
-def _labels(places: Sequence[str]) -> list[Html]:
+def _labels(places: Sequence[str], *, months: bool) -> list[Html]:
     """The names of some places, evenly spread."""
     count = len(places)
     if not count:
         return []
+    if months:
+        # A week of last spring is found by its month.
+        places = [date.fromisoformat(each).strftime("%b %Y") for each in places]
     has_years = bool(_DAY.fullmatch(places[0])) and places[0][:4] != places[-1][:4]
-    step = max(1, ceil(count / (_MOST_WITH_YEARS if has_years else _MOST_LABELS)))
+    step = max(1, ceil(count / (_MOST_WITH_YEARS if has_years or months else _MOST_LABELS)))
     chosen = list(range(count - 1, -1, -step))[::-1]
     made = []
     year = "" if has_years else places[0][:4]

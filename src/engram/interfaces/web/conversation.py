@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from datetime import date
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -10,7 +12,7 @@ from ...safe_text import lines, one_line
 from ..http.html import Html, tag, together
 from .markdown import markdown
 from .names import plain
-from .parts import badge, forget, plural, row, turn_address, when
+from .parts import badge, clock, forget, plural, row, turn_address
 
 if TYPE_CHECKING:
     from ...records import Exchange
@@ -50,6 +52,10 @@ _OUTPUT = (
     "]",
     '"',
 )
+#: The line below the heads of a table in Markdown.
+_TABLE_RULE = re.compile(r"(?m)^ {0,3}\|?(?:[ \t]*:?-{3,}+:?[ \t]*\|)++(?:[ \t]*:?-{3,}+:?)?[ \t]*$")
+#: What an agent writes in Markdown and a program hardly prints.
+_MARKS = ("**", "`", "](")
 
 
 def conversation(request: PageRequest, entries: Sequence[Exchange], wanted: int | None) -> Html:
@@ -59,12 +65,22 @@ def conversation(request: PageRequest, entries: Sequence[Exchange], wanted: int 
         each.id: room.said(each) for each in sorted(entries, key=lambda each: each.id != wanted) if not _is_step(each)
     }
     shown: list[Html] = []
-    for is_step, some in groupby(entries, _is_step):
+    today = ""
+    for (day, is_step), some in groupby(entries, lambda each: (each.created_at[:10], _is_step(each))):
+        if day != today:
+            shown.append(_day(day))
+            today = day
         if is_step:
             shown.append(_steps(request, list(some), wanted))
         else:
             shown += [_turn(request, each, wanted, said[each.id]) for each in some]
     return tag("ol", *shown, class_="conversation")
+
+
+def _day(day: str) -> Html:
+    named = date.fromisoformat(day)
+    name = f"{named:%A}, {named.day} {named:%B} {named.year}"
+    return tag("li", tag("h3", name, title="Days and times are UTC"), class_="of-day")
 
 
 def _is_step(entry: Exchange) -> bool:
@@ -82,7 +98,7 @@ class _Room:
         text = turn.content[:_LONGEST]
         if len(text) > self._page:
             return None
-        if len(text) > min(_PLAIN, self._rendered) or _is_pasted(text):
+        if len(text) > min(_PLAIN, self._rendered) or _is_pasted(text, turn.role):
             made = _verbatim(text)
         else:
             made = markdown(_with_json_as_code(text))
@@ -102,7 +118,7 @@ def _turn(request: PageRequest, turn: Exchange, wanted: int | None, said: Html |
     head = row(
         tag("strong", one_line(name, 60)),
         badge(turn.trust, "warn", title="Where the text comes from") if turn.trust == "import" else None,
-        tag("a", when(turn.created_at, request.now), href=turn_address(request, turn.session_id, turn.id)),
+        tag("a", clock(turn.created_at), href=turn_address(request, turn.session_id, turn.id)),
         tag("span", class_="spacer"),
         forget(request, {"exchange": turn.id}),
         class_="turn-head",
@@ -146,7 +162,7 @@ def _steps(request: PageRequest, steps: list[Exchange], wanted: int | None) -> H
         tag(
             "li",
             tag("span", plain(each.content, _STEP)),
-            tag("span", when(each.created_at, request.now), class_="at"),
+            tag("span", clock(each.created_at), class_="at"),
             forget(request, {"exchange": each.id}),
             id=f"turn-{each.id}",
             class_="wanted" if each.id == wanted else None,
@@ -193,10 +209,15 @@ def _with_json_as_code(text: str) -> str:
     return "\n".join(made)
 
 
-def _is_pasted(text: str) -> bool:
-    """Whether most lines are the output of a program, whose spaces and line breaks matter."""
+def _is_pasted(text: str, role: str) -> bool:
+    """Whether most lines are the output of a program, whose spaces and line breaks matter.
+
+    Agents write Markdown: what an agent says is output only if nothing in it is marked.
+    """
     some = [line for line in text.split("\n")[:400] if line.strip()]
-    if len(some) < 6 or "```" in text:
+    if len(some) < 6 or "```" in text or _TABLE_RULE.search(text):
+        return False
+    if role == "assistant" and any(mark in text for mark in _MARKS):
         return False
     output = sum(
         line.startswith(("  ", "\t")) or line.lstrip().startswith(_OUTPUT) or line[:2].isdigit() or line[:1] == "["

@@ -34,6 +34,7 @@ from .parts import (
     card,
     definition,
     empty,
+    folded,
     live,
     memory_link,
     meter,
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 _PROPOSALS, _PASSES = 10, 15
 #: What a preview names, and what a running pass shows of its work.
 _MOST_NAMED, _LATEST = 12, 5
+#: Summarised sessions that are named for each pass, and passes from which on what they have in common is said once.
+_MOST_TITLES, _FEWEST_ALIKE = 3, 3
 #: The states of proposals that can be chosen.
 _STATES = {
     "pending": "To decide",
@@ -279,10 +282,10 @@ def _automatic(request: PageRequest, status: DreamStatus, running: bool) -> Html
             ),
         )
     )
-    return card(facts, _run(request, by_hand, running), title="Passes")
+    return card(facts, _run(request, by_hand, running, is_due=any(each.due for each in status.due)), title="Passes")
 
 
-def _run(request: PageRequest, thinker: str, running: bool) -> Html | None:
+def _run(request: PageRequest, thinker: str, running: bool, *, is_due: bool) -> Html | None:
     """The buttons that run a pass, and the way to a preview."""
     if not request.may("admin"):
         return None
@@ -295,7 +298,7 @@ def _run(request: PageRequest, thinker: str, running: bool) -> Html | None:
         "Run what is due",
         {},
         picture="dreams",
-        kind="",
+        kind="" if is_due else "second",
         done="The pass is over. Its report is under Passes.",
     )
     everything = action(
@@ -334,8 +337,12 @@ def _urgency(status: DreamStatus) -> Html:
                 meter(value, 1, label=label, marked=False),
             )
         )
-    then = tag("p", "The urgency of each kind of work when the last pass ended, 0 to 1:", class_="quiet small")
-    return card(waits, then, tag("ul", *shown, class_="drives"), title="Urgency")
+    then = "The urgency of each kind of work when the last pass ended, 0 to 1:"
+    drives = tag("ul", *shown, class_="drives")
+    told = together(tag("p", then, class_="quiet small"), drives)
+    if not any(each.due for each in status.due):
+        told = folded("When the last pass ended", told, id="drives")
+    return card(waits, told, title="Urgency")
 
 
 def _preview_later(request: PageRequest) -> Html:
@@ -386,7 +393,11 @@ def _would(each: Due) -> str:
 def _passes(request: PageRequest) -> Html:
     before = request.whole("before", 0, most=_LONGEST_ID)
     found = request.eng.dreams.list(_PASSES + 1, before=before or None)
-    shown = [_pass(request, each) for each in found[:_PASSES]]
+    reports = found[:_PASSES]
+    names = titles_of(request, [id for each in reports for id in each.gists[:_MOST_TITLES]], 120)
+    # What all of them have in common is said once.
+    alike = _alike(reports)
+    shown = [_pass(request, each, names, alike) for each in reports]
     older = request.link("dreams", view="passes", before=found[_PASSES - 1].id) if len(found) > _PASSES else None
     newest = request.link("dreams", view="passes") if before else None
     is_on = request.dreams is not False and request.eng.settings.auto_dream == "on"
@@ -400,6 +411,7 @@ def _passes(request: PageRequest) -> Html:
     )
     return live(
         tag("h2", "Passes", class_="unseen"),
+        tag("p", f"Each of these passes: {', '.join(alike)}.", class_="quiet small") if alike else None,
         tag("ol", *shown, class_="card flush entries") if shown else nothing,
         pager(newest, older, names=("Newest", "Older")),
         id="passes",
@@ -408,7 +420,16 @@ def _passes(request: PageRequest) -> Html:
     )
 
 
-def _pass(request: PageRequest, report: DreamReport) -> Html:
+def _alike(reports: list[DreamReport]) -> list[str]:
+    """What is the same in every pass: who thought, and what it cost."""
+    ended = [each for each in reports if each.ended_at]
+    if len(ended) < _FEWEST_ALIKE:
+        return []
+    facts = [{each.provider or "", cost(each)} - {""} for each in ended]
+    return [each for each in (ended[0].provider or "", cost(ended[0])) if each and all(each in some for some in facts)]
+
+
+def _pass(request: PageRequest, report: DreamReport, names: dict[str, str], alike: list[str]) -> Html:
     number = report.id or 0
     state = (
         badge("● running", "good")
@@ -428,7 +449,11 @@ def _pass(request: PageRequest, report: DreamReport) -> Html:
         tag("span", class_="spacer"),
         when(report.started_at, request.now),
     )
-    facts = [each for each in (took(report), report.provider or None, cost(report), saved(report)) if each]
+    all_facts = (took(report), report.provider, cost(report), saved(report))
+    facts = [each for each in all_facts if each and each not in alike]
+    titles = [tag("li", named(request, each, names, 120)) for each in report.gists[:_MOST_TITLES] if each in names]
+    if titles and len(report.gists) > len(titles):
+        titles.append(tag("li", f"and {len(report.gists) - len(titles)} more", class_="quiet"))
     made = [badge(each, "accent" if "proposal" in each else "plain") for each in written(report)]
     told = row(*made) if made and report.ended_at else tag("p", sentence(report))
     return tag(
@@ -436,6 +461,7 @@ def _pass(request: PageRequest, report: DreamReport) -> Html:
         head,
         problems("bad", report.alarms, "Recall lost something"),
         told,
+        tag("ul", *titles, class_="lines", aria_label="Summarised sessions") if titles else None,
         problems("warn", report.errors if report.ended_at else [], "What failed"),
         row(
             tag("span", " · ".join(facts) if report.ended_at else "", class_="quiet small"),

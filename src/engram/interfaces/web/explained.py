@@ -27,7 +27,8 @@ def found_by(hit: Hit, question: str) -> str:
     # Recall also weighs what was said just before and after, and a gist by words of its whole session.
     around = [stem for stem in _words(hit) if stem not in own]
     if share >= _WORDS and own:
-        reasons.append(f"by the words {_listed(spelled(own, question))}")
+        found = spelled(own, question)
+        reasons.append(f"by the {'word' if len(found) == 1 else 'words'} {_listed(found)}")
     if share >= _WORDS and around:
         place = "neighbouring turns" if hit.memory_id is None else "its session"
         reasons.append(f"by {_listed(spelled(around, question))} in {place}")
@@ -52,15 +53,19 @@ def _listed(words: list[str]) -> str:
     return f"{', '.join(words[:_MOST_WORDS])}{more}"
 
 
-def parts_of(hit: Hit) -> Html:
+def parts_of(hit: Hit, question: str) -> Html:
     """The parts of a score: some that are added up, two factors, and the result."""
     share, meaning, tokens = _number(hit, "share"), _number(hit, "meaning"), _number(hit, "tokens")
     preference, form = _number(hit, "preference"), _number(hit, "form")
+    words = ", ".join(spelled(_words(hit), question))
     dates = hit.why.get("dates")
     named = ", ".join(map(str, dates)) if isinstance(dates, list) else ""
     return definition(
         [
-            ("Words", f"{min(share, 1):.0%} of the question: {', '.join(_words(hit))}" if share else None),
+            (
+                "Words",
+                f"{min(share, 1):.0%} of the question: {words}" if share else None,
+            ),
             ("Meaning", f"{meaning:.1f} standard deviations above an unrelated text" if meaning > 0 else None),
             ("Tokens", f"{tokens:.2f} similar, token by token" if tokens > 0 else None),
             ("Date", f"{one_line(named, 200)} in the question" if named else None),

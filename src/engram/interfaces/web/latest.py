@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import EngramError
 from ...safe_text import one_line, visible
 from ..http.html import Html, tag, together
-from .names import memory_line, titles
+from .names import PASTED, memory_line, titles
 from .parts import agent, badge, card, empty, memory_link, project, row, session_link, when
 
 if TYPE_CHECKING:
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 _SHOWN = 8
 #: Memories that are read to find some that are no gists, and sessions that are read to find the latest at work.
 _READ = 100
-_EXAMPLES = ("what did we decide last week?", "how do I run the tests?", "what failed?", "what is still open?")
+#: Examples of what to ask: names of earlier sessions, which have an answer here. In words.
+_EXAMPLES, _FEWEST_WORDS, _MOST_WORDS = 4, 3, 9
+#: Sessions whose names may be examples.
+_NAMED = 24
 
 
 def latest(request: PageRequest, chosen: Mapping[str, str]) -> Html:
@@ -28,12 +31,13 @@ def latest(request: PageRequest, chosen: Mapping[str, str]) -> Html:
     except EngramError as error:
         return tag("p", visible(error.message), class_="problem", role="alert")
     examples = [
-        tag("li", tag("a", text, href=request.link("search", q=text, **chosen), class_="example")) for text in _EXAMPLES
+        tag("li", tag("a", text, href=request.link("search", q=text, **chosen), class_="example"))
+        for text in _examples(request, sessions or [])
     ]
     invite = tag(
         "div",
         tag("p", "Ask in your own words. Engram searches what was said, done and learnt, by words and by meaning."),
-        tag("ul", *examples, class_="examples", aria_label="Examples"),
+        tag("ul", *examples, class_="examples", aria_label="Examples") if examples else None,
         class_="invite",
     )
     where = f" in {one_line(chosen['project'], 60)}" if "project" in chosen else ""
@@ -41,8 +45,17 @@ def latest(request: PageRequest, chosen: Mapping[str, str]) -> Html:
     if memories is not None:
         parts.append(_shown_memories(request, memories, where))
     if sessions is not None:
-        parts.append(_shown_sessions(request, sessions, where))
+        parts.append(_shown_sessions(request, sessions[:_SHOWN], where))
     return together(invite, tag("div", *parts, class_="columns"))
+
+
+def _examples(request: PageRequest, sessions: list[Session]) -> list[str]:
+    """Names of sessions that read like a question. Those of the sessions that the page shows anyway come last."""
+    spoken = [each for each in (*sessions[_SHOWN:], *sessions[:_SHOWN]) if each.turns][:_NAMED]
+    names = dict.fromkeys(titles(request, spoken, 60).values())
+    # A command, pasted output and a name that is cut are no questions.
+    plain = [each for each in names if each[:1].isalnum() and not each.startswith(PASTED) and "…" not in each]
+    return [each for each in plain if _FEWEST_WORDS <= len(each.split()) <= _MOST_WORDS][:_EXAMPLES]
 
 
 def end_of_day(given: str | None) -> str | None:
@@ -64,7 +77,7 @@ def _memories(request: PageRequest, chosen: Mapping[str, str]) -> list[Memory] |
 
 
 def _sessions(request: PageRequest, chosen: Mapping[str, str]) -> list[Session] | None:
-    """The latest sessions, or None if the filters are about memories."""
+    """The latest sessions, more than are shown, or None if the filters are about memories."""
     if chosen.get("what") == "memories" or {"kind", "tags"} & chosen.keys():
         return None
     if "session" in chosen:
@@ -72,7 +85,7 @@ def _sessions(request: PageRequest, chosen: Mapping[str, str]) -> list[Session] 
     dates: dict[str, Any] = {"since": chosen.get("since"), "until": end_of_day(chosen.get("until"))}
     found = request.eng.sessions.list(_READ, subagents=False, project=chosen.get("project"), **dates)
     shown = [each for each in found if chosen.get("author") in (None, each.author)]
-    return sorted(shown, key=lambda each: each.heartbeat_at, reverse=True)[:_SHOWN]
+    return sorted(shown, key=lambda each: each.heartbeat_at, reverse=True)
 
 
 def _shown_memories(request: PageRequest, memories: list[Memory], where: str) -> Html:

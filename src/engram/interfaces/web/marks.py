@@ -17,6 +17,7 @@ _ENDING, _BEYOND = 6, 1
 _MOST_WORDS = 2_000
 #: A word or a sign, or a line, and the white space after it.
 _WORD = re.compile(r"([^\W_]+|[^\w\s]|_|\A)(\s*)")
+_WHOLE = re.compile(r"[^\W_]+")
 _LINE = re.compile(r"([^\n]+|\A)(\n*)")
 
 
@@ -38,7 +39,10 @@ def marked(text: str, stems: Iterable[str]) -> Html:
 
 def spelled(stems: Iterable[str], question: str) -> list[str]:
     """The words of a question that have these stems, as the person wrote them; the stem if none has."""
-    words = list(dict.fromkeys(each for each in _pieces(lines(question)) if each[0].isalnum()))[:_MOST_STEMS]
+    text = lines(question)
+    # The parts of `SpecStory` are words, and the whole is one too.
+    words = list(dict.fromkeys(each for each in (*_WHOLE.findall(text), *_pieces(text)) if each[0].isalnum()))
+    words = words[:_MOST_STEMS]
     found = {stem: next((each for each in words if _has_stem(each.lower(), {stem})), stem) for stem in stems}
     return list(dict.fromkeys(found.values()))
 

@@ -12,7 +12,7 @@ from ...tokens import estimate
 from ..http.html import Html, tag, together
 from .frame import Page
 from .markdown import markdown, source
-from .memory_actions import actions, decide
+from .memory_actions import actions, decide, pinned
 from .names import memory_line, named, titles_of
 from .parts import (
     badge,
@@ -24,6 +24,7 @@ from .parts import (
     meter,
     pager,
     plural,
+    project,
     row,
     session_link,
     table,
@@ -97,10 +98,17 @@ def _moment(request: PageRequest) -> str | None:
 
 
 def _projects(request: PageRequest, at: str | None) -> list[str]:
-    """The projects of the latest sessions at that time, the most recent first, then those of the latest memories."""
-    worked = [each.project for each in request.eng.sessions.list(_LOOKED_AT, subagents=False, until=at)]
-    stored = [each.project for each in request.eng.memories.list(derived=False, limit=_LOOKED_AT, at=at)]
-    return list(dict.fromkeys(each for each in (*worked, *stored) if each))
+    """The projects of the latest turns and memories at that time, the most recent first, then those of other sessions.
+
+    A session without a turn, such as one that was started by hand, does not say what its project is about.
+    """
+    sessions = request.eng.sessions.list(_LOOKED_AT, subagents=False, until=at)
+    memories = request.eng.memories.list(derived=False, limit=_LOOKED_AT, at=at)
+    used = [(each.heartbeat_at, each.project) for each in sessions if each.turns]
+    used += [(each.said_at, each.project) for each in memories]
+    used.sort(key=lambda each: each[0], reverse=True)
+    named = [*(project for _, project in used), *(each.project for each in sessions)]
+    return list(dict.fromkeys(each for each in named if each))
 
 
 def _views(request: PageRequest, asked: _Asked) -> Html:
@@ -283,7 +291,7 @@ def _memories(request: PageRequest, asked: _Asked) -> Html:
     # Without a server there are no authors, and the store does not keep when each recall happened.
     authors, now = any(each.author for each in shown), asked.at is None
     heads = ["Memory", "Kind", "Confirmed", "Trust", *(["Author"] if authors else []), *(["Used"] if now else [])]
-    rows = [_row(request, each, asked.at or request.now, authors)[: len(heads)] for each in shown]
+    rows = [_row(request, asked, each, authors)[: len(heads)] for each in shown]
     return card(
         table(heads, rows, label="Memories, the newest first", class_="memories"),
         pager(newest, older, names=("Newest", "Older")),
@@ -293,9 +301,10 @@ def _memories(request: PageRequest, asked: _Asked) -> Html:
     )
 
 
-def _row(request: PageRequest, memory: Memory, now: str, authors: bool) -> tuple[Html | str | None, ...]:
+def _row(request: PageRequest, asked: _Asked, memory: Memory, authors: bool) -> tuple[Html | str | None, ...]:
     marks = row(
-        badge("pinned", "accent") if memory.pinned else None,
+        pinned(memory),
+        project(request, memory.project) if not asked.project else None,
         badge("replaced", "warn") if memory.status == "superseded" else None,
         badge("archived") if memory.status == "archived" else None,
         *(
@@ -318,10 +327,10 @@ def _row(request: PageRequest, memory: Memory, now: str, authors: bool) -> tuple
     return (
         text,
         badge(memory.kind),
-        freshness(memory, now),
+        freshness(memory, asked.at or request.now),
         memory.trust,
         *([one_line(memory.author or "", 40)] if authors else []),
-        tag("span", used, title=f"said {memory.reinforced + 1} times", class_="small"),
+        tag("span", used, title=f"said {memory.reinforced + 1} times"),
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..http.html import Html, tag, together
-from .parts import action, button, field, forget, form, opener, row
+from .parts import action, badge, button, field, forget, form, opener, row
 
 if TYPE_CHECKING:
     from ...records import Memory
@@ -44,6 +44,19 @@ def changes(request: PageRequest, memory: Memory) -> list[Html | None]:
     if memory.content:
         return [pin(request, memory), decide(request, memory), move(request, memory)]
     return [pin(request, memory) if memory.pinned else None, move(request, memory)]
+
+
+def is_waiting(memory: Memory) -> bool:
+    """Whether it enters the brief only after a person has approved it, as in `memories.list(waiting=True)`."""
+    derived = memory.kind in ("gist", "era", "digest")
+    return not memory.approved and (memory.pinned or (memory.trust in ("tool", "import") and not derived))
+
+
+def pinned(memory: Memory) -> Html | None:
+    """Whether it is pinned. What an agent pinned is in no brief yet."""
+    if not memory.pinned:
+        return None
+    return badge("pinned", "accent") if memory.approved else badge("pinned, to approve", "warn")
 
 
 def pin(request: PageRequest, memory: Memory) -> Html | None:

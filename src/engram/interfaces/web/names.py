@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _READ = 4_000
 #: A longer word that is a path is shown by its end.
 _LONG_PATH = 40
-#: What is shown of pasted output.
-_PASTED = 70
+#: What is shown of pasted output, and what stands before it.
+_PASTED, PASTED = 70, "Pasted output:"
 #: Signs with which lines of programs begin, and the share of letters above which a line is a sentence nevertheless.
 _OUTPUT, _LETTERS = "{}[]<>|=$%✖✗✘✓✔│┌└├", 0.85
 _FENCE = re.compile(r"(?m)^ *(?:```|~~~)\w*[ \t]*$|```")
@@ -36,6 +36,8 @@ _ITEM = re.compile(r"(?m)^…?[ \t]*[-*+][ \t]+(?=\S)")
 _BULLET = "• "
 #: A line of a month that dreaming tells: `2026-11-15, shop: …`.
 _DATED = re.compile(r"(?m)^(?=20\d\d-\d\d-\d\d)")
+#: A heading directly below an item of a list, which Markdown would add to the item: `Still open:`.
+_BELOW_ITEM = re.compile(r"(?m)^(- .*)\n(?=\w[^\n]{0,80}:[ \t]*$)")
 _LINK = re.compile(r"!?\[([^\]\n]{1,200})\]\((?:https?://|mailto:|/|#)[^)\s]{0,500}\)")
 #: Single quotes stay: `it's`. Underscores stay: `__init__`.
 _CODE = re.compile(r"`([^`\n]{1,400})`")
@@ -73,8 +75,8 @@ def _titled(heading: re.Match[str]) -> str:
 
 
 def dated_list(text: str) -> str:
-    """A month as dreaming tells it, with its days as a list."""
-    return _DATED.sub("- ", text)
+    """A month as dreaming tells it, with its days as a list, and what is still open as another one."""
+    return _BELOW_ITEM.sub(r"\1\n\n", _DATED.sub("- ", text))
 
 
 def task(text: str, longest: int = 160) -> str:
@@ -83,7 +85,7 @@ def task(text: str, longest: int = 160) -> str:
     line = " ".join(_short(word) for word in one_line(unmarked(asked), _READ).replace(_BULLET, "").split(" "))
     if not _is_output(line):
         return cut(line, longest)
-    return f"Pasted output: {cut(re.split(' [=-]{3} ', line)[0], min(_PASTED, longest))}"
+    return f"{PASTED} {cut(re.split(' [=-]{3} ', line)[0], min(_PASTED, longest))}"
 
 
 def title(session: Session, gist: Gist | str | None = None, longest: int = 160) -> str:
@@ -94,7 +96,7 @@ def title(session: Session, gist: Gist | str | None = None, longest: int = 160) 
     if told.startswith(session.summary):
         first = [told]
     found = [task(each, longest) for each in (*first, session.name or "") if each.strip()]
-    return next((each for each in found if not each.startswith("Pasted output:")), found[0] if found else "")
+    return next((each for each in found if not each.startswith(PASTED)), found[0] if found else "")
 
 
 def titles(request: PageRequest, sessions: Iterable[Session], longest: int = 160) -> dict[str, str]:

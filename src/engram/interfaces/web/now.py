@@ -6,11 +6,14 @@ from collections import defaultdict
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...closing_question import closing_question
+from ...errors import NotFound
 from ...harness_commands import CONTROLS
 from ...records import PERSON, WORLD
 from ...safe_text import one_line, visible
 from ...wording import command
 from ..http.html import Html, tag, together
+from . import messages
 from .frame import Page
 from .icons import icon
 from .markdown import markdown
@@ -34,6 +37,7 @@ from .parts import (
     row,
     session_link,
     short_id,
+    turn_address,
     when,
 )
 
@@ -43,13 +47,23 @@ if TYPE_CHECKING:
 
 #: Sessions that are shown as cards. The others are counted, and the timeline has them.
 _MOST_CARDS = 24
+#: Sessions at work whose last turn is read, the latest heartbeat first: it may be a question to the person.
+_MOST_ASKED = 40
 _LOGS = 3
 _EARLIER = 12
 #: Unread messages that are shown at once, the oldest first.
 _UNREAD = 20
 _FEED = 14
-#: Characters and lines of a message before it is folded.
-_LONG, _LONG_LINES = 900, 14
+
+
+class _Question(NamedTuple):
+    """What an agent asked at the end of its turn. It goes on when the person answers."""
+
+    text: str
+    turn: int
+    asked_at: str
+    #: When the person wrote to the session since; None if that has not happened.
+    answered_at: str | None
 
 
 class _Work(NamedTuple):
@@ -63,22 +77,32 @@ class _Work(NamedTuple):
     children: list[Session]
     #: Claims that overlap, each with the claim of the session or of its subagent.
     clashes: list[tuple[Holder, Holder]]
+    question: _Question | None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it goes on only when the person answers."""
+        return self.question is not None and self.question.answered_at is None
 
 
 def page(request: PageRequest) -> Page:
     everyone = request.eng.sessions.active()
     leases = request.eng.leases.list()
-    work = _at_work(request, everyone, leases)
+    said = request.eng.messages.list(_EARLIER * 2)
+    work = _at_work(request, everyone, leases, said)
     known = {each.id: each for each in everyone}
     names = titles(request, everyone)
-    left = together(_messages(request, known, names), _sessions(request, work, len(everyone), names))
+    waiting = sum(each.waits for each in work)
+    left = together(
+        _messages(request, said, known, names, waiting), _sessions(request, work, len(everyone), names, waiting)
+    )
     right = together(_world(request), _leases(request, leases, known, names), _feed(request))
     body = tag("div", tag("div", left, class_="stack"), tag("div", right, class_="stack"), class_="now")
     return Page("now", "Who is doing what, and does anybody need me?", body)
 
 
-def _at_work(request: PageRequest, everyone: list[Session], leases: list[Lease]) -> list[_Work]:
-    """The sessions that get a card: those in conflict first, then by project and the latest heartbeat."""
+def _at_work(request: PageRequest, everyone: list[Session], leases: list[Lease], said: list[Message]) -> list[_Work]:
+    """The sessions that get a card: those in conflict first, then those that wait for the person, then the latest."""
     eng = request.eng
     # Work of a subagent stands on the card of the session that it works for.
     parents = {each.id: each.parent_id for each in everyone}
@@ -96,11 +120,40 @@ def _at_work(request: PageRequest, everyone: list[Session], leases: list[Lease])
         if theirs != mine:
             clashes[theirs].append((other, one))
     shown = [each for each in everyone if _first(each.id, parents) == each.id]
-    shown.sort(key=lambda each: (each.id not in clashes, each.stale))
+    asked = _asked(request, shown, said)
+    waiting = {id for id, question in asked.items() if question.answered_at is None}
+    shown.sort(key=lambda each: (each.id not in clashes, each.id not in waiting, each.stale))
     return [
-        _Work(each, held[each.id], eng.sessions.logs(each.id, _LOGS), children[each.id], clashes[each.id])
+        _Work(
+            each,
+            held[each.id],
+            eng.sessions.logs(each.id, _LOGS),
+            children[each.id],
+            clashes[each.id],
+            asked.get(each.id),
+        )
         for each in shown[:_MOST_CARDS]
     ]
+
+
+def _asked(request: PageRequest, sessions: list[Session], said: list[Message]) -> dict[str, _Question]:
+    """The sessions whose last turn is the agent's and ends with a question, with that question."""
+    found: dict[str, _Question] = {}
+    answered = {each.to: each.created_at for each in reversed(said) if each.from_session is None}
+    for session in sorted(sessions, key=lambda each: each.heartbeat_at, reverse=True)[:_MOST_ASKED]:
+        if not session.turns:
+            continue
+        try:
+            # A step after the question means that the agent is at work again.
+            last = request.eng.exchanges.recent(session.id, 1, logs=True)
+        except NotFound:  # forgotten meanwhile
+            continue
+        for turn in last:
+            asked = closing_question(turn.content) if turn.role == "assistant" else ""
+            if asked:
+                at = answered.get(session.id, "")
+                found[session.id] = _Question(asked, turn.id, turn.created_at, at if at > turn.created_at else None)
+    return found
 
 
 def _first(id: str, parents: dict[str, str | None]) -> str:
@@ -112,7 +165,7 @@ def _first(id: str, parents: dict[str, str | None]) -> str:
     return id
 
 
-def _sessions(request: PageRequest, work: list[_Work], total: int, names: dict[str, str]) -> Html:
+def _sessions(request: PageRequest, work: list[_Work], total: int, names: dict[str, str], waiting: int) -> Html:
     cards = [_session(request, each, names) for each in work]
     shown = (
         tag("ul", *cards, class_="sessions")
@@ -127,7 +180,13 @@ def _sessions(request: PageRequest, work: list[_Work], total: int, names: dict[s
     )
     counted = sum(1 + len(each.children) for each in work)
     more = tag("p", f"{total - counted} more are at work. The page Time lists all sessions.", class_="quiet")
-    head = tag("h2", "At work", tag("span", str(total), class_="quiet"), class_="section-head")
+    head = tag(
+        "h2",
+        "At work",
+        tag("span", str(total), class_="quiet"),
+        badge(f"{waiting} {'waits' if waiting == 1 else 'wait'} for you", "accent") if waiting else None,
+        class_="section-head",
+    )
     return live(
         head, shown, more if total > counted else None, id="sessions", on="session lease exchange", class_="stack"
     )
@@ -135,9 +194,9 @@ def _sessions(request: PageRequest, work: list[_Work], total: int, names: dict[s
 
 def _session(request: PageRequest, work: _Work, names: dict[str, str]) -> Html:
     session, now = work.session, request.now
-    head = row(
-        agent(session.type), at_work(session), project(request, session.project), when(session.heartbeat_at, now)
-    )
+    # A session that waits sends no heartbeats: that it is silent is no news.
+    state = badge("waits for you", "accent") if work.waits else at_work(session)
+    head = row(agent(session.type), state, project(request, session.project), when(session.heartbeat_at, now))
     title = tag("h3", session_link(request, session.id, names.get(session.id) or "(no task yet)"))
     conflict = [_conflict(request, session, mine, other, names) for mine, other in work.clashes[:3]]
     claims = [
@@ -173,13 +232,26 @@ def _session(request: PageRequest, work: _Work, names: dict[str, str]) -> Html:
         "li",
         head,
         title,
+        _question(request, session, work.question) if work.question else None,
         *conflict,
         tag("ul", *claims, class_="claims", aria_label="Claimed") if claims else None,
         tag("ul", *children, class_="children", aria_label="Subagents") if children else None,
         tag("ul", *logs, class_="logs", aria_label="Last steps") if logs else None,
-        class_="card session" + (" conflict" if work.clashes else "") + (" stale" if session.stale else ""),
+        class_="card session"
+        + (" conflict" if work.clashes else " waits" if work.waits else "")
+        + (" stale" if session.stale and not work.waits else ""),
         data_item=True,
     )
+
+
+def _question(request: PageRequest, session: Session, question: _Question) -> Html:
+    """What the agent asked, with a field to answer."""
+    address = turn_address(request, session.id, question.turn)
+    asked = tag("p", tag("a", one_line(question.text, 400), href=address), class_="question")
+    if question.answered_at:
+        note = tag("span", "You wrote to it ", when(question.answered_at, request.now), class_="quiet small")
+        return tag("div", asked, note, class_="asks")
+    return tag("div", asked, _reply(session.id) if request.may("write") else None, class_="asks")
 
 
 def _within(resource: str, project: str | None) -> str:
@@ -210,24 +282,37 @@ def _conflict(request: PageRequest, session: Session, mine: Holder, other: Holde
     )
 
 
-def _messages(request: PageRequest, known: dict[str, Session], names: dict[str, str]) -> Html:
+def _messages(
+    request: PageRequest, said: list[Message], known: dict[str, Session], names: dict[str, str], waiting: int
+) -> Html:
     unread = request.eng.messages.inbox(PERSON, peek=True)
     new = {each.id for each in unread}
-    earlier = [each for each in request.eng.messages.list(_EARLIER * 2) if each.id not in new][:_EARLIER]
+    earlier = [each for each in said if each.id not in new][:_EARLIER]
     shown = [_message(request, each, known, names, is_unread=True) for each in unread[:_UNREAD]]
     if len(unread) > _UNREAD:
         shown.append(tag("li", f"{len(unread) - _UNREAD} more follow when you have read these.", class_="quiet"))
     old = [_message(request, each, known, names, is_unread=False) for each in earlier]
-    title = f"{plural(len(unread), 'message')} for you" if unread else "Messages"
+    agents = "1 agent waits" if waiting == 1 else f"{waiting} agents wait"
+    needs = [
+        f"{plural(len(unread), 'message')} for you" if unread else None,
+        f"{agents} for your answer" if waiting else None,
+    ]
+    title = ", ".join(filter(None, needs)) or "Messages"
     write = _write(list(known.values()), names) if request.may("write") else None
-    nothing = tag("p", "Nobody is waiting for you.", class_="quiet") if not unread else None
+    nothing = None if unread or waiting else tag("p", "Nobody is waiting for you.", class_="quiet")
     body = together(
         nothing,
         tag("ul", *shown, class_="messages") if shown else None,
         folded("Earlier messages", tag("ul", *old, class_="messages"), class_="earlier", open=False) if old else None,
         write,
     )
-    return card(body, title=title, id="messages", data_live="message session", class_="needs-you" if unread else None)
+    return card(
+        body,
+        title=title,
+        id="messages",
+        data_live="message session exchange",
+        class_="needs-you" if unread or waiting else None,
+    )
 
 
 def _message(
@@ -243,13 +328,14 @@ def _message(
         )
     to = None
     if message.to != PERSON:
-        who = named(request, message.to, names) if message.to in names else tag("code", one_line(message.to, 60))
-        to = tag("span", "to ", who, class_="quiet")
-    text = tag("div", _text(message), class_="message-text")
+        to = tag("span", "to ", messages.recipient(request, message, names), class_="quiet")
+    text = tag("div", messages.text(message), class_="message-text")
     answer = None
     if is_unread and request.may("write"):
         read = action("library:messages.read_by_person", "Mark as read", {"ids": [message.id]}, picture="approve")
-        answer = tag("div", _reply(message) if message.from_session else None, read, class_="answer")
+        answer = tag(
+            "div", _reply(message.from_session, message) if message.from_session else None, read, class_="answer"
+        )
     return tag(
         "li",
         row(sender, to, tag("span", class_="spacer"), when(message.created_at, request.now)),
@@ -259,7 +345,8 @@ def _message(
     )
 
 
-def _reply(message: Message) -> Html:
+def _reply(to: str, message: Message | None = None) -> Html:
+    """A field to write to a session; a message that this answers is then read."""
     text = tag(
         "input", type="text", name="text", required=True, aria_label="Reply", placeholder="Reply…", autocomplete="off"
     )
@@ -267,10 +354,10 @@ def _reply(message: Message) -> Html:
         "library:messages.send",
         text,
         button("Send", class_="small"),
-        values={"from_session": None, "to": message.from_session},
+        values={"from_session": None, "to": to},
         class_="reply",
         done="Sent.",
-        also=("library:messages.read_by_person", {"ids": [message.id]}),
+        also=("library:messages.read_by_person", {"ids": [message.id]}) if message else None,
     )
 
 
@@ -406,11 +493,3 @@ def _words(turn: Exchange, name: str) -> Html:
     """The text of a turn. One that named its session stands above already."""
     text = task(turn.content, 180) if turn.role == "user" else plain(turn.content, 180)
     return tag("p", "asked this", class_="quiet") if says_the_same(text, name) else tag("p", text)
-
-
-def _text(message: Message) -> Html:
-    """What a message says. A long one begins folded."""
-    text = markdown(message.text)
-    if len(message.text) <= _LONG and message.text.count("\n") < _LONG_LINES:
-        return text
-    return folded(plain(message.text, 200), text, id=f"message-{message.id}", class_="long")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
+from datetime import date
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +18,7 @@ from .frame import Page
 from .icons import icon
 from .markdown import markdown, source
 from .marks import difference
-from .names import forgotten, memory_line, named, plain, task, titles_of
+from .names import dated_list, forgotten, memory_line, named, plain, task, titles_of
 from .parts import (
     badge,
     button,
@@ -48,7 +50,11 @@ if TYPE_CHECKING:
 #: The events of the strip, the versions that are compared, the sources and the neighbours that are shown.
 _EVENTS, _VERSIONS, _SOURCES, _NEIGHBOURS = 40, 12, 15, 40
 _DATA = 4_000
+#: Characters of the text that head the page.
+_HEADING = 80
 _EDIT = "memory-edit"
+#: The key of an era.
+_MONTH = re.compile(r"(?!0000)\d{4}-(?:0[1-9]|1[0-2])", re.ASCII)
 
 
 class _Event(NamedTuple):
@@ -81,9 +87,18 @@ def page(request: PageRequest) -> Page:
         id="one-memory",
         data_live="memory",
     )
+    number = f"Memory {memory.id}"
+    heading = _heading(memory) or number
+    beside = row(tag("span", number, class_="quiet") if heading != number else None, _actions(request, memory))
+    return Page("memory", heading, body, title=number, beside=beside, live="memory")
+
+
+def _heading(memory: Memory) -> str:
+    """What it is about, in a few words; empty if its text was forgotten."""
+    if memory.kind == "era" and memory.content and memory.key and _MONTH.fullmatch(memory.key):
+        return date.fromisoformat(f"{memory.key}-01").strftime("%B %Y")
     title = gist_text.parse(memory.content).title if memory.kind == "gist" else ""
-    heading = task(title, 120) or f"Memory {memory.id}"
-    return Page("memory", heading, body, title=f"Memory {memory.id}", beside=_actions(request, memory), live="memory")
+    return task(title, 120) or plain(memory.content, _HEADING)
 
 
 def _actions(request: PageRequest, memory: Memory) -> Html:
@@ -101,7 +116,7 @@ def _actions(request: PageRequest, memory: Memory) -> Html:
 def _text(request: PageRequest, memory: Memory) -> Html:
     state = row(
         badge(memory.kind, "accent"),
-        badge("pinned", "accent") if memory.pinned else None,
+        memory_actions.pinned(memory),
         badge("✓ approved", "good", title="A person has approved this text") if memory.approved else None,
         badge(memory.status, "warn") if memory.status != "active" else None,
         tag("span", "replaced by ", memory_link(request, memory.superseded_by), class_="small")
@@ -121,13 +136,9 @@ def _text(request: PageRequest, memory: Memory) -> Html:
 
 def _shown(memory: Memory) -> Html:
     """The text. While it waits for an approval it is shown as it is stored, because that is what is approved."""
-    return source(memory.content) if is_waiting(memory) else markdown(memory.content)
-
-
-def is_waiting(memory: Memory) -> bool:
-    """Whether it enters the brief only after a person has approved it, as in `memories.list(waiting=True)`."""
-    derived = memory.kind in ("gist", "era", "digest")
-    return not memory.approved and (memory.pinned or (memory.trust in ("tool", "import") and not derived))
+    if memory_actions.is_waiting(memory):
+        return source(memory.content)
+    return markdown(dated_list(memory.content) if memory.kind == "era" else memory.content)
 
 
 def _about(request: PageRequest, memory: Memory) -> Html:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from ...clock import age_in_words
+from ...clock import age_in_words, between
 from ...safe_text import one_line, visible
 from ..http.html import Html, tag, together
 from .icons import icon
@@ -19,6 +19,8 @@ Tone = Literal["plain", "good", "warn", "bad", "accent"]
 #: How the kinds of agents are coloured. Others get a colour by their name.
 _HUES = {"claude-code": 1, "codex": 4, "gemini": 2, "cursor": 6, "companion": 5, "mcp": 3, "dream": 5, "import": 0}
 _HUE_COUNT = 8
+#: Seconds up to which the age of a thing says more than its day.
+_AGES = 7 * 86_400
 
 
 def card(*content: Html | None, title: str | None = None, beside: Html | None = None, **attributes: str | None) -> Html:
@@ -40,14 +42,31 @@ def empty(text: str, *commands: str) -> Html:
 
 
 def when(stamp: str | None, now: str) -> Html:
-    """A time as its age. The browser keeps it true and shows the local time when one points at it."""
+    """A time as its age, or as its day if that is a week ago.
+
+    The browser keeps it true (`static/times.js`) and shows the local time when one points at it.
+    """
     if not stamp:
         return Html("")
-    return tag("time", age_in_words(stamp, now), datetime=stamp, title=f"{stamp[:10]} {stamp[11:16]} UTC")
+    shown = age_in_words(stamp, now) if between(stamp, now) < _AGES else stamp[:10]
+    return _time(stamp, shown)
 
 
 def day(stamp: str) -> Html:
     return tag("time", stamp[:10], datetime=stamp, class_="date")
+
+
+def clock(stamp: str) -> Html:
+    """The time of a day, where the day stands above."""
+    return _time(stamp, stamp[11:16], class_="clock")
+
+
+def day_and_clock(stamp: str) -> Html:
+    return _time(stamp, f"{stamp[:10]} {stamp[11:16]}", class_="clock")
+
+
+def _time(stamp: str, shown: str, *, class_: str | None = None) -> Html:
+    return tag("time", shown, datetime=stamp, title=f"{stamp[:10]} {stamp[11:16]} UTC", class_=class_)
 
 
 def badge(text: str, tone: Tone = "plain", *, title: str | None = None) -> Html:

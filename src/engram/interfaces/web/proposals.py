@@ -147,8 +147,8 @@ def _title(request: PageRequest, proposal: Proposal) -> tuple[str | Html, ...]:
         if old is not None:
             return ("Replace ", memory_link(request, old), " by ", memory_link(request, proposal.keeps))
     if proposal.what == "archive" and ids:
-        which = memory_link(request, ids[0])
-        return ("Close ", which, ": it is done or no longer true") if _is_closing(proposal) else ("Archive ", which)
+        # The memory stands below with its number.
+        return ("Close this memory: it is done or no longer true" if _is_closing(proposal) else "Archive this memory",)
     if proposal.what == "remember":
         return ("Remember what a tool or a document said",)
     if proposal.block is not None:
@@ -164,7 +164,10 @@ def _why(proposal: Proposal, subject: _Subject) -> str:
     if _is_closing(proposal) and subject.turns:
         said = {"user": "You said so", "assistant": "The agent said so"}.get(subject.turns[0].role, "A turn says so")
         return f"{said} on {subject.turns[0].created_at[:10]}."
-    return _sentence(proposal.why)
+    why = proposal.why
+    if proposal.what == "archive" and len(proposal.targets) == 1:
+        why = why.replace(f"memory {proposal.targets[0][1]} ", "it ", 1)
+    return _sentence(why)
 
 
 def _sentence(text: str) -> str:

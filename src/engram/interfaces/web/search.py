@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 #: Results at first, and at most.
 _FIRST, _MOST = 20, 100
 _LONGEST = 10_000
+#: Other places where the same was said.
+_OTHERS = 3
 #: Sessions whose projects and authors can be chosen.
 _KNOWN = 200
 _KINDS = ("fact", "preference", "decision", "lesson", "note", "todo", "gist", "era", "digest")
@@ -215,15 +217,14 @@ def _results(request: PageRequest, query: str, found: _Found) -> Html:
         return tag("p", visible(found.problem.message), class_="problem", role="alert")
     likely = [hit for hit in found.hits if hit.score >= UNLIKELY]
     unlikely = found.hits[len(likely) :]
+    once, rarely = _once(likely), _once(unlikely)
     context = _context(request, found.hits)
     note = None
     if found.limited is not None:
         note = tag("p", icon("warning"), tag("span", "Found by words only. ", visible(found.limited)), class_="limited")
-    count = tag("p", f"{plural(len(likely), 'result')}" if likely else "", class_="quiet small", role="status")
+    count = tag("p", f"{plural(len(once), 'result')}" if likely else "", class_="quiet small", role="status")
     shown = (
-        tag("ol", *(_hit(request, query, each, context) for each in likely), class_="hits")
-        if likely
-        else _nothing(query)
+        tag("ol", *(_hit(request, query, each, context) for each in once), class_="hits") if likely else _nothing(query)
     )
     more = None
     if len(likely) == len(found.hits) and len(likely) >= request.whole("k", _FIRST, most=_MOST) and len(likely) < _MOST:
@@ -232,11 +233,20 @@ def _results(request: PageRequest, query: str, found: _Found) -> Html:
     rest = None
     if unlikely:
         rest = folded(
-            plural(len(unlikely), "unlikely result"),
-            tag("ol", *(_hit(request, query, each, context) for each in unlikely), class_="hits"),
+            plural(len(rarely), "unlikely result"),
+            tag("ol", *(_hit(request, query, each, context) for each in rarely), class_="hits"),
             class_="unlikely",
         )
     return together(note, count, shown, more, rest)
+
+
+def _once(hits: list[Hit]) -> list[list[Hit]]:
+    """The hits in their order, turns that say the same together."""
+    found: dict[object, list[Hit]] = {}
+    for hit in hits:
+        text = " ".join((hit.whole or hit.text).casefold().split())
+        found.setdefault(text if hit.memory_id is None else hit.memory_id, []).append(hit)
+    return list(found.values())
 
 
 def _nothing(query: str) -> Html:
@@ -272,20 +282,23 @@ def _context(request: PageRequest, hits: list[Hit]) -> _Context:
     return _Context(titles(request, _sessions(request, hits).values()), turns)
 
 
-def _hit(request: PageRequest, query: str, hit: Hit, context: _Context) -> Html:
+def _hit(request: PageRequest, query: str, hits: list[Hit], context: _Context) -> Html:
+    """A hit, and where else the same was said."""
+    hit, *others = hits
     address = _address(request, hit)
     is_memory = hit.memory_id is not None
     label = f"{hit.label} memory" if is_memory and hit.label not in ("gist", "era", "digest") else hit.label
     kind = badge(label, "accent" if is_memory else "plain")
     text = _passage(hit, hit.text)
-    title = task(context.names.get(hit.session_id or "", ""), 90) or None
+    title = task(context.names.get(hit.session_id or "", ""), 140) or None
     source = row(
         kind,
         agent(hit.source) if hit.source else None,
-        tag("span", "in ", session_link(request, hit.session_id, title), class_="of") if hit.session_id else None,
+        tag("span", "in", session_link(request, hit.session_id, title), class_="of") if hit.session_id else None,
         project(request, hit.project),
         tag("span", f"by {one_line(hit.author, 60)}", class_="quiet small") if hit.author else None,
         when(hit.created_at, request.now),
+        _also(request, others) if others else None,
         class_="source",
     )
     gone = {"memory": hit.memory_id} if is_memory else {"exchange": hit.exchange_id}
@@ -294,7 +307,7 @@ def _hit(request: PageRequest, query: str, hit: Hit, context: _Context) -> Html:
         forget(request, gone),
         class_="actions",
     )
-    why = tag("details", tag("summary", found_by(hit, query)), parts_of(hit), class_="why")
+    why = tag("details", tag("summary", found_by(hit, query)), parts_of(hit, query), class_="why")
     return tag(
         "li",
         tag("div", _score(hit.score), class_="score"),
@@ -312,10 +325,21 @@ def _hit(request: PageRequest, query: str, hit: Hit, context: _Context) -> Html:
     )
 
 
+def _also(request: PageRequest, others: list[Hit]) -> Html:
+    links = [
+        together(", " if number else "", tag("a", hit.created_at[:10], href=_address(request, hit)))
+        for number, hit in enumerate(others[:_OTHERS])
+    ]
+    more = f" and {len(others) - _OTHERS} more" if len(others) > _OTHERS else None
+    return tag("span", f"said {len(others) + 1} times, also on ", *links, more, class_="quiet small")
+
+
 def _passage(hit: Hit, text: str) -> Html:
     """A passage without empty lines and Markdown's marks, its found words marked."""
     stems = hit.why["matched"]
-    return marked(lines(text), stems if isinstance(stems, list) else ())
+    # A sentence before what is left out has its own end.
+    shown = f"{text[:-1]} …" if text.endswith((".…", "!…", "?…")) else text
+    return marked(lines(shown), stems if isinstance(stems, list) else ())
 
 
 def _address(request: PageRequest, hit: Hit) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ... import gist_text
+from ...clock import between, duration
 from ...errors import NotFound
 from ...safe_text import one_line, visible
 from ..http.html import Html, tag, together
+from . import messages
 from .conversation import conversation
 from .frame import Page
 from .icons import icon
@@ -19,6 +21,8 @@ from .parts import (
     badge,
     button,
     card,
+    clock,
+    day_and_clock,
     definition,
     empty,
     field,
@@ -35,12 +39,12 @@ from .parts import (
 )
 
 if TYPE_CHECKING:
-    from ...records import Exchange, Memory, Session
+    from ...records import Exchange, Memory, Message, Session
     from .request import PageRequest
 
 #: Turns and log entries on one page, and those that stand before the turn that was asked for.
 _PAGE, _BEFORE = 80, 15
-_MEMORIES, _CHILDREN, _LEASES = 20, 20, 20
+_MEMORIES, _CHILDREN, _LEASES, _MESSAGES = 20, 20, 20, 12
 _HIGHEST_SEQ = 10**12
 #: Share of common words from which on two texts say the same.
 _SAME = 0.7
@@ -71,6 +75,7 @@ def page(request: PageRequest) -> Page:
         _memories(request, session),
         _children(request, session),
         _leases(request, session),
+        _messages(request, session),
         _message(request, session),
     )
     body = tag(
@@ -179,23 +184,34 @@ def _gone(request: PageRequest, gist: Memory) -> Html:
     return together("Its gist is ", memory_link(request, gist.id), ". ", forgotten(request, gist.id))
 
 
-def _about(request: PageRequest, session: Session) -> Html:
-    now = request.now
+def _span(session: Session) -> Html:
+    """From when to when, and how long."""
+    began, ended = session.created_at, session.ended_at
+    if ended is None:
+        since = "since " if session.status == "active" else None
+        return tag("span", since, day_and_clock(began), class_="quiet small")
+    last = clock(ended) if ended[:10] == began[:10] else day_and_clock(ended)
+    length = f"({duration(between(began, ended))})"
+    return tag("span", day_and_clock(began), " – ", last, f" {length}", class_="quiet small")
+
+
+def _state(session: Session) -> Html:
     if session.status == "active":
-        state = at_work(session)
-    else:
-        state = badge(_STATES.get(session.status, session.status), "bad" if session.status == "abandoned" else "plain")
+        return at_work(session)
+    return badge(_STATES.get(session.status, session.status), "bad" if session.status == "abandoned" else "plain")
+
+
+def _about(request: PageRequest, session: Session) -> Html:
     parent = (
         named(request, session.parent_id, titles_of(request, [session.parent_id]), 80) if session.parent_id else None
     )
     pairs = [
         ("Agent", agent(session.type)),
-        ("Status", state),
+        ("Status", _state(session)),
         ("Project", project(request, session.project)),
         ("Name", visible(session.name) if session.name else None),
-        ("Began", when(session.created_at, now)),
-        ("Last seen", when(session.heartbeat_at, now)),
-        ("Ended", when(session.ended_at, now)),
+        ("When (UTC)", _span(session)),
+        ("Last seen", when(session.heartbeat_at, request.now) if session.status == "active" else None),
         ("Author", visible(session.author) if session.author else None),
         ("Started by", parent),
         ("Id", tag("code", visible(session.id))),
@@ -229,7 +245,7 @@ def _children(request: PageRequest, session: Session) -> Html | None:
         tag(
             "li",
             session_link(request, each.id, task(each.summary, 120) or "(no task yet)"),
-            row(agent(each.type), badge(each.status), when(each.created_at, request.now)),
+            row(agent(each.type), _state(each), when(each.created_at, request.now)),
         )
         for each in found[:_CHILDREN]
     ]
@@ -258,6 +274,35 @@ def _leases(request: PageRequest, session: Session) -> Html | None:
     if len(held) > _LEASES:
         shown.append(tag("li", f"and {len(held) - _LEASES} more", class_="quiet"))
     return card(tag("ul", *shown, class_="side-list"), title="Claims", id="claims", data_live="lease")
+
+
+def _messages(request: PageRequest, session: Session) -> Html | None:
+    """What it sent and was sent, the newest first."""
+    found = request.eng.messages.list(_MESSAGES + 1, session_id=session.id)
+    if not found:
+        return None
+    names = titles_of(request, [id for each in found for id in (each.from_session, each.to)])
+    shown = [
+        tag(
+            "li",
+            tag("div", *_way(request, session, each, names), class_="quiet small"),
+            tag("div", messages.text(each), class_="message-text"),
+        )
+        for each in found[:_MESSAGES]
+    ]
+    if len(found) > _MESSAGES:
+        shown.append(tag("li", f"and earlier ones; these are the latest {_MESSAGES}", class_="quiet"))
+    return card(tag("ul", *shown, class_="side-list"), title="Messages", id="messages", data_live="message")
+
+
+def _way(request: PageRequest, session: Session, message: Message, names: dict[str, str]) -> tuple[Html | str, ...]:
+    """From whom to whom, seen from this session."""
+    at = when(message.created_at, request.now)
+    if message.from_session == session.id:
+        return "to ", messages.recipient(request, message, names), ", ", at
+    if message.from_session is None:
+        return f"from {one_line(message.author or 'you', 60)}, ", at
+    return "from ", named(request, message.from_session, names), ", ", at
 
 
 def _message(request: PageRequest, session: Session) -> Html | None:

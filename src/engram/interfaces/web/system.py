@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from ..._version import VERSION
@@ -45,6 +46,18 @@ _DAY = 86_400
 _LIVES = {"": "until it is revoked", str(7 * _DAY): "a week", str(30 * _DAY): "30 days", str(365 * _DAY): "a year"}
 _WHAT = {"read": "read", "write": "read and write", "admin": "read, write, forget and administer"}
 _RECEIPTS = 10
+_COMMAND = re.compile(r"engram(?: [a-z]+){1,2}+(?: \d+| [A-Z]+)?(?: --[a-z-]+(?: [^\s-]\S*)?)*")
+#: What a harness did last, in words.
+_EVENTS = {
+    "started": "started a session",
+    "turn": "said something",
+    "log": "took a step",
+    "heartbeat": "was heard of",
+    "completed": "completed a session",
+    "abandoned": "left a session",
+}
+#: Parts of the store whose rows are not what their name says.
+_ROWS = {"exchanges": "turns and steps"}
 
 
 def page(request: PageRequest) -> Page:
@@ -110,7 +123,8 @@ def _harnesses(request: PageRequest) -> Html:
         if each.session_id is None:
             rows.append((agent(each.harness), tag("span", "nothing yet", class_="quiet"), None))
         else:
-            what = row(tag("span", each.what), named(request, each.session_id, names), project(request, each.project))
+            event = tag("span", _EVENTS.get(each.what, each.what))
+            what = row(event, named(request, each.session_id, names), project(request, each.project))
             rows.append((agent(each.harness), what, when(each.at, request.now)))
     # The log is about all workspaces of this machine.
     failures = events.failures if request.grant.workspace is None else None
@@ -197,8 +211,14 @@ def _finding(finding: Finding) -> Html:
         "li",
         row(badge(finding.state, tone), tag("strong", one_line(finding.found, 300))),
         tag("p", one_line(finding.means, 400), class_="quiet small") if finding.means else None,
-        tag("p", one_line(finding.fix, 400), class_="small") if finding.fix else None,
+        tag("p", _fix(finding.fix), class_="small") if finding.fix else None,
     )
+
+
+def _fix(fix: str) -> Html | str:
+    """What mends it. A command is code; a sentence that has one stays as it is."""
+    line = one_line(fix, 400)
+    return tag("code", line) if _COMMAND.fullmatch(line) else line
 
 
 def _sizes_later(request: PageRequest) -> Html:
@@ -213,13 +233,13 @@ def _sizes(request: PageRequest) -> Html:
     whole = max(sizes.store_bytes, sum(each.bytes for each in sizes.tiers)) or 1
     rows = [
         (
-            each.tier,
+            name,
             tag("span", f"{each.rows:,}", class_="number"),
             tag("span", size(each.bytes), class_="number"),
-            meter(each.bytes, whole, label=f"{each.tier}: {each.bytes / whole:.0%} of the store", marked=False),
+            meter(each.bytes, whole, label=f"{name}: {each.bytes / whole:.0%} of the store", marked=False),
         )
         for each in sizes.tiers
-        if each.bytes
+        if each.bytes and (name := _ROWS.get(each.tier, each.tier))
     ]
     free = f", {size(sizes.free_bytes)} of it unused" if sizes.free_bytes else ""
     shown = table(("Part", "Rows", "Size", "Share"), rows, label="What each part of the store takes, about")
@@ -290,13 +310,13 @@ def _tokens(request: PageRequest) -> Html:
     workspaces = {"": "all", **{name: name for name in request.workspaces}}
     create = form(
         "library:access.tokens.create",
-        field(
-            "Name", "name", required=True, key="token", hint="It becomes the author of what is written with the token."
-        ),
+        field("Name", "name", required=True, key="token"),
         choice("May", "scope", {scope: _WHAT[scope] for scope in SCOPES}, "write", key="token"),
         choice("Workspace", "workspace", workspaces, key="token"),
         choice("Works", "expires", _LIVES, key="token", data_type="number"),
         button("Make a token"),
+        # Below all fields, so that they stand in one line.
+        tag("small", "The name becomes the author of what is written with the token.", class_="quiet hint"),
         class_="filters",
         data_secret="The token is shown only now. Copy it to the program that uses it.",
     )

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .request import PageRequest
 
 #: Days of the chart.
-_SPANS = {"30": "30 days", "90": "3 months", "365": "a year"}
+_SPANS = {"30": "30 days", "90": "3 months", "365": "1 year"}
 _WEEK = 7
 #: Sessions on one page of the timeline.
 _SESSIONS = 40
@@ -45,6 +45,8 @@ _SESSIONS = 40
 _SERIES = 6
 #: The key of that series. No project and no agent has this name.
 _OTHERS = "\n"
+#: Turns of a session without a task, at most, to be counted and not listed.
+_FEW_TURNS = 2
 #: Lines of an era that are shown at once.
 _ERA_LINES = 5
 _NO_SESSION = "There is no session yet. They appear when agents work with Engram, or when you import their transcripts:"
@@ -73,23 +75,42 @@ class _Filter(NamedTuple):
 
 def page(request: PageRequest) -> Page:
     chosen = _Filter(request.text("project"), request.text("type"), _day(request, "day"), _day(request, "week"))
-    days, active = _active(request)
-    body = together(
-        _chart(request, active, days, chosen), _filters(request, active, chosen), _timeline(request, chosen)
-    )
+    span = _span(request, chosen)
+    body = together(_chart(request, span, chosen), _filters(request, span.active, chosen), _timeline(request, chosen))
     return Page("time", "What happened?", body)
 
 
-def _active(request: PageRequest) -> tuple[int, list[Activity]]:
-    """The days of the chart, and what happened in them. Unless the person chose, the first span with anything in it."""
-    chosen = request.text("days")
-    spans = [chosen] if chosen in _SPANS else list(_SPANS)
-    for days in map(int, spans):
-        found = request.eng.activity(days)
-        if any(each.turns for each in found):
-            return days, found
-    days = int(spans[0])
-    return days, request.eng.activity(days)
+class _Span(NamedTuple):
+    """The days of the chart, and what happened in them."""
+
+    days: int
+    #: The last of them.
+    last: str
+    active: list[Activity]
+
+
+def _span(request: PageRequest, chosen: _Filter) -> _Span:
+    """Unless the person chose a span, the first one with anything in it.
+
+    A chosen day is always in it. One that is longer ago than the span stands in its middle.
+    """
+    given = request.text("days")
+    today = request.now[:10]
+    first = min(chosen.days[0], today) if chosen.days else today
+    spans = [int(given)] if given in _SPANS else [int(each) for each in _SPANS]
+    # Without a span of one's own, the shortest that reaches from the day to today.
+    spans = [each for each in spans if _later(today, 1 - each) <= first] or spans[-1:]
+    found = [_active(request, days, first) for days in spans[:1]]
+    while not any(each.turns for each in found[-1].active) and len(found) < len(spans):
+        found.append(_active(request, spans[len(found)], first))
+    return found[-1] if any(each.turns for each in found[-1].active) else found[0]
+
+
+def _active(request: PageRequest, days: int, first: str) -> _Span:
+    """A span that ends today, or one with the day in its middle if it would not reach that far back."""
+    today = request.now[:10]
+    last = today if _later(today, 1 - days) <= first else min(_later(first, days // 2), today)
+    return _Span(days, last, request.eng.activity(days, None if last == today else f"{last}T23:59:59Z"))
 
 
 def _day(request: PageRequest, name: str) -> str:
@@ -114,9 +135,10 @@ def _week_of(day: str) -> str:
     return _later(day, -date.fromisoformat(day).weekday())
 
 
-def _chart(request: PageRequest, active: list[Activity], days: int, chosen: _Filter) -> Html:
+def _chart(request: PageRequest, span: _Span, chosen: _Filter) -> Html:
+    days, active = span.days, span.active
     by = "type" if request.text("by") == "type" else "project"
-    last = date.fromisoformat(request.now[:10])
+    last = date.fromisoformat(span.last)
     all_days = [(last - timedelta(days=number)).isoformat() for number in reversed(range(days))]
     turns: dict[str, Counter[str]] = defaultdict(Counter)
     active = [each for each in active if each.project == (chosen.project or each.project)]
@@ -166,6 +188,7 @@ def _chart(request: PageRequest, active: list[Activity], days: int, chosen: _Fil
             hues=hues,
             names=names,
             place="Week of" if weekly else "Day",
+            months=weekly,
             links=[_address(request, day, weekly=weekly) for day in all_days],
         )
         if total
@@ -261,7 +284,11 @@ def _month(
 
 def _era(request: PageRequest, era: Memory) -> Html:
     lines = dated_list(era.content).split("\n")
-    first, rest = lines[:_ERA_LINES], lines[_ERA_LINES:]
+    shown = min(_ERA_LINES, len(lines))
+    # A heading stays with what stands below it.
+    while 1 < shown < len(lines) and (not lines[shown - 1] or lines[shown - 1].endswith(":")):
+        shown -= 1
+    first, rest = lines[:shown], lines[shown:]
     more = folded("Show all of it", markdown("\n".join(rest)), id=f"era-{era.id}") if rest else None
     source = tag("p", "Summary of the month, written by dreaming: ", memory_link(request, era.id), class_="quiet small")
     return tag("div", markdown("\n".join(first)), more, source, class_="era")
@@ -269,9 +296,20 @@ def _era(request: PageRequest, era: Memory) -> Html:
 
 def _one_day(request: PageRequest, day: str, sessions: list[Session], gists: dict[str, Gist]) -> Html:
     name = date.fromisoformat(day).strftime("%A %d").replace(" 0", " ")
-    entries = [_entry(request, each, gists.get(each.id)) for each in sessions]
+    idle = [each for each in sessions if _says_nothing(each, gists.get(each.id))]
+    entries = [_entry(request, each, gists.get(each.id)) for each in sessions if each not in idle]
     heading = tag("h3", tag("a", name, href=_address(request, day, weekly=False)))
-    return tag("div", heading, tag("ol", *entries), class_="day")
+    counted = None
+    if idle:
+        listed = tag("ol", *(_entry(request, each, gists.get(each.id)) for each in idle))
+        counted = folded(f"{plural(len(idle), 'session')} without a task", listed, id=f"idle-{day}")
+    return tag("div", heading, tag("ol", *entries) if entries else None, counted, class_="day")
+
+
+def _says_nothing(session: Session, gist: Gist | None) -> bool:
+    """Whether nothing was asked in a session that is over, such as one with only `/exit`."""
+    is_over = session.status in ("completed", "abandoned")
+    return is_over and session.turns <= _FEW_TURNS and not session.outcome and not title(session, gist)
 
 
 def _entry(request: PageRequest, session: Session, gist: Gist | None) -> Html:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ... import wording
+from ...closing_question import COURTESY, closing_question
 from . import markers, talk
 from .quotes import AGENT, ASKED, UNANSWERED, UNFINISHED, quoted
 from .talk import Turn
@@ -18,16 +19,7 @@ MOST: Final = 8
 _MOST_LEFT: Final = 3
 #: Characters that the words before a quotation may need.
 _LEAD: Final = 40
-#: A question with fewer words needs the sentence before it.
-_CLEAR_QUESTION: Final = 6
-_POINTS: Final = re.compile(r"\b(?:it|that|this|these|those|them|they|ones?|there|so|either|both)\b", re.IGNORECASE)
-_NO_PROSE: Final = re.compile(r"\A\s*+(?:[-*+•]\s|[>|#`]|\d{1,3}[.)]\s)")
 _FEWEST_WORDS: Final = 4
-_COURTESY: Final = re.compile(
-    r"\b(?:anything else|what (?:would|do) you (?:like|want)|how can i help|want to dig|any (?:other )?questions"
-    r"|let me know|make sense|right\?|ready\?)",
-    re.IGNORECASE,
-)
 #: The heading of what is left to do, and sentences that say so.
 _LEFT_HEADING: Final = re.compile(
     r"^\W{0,6}(?:next steps?|remaining(?: work| tasks| items)?|left to do|still (?:to do|open)"
@@ -50,8 +42,8 @@ def of_work(turns: Sequence[Turn], unfinished: str) -> list[str]:
     )
     found: list[str] = []
     if spoken and spoken.role == "assistant":
-        asked = _closing_question(spoken.text)
-        if asked and not _COURTESY.search(asked):
+        asked = closing_question(spoken.text)
+        if asked:
             found.append(quoted(ASKED, asked))
     elif spoken and wording.is_substantial(spoken.ask):
         found.append(quoted(UNANSWERED, wording.shorten(talk.bare(spoken.ask), LONGEST - _LEAD)))
@@ -64,7 +56,7 @@ def of_work(turns: Sequence[Turn], unfinished: str) -> list[str]:
 def of_conversation(turns: Sequence[Turn]) -> list[str]:
     """The question that a conversation ends with."""
     asked = wording.question(turns[-1].text, LONGEST - _LEAD) if turns else ""
-    if not asked or _COURTESY.search(asked) or len(asked.split()) < _FEWEST_WORDS:
+    if not asked or COURTESY.search(asked) or len(asked.split()) < _FEWEST_WORDS:
         return []
     speaker = turns[-1].speaker or ("The user" if turns[-1].role == "user" else AGENT)
     return [quoted(f"{speaker} asked: ", asked)]
@@ -85,22 +77,6 @@ def kept(before: Sequence[str], turns: Sequence[Turn]) -> Iterator[str]:
         terms = analyser.terms(point)
         if not any(2 * len(terms & each) >= len(terms) for each in done if terms):
             yield point
-
-
-def _closing_question(message: str) -> str:
-    """The question that a message ends with, and the sentence before it if the question needs one."""
-    # A list or code before the question does not explain it.
-    paragraphs = [each for each in message[: talk.READ].split("\n\n") if each.strip()]
-    asked = wording.question(paragraphs[-1], LONGEST - _LEAD) if paragraphs else ""
-    if not asked or (not _POINTS.search(asked) and len(asked.split()) >= _CLEAR_QUESTION):
-        return asked
-    while len(paragraphs) > 1 and _NO_PROSE.match(paragraphs[-2]):
-        del paragraphs[-2]
-    said = list(wording.sentences(wording.plain(paragraphs[-1])))
-    said = said if len(said) > 1 else list(wording.sentences(wording.plain("\n\n".join(paragraphs[-2:]))))
-    before = said[-2] if len(said) > 1 else ""
-    whole = f"{before} {asked}"
-    return whole if before and not before.endswith(":") and len(whole) <= LONGEST - _LEAD else asked
 
 
 def _left_to_do(message: str) -> list[str]:

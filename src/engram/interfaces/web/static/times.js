@@ -1,19 +1,17 @@
 // Keeps ages true while the page is open, and shows the local time when one points at a time.
-// The same steps as on the server: a larger unit begins at two.
+// The same steps as on the server. After a week the day says more.
 const STEPS = [
-  [2 * 365 * 86400, 365 * 86400, "year"],
-  [60 * 86400, 30 * 86400, "month"],
-  [14 * 86400, 7 * 86400, "week"],
-  [86400, 86400, "day"],
-  [3600, 3600, "hour"],
-  [60, 60, "minute"],
+  [86400, "day"],
+  [3600, "hour"],
+  [60, "minute"],
 ];
+const AGES = 7 * 86400;
 // The store's clock may differ from the browser's.
 const skew = Date.now() - Date.parse(document.body.dataset.now ?? new Date().toISOString());
 
 export function age(seconds) {
   if (seconds < 60) return "just now";
-  const [, unit, name] = STEPS.find(([least]) => seconds >= least);
+  const [unit, name] = STEPS.find(([unit]) => seconds >= unit);
   const count = Math.floor(seconds / unit);
   if (name === "day" && count === 1) return "yesterday";
   return `${count} ${name}${count === 1 ? "" : "s"} ago`;
@@ -27,7 +25,8 @@ export function updateTimes(part = document) {
     if (Number.isNaN(at)) continue;
     time.title = new Date(at).toLocaleString();
     if (at > now + 60000 || !/ ago$|^just now$|^yesterday$/.test(time.textContent)) continue;
-    const shown = age((now - at) / 1000);
+    const seconds = (now - at) / 1000;
+    const shown = seconds < AGES ? age(seconds) : time.dateTime.slice(0, 10);
     if (time.textContent !== shown) time.textContent = shown;
   }
 }
