@@ -226,7 +226,9 @@ def test_an_edit_of_an_outdated_proposal_shows_what_is_true_now_and_keeps_the_te
     expect(page.get_by_role("button", name="Store and apply")).to_have_count(0)
     expect(page.get_by_role("button", name="Accept")).to_have_count(0)
     expect(page.locator("#notices")).to_contain_text("Memory 1 has changed since this was planned")
-    expect(page.locator("#notices")).to_contain_text("What you were writing about is gone. This was not sent:")
+    expect(page.locator("#notices")).to_contain_text(
+        "The field that you were writing in is gone from this page. This was not sent:"
+    )
     expect(page.get_by_label("What you wrote")).to_have_value("Invoices go out at noon")
 
 

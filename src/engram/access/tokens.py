@@ -137,7 +137,8 @@ class Tokens:
         if row is not None:
             token = AccessToken(*row)
             if token.revoked_at is not None:
-                raise TokenNotFound(f"The token {token.name!r} was revoked already, at {token.revoked_at}.")
+                at = token.revoked_at[:16].replace("T", " ")
+                raise TokenNotFound(f"The token {token.name!r} was revoked already, at {at} UTC.")
             return token
         named = tx.all(_BY_NAME, name=asked, now=now)
         if not named:

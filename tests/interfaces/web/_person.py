@@ -13,12 +13,12 @@ from tests.interfaces._server import Server
 
 class Person:
     def __init__(self, browser: Browser) -> None:
-        self._browser = browser
+        self.browser = browser
 
     def see(self, path: str, **query: Any) -> Page:
         """A page of the default workspace."""
         asked = f"?{urlencode(query, doseq=True)}" if query else ""
-        return self._browser.visit(f"/w/default/{path}{asked}", site="same-origin")
+        return self.browser.visit(f"/w/default/{path}{asked}", site="same-origin")
 
 
 @contextmanager

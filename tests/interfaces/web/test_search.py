@@ -345,3 +345,31 @@ def test_examples_of_questions_are_names_of_sessions(server: Server, me: Person)
 @pytest.mark.requirement("DASHBOARD-20")
 def test_a_word_with_a_capital_in_it_is_shown_as_it_was_typed() -> None:
     assert spelled(["specstori"], "When did SpecStory begin?") == ["SpecStory"]
+
+
+@pytest.mark.requirement("DASHBOARD-20")
+@pytest.mark.parametrize(
+    ("filters", "why"),
+    [
+        ({"kind": "fact", "role": "user"}, "Only memories have kind"),
+        ({"kind": "fact", "tags": "a", "what": "turns"}, "Only memories have kind and tags"),
+        ({"role": "user", "what": "memories"}, "Only turns have a role"),
+    ],
+)
+def test_filters_that_no_result_can_meet_find_nothing_and_say_why(
+    server: Server, me: Person, filters: dict[str, str], why: str
+) -> None:
+    session = server.eng.sessions.register("codex", "Preparing the release")
+    server.eng.exchanges.add(session, "user", "We deployed the shop on Monday")
+    server.eng.remember("Deployments never happen on Fridays", kind="fact", tags=["a"])
+    page = me.see("search", q="when do we deploy?", **filters)
+    assert passages(page) == []
+    assert why in page.text and "Remove a filter." in page.text
+
+
+@pytest.mark.requirement("DASHBOARD-20")
+def test_a_command_in_an_empty_workspace_is_about_that_workspace(server: Server, me: Person) -> None:
+    server.eng.workspace("lab").world.set("Something")
+    assert 'engram remember "Deploys never' in me.see("memory", view="all").text
+    page = me.browser.visit("/w/lab/memory?view=all")
+    assert 'engram --workspace lab remember "Deploys never' in page.text

@@ -56,7 +56,7 @@ def page(request: PageRequest) -> Page:
         empty(
             "There is no block yet. A block is a named text with versions that agents and people edit together. "
             "The first one is usually the world state:",
-            'engram world set "Goal: ship 2.0 on Friday."',
+            request.typed('world set "Goal: ship 2.0 on Friday."'),
         )
     )
     listed = tag("div", *cards, class_="blocks", id="blocks", data_live="block") if cards else nothing
@@ -124,7 +124,11 @@ def _create(request: PageRequest) -> Html:
     fields = form(
         "block.create",
         field(
-            "Name", "name", required=True, key="new", hint="Letters, digits, dots, dashes. Agents edit it by this name."
+            "Name",
+            "name",
+            required=True,
+            key="new",
+            hint="Agents edit it by this name. Short ones without spaces are easiest to type.",
         ),
         field("Text", "content", long=True, key="new"),
         field(

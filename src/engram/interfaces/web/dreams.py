@@ -125,7 +125,7 @@ def _proposals(request: PageRequest) -> Html:
         )
         if shown and state == "pending" and request.may("write")
         else tag("nav", *links, class_="states", aria_label="State of the proposals"),
-        tag("ol", *shown, class_="stack", data_queue=True) if shown else card(_nothing(state)),
+        tag("ol", *shown, class_="stack", data_queue=True) if shown else card(_nothing(request, state)),
         pager(first, following, names=("First", "Next")),
         id="proposals",
         on="proposal memory block",
@@ -149,13 +149,13 @@ def _one(request: PageRequest, id: int) -> Html:
     )
 
 
-def _nothing(state: str) -> Html:
+def _nothing(request: PageRequest, state: str) -> Html:
     if state != "pending":
         return empty(f"No proposal is {state}.")
     return empty(
         "Nothing waits for a decision. A pass makes a proposal when memories say the same or contradict each other, "
         "when something is done, or when a tool says something worth keeping. To run a pass:",
-        "engram dream",
+        request.typed("dream"),
     )
 
 
@@ -317,7 +317,9 @@ def _run(request: PageRequest, thinker: str, running: bool, *, is_due: bool) -> 
 def _urgency(status: DreamStatus) -> Html:
     waits = tag("p", f"Pending now: {pending(status.backlog)}.")
     if status.drives is None:
-        return card(waits, tag("p", "The drives are measured by the first pass.", class_="quiet"), title="Urgency")
+        return card(
+            waits, tag("p", "The first pass measures how urgent each kind of work is.", class_="quiet"), title="Urgency"
+        )
     shown = []
     for name, what in DRIVES.items():
         value: float = getattr(status.drives, name)
@@ -405,8 +407,8 @@ def _passes(request: PageRequest) -> Html:
     nothing = card(
         empty(
             f"There has been no pass yet. {how}:",
-            "engram dream",
-            "engram dream --dry-run",
+            request.typed("dream"),
+            request.typed("dream --dry-run"),
         )
     )
     return live(

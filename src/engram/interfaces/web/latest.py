@@ -105,7 +105,7 @@ def _shown_memories(request: PageRequest, memories: list[Memory], where: str) ->
             "div",
             empty(
                 "No memory yet. Agents remember what is worth knowing, dreaming finds more, and you can add one:",
-                'engram remember "Deploys never happen on Fridays" --kind preference',
+                request.typed('remember "Deploys never happen on Fridays" --kind preference'),
             ),
             class_="inset",
         )

@@ -283,7 +283,7 @@ def _memories(request: PageRequest, asked: _Asked) -> Html:
         return card(
             empty(
                 "No memory fits." if request.query else "There is no memory yet.",
-                'engram remember "Deploys never happen on Fridays" --kind preference',
+                request.typed('remember "Deploys never happen on Fridays" --kind preference'),
             )
         )
     older = request.here("memory", before=shown[-1].id) if len(found) > _MEMORIES else None

@@ -174,7 +174,7 @@ def _sessions(request: PageRequest, work: list[_Work], total: int, names: dict[s
             empty(
                 "No agent is at work. A session appears here when one starts with Engram's hooks, over MCP or by hand:",
                 "engram install claude-code",
-                'engram session start my-agent "Trying Engram"',
+                request.typed('session start my-agent "Trying Engram"'),
             )
         )
     )
@@ -429,7 +429,10 @@ def _leases(request: PageRequest, leases: list[Lease], known: dict[str, Session]
     body = (
         tag("ul", *shown, class_="leases")
         if shown
-        else empty("Nothing is claimed. Agents claim files before they change them:", "engram lock claim src/router.py")
+        else empty(
+            "Nothing is claimed. Agents claim files before they change them:",
+            request.typed("lock claim src/router.py"),
+        )
     )
     return card(body, more, title="Claims", id="leases", data_live="lease session")
 
@@ -492,4 +495,5 @@ def _talk(request: PageRequest, session: str, turns: list[Exchange], names: dict
 def _words(turn: Exchange, name: str) -> Html:
     """The text of a turn. One that named its session stands above already."""
     text = task(turn.content, 180) if turn.role == "user" else plain(turn.content, 180)
-    return tag("p", "asked this", class_="quiet") if says_the_same(text, name) else tag("p", text)
+    named_it = turn.role == "user" and says_the_same(text, name)
+    return tag("p", "asked this", class_="quiet") if named_it else tag("p", text)

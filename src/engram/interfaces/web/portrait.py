@@ -53,7 +53,9 @@ def _block(
     request: PageRequest, name: str, block: Block | None, passes: list[DreamReport], waiting: list[Proposal]
 ) -> Html:
     if block is None or not (block.content or block.data is not None):
-        return card(empty(f"{_NOTHING[name]} Run one now:", "engram dream"), title=_TITLES[name], id=f"portrait-{name}")
+        return card(
+            empty(f"{_NOTHING[name]} Run one now:", request.typed("dream")), title=_TITLES[name], id=f"portrait-{name}"
+        )
     text = _self(block) if name == "self" else None
     return card(
         text or markdown(_without_title(block.content, _TITLES[name]), addresses(request, block.content)),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlencode
 
 from ...access.permission import allows
+from ...config import DEFAULT_WORKSPACE
 from ...errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -47,6 +49,11 @@ class PageRequest(NamedTuple):
     def may(self, scope: str) -> bool:
         """Whether the person's token has this scope: read, write or admin."""
         return allows(self.grant, scope)
+
+    def typed(self, command: str) -> str:
+        """A command as a person types it, so that it is about this workspace."""
+        where = "" if self.workspace == DEFAULT_WORKSPACE else f"--workspace {shlex.quote(self.workspace)} "
+        return f"engram {where}{command}"
 
     # Names in an address are names of arguments here, so no argument of these functions has a name of its own.
     def link(self, /, *path: object, **query: object) -> str:

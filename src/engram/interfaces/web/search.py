@@ -76,7 +76,9 @@ def page(request: PageRequest) -> Page:
     # Only names of the filters: an address may have anything.
     chosen = {name: given for name in _NAMES if (given := request.text(name))}
     status = 200
-    if query:
+    if query and (why := _contradiction(chosen)):
+        results = tag("p", icon("warning"), tag("span", why), class_="limited")
+    elif query:
         found = _find(request, query, chosen)
         status = found.problem.status if found.problem else 200
         results = _results(request, query, found)
@@ -86,6 +88,17 @@ def page(request: PageRequest) -> Page:
     shown = tag("div", results, id="results", class_="stack", data_live="receipt" if query else None)
     body = together(_form(request, query, chosen), shown)
     return Page("search", "What do we know about …?", body, title=one_line(query, 60), status=status)
+
+
+def _contradiction(chosen: Mapping[str, str]) -> str | None:
+    """What is wrong with filters that no result can meet; None if nothing is."""
+    of_memories = [name for name in ("kind", "tags") if name in chosen]
+    of_turns = [name for name in ("role",) if name in chosen]
+    if of_memories and (of_turns or chosen.get("what") == "turns"):
+        return f"Only memories have {' and '.join(of_memories)}, so no turn is found. Remove a filter."
+    if of_turns and chosen.get("what") == "memories":
+        return "Only turns have a role, so no memory is found. Remove a filter."
+    return None
 
 
 def _form(request: PageRequest, query: str, chosen: Mapping[str, str]) -> Html:

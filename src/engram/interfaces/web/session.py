@@ -129,7 +129,7 @@ def _talk(request: PageRequest, session: Session, part: _Part) -> Html:
     if not part.entries:
         more = empty(
             "Nothing was said here yet. The hooks record what is said to the agent, and what it does; by hand:",
-            f'engram session log {visible(session.id)} "router done"',
+            request.typed(f'session log {visible(session.id)} "router done"'),
         )
         return card(more, title="Conversation")
     first, last = part.entries[0].seq, part.entries[-1].seq
@@ -171,7 +171,7 @@ def _summary(request: PageRequest, session: Session, told: gist_text.GistText, g
         if gist and not gist.content:
             nothing = tag("p", _gone(request, gist), class_="quiet")
             return card(nothing, class_="gist", id="gist", data_live="memory session")
-        nothing = empty("Nothing is known about what came of it. Dreaming writes a gist:", "engram dream")
+        nothing = empty("Nothing is known about what came of it. Dreaming writes a gist:", request.typed("dream"))
         return card(nothing, id="gist", data_live="memory session")
     link = None
     if gist:

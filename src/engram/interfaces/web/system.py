@@ -147,7 +147,7 @@ def _connect(request: PageRequest) -> Html:
     return card(
         tag("p", "Claude Code asks you for consent in the browser:"),
         tag("pre", tag("code", f"claude mcp add --transport http engram {base}/mcp")),
-        tag("p", "Hooks for an agent on another machine:"),
+        tag("p", "Hooks for an agent on any machine that reaches this address:"),
         tag("pre", tag("code", f"engram install claude-code --store {base}")),
         tag("p", "Any program that speaks HTTP: ", tag("a", "the description of the API", href="/api/v1/openapi.json")),
         title="Connect an agent",

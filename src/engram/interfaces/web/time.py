@@ -233,7 +233,9 @@ def _filters(request: PageRequest, active: list[Activity], chosen: _Filter) -> H
 def _timeline(request: PageRequest, chosen: _Filter) -> Html:
     sessions, newer, older = _sessions(request, chosen)
     if not sessions:
-        return card(empty("No session fits.") if chosen.is_set else empty(_NO_SESSION, "engram import claude-code"))
+        return card(
+            empty("No session fits.") if chosen.is_set else empty(_NO_SESSION, request.typed("import claude-code"))
+        )
     eras = {each.key: each for each in request.eng.eras.list() if each.key}
     months: dict[str, dict[str, list[Session]]] = defaultdict(lambda: defaultdict(list))
     for each in sessions:

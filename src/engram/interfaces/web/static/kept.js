@@ -19,7 +19,7 @@ export async function keepTyped(form) {
   // The person has closed it, or it is being sent.
   if (!typed.length || form.closest("[hidden]") || form.ariaBusy === "true") return;
   const shown = (await mayShow(form)) ? typed : [];
-  const what = element("p", { text: shown.length ? "What you were writing about is gone. This was not sent:" : GONE });
+  const what = element("p", { text: shown.length ? "The field that you were writing in is gone from this page. This was not sent:" : GONE });
   const close = element("button", { text: "Dismiss", type: "button", className: "small" });
   const texts = shown.map((each) => {
     const area = element("textarea", { rows: "3", readonly: "", "aria-label": "What you wrote" });
