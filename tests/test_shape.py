@@ -55,6 +55,7 @@ LAYERS = (
         "prose",
         "records",
         "redact",
+        "reviews",
         "safe_text",
         "sentences",
         "server_url",

@@ -144,6 +144,94 @@ def test_an_ask_without_an_answer_and_work_that_was_broken_off_are_open() -> Non
     assert announced["open"] == broken["open"]
 
 
+REVIEW = """# Code Review: Rate limits
+
+## Line-by-line review
+
+**Lines 10-20 (new): reads the limit from the file**
+- ✅ Good - the limit is read in `limits.py` as everywhere else
+- ⚠️ The error is ignored, which is acceptable here
+"""
+
+
+@pytest.mark.requirement("LLM-19")
+@pytest.mark.parametrize(
+    ("more", "outcome"),
+    [
+        ("", "The error is ignored, which is acceptable here."),
+        (
+            "**Line 44 (not changed)**\n- ❌ **CRITICAL BUG**: the server never calls `check_limit`\n- ✅ Nice names\n",
+            "CRITICAL BUG: the server never calls check_limit; The error is ignored, which is acceptable here.",
+        ),
+        (
+            "## Top 3 improvements\n\n### 1. **Call the check in the server**\nIt is missing.\n\n"
+            "### 2. **Give the default a name**\nTen is a magic number.\n\n## Recommended tests\n\n1. A limit of 0\n",
+            "Call the check in the server; Give the default a name.",
+        ),
+        (
+            "## Test summary\n\nAll of them can fail.\n\n## Verdict\n\nThe change is not ready to be merged yet.\n",
+            "The change is not ready to be merged yet.",
+        ),
+    ],
+)
+def test_a_review_comes_to_its_verdict_its_improvements_or_what_it_marks_as_wrong(more: str, outcome: str) -> None:
+    made = answer(
+        ("user", "/pr-review 12"), ("assistant", f"{REVIEW}\n{more}"), ("assistant", "Let me run the linter.")
+    )
+    assert made["outcome"] == outcome
+    # The last step was one more check. The review is there.
+    assert made["open"] == []
+
+
+@pytest.mark.requirement("LLM-19")
+def test_a_side_answer_and_how_things_were_are_no_outcome_beside_what_was_done() -> None:
+    reply = (
+        "All done. To answer your question about the default:\n\nThe default is read from the environment.\n\n"
+        "**Summary of changes:**\n\n| a | b |\n|---|---|\n| c | d |\n\nThe option `--utc` now works in all commands."
+    )
+    made = answer(("user", "rename the option --zone to --utc"), ("assistant", reply))
+    assert made["outcome"] == "The option --utc now works in all commands."
+    reply = (
+        "Done. The marks were:\n1. Written into the log\n2. Added to each line\n\nRemoved all marks from `export.py`."
+    )
+    made = answer(("user", "why are there marks in the export?"), ("assistant", reply))
+    assert made["outcome"] == "Removed all marks from export.py."
+    # Without anything that was done, they are what came of it.
+    reply = "To answer your question about the default: it is read from the variable `ZONE`."
+    made = answer(("user", "where does the default of --utc come from?"), ("assistant", reply))
+    assert "the variable ZONE" in made["outcome"]
+
+
+@pytest.mark.requirement("LLM-19")
+def test_the_outcome_tells_the_greatest_ask_and_the_last_one() -> None:
+    great = "Created `export.py` with a writer for tables, and added the option `--table` to the command. " * 2
+    small = "Added an empty line before and after the table."
+    turns = (
+        ("user", "write a table instead of JSON, with an option"),
+        ("assistant", "Let me look at the command first, and at the callers of its writer in the other modules."),
+        ("assistant", great),
+        ("user", "put an empty line around the table"),
+        ("assistant", small),
+    )
+    first = "Created export.py with a writer for tables, and added the option --table to the command."
+    assert answer(*turns)["outcome"].startswith(first)
+    assert answer(*turns)["outcome"].endswith(small)
+    # What nobody changed anything with does not take its place.
+    made = answer(*turns, ("user", "what is the old plan?"), ("assistant", "This is the old plan from the last task."))
+    assert made["outcome"].startswith(first)
+    assert "old plan" not in made["outcome"]
+
+
+@pytest.mark.requirement("LLM-19")
+def test_a_session_that_goes_on_keeps_what_was_done_if_nothing_was_changed_since() -> None:
+    before = Passage("m7", "the gist so far", "# Tables\nOutcome: Created export.py with a writer for tables.\nTold.")
+    made = answer(("user", "what is the old plan?"), ("assistant", "This is the old plan from a task."), known=[before])
+    assert made["outcome"] == "Created export.py with a writer for tables."
+    reply = "The writer was moved to `tables.py`, and `export.py` is gone."
+    made = answer(("user", "move the writer"), ("assistant", reply), known=[before])
+    assert made["outcome"] == "The writer was moved to tables.py, and export.py is gone."
+
+
 @pytest.mark.requirement("LLM-19")
 def test_a_command_to_the_harness_and_its_template_are_not_what_was_asked() -> None:
     template = "## Context\n\ntitle:\tFaster start of the worker\nstate:\tOPEN\n\n" + "Always check every line. " * 30

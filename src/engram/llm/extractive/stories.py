@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import filterfalse
 from typing import Final, NamedTuple
 
-from ... import gist_text, outcomes, wording
+from ... import gist_text, outcomes, reviews, wording
 from ...gist_text import GistText
 from ...narration import announces
 from ...sentences import parts
@@ -24,6 +23,11 @@ from .talk import Turn
 LONGEST: Final = 3_000
 _TITLE: Final = 120
 _OUTCOME: Final = 600
+#: Of the result of the greatest ask, before the last one: its characters, and how many make it telling.
+_MAIN: Final = 240
+#: An ask that is greater than the last one by less than this is no greater.
+_GREATER: Final = 1.1
+_TELLING: Final = 80
 #: Characters of an ask, of a result and of pasted output in the story.
 _ASK: Final = 200
 _RESULT: Final = 200
@@ -71,10 +75,26 @@ class _Step(NamedTuple):
         return results.of(self.messages)
 
     @property
+    def is_review(self) -> bool:
+        return any(reviews.is_review(turn.text) for turn in self.messages)
+
+    @property
+    def concludes(self) -> bool:
+        """Whether the agent reviewed something, and said what it comes to."""
+        return any(outcomes.concludes(turn.text) for turn in self.messages)
+
+    @property
+    def size(self) -> int:
+        """Characters of the agent's messages: about how much work it was."""
+        return sum(len(turn.text) for turn in self.messages)
+
+    @property
     def breaks_off(self) -> bool:
         """Whether the work on the ask ends in the middle: interrupted, or with an announced step."""
         closing = self.messages[-1:]
         announced = any(announces(part) for turn in closing for part in parts(turn.text[: talk.READ]))
+        # After a review, an announced step is one more check.
+        announced = announced and not self.is_review
         return wording.is_substantial(self.ask) and (self.interrupted or announced) and not results.of(closing)
 
 
@@ -87,10 +107,16 @@ def story(turns: Sequence[Turn], passages: Sequence[Passage], known: Sequence[Pa
     still_open = dict.fromkeys([*open_points.kept(before.open, turns), *new.open])
     return GistText(
         wording.shorten(before.title or new.title, _TITLE),
-        wording.shorten(new.outcome or before.outcome, _OUTCOME),
+        wording.shorten(_later_outcome(before.outcome, new.outcome), _OUTCOME),
         tuple(wording.shorten(point, open_points.LONGEST) for point in still_open)[: open_points.MOST],
         "\n".join(_joined(before.story.splitlines(), new.story.splitlines(), longest)),
     )
+
+
+def _later_outcome(before: str, new: str) -> str:
+    """The outcome of a session that went on. What changed nothing does not take the place of what did."""
+    keeps = before and results.did_something(before) and not results.reports_change(new)
+    return before if keeps else new or before
 
 
 def _so_far(known: Sequence[Passage]) -> GistText:
@@ -213,10 +239,30 @@ def _subject(turns: Sequence[Turn]) -> str:
 
 
 def _outcome(steps: Sequence[_Step]) -> str:
-    """What came of the session: the latest result that reports a change, or else the latest one."""
-    latest = [result for step in reversed(steps) if (result := step.result)][: results.NEAR_THE_END]
-    reports = [*filter(results.reports_change, latest), *filterfalse(outcomes.acknowledges, latest)]
-    return next(iter([*reports, *latest]), "")
+    """What came of the session: what came of its greatest ask, and the latest result that reports a change.
+
+    Without a report of a change it is the latest result. A session often ends with a small step.
+    """
+    told = [(step, result) for step in steps if (result := step.result)]
+    latest = told[: -results.NEAR_THE_END - 1 : -1]
+    last = next((each for each in latest if results.reports_change(each[1])), None)
+    reports = [each for each in told if each[0].concludes or (not each[0].is_review and results.did_something(each[1]))]
+    main = max(reports, key=lambda each: each[0].size, default=None)
+    if main is None or last is None:
+        others = [result for _, result in latest if not outcomes.acknowledges(result)]
+        return next(
+            iter([each[1] for each in (last, main) if each] or [*others, *(result for _, result in latest)]), ""
+        )
+    first = wording.shorten(main[1], _MAIN)
+    if main[0].size < _GREATER * last[0].size or len(first) < _TELLING or _share_words(first, last[1]):
+        return last[1]
+    return f"{first} {last[1]}"
+
+
+def _share_words(one: str, other: str) -> bool:
+    """Whether two results tell much of the same."""
+    first, second = (set(PLAIN_WORD.findall(text.lower())) for text in (one, other))
+    return 2 * len(first & second) > min(len(first), len(second))
 
 
 def _nothing(turns: Sequence[Turn]) -> str:
