@@ -233,6 +233,49 @@ def test_a_session_that_goes_on_keeps_what_was_done_if_nothing_was_changed_since
 
 
 @pytest.mark.requirement("LLM-19")
+@pytest.mark.parametrize(
+    "reply", ["This simply isn't true, the limit is read from the file", "NO, just tell me the message of the commit"]
+)
+def test_a_command_is_named_by_what_the_agent_answers_and_not_by_a_complaint(reply: str) -> None:
+    review = (
+        "Here is the code review.\n\n## `src/limits.py` (new)\n\n- ✅ Small\n- ⚠️ No tests\n\n"
+        "### tests/test_limits.py\n\n- ⚠️ Empty\n"
+    )
+    turns = (("user", "/code-review"), ("assistant", review), ("user", reply), ("assistant", "I read it again."))
+    assert answer(*turns)["title"] == "/code-review: limits.py, test_limits.py"
+    without = (turns[0], ("assistant", "There is nothing to review in this folder."), *turns[2:])
+    assert answer(*without)["title"] == "/code-review"
+    asked = ("user", "Write tests for the limits of the export, please")
+    assert answer(*without, asked)["title"] == "/code-review: Write tests for the limits of the export, please"
+
+
+@pytest.mark.requirement("LLM-19")
+@pytest.mark.parametrize(
+    ("ask", "title"),
+    [
+        ("Take a look at the log of the nightly export", "The log of the nightly export"),
+        ("Let's rename the option `--zone` of the command", "Rename the option --zone of the command"),
+        ("Take a look at ../../limits", "Take a look at ../../limits"),
+        (
+            "Take a look at ../../limits. It was a library of its own. Now we want to move the limits into the server.",
+            "Move the limits into the server",
+        ),
+        (
+            "That's not right. The export writes the header of `a.csv` twice.",
+            "The export writes the header of a.csv twice",
+        ),
+        (
+            "OK, read @docs/LIMITS.md\n\nWe are going to execute that plan. Work slowly.",
+            "Execute that plan (LIMITS.md)",
+        ),
+        ("No longer write the header of `a.csv` twice", "No longer write the header of a.csv twice"),
+    ],
+)
+def test_a_title_begins_with_what_it_is_about(ask: str, title: str) -> None:
+    assert answer(("user", ask), ("assistant", "I will read `export.py` first."))["title"] == title
+
+
+@pytest.mark.requirement("LLM-19")
 def test_a_command_to_the_harness_and_its_template_are_not_what_was_asked() -> None:
     template = "## Context\n\ntitle:\tFaster start of the worker\nstate:\tOPEN\n\n" + "Always check every line. " * 30
     made = answer(

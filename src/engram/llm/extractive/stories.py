@@ -16,12 +16,11 @@ from ...gist_text import GistText
 from ...narration import announces
 from ...sentences import parts
 from ..protocol import GIST_SO_FAR, Passage
-from . import conversations, files, open_points, results, talk, wishes
-from .quotes import AGENT, OLD_TOPICS, PLAIN_WORD, USER, heading, quoted
+from . import conversations, files, open_points, results, talk, titles
+from .quotes import AGENT, OLD_TOPICS, PLAIN_WORD, USER, quoted
 from .talk import Turn
 
 LONGEST: Final = 3_000
-_TITLE: Final = 120
 _OUTCOME: Final = 600
 #: Of the result of the greatest ask, before the last one: its characters, and how many make it telling.
 _MAIN: Final = 240
@@ -39,21 +38,6 @@ _ASKED: Final = f"{USER} asked: "
 _THEN: Final = "Then: "
 #: A line of a gist of an earlier release: `2026-01-16 user: …`.
 _OLD_LINE: Final = re.compile(r"\A\d{4}-\d\d-\d\d (user|assistant): (.+)\Z")
-#: What `gh` prints of a pull request or an issue.
-_GH_TITLE: Final = re.compile(r"^[^\n]{0,60}\btitle:\t(\S[^\n]{3,150})$", re.MULTILINE)
-_REPORT_TITLE: Final = re.compile(r"^#{1,3} (\S[^\n]{8,150})$", re.MULTILINE)
-#: What a review is called in its own title.
-_REVIEW: Final = re.compile(
-    r"\b(?:line-by-line|full|complete)? ?\b(?:code |pr |pull request )?review(?: summary)?\b"
-    r"|\b(?:pr|pull request) ?#?\d+\b|#\d+",
-    re.IGNORECASE,
-)
-#: An ask with fewer plain words does not say what a command is about.
-_CLEAR_ASK: Final = 6
-#: An ask that only names numbers of remarks.
-_NUMBERS: Final = re.compile(
-    r"\A\W*(?:address|adress|fix|do|explain|and|let's|lets|now|please|try|\W|\d)++\Z", re.IGNORECASE
-)
 #: An ask that only says yes.
 _CONFIRMS: Final = re.compile(
     r"\A(?:(?:yes|yeah|yep|yup|no|ok|okay|mmk|sure|proceed|continue|go|ahead|do|it|please|right|good|fine|thanks?|great"
@@ -106,7 +90,7 @@ def story(turns: Sequence[Turn], passages: Sequence[Passage], known: Sequence[Pa
         new = new._replace(story=_nothing(turns))
     still_open = dict.fromkeys([*open_points.kept(before.open, turns), *new.open])
     return GistText(
-        wording.shorten(before.title or new.title, _TITLE),
+        wording.shorten(before.title or new.title, titles.LONGEST),
         wording.shorten(_later_outcome(before.outcome, new.outcome), _OUTCOME),
         tuple(wording.shorten(point, open_points.LONGEST) for point in still_open)[: open_points.MOST],
         "\n".join(_joined(before.story.splitlines(), new.story.splitlines(), longest)),
@@ -152,7 +136,7 @@ def _work(turns: Sequence[Turn], continued: bool) -> GistText:
     last = steps[-1] if steps else None
     broken_off = last is not None and last.breaks_off
     return GistText(
-        _title(steps, turns),
+        titles.title([step.ask for step in steps], turns, (step.result for step in steps)),
         _outcome(steps),
         tuple(open_points.of_work(turns, last.ask if last and broken_off else "")),
         "\n".join(_lines(steps, continued)),
@@ -202,40 +186,6 @@ def _main(steps: Sequence[_Step]) -> list[_Step]:
     """The first and the last ask, and the longest of the others."""
     inner = sorted(range(1, len(steps) - 1), key=lambda place: (-len(steps[place].ask), place))[: _MOST_ASKS - 2]
     return [step for place, step in enumerate(steps) if place in (0, len(steps) - 1) or place in inner]
-
-
-def _title(steps: Sequence[_Step], turns: Sequence[Turn]) -> str:
-    """A heading from the first ask that says what the session is about."""
-    asks = [step.ask for step in steps if step.ask and not step.ask.startswith(wording.PASTED)]
-    telling = [
-        ask for ask in asks if not ask.startswith("/") and not _NUMBERS.match(ask) and wording.is_substantial(ask)
-    ]
-    if asks and asks[0].startswith("/"):
-        subject = _subject(turns)
-        if subject:
-            return wording.shorten(f"{asks[0]}: {subject}", _TITLE)
-        long = [ask for ask in telling if len(PLAIN_WORD.findall(heading(ask))) >= _CLEAR_ASK]
-        clear = next((ask for ask in long if wishes.stands_alone(heading(ask).rstrip("…"))), next(iter(long), ""))
-        telling = [f"{asks[0]}: {heading(clear)}"] if clear else []
-    if asks and not asks[0].startswith("/"):
-        telling = [*filter(None, [conversations.first_ask(telling)]), *telling]
-    if telling or (asks and asks[0].startswith("/")):
-        return heading(telling[0] if telling else asks[0])
-    return heading(next(filter(None, [*(step.result for step in steps), *asks]), ""))
-
-
-def _subject(turns: Sequence[Turn]) -> str:
-    """What a command is about: the title of the pull request in its text, or of the report that the agent wrote."""
-    for turn in turns:
-        found = _GH_TITLE.search(turn.text[:2_000]) if turn.foreign else None
-        if found:
-            return found[1].strip()
-    for turn in turns:
-        found = _REPORT_TITLE.search(turn.text) if turn.role == "assistant" else None
-        subject = _REVIEW.sub("", wording.plain(found[1])).strip("#*:()-–— .") if found else ""
-        if len(PLAIN_WORD.findall(subject)) > 1 and "/" not in subject:
-            return subject
-    return ""
 
 
 def _outcome(steps: Sequence[_Step]) -> str:
