@@ -106,7 +106,7 @@ def test_a_gist_tells_what_was_asked_and_what_came_of_it_and_names_the_files() -
     assert second.startswith(
         "Then: “now write a test for rows with only blanks, too.” The agent: “I added test_blank_rows"
     )
-    assert files == "Files: rows.py, test_rows.py."
+    assert files == "Files named as changed: rows.py, test_rows.py."
     assert "Let me look" not in made["gist"]
     assert "All tests pass" not in made["gist"] + made["outcome"]
 
@@ -334,7 +334,7 @@ def test_the_files_of_a_gist_are_those_that_the_agent_says_it_changed() -> None:
         "**`rows.py`:**\n- Removed the cache, as GUIDE.md asks\n\nThe cause is in `old.py`.\nSkips `**/*.md` files now."
     )
     made = answer(("user", "Please make the importer faster"), ("assistant", report))
-    assert made["gist"].splitlines()[-1] == "Files: rows.py."
+    assert made["gist"].splitlines()[-1] == "Files named as changed: rows.py."
     assert "**/*.md" in made["outcome"]
 
 
@@ -363,7 +363,11 @@ def test_a_gist_that_goes_on_covers_both_parts_and_stays_within_its_limit() -> N
     lines = more["gist"].splitlines()
     assert lines[:2] == first["gist"].splitlines()[:2]
     assert lines[2].startswith("Then: “yes, and rename parse_row")
-    assert lines[-1] == "Files: rows.py, test_rows.py."
+    assert lines[-1] == "Files named as changed: rows.py, test_rows.py."
+    # An earlier release called the line "Files".
+    earlier = so_far._replace(text="# Rows\nThe user asked: “Add the header.”\nFiles: header.py.")
+    later = answer(("user", "rename it"), ("assistant", "Renamed it in `rows.py`, as you asked."), known=[earlier])
+    assert later["gist"].splitlines()[-1] == "Files named as changed: header.py, rows.py."
     # The question was answered. What is left to do is still left.
     assert more["open"] == ["Document the new behaviour in the guide"]
     long = Passage(

@@ -1,4 +1,4 @@
-"""The gist of a session without a model: what was asked, what came of it, what is open, which files were touched.
+"""The gist of a session without a model: what was asked, what came of it, what is open, the files named as changed.
 
 A session of work is told ask by ask, in the person's words and the agent's. A conversation has no asks and no results
 (`conversations`). A line of the story is one ask or one sentence, so a story that grows loses lines in its middle and
@@ -33,7 +33,9 @@ _RESULT: Final = 200
 _PASTED: Final = 60
 _MOST_ASKS: Final = 6
 ONLY_COMMANDS: Final = "The session has only commands to the harness:"
-_FILES: Final = "Files: "
+#: The names are those that messages give. A session's edits are not known here.
+_FILES: Final = "Files named as changed: "
+_OLD_FILES: Final = "Files: "
 _ASKED: Final = f"{USER} asked: "
 _THEN: Final = "Then: "
 #: A line of a gist of an earlier release: `2026-01-16 user: …`.
@@ -226,9 +228,10 @@ def _nothing(turns: Sequence[Turn]) -> str:
 
 def _joined(old: list[str], new: list[str], longest: int) -> list[str]:
     """The lines of both, and one line of files. Lines from the middle are left out until the text fits."""
-    named = [line for line in [*old, *new] if line.startswith(_FILES)]
-    lines = list(dict.fromkeys(line for line in [*old, *new] if not line.startswith(_FILES)))
-    touched = list(dict.fromkeys(name for line in named for name in line.removeprefix(_FILES).rstrip(".").split(", ")))
+    marks = (_FILES, _OLD_FILES)
+    named = [line.partition(": ")[2] for line in [*old, *new] if line.startswith(marks)]
+    lines = list(dict.fromkeys(line for line in [*old, *new] if not line.startswith(marks)))
+    touched = list(dict.fromkeys(name for line in named for name in line.rstrip(".").split(", ")))
     last = [f"{_FILES}{', '.join(touched[: files.MOST])}."] if touched else []
     while len(lines) > 1 and len("\n".join([*lines, *last])) > longest:
         del lines[len(lines) // 3 or 1]
