@@ -22,8 +22,11 @@ _CALLED: Final = re.compile(r"\breview\b", re.IGNORECASE)
 #: A line with a judgement.
 _JUDGED: Final = re.compile(r"^[ \t]{0,8}(?:[-*+•] ?|\d{1,3}[.)] ?|\(\d{1,3}\) ?){0,2}[✅⚠❌🔴🟡🟢🐛🚨]", re.MULTILINE)
 _FEWEST_JUDGED: Final = 3
-_WRONG: Final = re.compile(r"[❌🔴🐛🚨]|\*\*(?i:critical|bug|blocker)\b|\b(?:CRITICAL|BUG)\b")
-_DOUBTFUL: Final = re.compile(r"[⚠🟡]")
+#: Words of a line that is about something wrong. The sign of such a line is at its beginning.
+_WRONG: Final = re.compile(r"\*\*(?i:critical|bug|blocker)\b|\b(?:CRITICAL|BUG)\b")
+_WRONG_SIGNS: Final = "❌🔴🐛🚨"
+_DOUBTFUL_SIGNS: Final = "⚠🟡"
+_GOOD_SIGNS: Final = "✅🟢"
 #: The heading of the most important findings. What tests are recommended is another matter.
 _FINDINGS: Final = re.compile(
     r"^#{1,4} (?![^\n]{0,80}\btests?\b)[^\n]{0,60}"
@@ -35,6 +38,8 @@ _HEADING: Final = re.compile(r"^(#{1,6}) ", re.MULTILINE)
 _NUMBERED: Final = re.compile(r"^(?:#{2,6} )?(?:\*\*)?\d{1,2}[.)] (\S[^\n]{3,300})$", re.MULTILINE)
 #: Before what a finding says: its number, its sign.
 _BEFORE: Final = re.compile(r"\A(?:[-*+•]\s+|\(?\d{1,3}[.)]\)?\s+|[✅⚠❌🔴🟡🟢🐛🚨\ufe0f]++\s*+)++")
+#: Such a finding is clear only below the code that it is about.
+_POINTS: Final = re.compile(r"\A(?:this|these|that|those|it|they|same)\b", re.IGNORECASE)
 _CUT: Final = re.compile(r"\s*…\Z")
 _MOST: Final = 6
 
@@ -62,11 +67,10 @@ def verdict(message: str, headings: Sequence[re.Match[str]]) -> re.Match[str] | 
 def concludes(message: str, headings: Sequence[re.Match[str]]) -> bool:
     """Whether a review has a verdict, a list of improvements, or something that is wrong."""
     message = message[:_READ]
-    return bool(
-        verdict(message, headings)
-        or ((listed := _improvements(message)) and _numbered(message, listed))
-        or any(_WRONG.search(line) for line in _judged_lines(message))
-    )
+    if verdict(message, headings):
+        return True
+    listed = _improvements(message)
+    return bool((listed and _numbered(message, listed)) or _marked(message)[0])
 
 
 def findings(message: str) -> list[str]:
@@ -75,10 +79,10 @@ def findings(message: str) -> list[str]:
     listed = _improvements(message)
     found = _numbered(message, listed) if listed else []
     if not found:
-        lines = _judged_lines(message)
-        wrong = [line for line in lines if _WRONG.search(line)]
-        found = [*wrong, *(line for line in lines if line not in wrong and _DOUBTFUL.search(line))]
-    return [text for text in map(_plain, found[:_MOST]) if text]
+        wrong, doubtful = _marked(message)
+        found = [*wrong, *doubtful]
+    said = [text for text in map(_plain, found) if text]
+    return ([text for text in said if not _POINTS.match(text)] or said)[:_MOST]
 
 
 def _improvements(message: str) -> re.Match[str] | None:
@@ -86,8 +90,20 @@ def _improvements(message: str) -> re.Match[str] | None:
     return next(iter(list(_FINDINGS.finditer(message))[::-1]), None)
 
 
-def _judged_lines(message: str) -> list[str]:
-    return [line for line in message.split("\n") if _JUDGED.match(line) and "✅" not in line]
+def _marked(message: str) -> tuple[list[str], list[str]]:
+    """The lines that are marked as wrong, and those that are marked as doubtful."""
+    wrong: list[str] = []
+    doubtful: list[str] = []
+    for line in message.split("\n"):
+        judged = _JUDGED.match(line)
+        sign = judged[0][-1] if judged else ""
+        if not sign or sign in _GOOD_SIGNS:
+            continue
+        if sign in _WRONG_SIGNS or _WRONG.search(line):
+            wrong.append(line)
+        elif sign in _DOUBTFUL_SIGNS:
+            doubtful.append(line)
+    return wrong, doubtful
 
 
 def _numbered(message: str, heading: re.Match[str]) -> Sequence[str]:

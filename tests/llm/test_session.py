@@ -160,6 +160,10 @@ REVIEW = """# Code Review: Rate limits
     [
         ("", "The error is ignored, which is acceptable here."),
         (
+            "- ⚠️ This is read twice\n- ⚠️ The sign `❌` is no word\n- ❌ Nobody calls `check_limit` anywhere\n",
+            "Nobody calls check_limit anywhere; The error is ignored, which is acceptable here; The sign is no word.",
+        ),
+        (
             "**Line 44 (not changed)**\n- ❌ **CRITICAL BUG**: the server never calls `check_limit`\n- ✅ Nice names\n",
             "CRITICAL BUG: the server never calls check_limit; The error is ignored, which is acceptable here.",
         ),
