@@ -56,6 +56,7 @@ LAYERS = (
         "prose",
         "records",
         "redact",
+        "reviews",
         "safe_text",
         "sentences",
         "server_url",

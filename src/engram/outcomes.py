@@ -1,7 +1,7 @@
 """What an agent's messages say came of a session, as a short text.
 
 The outcome is the latest message that says what came of it: not narration ("Perfect! Now I have all the information"),
-not a question. It is shortened to whole sentences.
+not a question, not a look back. It is shortened to whole sentences. Of a review it is what the review found.
 
 Only the form of a text is read, so an unknown form counts as a statement.
 """
@@ -12,6 +12,7 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from . import reviews
 from .emphasis import without_emphasis
 from .narration import announces, is_narration
 from .sentences import CLOSING_QUOTES, parts, split
@@ -30,9 +31,21 @@ READ: Final = 40_000
 
 #: The heading of the part that says what came of it.
 _CLOSING_HEADING: Final = re.compile(
-    r"^#{1,6} [^\n]{0,60}?\b(?:summary|conclusion|overall|verdict|assessment|results?|recommendation|outcome)\b",
+    r"^#{1,6} [^\n]{0,60}?\b(?:summary|conclusion|overall|verdict|assessment|results?|recommendation|outcome)\b"
+    r"|^\*\*[^*\n]{0,60}\b(?:summary|conclusion|verdict|outcome)\b[^*\n]{0,60}\*\*:?\s*$",
     re.IGNORECASE | re.MULTILINE,
 )
+#: Answers a question beside the matter, up to the next heading.
+_ASIDE: Final = re.compile(
+    r"(?:to answer|as (?:for|to)|regarding|about) your (?:\w+ )?questions?\b"
+    r"|you(?: also)? asked (?:about|how|why|whether)\b",
+    re.IGNORECASE,
+)
+#: Introduces a list of how things were.
+_WERE: Final = re.compile(
+    r"(?:\A|(?<=[.!?] ))[^.!?\n]{0,120}\b(?:were|was|used to(?: be)?)\W{0,3}:\W{0,3}\Z", re.IGNORECASE
+)
+_ITEM: Final = re.compile(r"\A\s*+(?:[-*+•]|\d{1,3}[.)])\s")
 #: The harness's own words in place of a message of the model.
 FAILURE: Final = "API Error: "
 TITLE: Final = re.compile(r"^# (\S[^\n]{0,150})$", re.MULTILINE)
@@ -101,6 +114,12 @@ def is_report(message: str) -> bool:
     return TITLE.search(message) is not None or _CLOSING_HEADING.search(message) is not None
 
 
+def concludes(message: str) -> bool:
+    """Whether a message is a review that says what it comes to."""
+    message = message[:READ]
+    return reviews.is_review(message) and reviews.concludes(message, list(_CLOSING_HEADING.finditer(message)))
+
+
 def acknowledges(text: str) -> bool:
     """Whether a text only agrees to what the user said: `OK, the rest is left for tomorrow.`"""
     return len(text) <= _LONGEST_ACKNOWLEDGEMENT and _ACKNOWLEDGES.match(text) is not None and not says_result(text)
@@ -126,11 +145,33 @@ def shortened_outcome(message: str) -> str:
         if any(map(states, said)) and not any(announces(part) or part.endswith(("?", ":")) for part in said):
             return line
     headings = list(_CLOSING_HEADING.finditer(message))
-    said = (_statements(message[headings[-1].start() :]) if headings else []) or _statements(message)
+    found: list[str] = []
+    if reviews.is_review(message):
+        verdict = reviews.verdict(message, headings)
+        headings = [verdict] if verdict else []
+        found = [] if verdict else reviews.findings(message)
+    said = found or (_statements(message[headings[-1].start() :]) if headings else []) or _done(message)
     title = TITLE.search(message)
     if title and said:
         said.insert(0, without_emphasis(title[1]))
     return fit(said, OUTCOME_LENGTH)
+
+
+def _done(text: str) -> list[str]:
+    """The statements of a text, without side answers and without how things were, if the others say what was done."""
+    lines = text.split("\n")
+    kept: list[str] = []
+    aside = were = False
+    for line in lines:
+        aside = (aside and not _NO_SENTENCE.match(line)) or _ASIDE.search(line[:200]) is not None
+        if were and (_ITEM.match(line) or not line.strip()):
+            continue
+        looks_back = _WERE.search(line.rstrip()) if line.rstrip(" *").endswith(":") else None
+        were = looks_back is not None
+        if not aside:
+            kept.append(line[: looks_back.start()] if looks_back else line)
+    said = _statements("\n".join(kept)) if kept != lines else []
+    return said if any(map(says_done, said)) else _statements(text)
 
 
 def _statements(text: str) -> list[str]:

@@ -19,6 +19,17 @@ DAY = 86_400.0
 Open = Callable[..., Engram]
 #: Nothing is too young.
 AT_ONCE = {"dream_min_age": 0}
+#: What a project decided. No two are alike.
+DECISIONS = (
+    "Invoices are printed on yellow paper.",
+    "The archive closes before lunch.",
+    "Visitors sign a book at the gate.",
+    "Bicycles stand behind the bakery.",
+    "Lamps burn until the last tram.",
+    "Parcels wait in the red cupboard.",
+    "Coffee is paid by the month.",
+    "Windows stay shut in winter.",
+)
 
 
 def consolidate(eng: Engram) -> Any:
@@ -160,6 +171,84 @@ def test_by_default_archiving_is_proposed(open_store: Open, clock: ShiftedClock)
     assert (proposal.what, proposal.targets) == ("archive", (("memory", ids["dead"]),))
     assert "180 days" in proposal.why
     assert consolidate(eng).proposals == 0
+
+
+def work_weekly(eng: Engram, clock: ShiftedClock, project: str, weeks: int) -> str:
+    """A session of the project each week; the last one."""
+    session = ""
+    for _ in range(weeks):
+        clock.advance(7 * DAY)
+        session = str(eng.sessions.register("claude-code", "work", project=project))
+        eng.sessions.complete(session, "Done.")
+    return session
+
+
+def archivable(eng: Engram) -> list[int]:
+    consolidate(eng)
+    return [id for proposal in eng.proposals.list(what="archive") for _, id in proposal.targets]
+
+
+@pytest.mark.requirement("MERGE-5")
+def test_what_a_brief_shows_is_in_use(open_store: Open, clock: ShiftedClock) -> None:
+    eng = open_store(brief_budget=130)
+    for text in DECISIONS:
+        eng.remember(text, kind="decision", project="acme/shop", importance=0.3)
+    note = eng.remember("The kettle stands in the kitchen.", kind="note", project="acme/shop", importance=0.3)
+    work_weekly(eng, clock, "acme/shop", 26)
+    shown = {
+        int(each.ref or 0) for each in eng.briefing(project="acme/shop", budget=130).lines if each.kind == "memory"
+    }
+    proposed = archivable(eng)
+    assert note.id in proposed
+    # What the budget cuts off reaches no agent.
+    assert 0 < len(shown) < len(DECISIONS)
+    assert set(proposed) == {memory.id for memory in active(eng)} - shown
+
+
+@pytest.mark.requirement("MERGE-5")
+def test_a_general_memory_that_the_brief_of_some_project_shows_is_in_use(open_store: Open, clock: ShiftedClock) -> None:
+    eng = open_store()
+    eng.remember("Answers are short.", kind="preference", importance=0.3)
+    kettle = eng.remember("The kettle stands in the kitchen.", kind="note", importance=0.3)
+    work_weekly(eng, clock, "acme/shop", 26)
+    assert archivable(eng) == [kettle.id]
+
+
+@pytest.mark.requirement("MERGE-5")
+def test_what_a_session_was_given_was_used_then(open_store: Open, clock: ShiftedClock) -> None:
+    eng = open_store()
+    note = eng.remember("The kettle stands in the kitchen.", kind="note", project="acme/shop", importance=0.3)
+    eng.injections.record(work_weekly(eng, clock, "acme/shop", 14), [("memory", note.id)])
+    work_weekly(eng, clock, "acme/shop", 12)
+    assert archivable(eng) == []
+    work_weekly(eng, clock, "acme/shop", 1)
+    assert archivable(eng) == [note.id]
+    assert "91 days," in eng.proposals.list()[0].why
+
+
+@pytest.mark.requirement("MERGE-5")
+def test_time_in_which_nobody_works_on_its_project_does_not_count(open_store: Open, clock: ShiftedClock) -> None:
+    eng = open_store()
+    note = eng.remember("The kettle stands in the kitchen.", kind="note", project="acme/shop", importance=0.3)
+    work_weekly(eng, clock, "acme/shop", 4)
+    clock.advance(365 * DAY)
+    assert archivable(eng) == []
+    # A year's pause counts as a week.
+    work_weekly(eng, clock, "acme/shop", 7)
+    assert archivable(eng) == []
+    work_weekly(eng, clock, "acme/shop", 2)
+    assert archivable(eng) == [note.id]
+    assert "91 days (longer pauses of its project not counted)" in eng.proposals.list()[0].why
+
+
+@pytest.mark.requirement("MERGE-5")
+def test_what_is_in_use_keeps_no_other_memory_from_being_proposed(open_store: Open, clock: ShiftedClock) -> None:
+    eng = open_store(dream_max_actions=2)
+    for text in DECISIONS[:4]:
+        eng.remember(text, kind="decision", importance=0.3)
+    kettle = eng.remember("The kettle stands in the kitchen.", kind="note", importance=0.3)
+    clock.advance(180 * DAY)
+    assert archivable(eng) == [kettle.id]
 
 
 @pytest.mark.requirement("MERGE-6")

@@ -106,7 +106,7 @@ def test_a_gist_tells_what_was_asked_and_what_came_of_it_and_names_the_files() -
     assert second.startswith(
         "Then: “now write a test for rows with only blanks, too.” The agent: “I added test_blank_rows"
     )
-    assert files == "Files: rows.py, test_rows.py."
+    assert files == "Files named as changed: rows.py, test_rows.py."
     assert "Let me look" not in made["gist"]
     assert "All tests pass" not in made["gist"] + made["outcome"]
 
@@ -142,6 +142,141 @@ def test_an_ask_without_an_answer_and_work_that_was_broken_off_are_open() -> Non
         ("assistant", "Got it. Let me list the modules that import `parser.py` first."),
     )
     assert announced["open"] == broken["open"]
+
+
+REVIEW = """# Code Review: Rate limits
+
+## Line-by-line review
+
+**Lines 10-20 (new): reads the limit from the file**
+- ✅ Good - the limit is read in `limits.py` as everywhere else
+- ⚠️ The error is ignored, which is acceptable here
+"""
+
+
+@pytest.mark.requirement("LLM-19")
+@pytest.mark.parametrize(
+    ("more", "outcome"),
+    [
+        ("", "The error is ignored, which is acceptable here."),
+        (
+            "- ⚠️ This is read twice\n- ⚠️ The sign `❌` is no word\n- ❌ Nobody calls `check_limit` anywhere\n",
+            "Nobody calls check_limit anywhere; The error is ignored, which is acceptable here; The sign is no word.",
+        ),
+        (
+            "**Line 44 (not changed)**\n- ❌ **CRITICAL BUG**: the server never calls `check_limit`\n- ✅ Nice names\n",
+            "CRITICAL BUG: the server never calls check_limit; The error is ignored, which is acceptable here.",
+        ),
+        (
+            "## Top 3 improvements\n\n### 1. **Call the check in the server**\nIt is missing.\n\n"
+            "### 2. **Give the default a name**\nTen is a magic number.\n\n## Recommended tests\n\n1. A limit of 0\n",
+            "Call the check in the server; Give the default a name.",
+        ),
+        (
+            "## Test summary\n\nAll of them can fail.\n\n## Verdict\n\nThe change is not ready to be merged yet.\n",
+            "The change is not ready to be merged yet.",
+        ),
+    ],
+)
+def test_a_review_comes_to_its_verdict_its_improvements_or_what_it_marks_as_wrong(more: str, outcome: str) -> None:
+    made = answer(
+        ("user", "/pr-review 12"), ("assistant", f"{REVIEW}\n{more}"), ("assistant", "Let me run the linter.")
+    )
+    assert made["outcome"] == outcome
+    # The last step was one more check. The review is there.
+    assert made["open"] == []
+
+
+@pytest.mark.requirement("LLM-19")
+def test_a_side_answer_and_how_things_were_are_no_outcome_beside_what_was_done() -> None:
+    reply = (
+        "All done. To answer your question about the default:\n\nThe default is read from the environment.\n\n"
+        "**Summary of changes:**\n\n| a | b |\n|---|---|\n| c | d |\n\nThe option `--utc` now works in all commands."
+    )
+    made = answer(("user", "rename the option --zone to --utc"), ("assistant", reply))
+    assert made["outcome"] == "The option --utc now works in all commands."
+    reply = (
+        "Done. The marks were:\n1. Written into the log\n2. Added to each line\n\nRemoved all marks from `export.py`."
+    )
+    made = answer(("user", "why are there marks in the export?"), ("assistant", reply))
+    assert made["outcome"] == "Removed all marks from export.py."
+    # Without anything that was done, they are what came of it.
+    reply = "To answer your question about the default: it is read from the variable `ZONE`."
+    made = answer(("user", "where does the default of --utc come from?"), ("assistant", reply))
+    assert "the variable ZONE" in made["outcome"]
+
+
+@pytest.mark.requirement("LLM-19")
+def test_the_outcome_tells_the_greatest_ask_and_the_last_one() -> None:
+    great = "Created `export.py` with a writer for tables, and added the option `--table` to the command. " * 2
+    small = "Added an empty line before and after the table."
+    turns = (
+        ("user", "write a table instead of JSON, with an option"),
+        ("assistant", "Let me look at the command first, and at the callers of its writer in the other modules."),
+        ("assistant", great),
+        ("user", "put an empty line around the table"),
+        ("assistant", small),
+    )
+    first = "Created export.py with a writer for tables, and added the option --table to the command."
+    assert answer(*turns)["outcome"].startswith(first)
+    assert answer(*turns)["outcome"].endswith(small)
+    # What nobody changed anything with does not take its place.
+    made = answer(*turns, ("user", "what is the old plan?"), ("assistant", "This is the old plan from the last task."))
+    assert made["outcome"].startswith(first)
+    assert "old plan" not in made["outcome"]
+
+
+@pytest.mark.requirement("LLM-19")
+def test_a_session_that_goes_on_keeps_what_was_done_if_nothing_was_changed_since() -> None:
+    before = Passage("m7", "the gist so far", "# Tables\nOutcome: Created export.py with a writer for tables.\nTold.")
+    made = answer(("user", "what is the old plan?"), ("assistant", "This is the old plan from a task."), known=[before])
+    assert made["outcome"] == "Created export.py with a writer for tables."
+    reply = "The writer was moved to `tables.py`, and `export.py` is gone."
+    made = answer(("user", "move the writer"), ("assistant", reply), known=[before])
+    assert made["outcome"] == "The writer was moved to tables.py, and export.py is gone."
+
+
+@pytest.mark.requirement("LLM-19")
+@pytest.mark.parametrize(
+    "reply", ["This simply isn't true, the limit is read from the file", "NO, just tell me the message of the commit"]
+)
+def test_a_command_is_named_by_what_the_agent_answers_and_not_by_a_complaint(reply: str) -> None:
+    review = (
+        "Here is the code review.\n\n## `src/limits.py` (new)\n\n- ✅ Small\n- ⚠️ No tests\n\n"
+        "### tests/test_limits.py\n\n- ⚠️ Empty\n"
+    )
+    turns = (("user", "/code-review"), ("assistant", review), ("user", reply), ("assistant", "I read it again."))
+    assert answer(*turns)["title"] == "/code-review: limits.py, test_limits.py"
+    without = (turns[0], ("assistant", "There is nothing to review in this folder."), *turns[2:])
+    assert answer(*without)["title"] == "/code-review"
+    asked = ("user", "Write tests for the limits of the export, please")
+    assert answer(*without, asked)["title"] == "/code-review: Write tests for the limits of the export, please"
+
+
+@pytest.mark.requirement("LLM-19")
+@pytest.mark.parametrize(
+    ("ask", "title"),
+    [
+        ("Take a look at the log of the nightly export", "The log of the nightly export"),
+        ("Let's rename the option `--zone` of the command", "Rename the option --zone of the command"),
+        ("Take a look at ../../limits", "Take a look at ../../limits"),
+        (
+            "Take a look at ../../limits. It was a library of its own. Now we want to move the limits into the server.",
+            "Move the limits into the server",
+        ),
+        (
+            "That's not right. The export writes the header of `a.csv` twice.",
+            "The export writes the header of a.csv twice",
+        ),
+        (
+            "OK, read @docs/LIMITS.md\n\nWe are going to execute that plan. Work slowly.\n\nStop at each phase.",
+            "Execute that plan (LIMITS.md)",
+        ),
+        ("No longer write the header of `a.csv` twice", "No longer write the header of a.csv twice"),
+    ],
+)
+def test_a_title_begins_with_what_it_is_about(ask: str, title: str) -> None:
+    assert answer(("user", ask), ("assistant", "I will read `export.py` first."))["title"] == title
 
 
 @pytest.mark.requirement("LLM-19")
@@ -203,7 +338,7 @@ def test_the_files_of_a_gist_are_those_that_the_agent_says_it_changed() -> None:
         "**`rows.py`:**\n- Removed the cache, as GUIDE.md asks\n\nThe cause is in `old.py`.\nSkips `**/*.md` files now."
     )
     made = answer(("user", "Please make the importer faster"), ("assistant", report))
-    assert made["gist"].splitlines()[-1] == "Files: rows.py."
+    assert made["gist"].splitlines()[-1] == "Files named as changed: rows.py."
     assert "**/*.md" in made["outcome"]
 
 
@@ -232,7 +367,11 @@ def test_a_gist_that_goes_on_covers_both_parts_and_stays_within_its_limit() -> N
     lines = more["gist"].splitlines()
     assert lines[:2] == first["gist"].splitlines()[:2]
     assert lines[2].startswith("Then: “yes, and rename parse_row")
-    assert lines[-1] == "Files: rows.py, test_rows.py."
+    assert lines[-1] == "Files named as changed: rows.py, test_rows.py."
+    # An earlier release called the line "Files".
+    earlier = so_far._replace(text="# Rows\nThe user asked: “Add the header.”\nFiles: header.py.")
+    later = answer(("user", "rename it"), ("assistant", "Renamed it in `rows.py`, as you asked."), known=[earlier])
+    assert later["gist"].splitlines()[-1] == "Files named as changed: header.py, rows.py."
     # The question was answered. What is left to do is still left.
     assert more["open"] == ["Document the new behaviour in the guide"]
     long = Passage(
@@ -309,8 +448,10 @@ def test_little_said_gives_a_short_honest_gist(turns: tuple[tuple[str, str], ...
         ("do not deploy without asking me", "preference"),
         ("stop adding emojis to commit messages", "preference"),
         ("ask me before you delete files", "preference"),
-        ("I'll run the migrations myself", "preference"),
-        ("I'll do the testing.", "preference"),
+        ("I'll always run the migrations myself", "preference"),
+        ("leave the migrations to me", "preference"),
+        ("Speed is not a goal of the export. Safety is.", "decision"),
+        ("don't install npm packages. Use pnpm.", "preference"),
         ("use pnpm, not npm", "preference"),
         ("we use tabs instead of spaces", "preference"),
         ("our convention is to name tests after behaviour", "preference"),
@@ -371,6 +512,9 @@ def test_the_title_is_the_first_ask_and_neither_thanks_nor_a_rule(why_it_fails: 
         "fix the failing test in the parser",
         "don't touch this now",
         "never mind, I found the cause",
+        "I'll do the testing.",
+        "I'll run the migrations myself",
+        "I will handle the release on my own",
         "the handle is opened but never closed",
         "I never knew that it was so easy",
         "always the same error in the build",

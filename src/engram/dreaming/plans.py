@@ -118,9 +118,10 @@ def supersede(loser: Memory, winner: Memory, confidence: float, relation: str = 
     )
 
 
-def archive(memory: Memory, idle_days: int) -> Plan:
-    """Archive a memory that was not used for a long time."""
-    why = f"memory {memory.id} was not used for {idle_days} days, and its importance is {memory.importance:g}"
+def archive(memory: Memory, idle_days: int, paused: bool = False) -> Plan:
+    """Archive a memory that was not used for a long time. `paused`: pauses of its project are not in these days."""
+    without = " (longer pauses of its project not counted)" if paused else ""
+    why = f"memory {memory.id} was not used for {idle_days} days{without}, and its importance is {memory.importance:g}"
     target, source = ("memory", memory.id, memory.version), ("memory", memory.id)
     return Plan("archive", why, 0.5, "", (target,), (source,), {}, (grounds.of_memory(memory),))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ... import gist_text, wording
-from ...clock import age_in_words
+from ...clock import age_in_words, between
 from ...coordination.sections import Entry, Section
 from ...safe_text import one_line, visible
 from .at_work import listed
@@ -21,6 +21,10 @@ _GIVEN_WORDS = 2
 _ASK, _LATER_ASK, _RESULT, _QUESTION = 220, 160, 360, 200
 #: For a gist: characters of its outcome, and open points that are shown, of the last session and of those before.
 _OUTCOME, _POINTS, _POINT = 600, (8, 4, 2), 300
+#: After this many seconds nobody waits for an answer. What was left to do may still be open, and its age is shown.
+_WAITED_FOR = 30 * 86_400
+#: How a gist names an ask without an answer.
+_UNANSWERED = "Not answered: "
 
 # The first turns of the user, the latest ones, and the latest ones of anybody. The end of a long turn is read, too,
 # because a question stands there. Nobody here stands for the words of a tool or an import. The appended text keeps
@@ -120,10 +124,13 @@ def _from_gist(snapshot: Snapshot, session: Session, gist: Gist, claimed: Claims
         _head(snapshot, session) + (one_line(title, _ASK) or wording.shorten(session.summary, _ASK) or "(no title)")
     ]
     told.append(f"  Result: {wording.shorten(outcome, _OUTCOME)}")
+    old = _is_old(snapshot, session)
+    head = f"  Open {age_in_words(session.worked_at, snapshot.now)}: " if old else "  Open: "
+    points = tuple(each for each in points if not (old and _waits(each)))
     shown = points[: _POINTS[place]]
-    told += [f"  Open: {wording.shorten(each, _POINT)}" for each in shown]
+    told += [f"{head}{wording.shorten(each, _POINT)}" for each in shown]
     told += (
-        [f"  Open: {len(points) - len(shown)} more (`engram history {visible(session.id)}`)"]
+        [f"{head}{len(points) - len(shown)} more (`engram history {visible(session.id)}`)"]
         if points[len(shown) :]
         else []
     )
@@ -155,7 +162,7 @@ def _told(snapshot: Snapshot, session: Session, claimed: Claims, gist: Gist) -> 
     came = _result(snapshot, session, said, gist)
     if came:
         told.append(f"  Result: {came}")
-    told += [f"  Open: {each}" for each in _open(session, said, claimed)]
+    told += [f"  Open: {each}" for each in _open(session, said, claimed, _is_old(snapshot, session))]
     return "\n".join(told)
 
 
@@ -186,9 +193,19 @@ def _of_agent(gist: str) -> str:
     return next((each for each in reversed(marked) if each), "") if marked else gist
 
 
-def _open(session: Session, said: list[Turn], claimed: Claims) -> list[str]:
+def _is_old(snapshot: Snapshot, session: Session) -> bool:
+    """Whether the agent was at work so long ago that nobody waits for an answer any more."""
+    return between(session.worked_at, snapshot.now) > _WAITED_FOR
+
+
+def _waits(point: str) -> bool:
+    """Whether an open point of a gist waits for an answer."""
+    return point.startswith(_UNANSWERED) or point.rstrip(" .\"'”’)").endswith(("?", "？"))
+
+
+def _open(session: Session, said: list[Turn], claimed: Claims, old: bool) -> list[str]:
     found = []
-    end = _end(said)
+    end = None if old else _end(said)
     if end is not None and wording.is_interruption(end.head):
         found.append("the user stopped the agent at work.")
     elif end is not None and end.role == "user":

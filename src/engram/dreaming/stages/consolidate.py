@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...clock import between, later
+from ...clock import later
 from ...errors import NotFound
 from ...memory.embedding_models import model_of
 from ...memory.fingerprints import fingerprint
@@ -21,6 +21,7 @@ from ..duplicates import similar
 from ..grounds import Outdated
 from ..pass_context import TRUSTED, ConsolidationCounts
 from ..proposals import AGREED
+from ..unused import unused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 STAGE = "consolidate"
 #: Merged memories are compared again, at most this many times.
 _ROUNDS = 10
-_DAY = 86_400
 #: When a change is made without a person's decision.
 _ALWAYS, _BY_POLICY, _NEVER = "always", "by policy", "never"
 
@@ -54,17 +54,6 @@ WHERE id IN (SELECT value FROM json_each(:ids)) AND CAST(workspace AS TEXT) = :w
 _CAME_OF_AGE = """
 SELECT id FROM memories
 WHERE workspace = :workspace AND status = 'active' AND created_at > :before AND created_at <= :matured
-"""
-_IDLE = """
-SELECT m.id FROM memories m
-WHERE m.workspace = :workspace AND m.status = 'active' AND m.kind NOT IN ('gist', 'era', 'digest', 'store-item')
-  AND m.pinned = 0 AND m.importance < :importance AND m.recalled <= :recalls
-  AND m.updated_at < :before AND (m.recalled_at IS NULL OR m.recalled_at < :before)
-  AND (m.expires_at IS NULL OR m.expires_at > :now)
-  AND NOT EXISTS (SELECT 1 FROM proposal_parts p JOIN proposals q ON q.id = p.proposal
-                  WHERE p.workspace = :workspace AND p.part = 'target' AND p.kind = 'memory' AND p.ref = m.id
-                    AND p.version = m.version AND q.what = 'archive' AND (q.state = 'rejected' OR :propose = 1))
-ORDER BY m.id LIMIT :limit
 """
 
 
@@ -222,27 +211,13 @@ class _Consolidation:
                 self._apply_or_propose(plan, policy if plans.keeps_approval(plan.content, group) else _NEVER)
 
     def archive_idle(self) -> None:
-        """Archive memories that are unimportant and were not used for a long time."""
-        context, config = self._context, self._config
-        with context.engine.read() as tx:
-            now = tx.now()
-            idle = tx.column(
-                _IDLE,
-                workspace=context.workspace,
-                importance=config.dream_archive_importance,
-                recalls=config.dream_archive_recalls,
-                before=later(now, -max(config.dream_archive_after, config.dream_min_age)),
-                now=now,
-                propose=int(not self._apply),
-                limit=config.dream_max_actions,
-            )
-        for id in idle:
+        """Archive memories that are unimportant and were not used for a long time (`unused`)."""
+        for idle in unused(self._context.view, propose=not self._apply):
             try:
-                memory = context.memories.get(id)
+                memory = self._context.memories.get(idle.id)
             except NotFound:
                 continue
-            used = max(memory.updated_at, memory.recalled_at or "")
-            self._apply_or_propose(plans.archive(memory, int(between(used, now) // _DAY)), _BY_POLICY)
+            self._apply_or_propose(plans.archive(memory, idle.days, idle.paused), _BY_POLICY)
 
     def store_overflows(self) -> None:
         """Move what exceeds a block's budget into a memory."""

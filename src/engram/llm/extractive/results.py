@@ -34,7 +34,7 @@ _EMPTY: Final = re.compile(
     r"[^.:;!]{0,80}[.!]?\Z"
     r"|(?:all |the |both |and |existing |unit |new |\d{1,6} |go |full )*+"
     r"(?:tests?|test suite|lint(?:er|ing)?|builds?|everything)\b[^.:;]{0,30}"
-    r"\b(?:pass(?:es|ed|ing)?|clean|green|succeed(?:s|ed)?|compiles?)\b[^.:;]{0,50}[.!]?\Z"
+    r"\b(?:pass(?:es|ed|ing)?|clean|green|succeed(?:s|ed)?|compiles?)\b[^.:;]{0,90}[.!]?\Z"
     r"|[^.:;!]{0,120}\b(?:like|as follows|like this)[.:]?\Z"
     r"|all (?:clean|changes are (?:clean|complete))\b[^.:;]{0,80}[.!]?\Z"
     r"|[^.:;]{0,60}\b(?:diagnostics?|warnings?|lint\w{0,6}|errors?|issues?|failures?)\b[^.:;]{0,60}"
@@ -42,6 +42,18 @@ _EMPTY: Final = re.compile(
     re.IGNORECASE,
 )
 _CHANGED: Final = re.compile(r"\b(?:is|are) now\b|\A\w+ed\b|; \w+ed\b", re.IGNORECASE)
+#: What is to be done, or is not, is not done.
+_TO_DO: Final = re.compile(
+    r"\b(?:needs?|has|have|should|must|could|can|will|would) (?:to )?be \w+"
+    r"|(?:n't|\bnot|\bnever) (?:yet |been |be )?\w+",
+    re.IGNORECASE,
+)
+#: Words of somebody who has changed something, and has not only found it out.
+_DID: Final = re.compile(
+    r"\b(?:done|fixed|completed?|implemented|added|updated|renamed|removed|deleted|created|moved|migrated|refactored"
+    r"|changed|replaced|reverted|merged|extracted|consolidated|simplified|rewrote|wrote|written|built|now)\b",
+    re.IGNORECASE,
+)
 #: What is left of Markdown's emphasis around code.
 _LOOSE_BOLD: Final = re.compile(r"(?<=[\w)])\*\*(?=[\s:;,.]|\Z)")
 _SIGNS: Final = re.compile(r"[✅✔✓☑⚠❌✖☐🔴🟡🟢\ufe0f]+\s*")
@@ -69,7 +81,13 @@ def of(messages: Sequence[Turn]) -> str:
 
 def reports_change(result: str) -> bool:
     """Whether a result says that something is different now."""
-    return len(result) >= _SHORT and (outcomes.says_result(result) or _CHANGED.search(result) is not None)
+    done = _TO_DO.sub("", result)
+    return len(result) >= _SHORT and (outcomes.says_result(done) or _CHANGED.search(done) is not None)
+
+
+def did_something(result: str) -> bool:
+    """Whether a result says that the agent changed something."""
+    return reports_change(result) and _DID.search(_TO_DO.sub("", result)) is not None
 
 
 def _stated(message: str) -> str:

@@ -1,4 +1,4 @@
-"""The gist of a session without a model: what was asked, what came of it, what is open, which files were touched.
+"""The gist of a session without a model: what was asked, what came of it, what is open, the files named as changed.
 
 A session of work is told ask by ask, in the person's words and the agent's. A conversation has no asks and no results
 (`conversations`). A line of the story is one ask or one sentence, so a story that grows loses lines in its middle and
@@ -9,47 +9,37 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import filterfalse
 from typing import Final, NamedTuple
 
-from ... import gist_text, outcomes, wording
+from ... import gist_text, outcomes, reviews, wording
 from ...gist_text import GistText
 from ...narration import announces
 from ...sentences import parts
 from ..protocol import GIST_SO_FAR, Passage
-from . import conversations, files, open_points, results, talk, wishes
-from .quotes import AGENT, OLD_TOPICS, PLAIN_WORD, USER, heading, quoted
+from . import conversations, files, open_points, results, talk, titles
+from .quotes import AGENT, OLD_TOPICS, PLAIN_WORD, USER, quoted
 from .talk import Turn
 
 LONGEST: Final = 3_000
-_TITLE: Final = 120
 _OUTCOME: Final = 600
+#: Of the result of the greatest ask, before the last one: its characters, and how many make it telling.
+_MAIN: Final = 240
+#: An ask that is greater than the last one by less than this is no greater.
+_GREATER: Final = 1.1
+_TELLING: Final = 80
 #: Characters of an ask, of a result and of pasted output in the story.
 _ASK: Final = 200
 _RESULT: Final = 200
 _PASTED: Final = 60
 _MOST_ASKS: Final = 6
 ONLY_COMMANDS: Final = "The session has only commands to the harness:"
-_FILES: Final = "Files: "
+#: The names are those that messages give. A session's edits are not known here.
+_FILES: Final = "Files named as changed: "
+_OLD_FILES: Final = "Files: "
 _ASKED: Final = f"{USER} asked: "
 _THEN: Final = "Then: "
 #: A line of a gist of an earlier release: `2026-01-16 user: …`.
 _OLD_LINE: Final = re.compile(r"\A\d{4}-\d\d-\d\d (user|assistant): (.+)\Z")
-#: What `gh` prints of a pull request or an issue.
-_GH_TITLE: Final = re.compile(r"^[^\n]{0,60}\btitle:\t(\S[^\n]{3,150})$", re.MULTILINE)
-_REPORT_TITLE: Final = re.compile(r"^#{1,3} (\S[^\n]{8,150})$", re.MULTILINE)
-#: What a review is called in its own title.
-_REVIEW: Final = re.compile(
-    r"\b(?:line-by-line|full|complete)? ?\b(?:code |pr |pull request )?review(?: summary)?\b"
-    r"|\b(?:pr|pull request) ?#?\d+\b|#\d+",
-    re.IGNORECASE,
-)
-#: An ask with fewer plain words does not say what a command is about.
-_CLEAR_ASK: Final = 6
-#: An ask that only names numbers of remarks.
-_NUMBERS: Final = re.compile(
-    r"\A\W*(?:address|adress|fix|do|explain|and|let's|lets|now|please|try|\W|\d)++\Z", re.IGNORECASE
-)
 #: An ask that only says yes.
 _CONFIRMS: Final = re.compile(
     r"\A(?:(?:yes|yeah|yep|yup|no|ok|okay|mmk|sure|proceed|continue|go|ahead|do|it|please|right|good|fine|thanks?|great"
@@ -71,10 +61,26 @@ class _Step(NamedTuple):
         return results.of(self.messages)
 
     @property
+    def is_review(self) -> bool:
+        return any(reviews.is_review(turn.text) for turn in self.messages)
+
+    @property
+    def concludes(self) -> bool:
+        """Whether the agent reviewed something, and said what it comes to."""
+        return any(outcomes.concludes(turn.text) for turn in self.messages)
+
+    @property
+    def size(self) -> int:
+        """Characters of the agent's messages: about how much work it was."""
+        return sum(len(turn.text) for turn in self.messages)
+
+    @property
     def breaks_off(self) -> bool:
         """Whether the work on the ask ends in the middle: interrupted, or with an announced step."""
         closing = self.messages[-1:]
         announced = any(announces(part) for turn in closing for part in parts(turn.text[: talk.READ]))
+        # After a review, an announced step is one more check.
+        announced = announced and not self.is_review
         return wording.is_substantial(self.ask) and (self.interrupted or announced) and not results.of(closing)
 
 
@@ -86,11 +92,17 @@ def story(turns: Sequence[Turn], passages: Sequence[Passage], known: Sequence[Pa
         new = new._replace(story=_nothing(turns))
     still_open = dict.fromkeys([*open_points.kept(before.open, turns), *new.open])
     return GistText(
-        wording.shorten(before.title or new.title, _TITLE),
-        wording.shorten(new.outcome or before.outcome, _OUTCOME),
+        wording.shorten(before.title or new.title, titles.LONGEST),
+        wording.shorten(_later_outcome(before.outcome, new.outcome), _OUTCOME),
         tuple(wording.shorten(point, open_points.LONGEST) for point in still_open)[: open_points.MOST],
         "\n".join(_joined(before.story.splitlines(), new.story.splitlines(), longest)),
     )
+
+
+def _later_outcome(before: str, new: str) -> str:
+    """The outcome of a session that went on. What changed nothing does not take the place of what did."""
+    keeps = before and results.did_something(before) and not results.reports_change(new)
+    return before if keeps else new or before
 
 
 def _so_far(known: Sequence[Passage]) -> GistText:
@@ -126,7 +138,7 @@ def _work(turns: Sequence[Turn], continued: bool) -> GistText:
     last = steps[-1] if steps else None
     broken_off = last is not None and last.breaks_off
     return GistText(
-        _title(steps, turns),
+        titles.title([step.ask for step in steps], turns, (step.result for step in steps)),
         _outcome(steps),
         tuple(open_points.of_work(turns, last.ask if last and broken_off else "")),
         "\n".join(_lines(steps, continued)),
@@ -178,45 +190,31 @@ def _main(steps: Sequence[_Step]) -> list[_Step]:
     return [step for place, step in enumerate(steps) if place in (0, len(steps) - 1) or place in inner]
 
 
-def _title(steps: Sequence[_Step], turns: Sequence[Turn]) -> str:
-    """A heading from the first ask that says what the session is about."""
-    asks = [step.ask for step in steps if step.ask and not step.ask.startswith(wording.PASTED)]
-    telling = [
-        ask for ask in asks if not ask.startswith("/") and not _NUMBERS.match(ask) and wording.is_substantial(ask)
-    ]
-    if asks and asks[0].startswith("/"):
-        subject = _subject(turns)
-        if subject:
-            return wording.shorten(f"{asks[0]}: {subject}", _TITLE)
-        long = [ask for ask in telling if len(PLAIN_WORD.findall(heading(ask))) >= _CLEAR_ASK]
-        clear = next((ask for ask in long if wishes.stands_alone(heading(ask).rstrip("…"))), next(iter(long), ""))
-        telling = [f"{asks[0]}: {heading(clear)}"] if clear else []
-    if asks and not asks[0].startswith("/"):
-        telling = [*filter(None, [conversations.first_ask(telling)]), *telling]
-    if telling or (asks and asks[0].startswith("/")):
-        return heading(telling[0] if telling else asks[0])
-    return heading(next(filter(None, [*(step.result for step in steps), *asks]), ""))
-
-
-def _subject(turns: Sequence[Turn]) -> str:
-    """What a command is about: the title of the pull request in its text, or of the report that the agent wrote."""
-    for turn in turns:
-        found = _GH_TITLE.search(turn.text[:2_000]) if turn.foreign else None
-        if found:
-            return found[1].strip()
-    for turn in turns:
-        found = _REPORT_TITLE.search(turn.text) if turn.role == "assistant" else None
-        subject = _REVIEW.sub("", wording.plain(found[1])).strip("#*:()-–— .") if found else ""
-        if len(PLAIN_WORD.findall(subject)) > 1 and "/" not in subject:
-            return subject
-    return ""
-
-
 def _outcome(steps: Sequence[_Step]) -> str:
-    """What came of the session: the latest result that reports a change, or else the latest one."""
-    latest = [result for step in reversed(steps) if (result := step.result)][: results.NEAR_THE_END]
-    reports = [*filter(results.reports_change, latest), *filterfalse(outcomes.acknowledges, latest)]
-    return next(iter([*reports, *latest]), "")
+    """What came of the session: what came of its greatest ask, and the latest result that reports a change.
+
+    Without a report of a change it is the latest result. A session often ends with a small step.
+    """
+    told = [(step, result) for step in steps if (result := step.result)]
+    latest = told[: -results.NEAR_THE_END - 1 : -1]
+    last = next((each for each in latest if results.reports_change(each[1])), None)
+    reports = [each for each in told if each[0].concludes or (not each[0].is_review and results.did_something(each[1]))]
+    main = max(reports, key=lambda each: each[0].size, default=None)
+    if main is None or last is None:
+        others = [result for _, result in latest if not outcomes.acknowledges(result)]
+        return next(
+            iter([each[1] for each in (last, main) if each] or [*others, *(result for _, result in latest)]), ""
+        )
+    first = wording.shorten(main[1], _MAIN)
+    if main[0].size < _GREATER * last[0].size or len(first) < _TELLING or _share_words(first, last[1]):
+        return last[1]
+    return f"{first} {last[1]}"
+
+
+def _share_words(one: str, other: str) -> bool:
+    """Whether two results tell much of the same."""
+    first, second = (set(PLAIN_WORD.findall(text.lower())) for text in (one, other))
+    return 2 * len(first & second) > min(len(first), len(second))
 
 
 def _nothing(turns: Sequence[Turn]) -> str:
@@ -230,9 +228,10 @@ def _nothing(turns: Sequence[Turn]) -> str:
 
 def _joined(old: list[str], new: list[str], longest: int) -> list[str]:
     """The lines of both, and one line of files. Lines from the middle are left out until the text fits."""
-    named = [line for line in [*old, *new] if line.startswith(_FILES)]
-    lines = list(dict.fromkeys(line for line in [*old, *new] if not line.startswith(_FILES)))
-    touched = list(dict.fromkeys(name for line in named for name in line.removeprefix(_FILES).rstrip(".").split(", ")))
+    marks = (_FILES, _OLD_FILES)
+    named = [line.partition(": ")[2] for line in [*old, *new] if line.startswith(marks)]
+    lines = list(dict.fromkeys(line for line in [*old, *new] if not line.startswith(marks)))
+    touched = list(dict.fromkeys(name for line in named for name in line.rstrip(".").split(", ")))
     last = [f"{_FILES}{', '.join(touched[: files.MOST])}."] if touched else []
     while len(lines) > 1 and len("\n".join([*lines, *last])) > longest:
         del lines[len(lines) // 3 or 1]

@@ -42,6 +42,13 @@ _OUTPUT: Final = 6
 _UNSPACED: Final = re.compile(f"[{UNSPACED}]")
 #: A wrapped line is at least this long.
 _WRAPPED: Final = 60
+#: A short sentence that says what holds instead of what the one before denies.
+_NEGATES: Final = re.compile(r"n[’']t\b|\b(?:not|never|no)\b", re.IGNORECASE)
+_INSTEAD: Final = re.compile(
+    r"\A(?:[^.!?]{1,40} (?:is|are|does|do|must|should|can|will)|(?:use|prefer|only|just) [^.!?]{1,40})[.!]?\Z",
+    re.IGNORECASE,
+)
+_FEW_WORDS: Final = 4
 _ABBREVIATED: Final = ("e.g.", "i.e.", "vs.", "etc.", "cf.", "approx.")
 _ENDS: Final = (".", "!", "?", ":", ";", "…", "。", "！", "？")
 
@@ -104,12 +111,18 @@ def own_sentences(turn: Turn) -> list[str]:
     found: list[str] = []
     for line in _own_lines(turn.text):
         for part in parts(line):
-            # "Ask me. Not the others." is one statement.
-            if found and (found[-1].endswith(_ABBREVIATED) or part.startswith(("Not ", "not "))):
+            if found and (found[-1].endswith(_ABBREVIATED) or _completes(found[-1], part)):
                 found[-1] = f"{found[-1]} {part}"
             else:
                 found.append(part)
     return found
+
+
+def _completes(before: str, part: str) -> bool:
+    """Whether a sentence is half of a statement: "Ask me. Not the others.", "Speed is not a goal. Safety is."."""
+    if part.startswith(("Not ", "not ")):
+        return True
+    return len(part.split()) <= _FEW_WORDS and bool(_NEGATES.search(before) and _INSTEAD.match(part))
 
 
 def _own_lines(text: str) -> list[str]:

@@ -40,11 +40,6 @@ _FILLERS: Final = re.compile(
     r"|first of all|additionally)\b[\s,.!:;…—–-]*+)++",
     re.IGNORECASE,
 )
-#: Nouns of work that somebody keeps for themselves.
-_OWN_WORK: Final = (
-    r"(?:testing|tests|commits?|committing|pushes|pushing|deploys?|deployments?|deploying|releases?|releasing|merges?"
-    r"|merging|reviews?|reviewing|git|migrations?|uploads?)\b"
-)
 #: What people do or forbid in general.
 _HABITS: Final = (
     r"(?:use|commit|push|add|write|put|create|mock|run|deploy|merge|edit|change|delete|rename|refactor|make|guess"
@@ -119,8 +114,8 @@ FORMS: Final = (
         r"\A(?:always )?(?:ask|check with|confirm with) (?:me|us)\b.*\b(?:before|first)\b",
         r"\Ayou (?:are to|should|must|have to|need to) (?:ask|check with|confirm with) (?:me|us)\b",
         r"\Aremember to (?:always |never )?\w+ ",
-        r"\bi(?:'ll| will) (?:\S+ ){1,8}?(?:myself|on my own)\b",
-        rf"\Ai(?:'ll| will) (?:do|handle|take care of|run) (?:all )?(?:the )?{_OWN_WORK}",
+        # "I'll do the testing" is about this afternoon.
+        r"\Ai(?:'ll| will) (?:always|never) \w",
         r"\Aleave (?:all )?(?:the )?[\w ]{3,40} to me\b",
         r"\b(?:like|as) we do (?:everywhere|elsewhere|in (?:all|every))\b",
         to_agent=True,
