@@ -47,6 +47,7 @@ NOT_RUN = {
     "engram demo --fill": "writes a month; tests/interfaces/test_demo_month.py runs it",
     "engram dream undo 12": "needs twelve passes; the command before it undoes one",
     "engram backup /media/usb": "writes to a disk that is not here; the command before it writes into a folder",
+    "engram restore /media/usb": "reads a disk that is not here; the command before it restores the last backup",
     "engram copy engram.db postgresql://": "needs a PostgreSQL of your own; tests/transfer copies between engines",
     "engram brief --utc": "shows a brief that took weeks to make; tests/contract/test_brief.py makes such ones",
     "seen = eng.changes.latest": "does not end; tests/contract/test_changes.py follows the feed",

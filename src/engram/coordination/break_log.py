@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..memory import exchanges, provenance
-from . import messages
+from . import mailboxes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +46,7 @@ def log_break(
             tx, workspace, session, "log", entry, now, alive=session == by, author=author
         )
     for session in sorted(lost):
-        messages.write(tx, workspace, by, session, [session], entries[session], now, author)
+        mailboxes.write(tx, workspace, by, session, [session], entries[session], now, author)
     if by is None:
         return
     for session in lost:

@@ -26,7 +26,7 @@ from ..clock import later
 from ..errors import EngramError, NoRecipient
 from ..records import PERSON, Message
 from ..safe_text import by_whom, visible
-from . import resources, sessions
+from . import mailboxes, resources, sessions
 from .leases import LIVE
 
 if TYPE_CHECKING:
@@ -44,12 +44,6 @@ PATIENCE = 5.0
 #: counts yet. With the second, one counts, because its reader was killed.
 _FREE, _FREE_ONCE = "0000", "0001"
 
-_INSERT = """
-INSERT INTO messages (workspace, from_session, target, content, created_at, to_person, author)
-VALUES (:workspace, :from_session, :target, :content, :now, :to_person, :author)
-RETURNING id
-"""
-_DELIVER = "INSERT INTO deliveries (message_id, workspace, session_id) VALUES (:message, :workspace, :session)"
 _EXISTS = "SELECT 1 FROM sessions WHERE workspace = :workspace AND id = :id"
 _ACTIVE = "SELECT id FROM sessions WHERE workspace = :workspace AND status = 'active'"
 UNREAD = """
@@ -118,35 +112,6 @@ def sent_by(from_session: str | None, author: str | None) -> str:
     return " ".join(filter(None, (visible(from_session or "a person"), by_whom(author))))
 
 
-def write(
-    tx: Transaction,
-    workspace: str,
-    from_session: str | None,
-    to: str,
-    recipients: Iterable[str],
-    text: str,
-    now: str,
-    author: str | None,
-    *,
-    to_person: bool = False,
-) -> int:
-    """Store a message and put it into the mailboxes of its recipients; its id. The caller holds the lock of leases."""
-    id: int = tx.value(
-        _INSERT,
-        workspace=workspace,
-        from_session=from_session,
-        target=to,
-        content=text,
-        now=now,
-        to_person=int(to_person),
-        author=author,
-    )
-    for session in recipients:
-        tx.run(_DELIVER, workspace=workspace, message=id, session=session)
-    tx.note(workspace, "message", id)
-    return id
-
-
 class Messages:
     def __init__(self, view: StoreView) -> None:
         self._view = view
@@ -171,7 +136,9 @@ class Messages:
             # Also if an earlier release made a session of that name.
             to_person = to == PERSON
             recipients = [] if to_person else self._recipients(tx, from_session, to, resource, now)
-            id = write(tx, self._workspace, from_session, to, recipients, text, now, self._author, to_person=to_person)
+            id = mailboxes.write(
+                tx, self._workspace, from_session, to, recipients, text, now, self._author, to_person=to_person
+            )
         got = (PERSON,) if to_person else tuple(recipients)
         return Message(
             id=id,

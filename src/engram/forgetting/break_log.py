@@ -72,13 +72,11 @@ class ForgottenBreaks:
 
     def find_messages(self, gone: set[int]) -> list[int]:
         """Messages that say what entries say that go. `gone` includes the copies."""
-        lost = _entries(
-            self._tx.all(_GOING, workspace=self._workspace, ids=self._tx.array(sorted(gone)), **_beginning(LOST))
-        )
+        tx, workspace = self._tx, self._workspace
+        lost = _entries(tx.all(_GOING, workspace=workspace, ids=tx.array(sorted(gone)), **_beginning(LOST)))
         if not lost:
             return []
-        ids = self._tx.array(sorted(entry.id for entry in lost))
-        return sorted(self._tx.column(_SENT, workspace=self._workspace, ids=ids))
+        return sorted(tx.column(_SENT, workspace=workspace, ids=tx.array([entry.id for entry in lost])))
 
     def rewrite(self, gone: set[int]) -> list[int]:
         """Remove what a session lost from the entry of the session that took it; returns the changed entries."""

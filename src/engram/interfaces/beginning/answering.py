@@ -53,6 +53,8 @@ class _Subject(NamedTuple):
     text: str
     #: What came of it.
     outcome: str
+    #: Whether the title is that of a command. Behind it are names of files rather than words.
+    is_command: bool
     #: Whether the words stand for themselves, and the session was about nothing else.
     is_clear: bool
 
@@ -74,7 +76,7 @@ def answered(eng: Engram) -> Answered | None:
 def query(eng: Engram, without: str | None = None) -> str | None:
     """A query that recall answers, not about the session `without` if there is another; None if there is none."""
     other = None
-    for subject in sorted(_subjects(eng), key=lambda each: not _is_clear(each.title))[:_TRIES]:
+    for subject in sorted(_subjects(eng), key=lambda each: (each.is_command, not _is_clear(each.title)))[:_TRIES]:
         if any(_says_something(hit) for hit in _hits(eng, subject.title, subject.session)[:3]):
             text = subject.title.rstrip("…").rstrip()
             if subject.session.id != without:
@@ -102,7 +104,7 @@ def _subjects(eng: Engram) -> list[_Subject]:
         text = _matter(asked) or (_matter(session.summary) if last is None else "")
         if text:
             is_clear = last is None and _is_clear(asked)
-            found.append(_Subject(session, _matter(title) or text, text, outcome, is_clear))
+            found.append(_Subject(session, _matter(title) or text, text, outcome, title.startswith("/"), is_clear))
     return sorted(found, key=lambda each: (not each.is_clear, not each.outcome))
 
 
