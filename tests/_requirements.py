@@ -276,7 +276,7 @@ REQUIREMENTS = {
     "RECALL-4": "In words mode both engines return the same first 10 hits.",
     "RECALL-5": "Every process returns the same hits, also after other processes edit and delete.",
     "RECALL-6": "Any query text is safe; an empty one is a typed error.",
-    "RECALL-7": "Words in adjacent turns raise a turn's score; recall returns adjacent turns on request.",
+    "RECALL-7": "Words in adjacent turns raise a turn's score, but alone make no turn likely; recall returns adjacent turns on request.",
     "RECALL-8": "Vectors of different models are never mixed: recall then uses words alone, and a warning says so.",
     "RECALL-9": "Recall records which memories it used; this never delays recall or makes it fail.",
     "RECALL-10": "rerank compares the best hits token by token: always, never, or if the model benefits from it; other values are errors.",
