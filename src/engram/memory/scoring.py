@@ -81,7 +81,8 @@ def chance(strength: float, weights: Weights) -> float:
     return min(1 / (1 + exp(-at_one - growth * log(strength))), _SUREST)
 
 
-#: How much less than a statement a text counts that only asks, only announces, or was only pasted.
+#: How much less than a statement a text counts that only asks, only announces, or was only pasted. The name of a
+#: command counts like pasted text: the person did not write it to say something.
 _ASKED, _ANNOUNCED, _PASTED = 0.65, 0.65, 0.4
 
 
@@ -91,7 +92,8 @@ _LONG, _LONG_TEXT = 800, 0.1
 
 def form_factor(form: Form, length: int) -> float:
     """What the strength of a text is multiplied by for its form and for its length in characters."""
-    stated = (1 - _ASKED * form.asked) * (1 - _ANNOUNCED * form.announced) * (1 - _PASTED * form.pasted)
+    stated = (1 - _ASKED * form.asked) * (1 - _ANNOUNCED * form.announced)
+    stated *= (1 - _PASTED * form.pasted) * (1 - _PASTED * form.commanded)
     long: float = max(length / _LONG, 1) ** -_LONG_TEXT
     return stated * long
 
