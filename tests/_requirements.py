@@ -299,6 +299,7 @@ REQUIREMENTS = {
     "RECALL-27": "A memory stands before the turn it was made from; a turn that says nothing else is left out.",
     "RECALL-28": "A hit's text is a passage with the question's words; the whole text is there too.",
     "RECALL-29": "Reading the form of a text, cutting a passage and arranging hits take linear time and never fail, whatever the text.",
+    "RECALL-30": "A text that was said several times takes one place among the best; the others come after all other hits.",
     "BACKLOG-1": "An item that is not embedded at once is found by words at once, and by meaning after the embedding queue is worked off.",
     "BACKLOG-2": "The embedding queue is worked off in bounded steps, each item exactly once, despite crashes and other workers.",
     "BACKLOG-3": "Log entries enter the word index when the embedding queue is worked off.",

@@ -407,3 +407,37 @@ def test_short_commands_and_output_are_answers(eng: Engram, question: str, reply
     asked, _ = say(eng, "s", ("user", question), ("assistant", reply))
     answer = hit_of(eng.recall(question, 5), exchange=asked).answer
     assert answer is not None and answer.text == reply
+
+
+@pytest.mark.requirement("RECALL-30")
+@pytest.mark.parametrize("mode", MODES)
+def test_a_text_that_was_said_twice_takes_one_place(eng: Engram, clock: ShiftedClock, mode: str) -> None:
+    pasted = "diff --git a/kiln b/kiln\n@@ -1,2 +1,2 @@\n-kiln glaze 900\n+kiln glaze 950"
+    for n in range(3):
+        say(eng, f"s{n}", ("user", "Check the glaze of the kiln, please."), ("tool", pasted))
+        clock.advance(DAY)
+    said = say(eng, "t", ("user", "The kiln is white, and the glaze is wet."), ("user", "The kiln has no glaze yet."))
+    hits = eng.recall("kiln glaze", 4, mode=mode)
+    assert len({hit.whole for hit in hits}) == 4
+    # Of a statement the latest is the one that is kept.
+    assert next(hit for hit in hits if hit.whole.startswith("Check")).session_id == "s2"
+    # Nothing is lost where there is room.
+    hits = eng.recall("kiln glaze", 20, mode=mode)
+    assert len(hits) == 8 and len({hit.whole for hit in hits[4:]}) == 2
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert {hit.exchange_id for hit in hits} >= set(said)
+    (only,) = eng.recall("kiln glaze", 4, mode=mode, session_id="s0", roles=["user"])
+    assert only.session_id == "s0"
+
+
+@pytest.mark.requirement("RECALL-30")
+def test_the_same_words_of_another_speaker_keep_their_place(eng: Engram) -> None:
+    say(eng, "s", ("user", "The kiln is white."), ("assistant", "The kiln is white."))
+    eng.remember("The kiln is white.")
+    say(eng, "t", ("user", "The kiln is white."), ("user", "A kiln is a kind of oven."))
+    hits = eng.recall("is the kiln white?", 3)
+    assert {(hit.label, hit.whole) for hit in hits} >= {
+        ("user", "The kiln is white."),
+        ("assistant", "The kiln is white."),
+    }
+    assert eng.recall("is the kiln white?", 9)[-1].whole in ("The kiln is white.", "A kiln is a kind of oven.")

@@ -217,7 +217,8 @@ def _arranged(
     best = [each for each in found if each.thing in compared]
     best = matters.arrange(best, latest_first=not wanted.spans, asked=asked.weights)
     others = [each for each in found if each.thing not in compared]
-    return [(by_thing[each.thing], each) for each in sorted([*best, *others], key=lambda each: -each.chance)]
+    ordered = matters.repeats_last(sorted([*best, *others], key=lambda each: -each.chance))
+    return [(by_thing[each.thing], each) for each in ordered]
 
 
 def _compared(read: Sequence[_Read]) -> set[Thing]:

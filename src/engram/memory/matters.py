@@ -1,11 +1,12 @@
 """Hits on one matter: which comes first, and which is replaced.
 
-The order by strength knows nothing about how hits relate to each other. Four rules mend it:
+The order by strength knows nothing about how hits relate to each other. Five rules mend it:
 
 - A memory stands before the turn that it was made from, and a turn that says nothing else is left out.
 - A statement stands before a question that is its echo.
 - Of several statements on one matter, the latest stands first, unless the question names the number of an older one.
 - An older one says what replaced it: the same statement with another value at its end, or that it no longer holds.
+- A text that stands there already comes after all others.
 
 A matter is recognised by its words, which have to be the same apart from the value. That is strict on purpose. Two
 statements that are wrongly taken for one would hide a fact, and two that are wrongly kept apart only stand in the
@@ -157,6 +158,18 @@ def arrange(hits: Sequence[Found], *, latest_first: bool, asked: Iterable[str] =
     if latest_first:
         kept = _moved_up(kept, lambda newer, older: _is_later(newer, older) and not _lacks(newer, older, numbers))
     return [hit._replace(replaced_by=hit.replaced_by or _replacement(hit, kept)) for hit in kept]
+
+
+def repeats_last(hits: Sequence[Found]) -> list[Found]:
+    """The hits, those behind the others whose text stands there already. They get the chance of their place."""
+    once: list[Found] = []
+    repeats: list[Found] = []
+    seen: set[tuple[str, str, int, str]] = set()
+    for hit in hits:
+        said = hit.thing[0], hit.trust, hit.length, hit.text
+        (repeats if said in seen else once).append(hit)
+        seen.add(said)
+    return [*once, *(hit._replace(chance=min(hit.chance, once[-1].chance)) for hit in repeats)]
 
 
 def replaced(statements: Sequence[Found]) -> dict[Thing, Thing]:
