@@ -102,8 +102,14 @@ def test_an_instruction_or_a_statement_is_no_question(text: str) -> None:
         ("2026-01-01T10:00:00 started\n2026-01-01T10:00:01 stopped", "tool", Form(0, 0, 1)),
         ("@@ -1,2 +1,2 @@\nThe gateway hangs.", "user", Form(0, 0, 1)),
         ("[Request interrupted by user]", "user", Form(0, 0, 1)),
-        (" /clear\n", "user", Form(0, 0, 1)),
-        ("/clear the cache before a release", "user", STATEMENT),
+        (" /clear\n", "user", Form(0, 0, 1, 1)),
+        ("/review", "user", Form(0, 0, 1, 1)),
+        ("/review 12", "user", Form(0, 0, 0, 0.7)),
+        ("/a:b-c 12345", "user", Form(0, 0, 0, 0.5)),
+        ("/review 12", "assistant", STATEMENT),
+        ("/review 12", "fact", STATEMENT),
+        ("/etc/hosts is empty", "user", STATEMENT),
+        ("/", "user", STATEMENT),
     ],
 )
 def test_the_form_of_a_text(text: str, label: str, expected: Form) -> None:

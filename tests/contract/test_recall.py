@@ -492,6 +492,41 @@ def test_a_turn_is_found_by_the_words_of_the_turns_around_it(eng: Engram) -> Non
 
 
 @pytest.mark.requirement("RECALL-7")
+@pytest.mark.parametrize("embedder", ["none", "static"])
+def test_neighbours_alone_make_no_turn_likely(open_store: OpenStore, embedder: str) -> None:
+    eng = open_store(embedder=embedder)
+    eng.sessions.ensure("other")
+    eng.exchanges.add_many({"session_id": "other", "role": "user", "content": f"Bus {n} is late."} for n in range(40))
+    eng.sessions.ensure("s")
+    answer = "The zebra sanctuary renamed its striped feeding flag."
+    for content in ("Fix the linting", answer, "/exit"):
+        eng.exchanges.add("s", "user", content)
+    hits = eng.recall("why did the zebra sanctuary rename its striped feeding flag?", 3)
+    assert hits[0].whole == answer
+    assert hits[0].score > 0.6
+    # They are still found, and below what an even chance would be.
+    assert {hit.whole for hit in hits[1:]} == {"Fix the linting", "/exit"}
+    assert max(hit.score for hit in hits[1:]) < 0.45
+
+
+@pytest.mark.requirement("RECALL-7")
+def test_only_the_border_of_a_long_turn_lifts_its_neighbours(open_store: OpenStore) -> None:
+    eng = open_store(embedder="none")
+    eng.sessions.ensure("other")
+    eng.exchanges.add_many({"session_id": "other", "role": "user", "content": f"Bus {n} is late."} for n in range(40))
+    filler = "Meadows are green in spring and rivers are blue. " * 60
+    said = "The zebra sanctuary opens on Sundays. "
+    for session, long in (("middle", filler + said + filler), ("end", filler + filler + said)):
+        eng.sessions.ensure(session)
+        eng.exchanges.add(session, "user", long)
+        eng.exchanges.add(session, "assistant", "It is free on that day, for all.")
+    found = [hit.session_id for hit in eng.recall("zebra sanctuary", 10) if hit.whole.startswith("It is free")]
+    assert found[0] == "end"
+    share = {hit.session_id: hit.why["share"] for hit in eng.recall("zebra sanctuary", 10) if len(hit.whole) < 50}
+    assert share["end"] and not share.get("middle")
+
+
+@pytest.mark.requirement("RECALL-7")
 @pytest.mark.parametrize("n, expected", [(0, []), (1, [1, 3]), (2, [0, 1, 3, 4]), (100, [0, 1, 3, 4, 5])])
 def test_the_turns_around_a_hit_come_on_request(eng: Engram, n: int, expected: list[int]) -> None:
     talk(eng, "other")

@@ -169,6 +169,45 @@ def test_different_subjects_do_not_replace_each_other(eng: Engram, clock: Shifte
 
 
 @pytest.mark.requirement("RECALL-24")
+def test_the_statement_with_the_number_that_the_question_names_comes_first(eng: Engram, clock: ShiftedClock) -> None:
+    made = []
+    for port in (8001, 8002, 8003):
+        made.append(eng.remember(f"The gateway listens on port {port}.", trust="user").id)
+        clock.advance(DAY)
+    hits = eng.recall("what listens on port 8002?", 5)
+    assert hits[0].memory_id == made[1]
+    assert hits[0].replaced_by == ("memory", made[2])
+    assert hits[1].memory_id == made[2]
+
+
+@pytest.mark.requirement("RECALL-24")
+@pytest.mark.parametrize("turn", ["/pr-review {}", "/review-pull-request number {}", "Address {}", "Option {}"])
+@pytest.mark.parametrize("mode", MODES)
+def test_commands_and_instructions_with_numbers_do_not_replace_each_other(
+    eng: Engram, clock: ShiftedClock, turn: str, mode: str
+) -> None:
+    ids = {}
+    for number in (150, 157, 165, 166):
+        (ids[number],) = say(eng, f"s{number}", ("user", turn.format(number)))
+        clock.advance(DAY)
+    for number, id in ids.items():
+        hits = eng.recall(turn.format(number), 4, mode=mode)
+        assert hits[0].exchange_id == id
+        assert {hit.replaced_by for hit in hits} == {None}
+
+
+@pytest.mark.requirement("RECALL-26")
+@pytest.mark.parametrize("mode", MODES)
+def test_a_command_to_the_harness_stands_below_what_it_is_about(eng: Engram, mode: str) -> None:
+    say(eng, "a", ("user", "/deploy-gateway"))
+    say(eng, "b", ("user", "/deploy-gateway 7"))
+    (said,) = say(eng, "c", ("user", "We deploy the gateway by hand."))
+    hits = eng.recall("deploy gateway", 3, mode=mode)
+    assert [hit.whole for hit in hits] == ["We deploy the gateway by hand.", "/deploy-gateway 7", "/deploy-gateway"]
+    assert hits[0].exchange_id == said
+
+
+@pytest.mark.requirement("RECALL-24")
 def test_a_question_that_names_a_time_is_not_answered_with_the_latest(eng: Engram, clock: ShiftedClock) -> None:
     now = clock.now()
     eng.sessions.ensure("s")
@@ -321,22 +360,30 @@ def test_statements_about_different_things_replace_nothing_and_keep_their_order(
 
 @pytest.mark.requirement("RECALL-25")
 @pytest.mark.parametrize(
-    "older, newer",
+    "question, older, newer",
     [
-        ("The staging database listens on port 5432", "The staging database listens on port 6543"),
-        ("The nightly backup takes 33 minutes", "The nightly backup takes 85 minutes"),
-        ("Deploys go out on Tuesday", "Deploys go out on Thursday"),
-        ("We deploy the shop with Jenkins", "We no longer deploy the shop with Jenkins"),
+        (
+            "The staging database listens on port",
+            "The staging database listens on port 5432",
+            "The staging database listens on port 6543",
+        ),
+        ("The nightly backup takes", "The nightly backup takes 33 minutes", "The nightly backup takes 85 minutes"),
+        # Without the day, which would name a time.
+        ("Deploys go out on", "Deploys go out on Tuesday", "Deploys go out on Thursday"),
+        (
+            "We deploy the shop with",
+            "We deploy the shop with Jenkins",
+            "We no longer deploy the shop with Jenkins",
+        ),
     ],
 )
 def test_a_statement_with_another_value_at_its_end_replaces_the_older_one(
-    eng: Engram, clock: ShiftedClock, older: str, newer: str
+    eng: Engram, clock: ShiftedClock, question: str, older: str, newer: str
 ) -> None:
     first = eng.remember(older)
     clock.advance(3_600)
     second = eng.remember(newer)
-    # Without the value: "on Tuesday" would name a time.
-    hits = eng.recall(older.rpartition(" ")[0], 2)
+    hits = eng.recall(question, 2)
     assert [(hit.memory_id, hit.replaced_by) for hit in hits] == [
         (second.id, None),
         (first.id, ("memory", second.id)),
@@ -360,3 +407,37 @@ def test_short_commands_and_output_are_answers(eng: Engram, question: str, reply
     asked, _ = say(eng, "s", ("user", question), ("assistant", reply))
     answer = hit_of(eng.recall(question, 5), exchange=asked).answer
     assert answer is not None and answer.text == reply
+
+
+@pytest.mark.requirement("RECALL-30")
+@pytest.mark.parametrize("mode", MODES)
+def test_a_text_that_was_said_twice_takes_one_place(eng: Engram, clock: ShiftedClock, mode: str) -> None:
+    pasted = "diff --git a/kiln b/kiln\n@@ -1,2 +1,2 @@\n-kiln glaze 900\n+kiln glaze 950"
+    for n in range(3):
+        say(eng, f"s{n}", ("user", "Check the glaze of the kiln, please."), ("tool", pasted))
+        clock.advance(DAY)
+    said = say(eng, "t", ("user", "The kiln is white, and the glaze is wet."), ("user", "The kiln has no glaze yet."))
+    hits = eng.recall("kiln glaze", 4, mode=mode)
+    assert len({hit.whole for hit in hits}) == 4
+    # Of a statement the latest is the one that is kept.
+    assert next(hit for hit in hits if hit.whole.startswith("Check")).session_id == "s2"
+    # Nothing is lost where there is room.
+    hits = eng.recall("kiln glaze", 20, mode=mode)
+    assert len(hits) == 8 and len({hit.whole for hit in hits[4:]}) == 2
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert {hit.exchange_id for hit in hits} >= set(said)
+    (only,) = eng.recall("kiln glaze", 4, mode=mode, session_id="s0", roles=["user"])
+    assert only.session_id == "s0"
+
+
+@pytest.mark.requirement("RECALL-30")
+def test_the_same_words_of_another_speaker_keep_their_place(eng: Engram) -> None:
+    say(eng, "s", ("user", "The kiln is white."), ("assistant", "The kiln is white."))
+    eng.remember("The kiln is white.")
+    say(eng, "t", ("user", "The kiln is white."), ("user", "A kiln is a kind of oven."))
+    hits = eng.recall("is the kiln white?", 3)
+    assert {(hit.label, hit.whole) for hit in hits} >= {
+        ("user", "The kiln is white."),
+        ("assistant", "The kiln is white."),
+    }
+    assert eng.recall("is the kiln white?", 9)[-1].whole in ("The kiln is white.", "A kiln is a kind of oven.")

@@ -130,7 +130,7 @@ def make(
                 read.append(_read(scored, row))
         if len(read) >= wanted.k or not things:
             read.sort(key=lambda each: (-round(each.strength, 9), -round(each.scored.meaning, 6), each.scored.item.id))
-            arranged = _arranged(read, turns, weights, wanted)
+            arranged = _arranged(read, turns, weights, wanted, asked)
     rarity = {term: asked.rarity(term) for term in asked.weights}
     hits = [
         _hit(tx, workspace, each, relation, rarity, wanted, now or tx.now())
@@ -195,7 +195,7 @@ def _read(scored: Scored, row: Row) -> _Read:
 
 
 def _arranged(
-    read: Sequence[_Read], turns: dict[Thing, frozenset[int]], weights: Weights, wanted: Wanted
+    read: Sequence[_Read], turns: dict[Thing, frozenset[int]], weights: Weights, wanted: Wanted, asked: Query
 ) -> list[tuple[_Read, matters.Found]]:
     """The hits in the order in which they are shown."""
     by_thing = {(each.scored.item.kind, each.scored.item.ref): each for each in read}
@@ -214,9 +214,11 @@ def _arranged(
         )
         for thing, each in by_thing.items()
     ]
-    best = matters.arrange([each for each in found if each.thing in compared], latest_first=not wanted.spans)
+    best = [each for each in found if each.thing in compared]
+    best = matters.arrange(best, latest_first=not wanted.spans, asked=asked.weights)
     others = [each for each in found if each.thing not in compared]
-    return [(by_thing[each.thing], each) for each in sorted([*best, *others], key=lambda each: -each.chance)]
+    ordered = matters.repeats_last(sorted([*best, *others], key=lambda each: -each.chance))
+    return [(by_thing[each.thing], each) for each in ordered]
 
 
 def _compared(read: Sequence[_Read]) -> set[Thing]:

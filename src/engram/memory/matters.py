@@ -1,11 +1,12 @@
 """Hits on one matter: which comes first, and which is replaced.
 
-The order by strength knows nothing about how hits relate to each other. Four rules mend it:
+The order by strength knows nothing about how hits relate to each other. Five rules mend it:
 
 - A memory stands before the turn that it was made from, and a turn that says nothing else is left out.
 - A statement stands before a question that is its echo.
-- Of several statements on one matter, the latest stands first.
+- Of several statements on one matter, the latest stands first, unless the question names the number of an older one.
 - An older one says what replaced it: the same statement with another value at its end, or that it no longer holds.
+- A text that stands there already comes after all others.
 
 A matter is recognised by its words, which have to be the same apart from the value. That is strict on purpose. Two
 statements that are wrongly taken for one would hide a fact, and two that are wrongly kept apart only stand in the
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from . import analyser
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from .provenance import Thing
     from .text_forms import Form
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 _LONGEST: Final = 300
 #: Fewer terms than this do not tell what a statement is about.
 _FEWEST: Final = 2
+#: The same for a turn that ends with a value. One word and a number is rather an instruction: "Address 7", "option 2".
+_FEWEST_SAID: Final = 3
 #: The share of a question's terms that a statement must contain to be its answer rather than its neighbour.
 _ECHO: Final = 0.5
 #: The share of a turn that a memory must contain for the turn to say nothing else.
@@ -84,6 +87,7 @@ _UNITS: Final = frozenset(
         "dollar",
     )
 )
+_NUMBER: Final = re.compile(r"\d")
 _TRUST: Final = {"import": 0, "tool": 1, "agent": 2, "user": 3}
 
 
@@ -136,22 +140,36 @@ def found(
         turns,
         frozenset(terms),
         telling,
-        _before_value(telling),
+        _before_value(telling, _FEWEST if thing[0] == "memory" else _FEWEST_SAID),
         bool(terms) and _CHANGED.search(text) is not None,
         replaced_by,
     )
 
 
-def arrange(hits: Sequence[Found], *, latest_first: bool) -> list[Found]:
+def arrange(hits: Sequence[Found], *, latest_first: bool, asked: Iterable[str] = ()) -> list[Found]:
     """The hits, best first, with the rules of this module applied. A hit that moves up gets the chance of the place.
 
-    A question that names a time does not want the latest first.
+    `asked` are the terms of the question. A question that names a time does not want the latest first.
     """
+    numbers = frozenset(filter(_NUMBER.search, asked))
     kept = [hit for hit in hits if not any(_says_all_of(memory, hit) for memory in hits)]
     kept = _moved_up(kept, _says_it_of)
     kept = _moved_up(kept, _answers)
-    kept = _moved_up(kept, _is_later) if latest_first else kept
+    if latest_first:
+        kept = _moved_up(kept, lambda newer, older: _is_later(newer, older) and not _lacks(newer, older, numbers))
     return [hit._replace(replaced_by=hit.replaced_by or _replacement(hit, kept)) for hit in kept]
+
+
+def repeats_last(hits: Sequence[Found]) -> list[Found]:
+    """The hits, those behind the others whose text stands there already. They get the chance of their place."""
+    once: list[Found] = []
+    repeats: list[Found] = []
+    seen: set[tuple[str, str, int, str]] = set()
+    for hit in hits:
+        said = hit.thing[0], hit.trust, hit.length, hit.text
+        (repeats if said in seen else once).append(hit)
+        seen.add(said)
+    return [*once, *(hit._replace(chance=min(hit.chance, once[-1].chance)) for hit in repeats)]
 
 
 def replaced(statements: Sequence[Found]) -> dict[Thing, Thing]:
@@ -218,8 +236,13 @@ def _is_later(newer: Found, older: Found) -> bool:
     return _rank(newer) >= _rank(older) and _is_statement(newer) and _is_statement(older)
 
 
+def _lacks(newer: Found, older: Found, numbers: frozenset[str]) -> bool:
+    """Whether the question names a number that only the older statement has."""
+    return not numbers.isdisjoint(older.terms - newer.terms)
+
+
 def _is_statement(hit: Found) -> bool:
-    return bool(hit.terms) and (hit.form is None or max(hit.form) < QUESTION)
+    return bool(hit.terms) and (hit.form is None or (max(hit.form) < QUESTION and not hit.form.commanded))
 
 
 def _rank(hit: Found) -> int:
@@ -247,10 +270,10 @@ def _replaces(newer: Found, older: Found) -> bool:
     return len(older.telling) > len(lost) + 1 and len(lost) <= 1 and len(gained) <= 1
 
 
-def _before_value(terms: tuple[str, ...]) -> tuple[str, ...]:
+def _before_value(terms: tuple[str, ...], fewest: int) -> tuple[str, ...]:
     """The terms before the value that a statement ends with, and its unit; empty when it does not end with one."""
     unit = terms[-1:] if terms and terms[-1] in _UNITS else ()
     rest = terms[: len(terms) - len(unit)]
-    if len(rest) < _FEWEST or not _VALUE.search(rest[-1]) or any(map(_VALUE.search, rest[:-1])):
+    if len(rest) < fewest or not _VALUE.search(rest[-1]) or any(map(_VALUE.search, rest[:-1])):
         return ()
     return (*rest[:-1], *unit)

@@ -4,7 +4,8 @@
 turn where it occurs best: in the turn itself or, for less, in an adjacent one. The words of a question are rarely all
 in the sentence that answers it, but mostly around it. The engines add floating-point numbers in different orders, so
 what SQL selected is scored again here, from the same postings, and both engines give the same order. Words that were
-read as a date do not count.
+read as a date do not count. Neighbours lift a turn only as far as its own match carries: what stands beside the answer
+is mostly not the answer.
 
 **Meaning.** Cosines against the workspace's vectors, in standard deviations above the mean. In a small store mean and
 deviation are the model's own. So a single memory is found by meaning as well as one of a million, and a model that
@@ -92,6 +93,8 @@ class _Candidates(NamedTuple):
     """The items that are scored in full."""
 
     items: dict[int, Item]
+    #: The weight of each query word in the item itself, and with those of adjacent turns.
+    own: dict[int, dict[str, float]]
     matches: dict[int, dict[str, float]]
     meaning: dict[int, float]
 
@@ -338,7 +341,7 @@ class Recall:
             tagged = memory_tags.having_all(tx, self._workspace, refs, request.filters.tags)
             chosen = [item for item in chosen if item.kind == "memory" and item.ref in tagged]
         items, occurrences = bm25.with_neighbours(tx, self._workspace, asked, chosen, set(by_words))
-        return _Candidates(items, matches(items, occurrences), meaning)
+        return _Candidates(items, occurrences, matches(items, occurrences), meaning)
 
     def _texts(self, tx: Transaction, asked: Query, ranked: list[Scored]) -> dict[int, str]:
         """The texts of the best items that are compared token by token."""
@@ -470,6 +473,7 @@ def _ranked(request: _Request, question: _Question, candidates: _Candidates, clo
         question.asked,
         request.filters,
         candidates.items,
+        candidates.own,
         candidates.matches,
         candidates.meaning,
         request.preferences,

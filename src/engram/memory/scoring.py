@@ -8,7 +8,7 @@ and beside a million others. `chance` turns strength into the chance that the it
 from __future__ import annotations
 
 from math import exp, fsum, log
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from .query_dates import Span, day
 
@@ -24,6 +24,9 @@ _LENGTH = 0.8
 #: The weight of a word in an adjacent turn, by how many turns it is before (+) or after (-) the scored one.
 _NEAR = ((1, 0.6), (2, 0.5), (3, 0.4), (-1, 0.5), (-2, 0.4), (-3, 0.3))
 REACH = 3
+#: What neighbours may add: a turn's strength counts in full up to `_LIFTED` and so many times what the turn matches
+#: itself, and above that a fifth. So neighbours alone make no turn likely, and the order of such turns stays.
+_LIFTED, _TIMES_OWN, _ABOVE = 1.0, 3.0, 0.2
 #: The highest chance: nothing is certain.
 _SUREST = 0.99
 #: Small: they decide between similar scores and never outweigh a better match.
@@ -78,7 +81,8 @@ def chance(strength: float, weights: Weights) -> float:
     return min(1 / (1 + exp(-at_one - growth * log(strength))), _SUREST)
 
 
-#: How much less than a statement a text counts that only asks, only announces, or was only pasted.
+#: How much less than a statement a text counts that only asks, only announces, or was only pasted. The name of a
+#: command counts like pasted text: the person did not write it to say something.
 _ASKED, _ANNOUNCED, _PASTED = 0.65, 0.65, 0.4
 
 
@@ -88,7 +92,8 @@ _LONG, _LONG_TEXT = 800, 0.1
 
 def form_factor(form: Form, length: int) -> float:
     """What the strength of a text is multiplied by for its form and for its length in characters."""
-    stated = (1 - _ASKED * form.asked) * (1 - _ANNOUNCED * form.announced) * (1 - _PASTED * form.pasted)
+    stated = (1 - _ASKED * form.asked) * (1 - _ANNOUNCED * form.announced)
+    stated *= (1 - _PASTED * form.pasted) * (1 - _PASTED * form.commanded)
     long: float = max(length / _LONG, 1) ** -_LONG_TEXT
     return stated * long
 
@@ -105,6 +110,10 @@ class Item(NamedTuple):
     turn: int | None
     at: str
     author: str | None = None
+
+
+#: A session and the number of a turn in it.
+Turn: TypeAlias = tuple[str | None, int]
 
 
 class Query(NamedTuple):
@@ -128,13 +137,17 @@ class Query(NamedTuple):
         items, found = self.items + 100, self.found.get(term, 0)
         return log(1 + (items - found + 0.5) / (found + 0.5)) / log(1 + (items - 0.5) / 1.5)
 
-    def met(self, found: dict[str, float]) -> tuple[float, float]:
+    def rarities(self) -> dict[str, float]:
+        """The rarity of each word, which `met` takes, so that it is computed once for many items."""
+        return {term: self.rarity(term) for term in self.weights}
+
+    def met(self, found: dict[str, float], rarities: dict[str, float]) -> tuple[float, float]:
         """How much of the question the found words cover, weighted by rarity, and how many rare words they are worth.
 
         The second number adds squares, so that several common words do not add up to a rare one.
         """
-        values = [value / self.weights[term] * self.rarity(term) for term, value in found.items()]
-        whole = fsum(map(self.rarity, self.weights))
+        values = [value / self.weights[term] * rarities[term] for term, value in found.items()]
+        whole = fsum(rarities.values())
         # Exact sums, so that the order in which an engine returns the words does not matter.
         return fsum(values) / whole if whole else 0.0, fsum(value * value for value in values)
 
@@ -174,35 +187,54 @@ class Scored(NamedTuple):
 
 
 def matches(items: dict[int, Item], occurrences: dict[int, dict[str, float]]) -> dict[int, dict[str, float]]:
-    """For each item, the best weight of each query word: in the item itself or, for less, in an adjacent turn."""
-    sessions: dict[str | None, dict[int, dict[str, float]]] = {}
+    """For each item, the best weight of each query word: in the item itself or, for less, in an adjacent turn.
+
+    A long turn says many things. So of its pieces only the last one borders on the turn that follows, and only the
+    first one on the turn before.
+    """
+    last = _last_pieces(items)
+    # The words of each turn in the piece that borders on the turn before, and in the one that borders on the next.
+    begin: dict[Turn, dict[str, float]] = {}
+    end: dict[Turn, dict[str, float]] = {}
     for id, words in occurrences.items():
         item = items[id]
         if item.turn is not None:
-            turns = sessions.setdefault(item.session_id, {})
-            there = turns.setdefault(item.turn, words)
-            if there is not words:  # another piece of the same turn
-                turns[item.turn] = {
-                    term: max(words.get(term, 0.0), there.get(term, 0.0)) for term in {**there, **words}
-                }
+            turn = item.session_id, item.turn
+            if item.piece == 0:
+                begin[turn] = words
+            if item.piece == last[turn]:
+                end[turn] = words
     found: dict[int, dict[str, float]] = {}
     for id, item in items.items():
         best = found[id] = dict(occurrences.get(id, ()))
-        if item.turn is None or item.session_id not in sessions:
+        if item.turn is None:
             continue
-        turns, turn = sessions[item.session_id], item.turn
+        is_first, is_last = item.piece == 0, item.piece == last[item.session_id, item.turn]
         for distance, share in _NEAR:
-            if turn - distance in turns:
-                for term, value in turns[turn - distance].items():
-                    if value * share > best.get(term, 0.0):
-                        best[term] = value * share
+            if not (is_first if distance > 0 else is_last):
+                continue
+            there = (end if distance > 0 else begin).get((item.session_id, item.turn - distance))
+            for term, value in there.items() if there else ():
+                if value * share > best.get(term, 0.0):
+                    best[term] = value * share
     return found
+
+
+def _last_pieces(items: dict[int, Item]) -> dict[Turn, int]:
+    """The number of the last known piece of each turn."""
+    last: dict[Turn, int] = {}
+    for item in items.values():
+        if item.turn is not None:
+            turn = item.session_id, item.turn
+            last[turn] = max(last.get(turn, 0), item.piece)
+    return last
 
 
 def combine(
     asked: Query,
     filters: Filters,
     items: dict[int, Item],
+    own: dict[int, dict[str, float]],
     matches: dict[int, dict[str, float]],
     meaning: dict[int, float],
     preferences: Preferences,
@@ -211,16 +243,20 @@ def combine(
     *,
     by_meaning: bool,
 ) -> list[Scored]:
-    """The items that the filters allow, strongest first. `by_meaning` also keeps those that match nothing."""
-    met = {id: asked.met(found) for id, found in matches.items()}
+    """The items that the filters allow, strongest first. `by_meaning` also keeps those that match nothing.
+
+    `own` are the words in the items themselves, `matches` also those in adjacent turns.
+    """
+    rarities = asked.rarities()
+    met = {id: asked.met(found, rarities) for id, found in matches.items()}
     # The more words a question has, the smaller is the share of them that its answer contains.
     length = max(len(asked.weights), 1) ** _LENGTH
-    strengths = {
-        id: share * share * length
-        + max(meaning.get(id, 0.0), 0.0) ** 2 / weights.meaning
+    without_words = {
+        id: max(meaning.get(id, 0.0), 0.0) ** 2 / weights.meaning
         + weights.rerank * max(closer.get(id, 0.0) - weights.tokens, 0.0)
-        for id, (share, _) in met.items()
+        for id in met
     }
+    strengths = {id: share * share * length + without_words[id] for id, (share, _) in met.items()}
     ranked = []
     days: dict[str, float] = {}
     for id, strength in _smoothed(items, strengths, weights.smooth).items():
@@ -230,11 +266,20 @@ def combine(
             if date not in days:
                 days[date] = preferences.of_day(item.at)
             preference = 1 + days[date] + preferences.of_project(item)
+            if item.turn is not None and strength > _LIFTED:
+                share = asked.met(own[id], rarities)[0] if id in own else 0.0
+                strength = _lifted(strength, share * share * length + without_words[id])
             close, tokens = meaning.get(id, 0.0), closer.get(id, 0.0)
             ranked.append(Scored(item, strength * preference, *met[id], close, tokens, preference, matches[id]))
     # Rounded, so that the last bits of a sum cannot decide. Ties go to the closer and then to the earlier item.
     ranked.sort(key=lambda scored: (-round(scored.strength, 9), -round(scored.meaning, 6), scored.item.id))
     return ranked
+
+
+def _lifted(strength: float, own: float) -> float:
+    """The strength of a turn with what its neighbours add, which is limited by what the turn matches itself."""
+    most = _LIFTED + _TIMES_OWN * own
+    return strength if strength <= most else most + _ABOVE * (strength - most)
 
 
 def _smoothed(items: dict[int, Item], strengths: dict[int, float], share: float) -> dict[int, float]:

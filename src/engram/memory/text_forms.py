@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ..harness_commands import CONTROLS
 from ..narration import announces, is_narration
 from ..sentences import parts
+from ..wording import command
 from .exchanges import ROLES
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ class Form(NamedTuple):
     asked: float
     announced: float
     pasted: float
+    #: The name of a command to the harness. Whatever follows it, the turn states nothing.
+    commanded: float = 0.0
 
 
 def form(text: str, label: str) -> Form:
@@ -75,17 +77,15 @@ def form(text: str, label: str) -> Form:
     if label not in ROLES:
         asked = _share(said, _has_question_mark) if said and _has_question_mark(said[-1]) else 0.0
         return Form(asked, 0.0, 0.0)
-    if _NOTICE.match(read) or _is_control(read):
+    if _NOTICE.match(read):
         return Form(0.0, 0.0, 1.0)
+    name, words = command(read) if label == "user" else ("", "")
+    if name:
+        # A name alone, such as `/clear`, says nothing that anybody looks for.
+        return Form(0.0, 0.0, 0.0 if words else 1.0, (len(name) + 1) / len(read.strip()))
     announced = _share(said, is_narration) if label == "assistant" else 0.0
     pasted = 0.0 if label != "tool" and _is_short(read) else _pasted(read)
     return Form(_share(said, _is_asked), announced, pasted)
-
-
-def _is_control(read: str) -> bool:
-    """Whether a text is nothing but a command to the harness: `/clear`."""
-    given = read.strip()
-    return given.startswith("/") and given[1:] in CONTROLS
 
 
 def announced(text: str) -> float:
