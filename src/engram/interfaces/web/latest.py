@@ -51,7 +51,7 @@ def latest(request: PageRequest, chosen: Mapping[str, str]) -> Html:
 
 def _examples(request: PageRequest, sessions: list[Session]) -> list[str]:
     """Names of sessions that read like a question. Those of the sessions that the page shows anyway come last."""
-    spoken = [each for each in (*sessions[_SHOWN:], *sessions[:_SHOWN]) if each.turns][:_NAMED]
+    spoken = [each for each in (*sessions[_SHOWN:], *sessions[:_SHOWN]) if each.turns and each.summary][:_NAMED]
     names = dict.fromkeys(titles(request, spoken, 60).values())
     # A command, pasted output and a name that is cut are no questions.
     plain = [each for each in names if each[:1].isalnum() and not each.startswith(PASTED) and "…" not in each]
