@@ -240,7 +240,7 @@ REQUIREMENTS = {
     "BLOCK-5": "append adds text at the end; replace needs a passage that occurs exactly once.",
     "BLOCK-6": "history is newest first with old and new content, reason, actor and time; limit 0 returns everything.",
     "BLOCK-7": "diff compares two versions; restore makes an old version the newest.",
-    "BLOCK-8": "archive_overflow cuts the characters beyond the budget, logs it and returns them; within the budget it returns None and writes nothing.",
+    "BLOCK-8": "archive_overflow cuts what is beyond the budget, where a line, sentence or word ends, logs it and returns it; within the budget it returns None and writes nothing.",
     "BLOCK-9": "delete removes a block with its history.",
     "BLOCK-10": "Empty or over-long names, NUL bytes and lone surrogates are InvalidInput.",
     "BLOCK-11": "verify replays the log and checks that it ends in the current content.",

@@ -311,6 +311,24 @@ def test_overflow_is_cut_between_characters_logged_and_returned(eng: Engram, fil
 
 
 @pytest.mark.requirement("BLOCK-8")
+@pytest.mark.parametrize(
+    ("content", "kept"),
+    [
+        ("1. Test.\n2. Deploy on Monday, then look at it.", "1. Test.\n"),
+        ("Test it. Deploy on Monday, then look at it.", "Test it. "),
+        ("Deploy on Monday, then", "Deploy on "),
+        # Less than half would be left.
+        ("A\nlongword-without-any-end", "A\nlongword-w"),
+    ],
+)
+def test_overflow_is_cut_at_the_end_of_a_line_a_sentence_or_a_word(eng: Engram, content: str, kept: str) -> None:
+    eng.blocks.create("plan", content, max_tokens=3)
+    rest = eng.blocks.archive_overflow("plan")
+    block = eng.blocks.get("plan")
+    assert block is not None and (block.content, rest) == (kept, content.removeprefix(kept))
+
+
+@pytest.mark.requirement("BLOCK-8")
 @pytest.mark.parametrize("content", ["", "12345678", "\U0001f600" * 8])
 def test_a_block_within_its_budget_is_not_written_by_archiving(eng: Engram, content: str) -> None:
     eng.blocks.create("plan", content, max_tokens=2)
@@ -462,9 +480,11 @@ def test_the_history_of_any_edits_leads_from_the_first_content_to_the_last(
                 states.append(states[number % len(states)])
             case "overflow", _:
                 rest = eng.blocks.archive_overflow(name)
-                assert rest == (now[8:] or None)
+                assert (rest is None) is (len(now) <= 8)
                 if rest:
-                    states.append(now[:8])
+                    kept = now.removesuffix(rest)
+                    assert 4 < len(kept) <= 8 and kept + rest == now
+                    states.append(kept)
                     archived.append(len(states))
     history = eng.blocks.history(name)
     assert [(edit.old, edit.new) for edit in reversed(history)] == list(itertools.pairwise(states))

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import sentences
 from ..errors import Miscounted, ProposalStale
 from ..memory import approvals
+from ..memory.blocks import kept_length
 from ..memory.exchanges import TRUSTS
 from ..memory.fingerprints import fingerprint
 from ..memory.memories import MERGED
 from ..records import WORLD
-from ..tokens import CHARACTERS_PER_TOKEN, estimate
+from ..tokens import estimate
 from . import grounds
 from .duplicates import similar
 from .grounds import Ground
@@ -145,7 +146,7 @@ def close(memory: Memory, turn: Exchange, confidence: float) -> Plan:
 def overflow(tx: Transaction, workspace: str, name: str) -> Plan | None:
     """Move what exceeds a block's budget into a memory. None when the block fits."""
     ((id, content, version, max_tokens),) = tx.all(_BLOCK_BY_NAME, workspace=workspace, name=name)
-    rest = content[max_tokens * CHARACTERS_PER_TOKEN :]
+    rest = content[kept_length(content, max_tokens) :]
     if not rest.strip():
         return None
     why = f"block {name} is past its {max_tokens} tokens"

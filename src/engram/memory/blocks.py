@@ -93,6 +93,26 @@ class _Version(NamedTuple):
     author: str | None
 
 
+#: Where a text may be cut, best first.
+_ENDS = (("\n",), (". ", "! ", "? ", "。", "！", "？"), (" ",))
+
+
+def kept_length(content: str, max_tokens: int) -> int:
+    """How many characters of a block its budget keeps.
+
+    Up to the end of a line, else of a sentence, else of a word, if that leaves at least half of what fits: half a
+    sentence says something else than the whole.
+    """
+    fits = max_tokens * CHARACTERS_PER_TOKEN
+    if len(content) <= fits:
+        return len(content)
+    for ends in _ENDS:
+        found = max(content.rfind(end, fits // 2, fits) + len(end) for end in ends)
+        if found > fits // 2:
+            return found
+    return fits
+
+
 class Blocks:
     def __init__(self, view: StoreView, watch: Watch | None = None) -> None:
         self._engine = view.engine
@@ -326,17 +346,18 @@ class Blocks:
     def archive_overflow(self, name: str, *, actor: str | None = None) -> str | None:
         """Cut off what exceeds the budget and return it; None, and no write, when everything fits.
 
-        It cuts between characters, never inside one. The removed text stays in the history.
+        It cuts at the end of a line, else of a sentence or a word. The removed text stays in the history.
         """
         _check(name, "", actor)
         with self._engine.write() as tx:
             self._lock(tx, name)
             stored = self._require(tx, name)
-            content, fits = stored.block.content, stored.block.max_tokens * CHARACTERS_PER_TOKEN
-            if len(content) <= fits:
+            content = stored.block.content
+            kept = kept_length(content, stored.block.max_tokens)
+            if kept == len(content):
                 return None
-            self._write(tx, stored, content[:fits], OVERFLOW, actor)
-            return content[fits:]
+            self._write(tx, stored, content[:kept], OVERFLOW, actor)
+            return content[kept:]
 
     def verify(self, name: str) -> int:
         """Check that the versions are complete and end in the current content; how many there are."""
