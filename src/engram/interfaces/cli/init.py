@@ -472,7 +472,11 @@ def _following(run: _Run, project: str | None, query: str | None, *, is_empty: b
     return [
         (typed("open"), f"the dashboard in your browser; `{typed('serve')}` first, in another terminal"),
         *here,
-        *([(typed("backup"), "copies your store; run it again at any time, the newest 7 copies stay")] if can_copy else []),
+        *(
+            [(typed("backup"), "copies your store; run it again at any time, the newest 7 copies stay")]
+            if can_copy
+            else []
+        ),
     ]
 
 
