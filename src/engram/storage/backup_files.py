@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from ..clock import Clock
     from .keys import Keys
 
-_SQLITE_FILE = b"SQLite format 3\0"
-#: Where the `application_id` is in the header of an SQLite file, and the length of the header.
-_ID_AT, _HEADER = 68, 100
 #: Files beside a database that belong to it.
 _HELPERS = ("-wal", "-shm", "-journal", backup.PARTIAL)
 
@@ -80,7 +77,7 @@ def state_of(connection: apsw.Connection) -> State:
 
 def origin_of(connection: apsw.Connection) -> str | None:
     """What identifies a store: when it was made, to the microsecond. Its backups have the same, wherever they are."""
-    if connection.pragma("application_id") != foreign.APPLICATION_ID:
+    if connection.pragma("application_id") != database.APPLICATION_ID:
         return None
     found: str | None = connection.execute(_ORIGIN).get
     return found
@@ -205,7 +202,7 @@ def _verified(draft: str, path: str, key: bytes | None) -> _Written:
     """Open the copy again, with the key of the store, and check all of it."""
     copy = database.open_copy(draft, key)
     try:
-        if copy.pragma("application_id") != foreign.APPLICATION_ID:
+        if copy.pragma("application_id") != database.APPLICATION_ID:
             raise NotAStore(f"{path} is not an Engram store; no backup was made.")
         problems = [" ".join(str(found).split()) for (found,) in copy.execute("PRAGMA integrity_check(1)").fetchall()]
         if problems != ["ok"]:
@@ -250,16 +247,9 @@ def remove_left(path: str) -> None:
             backup.remove(file)
 
 
-def is_store(file: str) -> bool:
-    """Whether a file begins like an Engram store, plain or encrypted."""
-    return is_plain_store(file) or database.is_encrypted(file)
-
-
 def is_plain_store(file: str) -> bool:
     """Whether a file begins like an Engram store that is not encrypted."""
-    header = database.first_bytes(file, _HEADER)
-    found = int.from_bytes(header[_ID_AT : _ID_AT + 4], "big")
-    return header.startswith(_SQLITE_FILE) and found == foreign.APPLICATION_ID
+    return database.is_store(file) and not database.is_encrypted(file)
 
 
 def problem_of(file: str, keys: Keys) -> str:
@@ -278,7 +268,7 @@ def listed(path: str, folder: str | None, keys: Keys) -> list[BackupFile]:
         raise InvalidInput(f"{folder} is not a folder.")
     else:
         files = [file for file in backup_places.files(os.path.abspath(folder)) if not file.endswith(_HELPERS)]
-        files = [file for file in files if file != path and is_store(file)]
+        files = [file for file in files if file != path and database.is_store(file)]
     described = [_described(file, keys) for file in dict.fromkeys(files)]
     return sorted(described, key=lambda each: (each.made_at, each.file), reverse=True)
 

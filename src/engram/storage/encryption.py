@@ -154,7 +154,7 @@ def _elsewhere(path: str, keys: Keys) -> list[str]:
     return [
         file
         for _, file in backup_names.known(path)
-        if backup_files.is_store(file)
+        if database.is_store(file)
         and (named.fullmatch(os.path.basename(file)) or backup_files.origin(file, keys) in (None, mine))
     ]
 

@@ -24,7 +24,6 @@ store gets the backup's.
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -45,7 +44,8 @@ from ..private_files import make_file, make_folder, sync
 from ..setup_records import Restored, UsableBackup
 from . import backup, backup_files, backup_names, backup_places, database, foreign, migrate
 from .backup_places import LIST
-from .foreign import APPLICATION_ID, check_ours
+from .database import APPLICATION_ID
+from .foreign import check_ours
 from .keys import NO_KEYS
 from .sqlite import refuse_network, to_wal
 from .sqlite_errors import translate, translate_os
@@ -209,8 +209,11 @@ def _copy_to(draft: str, file: str, progress: backup.Progress | None, key: bytes
 
 
 def _copy_file(source: str, target: str) -> None:
+    """Copy a file that this process may have open, so it is read through SQLite: see `database`."""
     make_file(target)
-    shutil.copyfile(source, target)
+    with open(target, "wb") as file:
+        for portion in database.portions(source):
+            file.write(portion)
     sync(target)
 
 
@@ -477,9 +480,10 @@ def _replace_file(path: str, draft: str, clock: Clock) -> str | None:
 
 
 def _blank_header(path: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    # Through SQLite's file layer, because closing a Python descriptor would drop this process's locks on the file.
+    file = apsw.VFSFile("", path, [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE, 0])
     try:
-        os.pwrite(descriptor, bytes(_HEADER), 0)
-        os.fsync(descriptor)
+        file.xWrite(bytes(_HEADER), 0)
+        file.xSync(apsw.SQLITE_SYNC_NORMAL)
     finally:
-        os.close(descriptor)
+        file.xClose()

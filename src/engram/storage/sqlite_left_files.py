@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import EngramError
 from ..health_records import NOTE, WRONG, Finding, fine
-from . import backup, backup_files, backup_names, backup_places, database
+from . import backup, backup_files, backup_names, backup_places, database, helper_names
 from .swap import NEXT, REPLACED
 
 if TYPE_CHECKING:
@@ -145,7 +145,9 @@ def plain(path: str) -> Finding:
             "engram encrypt; if the file stays plain, it is damaged: engram encrypt --delete-damaged",
             number=len(own),
         )
-    beside = [file for file in backup_places.files(os.path.dirname(path)) if _is_plain_store(file)]
+    # The names first: closing one of the files that SQLite has open would drop this process's locks.
+    beside = [file for file in backup_places.files(os.path.dirname(path)) if not helper_names.is_of_sqlite(file)]
+    beside = [file for file in beside if file != path and _is_plain_store(file)]
     if not beside:
         return fine(name, "Every copy of the encrypted store that Engram knows is encrypted.")
     return Finding(
@@ -162,7 +164,7 @@ def copies(path: str) -> list[str]:
     """The copies of the store that Engram knows, and what killed processes left of some."""
     beside = [os.path.join(os.path.dirname(path), each) for each in backup_names.beside(path)]
     left = [f"{path}{end}" for end in (NEXT, REPLACED, backup.COPYING)]
-    known = [file for _, file in backup_names.known(path) if backup_files.is_store(file)]
+    known = [file for _, file in backup_names.known(path) if database.is_store(file)]
     return list(dict.fromkeys([*beside, *left, *known, *backup_names.drafts(path)]))
 
 
