@@ -396,8 +396,13 @@ def _write_into(
         # The header identifies an Engram store even if the rest is damaged.
         if store.pragma("application_id") != APPLICATION_ID:
             check_ours(store, path)
-        with suppress(apsw.CorruptError):
+        try:
             to_wal(store, busy_timeout)
+        except apsw.CorruptError:
+            if store.pragma("journal_mode") != "wal":
+                # Without a log, the transaction of the restore would lock out the copy of the present store.
+                _raise_counters(store, draft)
+                raise
         _match_pages(draft, store.pragma("page_size"), key)
         with store.backup("main", draft, "main") as running:
             # The first step takes the write lock, so the kept copy is the store's last state.
@@ -438,14 +443,18 @@ def _keep_present(path: str, draft: apsw.Connection, spared: str, clock: Clock, 
         if _is_empty(present):
             return None
         kept = backup.keep(present, path, LABEL, clock, spared=spared, key=key)
-        # The counters of the store may be damaged. Then those of the draft stay unchanged.
-        with suppress(apsw.Error):
-            for name, last in present.execute(_SEQUENCES).fetchall():
-                draft.execute(_RAISE, (last, name, last))
-                draft.execute(_ADD, (name, last, name))
+        _raise_counters(present, draft)
         return kept
     finally:
         present.close()
+
+
+def _raise_counters(present: apsw.Connection, draft: apsw.Connection) -> None:
+    # The counters of the store may be damaged. Then those of the draft stay unchanged.
+    with suppress(apsw.Error):
+        for name, last in present.execute(_SEQUENCES).fetchall():
+            draft.execute(_RAISE, (last, name, last))
+            draft.execute(_ADD, (name, last, name))
 
 
 def _is_empty(connection: apsw.Connection) -> bool:
