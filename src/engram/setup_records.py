@@ -99,6 +99,8 @@ class BackupMade(NamedTuple):
     removed: tuple[str, ...]
     #: Whether its place is in the list that receipts of forgetting and `engram encrypt` use.
     listed: bool = True
+    #: Older backups that rotation could not remove.
+    stuck: tuple[str, ...] = ()
 
 
 class BackupFile(NamedTuple):

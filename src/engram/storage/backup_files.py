@@ -115,7 +115,7 @@ def make(
         # The folder beside the store needs no entry.
         listed = backup_places.remember(f"{path}{LIST}", place, now) or place == backup_names.default_folder(path)
         made = _write(path, file, keys, busy_timeout, progress)
-        removed = _rotate(path, file, keep, keys) if rotates else ()
+        rotated = _rotate(path, file, keep, keys) if rotates else backup_places.Rotated()
     except apsw.Error as error:
         raise translate(error, path) from error
     except OSError as error:
@@ -125,7 +125,9 @@ def make(
             # A folder with a backup stays.
             with suppress(OSError):
                 os.rmdir(folder)
-    return BackupMade(path, file, backup.size(file), made.schema, made.state.change, now, removed, listed)
+    return BackupMade(
+        path, file, backup.size(file), made.schema, made.state.change, now, rotated.removed, listed, rotated.stuck
+    )
 
 
 def _draft(file: str) -> str:
@@ -215,17 +217,14 @@ def _verified(draft: str, path: str, key: bytes | None) -> _Written:
         copy.close()
 
 
-def _rotate(path: str, made: str, keep: int, keys: Keys) -> tuple[str, ...]:
-    """Remove all but the newest backups of this store in the folder of one just made. Returns what was removed.
+def _rotate(path: str, made: str, keep: int, keys: Keys) -> backup_places.Rotated:
+    """Remove all but the newest backups of this store in the folder of one just made.
 
     Backups with the same name may be of an earlier store that was lost. They stay, and so does what cannot be read.
     """
     mine = origin(made, keys)
     own = [file for file in backup_names.own(path, os.path.dirname(made)) if origin(file, keys) == mine]
-    removed = backup.surplus(own, keep, made)
-    for file in removed:
-        backup.remove(file)
-    return tuple(removed)
+    return backup_places.remove(backup.surplus(own, keep, made))
 
 
 def remove_left(path: str) -> None:
@@ -297,6 +296,9 @@ def candidates(path: str, folder: str, keys: Keys) -> list[BackupFile]:
         for each in found
         if origins[each.file] == present or (origins[each.file] is None and (each.file in mine or not mine))
     ]
+    # A store that was copied goes on in two places, and both copies have the same origin. Then the names decide.
+    if any(each.file in mine for each in own):
+        own = [each for each in own if each.file in mine or not backup_names.is_of_engram(each.file)]
     if not own and (lost := next((each.file for each in found if each.file in mine and not each.problem), None)):
         raise Conflict(
             f"The backups of {path} in {folder} are of an earlier store, which was lost or replaced. Nothing was "

@@ -35,6 +35,11 @@ def pattern(path: str) -> re.Pattern[str]:
     return re.compile(re.escape(_prefix(path)) + STAMP + r"\.db")
 
 
+def is_of_engram(file: str) -> bool:
+    """Whether `engram backup` chose the name of a file, so that it says which store the file is of."""
+    return re.fullmatch(rf".+-[0-9a-f]{{8}}-{STAMP}\.db", os.path.basename(file)) is not None
+
+
 def own(path: str, folder: str) -> list[str]:
     """The backups of this store in a folder, oldest first. Links and other files are left out."""
     return backup_places.named(folder, pattern(path))

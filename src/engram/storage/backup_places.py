@@ -11,11 +11,12 @@ import os
 import re
 import stat
 from contextlib import suppress
+from typing import NamedTuple
 
 from ..clock import stamp
 from ..errors import Conflict
 from ..private_files import FILE_MODE, make_folder, open_regular
-from . import database, helper_names
+from . import backup, database, helper_names
 from .backup import PARTIAL, STAMP, is_alive
 
 #: The end of the name of a list.
@@ -102,6 +103,26 @@ def drafts(list_file: str, default: str, pattern: re.Pattern[str]) -> list[str]:
         names = named(folder, re.compile(rf"{start}\.\d+{re.escape(PARTIAL)}"))
         found += [file for file in names if not is_alive(file.split(".")[-2])]
     return found
+
+
+class Rotated(NamedTuple):
+    """What became of the older backups."""
+
+    removed: tuple[str, ...] = ()
+    #: Those that should have been removed, and could not be.
+    stuck: tuple[str, ...] = ()
+
+
+def remove(files: list[str]) -> Rotated:
+    """Remove older backups. The new one is complete, so one that cannot be removed is named, and is no error."""
+    removed, stuck = [], []
+    for file in files:
+        try:
+            backup.remove(file)
+            removed.append(file)
+        except OSError:
+            stuck.append(file)
+    return Rotated(tuple(removed), tuple(stuck))
 
 
 def named(folder: str, pattern: re.Pattern[str]) -> list[str]:

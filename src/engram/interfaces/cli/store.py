@@ -150,6 +150,7 @@ def _backed_up(done: BackupMade) -> str:
         )
     if done.removed:
         lines.append(f"Removed {counted(len(done.removed), 'older backup')}.")
+    lines += [f"This older backup could not be removed: {one_line(file, PATH_LENGTH)}" for file in done.stuck]
     return "\n".join(lines)
 
 
