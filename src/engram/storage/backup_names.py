@@ -57,6 +57,14 @@ def known(path: str) -> list[tuple[str, str]]:
     return backup_places.known(f"{path}{LIST}", default_folder(path), pattern(path))
 
 
+def unseen(path: str) -> list[str]:
+    """The places and files that may be backups of this store, or may have some, and cannot be looked at."""
+    path = os.path.realpath(path)
+    copies = [os.path.join(os.path.dirname(path), each) for each in beside(path)]
+    found = [file for file in copies if not backup_places.is_readable(file)]
+    return found + backup_places.unseen(f"{path}{LIST}", default_folder(path), pattern(path))
+
+
 def last_place(path: str) -> str | None:
     """The folder of the last backup, or its file if `engram backup` did not choose the name; None without backups."""
     found = known(path)

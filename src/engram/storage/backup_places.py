@@ -133,11 +133,62 @@ def named(folder: str, pattern: re.Pattern[str]) -> list[str]:
 def files(folder: str) -> list[str]:
     """The regular files of a folder by name; names of backups of one store sort by their time."""
     try:
-        with os.scandir(folder) as entries:
-            found = [each.path for each in entries if stat.S_ISREG(each.stat(follow_symlinks=False).st_mode)]
+        return _regular(folder)
     except OSError:
         return []
-    return sorted(found)
+
+
+def unseen(list_file: str, default: str, pattern: re.Pattern[str]) -> list[str]:
+    """What cannot be looked at: the list, folders on it that are missing or not readable, and backups in the others.
+
+    A folder may be missing because its disk is not mounted. A file that is missing in its folder was deleted.
+    """
+    found = [] if _can_be_read(list_file) else [list_file]
+    for place in dict.fromkeys([default, *(place for _, place in places(list_file))]):
+        try:
+            inside = _regular(place) if stat.S_ISDIR(os.stat(place).st_mode) else None
+        except (FileNotFoundError, NotADirectoryError):
+            was_deleted = os.path.splitext(place)[1] and os.path.isdir(os.path.dirname(place))
+            if place != default and not was_deleted:
+                found.append(place)
+        except OSError:
+            found.append(place)
+        else:
+            named = (
+                [place] if inside is None else [each for each in inside if pattern.fullmatch(os.path.basename(each))]
+            )
+            found += [each for each in named if not is_readable(each)]
+    return found
+
+
+def is_readable(file: str) -> bool:
+    """Whether there is nothing in a file, or its beginning can be read."""
+    try:
+        return not backup.size(file) or bool(database.first_bytes(file, 1))
+    except OSError:
+        return False
+
+
+def _can_be_read(list_file: str) -> bool:
+    try:
+        with open_regular(list_file):
+            return True
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def _regular(folder: str) -> list[str]:
+    with os.scandir(folder) as entries:
+        return sorted(each.path for each in entries if _is_regular(each))
+
+
+def _is_regular(entry: os.DirEntry[str]) -> bool:
+    # One that is deleted at this moment does not hide the others.
+    with suppress(FileNotFoundError):
+        return stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode)
+    return False
 
 
 def made_at(file: str) -> str:

@@ -79,6 +79,7 @@ def _changed(
                 if wanted != present:
                     replace(path, present, wanted, busy_timeout)
             copies = _change_copies(path, keys, wanted, delete_damaged)
+            copies.unseen.extend(file for file in backup_names.unseen(path) if file not in copies.left)
     except apsw.Error as error:
         raise translate(error, path) from error
     except OSError as error:
@@ -121,6 +122,7 @@ class _Copies(NamedTuple):
     removed: list[str]
     left: list[str]
     damaged: list[str]
+    unseen: list[str]
 
 
 def _change_copies(path: str, keys: Keys, wanted: bytes | None, delete_damaged: bool) -> _Copies:
@@ -136,7 +138,7 @@ def _change_copies(path: str, keys: Keys, wanted: bytes | None, delete_damaged: 
     drafts = [*(copy for copy in beside if copy.endswith(backup.PARTIAL)), *backup_names.drafts(path)]
     changes = [copy for copy in beside if copy not in drafts]
     changes += [copy for copy in _elsewhere(path, keys) if copy not in changes]
-    copies = _Copies([], [], [], [])
+    copies = _Copies([], [], [], [], [])
     for draft in [*drafts, *_left_by_changes([path, *changes]), *_unfinished_copy(path)]:
         with _leaving(draft, copies):
             _remove(draft, copies)

@@ -273,4 +273,10 @@ def _encryption(done: Encryption, first: str) -> str:
     if done.damaged and done.encrypted:
         lines.append("Save from it what you need, then run `engram encrypt --delete-damaged`.")
     lines += [f"Not changed, because it is in use, or cannot be read or written: {file}" for file in done.left]
+    lines += [f"Could not be looked at: {one_line(file, PATH_LENGTH)}" for file in done.unseen]
+    if done.unseen:
+        lines.append(
+            "Backups there stay as they are. Mount the disk, or make them readable, and run the command again. If they "
+            "were deleted, remove the line of their folder from the list of backups beside the store."
+        )
     return "\n".join(lines)
