@@ -109,7 +109,7 @@ def make(
         # A name that is too long for its draft is no place of a backup.
         with suppress(FileNotFoundError):
             os.lstat(_draft(file))
-        backup.require_space(file, backup.size(path) + backup.size(f"{path}-wal"))
+        backup.require_space(file, backup.size(path) + backup.size(f"{path}-wal"), f"A backup of {path}")
         # Before anything is written, so that `engram encrypt` finds the file whatever happens.
         place = folder if rotates else file
         # The folder beside the store needs no entry.

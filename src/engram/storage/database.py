@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x456E6772
 #: How every SQLite file begins that is not encrypted, and where the `application_id` is in it.
 _SQLITE_FILE, _ID_AT = b"SQLite format 3\0", 68
+#: Milliseconds to wait for a lock, unless the caller sets another time. The last process that closes a store locks it
+#: for a moment, also against reading.
+_PATIENCE = 5_000
 #: Bytes that are read at once.
 _PORTION = 1024 * 1024
 
@@ -55,6 +58,7 @@ def connect(path: str, key: bytes | None, *, flags: int = READ_WRITE, cache: int
     require_name(path)
     _refuse_helper(path)
     connection = apsw.Connection(path, flags=flags, statementcachesize=cache)
+    connection.set_busy_timeout(_PATIENCE)
     if key is not None:
         try:
             _require_cipher(path)
@@ -204,6 +208,7 @@ def _fits(address: str, key: bytes, flags: int) -> bool:
     try:
         # Closing it must not write its log into the file.
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.set_busy_timeout(0)
         connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
         return True
     except (apsw.NotADBError, apsw.IOError):

@@ -74,7 +74,7 @@ def _changed(
             finish(path)
             with same_file(path):
                 present = foreign.refuse(path, keys)
-                _require_store(path, present)
+                _require_store(path, present, busy_timeout)
                 wanted = choose(present)
                 if wanted != present:
                     replace(path, present, wanted, busy_timeout)
@@ -104,10 +104,11 @@ def _alone(path: str) -> Iterator[None]:
         lock.release()
 
 
-def _require_store(path: str, key: bytes | None) -> None:
+def _require_store(path: str, key: bytes | None, busy_timeout: float) -> None:
     """Check the file before a key is made for it."""
     store = database.connect(path, key)
     try:
+        store.set_busy_timeout(int(busy_timeout * 1000))
         # Until it is known to be ours, closing it must not write its log into the file.
         store.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         foreign.check_ours(store, path)

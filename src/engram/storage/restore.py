@@ -104,7 +104,8 @@ def sqlite(
         with held(path) if os.path.exists(path) else nullcontext() as present:
             key = foreign.refuse(path, keys) if present else database.key_of(file, keys)
             # For the draft, the copy of the present store, and the log that receives the draft's pages.
-            backup.require_space(path, 2 * backup.size(file) + backup.size(path) + backup.size(f"{path}-wal"))
+            needed = 2 * backup.size(file) + backup.size(path) + backup.size(f"{path}-wal")
+            backup.require_space(path, needed, f"Restoring {path}")
             try:
                 schema = _prepare(file, draft, clock, progress, database.key_of(file, keys), key)
                 # Asked here before anything is written, and again under the store's write lock.

@@ -33,6 +33,7 @@ from ..errors import (
     EngramError,
     StoreBusy,
     StoreError,
+    StoreFull,
     StoreUnavailable,
 )
 from ..private_files import make_file, make_folder
@@ -221,15 +222,18 @@ class SqliteEngine(Engine):
                     )
                 finally:
                     connection.close()
-        except EngramError:
-            clean = False
-        if not clean:
+            why = "" if clean else "other connections kept it busy; the next forget removes them"
+        except StoreBusy:
+            why = "other connections kept it busy; the next forget removes them"
+        except StoreFull:
+            why = "a disk is full; free some space, and run `engram vacuum`, which removes them"
+        except EngramError as error:
+            why = f"they could not be removed. {error} Then run `engram vacuum`, which removes them"
+        if why:
             import logging
 
             logging.getLogger("engram.storage").warning(
-                "%s may still contain bytes of forgotten text, because other connections kept it busy; the next forget "
-                "removes them",
-                self.path,
+                "%s may still contain bytes of forgotten text, because %s", self.path, why
             )
 
     def backups(self, before: str) -> tuple[str, ...]:
@@ -239,7 +243,7 @@ class SqliteEngine(Engine):
 
     def vacuum(self) -> None:
         """Rewrite the file without its unused pages, in one transaction: writers wait for it, readers do not."""
-        backup.require_space(self.path, 2 * self.size())
+        backup.require_space(self.path, 2 * self.size(), f"Rewriting {self.path}")
         with self._writer, _translating(self.path):
             connection = self._connect().connection
             try:
