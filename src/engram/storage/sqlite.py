@@ -227,7 +227,7 @@ class SqliteEngine(Engine):
             why = "other connections kept it busy; the next forget removes them"
         except StoreFull:
             why = "a disk is full; free some space, and run `engram vacuum`, which removes them"
-        except EngramError as error:
+        except (EngramError, OSError) as error:
             why = f"they could not be removed. {error} Then run `engram vacuum`, which removes them"
         if why:
             import logging
@@ -239,7 +239,14 @@ class SqliteEngine(Engine):
     def backups(self, before: str) -> tuple[str, ...]:
         from . import backup_names
 
-        return (*backup.older(backup.names(self.path), before), *backup_names.older(self.path, before))
+        try:
+            beside = backup.names(self.path)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"The backups beside {self.path} cannot be listed: {error.strerror} ({error.filename}). The receipt "
+                "would not name them, so nothing was forgotten. Make the folder readable (`chmod u+r`), and try again."
+            ) from error
+        return (*backup.older(beside, before), *backup_names.older(self.path, before))
 
     def vacuum(self) -> None:
         """Rewrite the file without its unused pages, in one transaction: writers wait for it, readers do not."""
@@ -547,6 +554,11 @@ def _create(path: str) -> bool:
     try:
         make_folder(folder)
         refuse_network(folder)
+        if os.path.islink(path) and not os.path.exists(path):
+            raise StoreUnavailable(
+                f"{path} is a symbolic link to {os.path.realpath(path)}, which is not there; nothing was written. "
+                "Mount the disk of the store, or remove the link."
+            )
         if os.path.exists(path):
             _make_helpers_writable(path)
             return False
