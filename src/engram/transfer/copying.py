@@ -359,8 +359,11 @@ def _unfinished(
     except StoreFull as error:
         if not os.path.exists(draft):
             raise
-        said = f"{error} What was copied is in {draft}. Run the command again, and it goes on; or delete the file."
-        raise StoreFull(said) from error
+        full = f"The disk that holds {draft} is full." if draft in str(error) else str(error)
+        raise StoreFull(
+            f"{full} What was copied is kept: free some space and run the command again, and it goes on; or "
+            f"delete {draft}, {draft}-wal and {draft}-shm."
+        ) from error
 
 
 def _remove_plain(draft: str, open_target: Open) -> None:
