@@ -28,6 +28,7 @@ REQUIREMENTS = {
     "STORE-21": "If an open store is deleted or replaced, no write is lost silently: the process opens the new file or raises StoreUnavailable, and never creates a new store.",
     "STORE-22": "A process with an open store notices when another process changes its schema: it continues or raises SchemaTooNew.",
     "STORE-23": "A damaged text is StoreDamaged and names engram restore; the other rows stay readable.",
+    "STORE-24": "No command opens a file that SQLite has open, so a process keeps its locks on the store and on its log.",
     # Over the network
     "REMOTE-1": "https://host:port opens a store behind a server; plain http is only for this machine; a wrong address says what one looks like.",
     "REMOTE-2": "The token is a setting that is never shown; a blank one is an error.",

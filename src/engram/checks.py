@@ -55,6 +55,9 @@ def text(value: object, what: str, *, longest: int = MAX_TEXT, empty: bool = Fal
         try:
             value.encode()
         except UnicodeEncodeError as error:
+            # Python reads a byte of an argument or a file name that is not UTF-8 as one of these.
+            if "\udc80" <= value[error.start] <= "\udcff":
+                _refuse(what, f"is not UTF-8: it has the byte {ord(value[error.start]) - 0xDC00:#x}")
             _refuse(what, f"has a lone surrogate at position {error.start}; it is not valid Unicode")
     return value
 

@@ -620,6 +620,20 @@ class Engram:
         self.close()
 
 
+def first_bytes(path: str, number: int) -> bytes:
+    """The beginning of a file that may be a store in use; nothing if there is none."""
+    from .storage import database
+
+    return database.first_bytes(path, number)
+
+
+def is_of_store(path: str) -> bool:
+    """Whether a file is a store of Engram, or a file that SQLite has beside one. Only SQLite may open such a file."""
+    from .storage import database
+
+    return database.is_of_store(path)
+
+
 def address(store: object) -> str | None:
     """The path or URL of a store as text; None stays None. InvalidInput for what is neither text nor a `Path`."""
     place = os.fspath(store) if isinstance(store, str | os.PathLike) else store

@@ -99,6 +99,8 @@ class BackupMade(NamedTuple):
     removed: tuple[str, ...]
     #: Whether its place is in the list that receipts of forgetting and `engram encrypt` use.
     listed: bool = True
+    #: Older backups that rotation could not remove.
+    stuck: tuple[str, ...] = ()
 
 
 class BackupFile(NamedTuple):
@@ -166,6 +168,8 @@ class Encryption(NamedTuple):
     left: tuple[str, ...] = ()
     #: The plain backups that stayed, because SQLite cannot read them.
     damaged: tuple[str, ...] = ()
+    #: What could not be looked at: the list of backups, a folder on it, or a backup. It may have plain text.
+    unseen: tuple[str, ...] = ()
 
 
 class Upgraded(NamedTuple):

@@ -36,7 +36,7 @@ def test_the_commands_say_what_they_did_and_where_the_key_is(engram: Engram, sto
     changed = engram("rekey", "--json").json
     assert changed == {
         **{"store": store_url, "encrypted": True, "changed": True, "keys": key},
-        **{"copies": [str(copy)], "removed": [], "left": []},
+        **{"copies": [str(copy)], "removed": [], "left": [], "damaged": [], "unseen": []},
     }
     away = Path(key).rename(f"{key}.away")
     refused = engram("recall", "Found", "--json")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -31,7 +33,7 @@ from engram.interfaces.hooks import respond
 from engram.maintenance import backup, backups, newest_backup, refuse_newer, restore
 from engram.setup_records import BackupMade
 from engram.storage import backup as copies
-from engram.storage import database, dumps
+from engram.storage import backup_names, database, dumps
 from engram.storage import restore as restoring
 from tests._tables import dump
 from tests.conftest import ShiftedClock
@@ -187,6 +189,26 @@ def test_a_backup_just_made_stays_also_if_the_clock_was_ahead_when_others_were_m
     assert last.size == Path(last.file).stat().st_size
     only = save(path, clock=clock, keep=1)
     assert os.listdir(path.parent / "backups") == [Path(only.file).name]
+
+
+@pytest.mark.requirement("BACKUP-2")
+def test_a_backup_is_made_and_names_the_older_one_that_cannot_be_removed(
+    path: Path, clock: ShiftedClock, engram: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oldest = save(path, None, clock).file
+    clock.advance(60)
+    unlink = os.unlink
+
+    def refuse(file: str, *given: Any, **named: Any) -> None:
+        if file == oldest:
+            raise PermissionError(errno.EPERM, "Operation not permitted", file)
+        unlink(file, *given, **named)
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    done = engram("backup", "--keep", "1")
+    assert done.code == 0
+    assert f"This older backup could not be removed: {oldest}" in done.out
+    assert len(backup_names.known(str(path))) == 2
 
 
 @pytest.mark.requirement("BACKUP-2")
@@ -418,6 +440,23 @@ def test_a_store_that_was_moved_gets_its_own_backup_from_a_shared_folder(shared:
     b.rename(a)
     # The name is that of A, the content that of B.
     assert Path(newest_backup(load(url=str(a)), str(folder)).file).name.startswith("B-")
+
+
+@pytest.mark.requirement("BACKUP-4")
+def test_a_store_gets_its_own_backup_from_a_folder_that_it_shares_with_its_copy(
+    path: Path, tmp_path: Path, clock: ShiftedClock
+) -> None:
+    other, folder = tmp_path / "other.db", tmp_path / "shared"
+    shutil.copy(path, other)
+    own = save(path, folder, clock).file
+    clock.advance(60)
+    later = save(other, folder, clock).file
+    assert newest_backup(load(url=str(path)), str(folder)).file == own
+    assert newest_backup(load(url=str(other)), str(folder)).file == later
+    # A name that the user chose says nothing about the store.
+    clock.advance(60)
+    mine = save(path, folder / "20990101.db", clock).file
+    assert newest_backup(load(url=str(path)), str(folder)).file == mine
 
 
 @pytest.mark.requirement("BACKUP-4")

@@ -164,6 +164,21 @@ def test_a_damaged_store_is_replaced_and_kept(damage: Callable[[Path], None], pa
 
 
 @pytest.mark.requirement("RESTORE-1")
+@pytest.mark.parametrize("seed", range(4))
+def test_a_damaged_store_without_a_log_is_replaced_and_kept(seed: int, path: Path, saved: Path) -> None:
+    """A copy of a backup has no write-ahead log, and a damaged one cannot be given one."""
+    content = bytearray(saved.read_bytes())
+    chance = random.Random(seed)
+    for _ in range(60):
+        content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    path.write_bytes(content)
+    done = run(path, saved)
+    assert (world(path), is_sound(path)) == ("saved", True)
+    assert done.kept is not None
+    assert Path(done.kept).read_bytes() == bytes(content)
+
+
+@pytest.mark.requirement("RESTORE-1")
 def test_a_restore_removes_no_file_that_only_looks_like_a_draft(path: Path, saved: Path) -> None:
     mine = ["incoming-mail", "incoming-2026-photos", "before-party.partial", "before-party-journal"]
     for end in mine:

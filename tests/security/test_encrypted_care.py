@@ -18,7 +18,7 @@ from engram.config import load
 from engram.maintenance import backup, backups, copy, decrypt, doctor, encrypt, newest_backup, rekey, restore, vacuum
 from engram.setup_records import BackupMade
 from engram.storage import backup as copies
-from engram.storage import backup_files, database, keys, sqlite_health, swap
+from engram.storage import backup_files, database, keys, scrub, sqlite_health, swap
 from tests._files import connect
 from tests._tables import dump
 from tests.conftest import KEY_FILE, ShiftedClock
@@ -252,10 +252,10 @@ def test_a_backup_that_cannot_be_changed_is_named_and_stops_nothing_else(
     theirs = foreign.read_bytes()
     require_space = copies.require_space
 
-    def no_space_for_two(file: str, needed: int) -> None:
+    def no_space_for_two(file: str, needed: int, what: str) -> None:
         if file in (first, beside):
             raise OSError(30, "Read-only file system", file)
-        require_space(file, needed)
+        require_space(file, needed, what)
 
     monkeypatch.setattr(copies, "require_space", no_space_for_two)
     shown = engram("encrypt")
@@ -634,3 +634,40 @@ def test_backups_with_an_earlier_key_can_still_be_listed_and_restored(locked: Pa
     restore(load(url=str(locked)), str(away), force=True)
     assert database.is_encrypted(str(locked))
     assert texts(locked)
+
+
+@pytest.mark.requirement("ENCRYPT-6")
+@pytest.mark.parametrize("call", [encrypt, rekey, decrypt])
+def test_a_change_of_the_key_waits_for_a_process_that_closes_the_store(path: Path, call: Callable[..., Any]) -> None:
+    """The last process that closes a store locks it for a moment, also against reading."""
+    if call is not encrypt:
+        change(encrypt, path)
+    closing_one = connect(str(path))
+    closing_one.execute("PRAGMA locking_mode=EXCLUSIVE")
+    closing_one.execute("SELECT * FROM migrations").fetchall()
+    closing_one.execute("BEGIN IMMEDIATE")
+    later = threading.Timer(0.5, closing_one.close)
+    later.start()
+    try:
+        assert change(call, path).changed
+    finally:
+        later.join()
+
+
+@pytest.mark.requirement("FORGET-7", "STORE-8")
+def test_forgetting_on_a_full_disk_names_the_cause_and_what_to_do(
+    locked: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: Any, **__: Any) -> bool:
+        raise apsw.FullError("database or disk is full")
+
+    with Engram(locked) as eng:
+        id = eng.remember("Gone soon").id
+        with monkeypatch.context() as patch:
+            patch.setattr(scrub, "scrub", full)
+            eng.forget(memory=id)
+    (said,) = [each.getMessage() for each in caplog.records if each.name == "engram.storage"]
+    assert said == (
+        f"{locked} may still contain bytes of forgotten text, because a disk is full; free some space, and run "
+        "`engram vacuum`, which removes them"
+    )

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import config
-from ..client import Engram, address
+from ..client import Engram, address, first_bytes
 from ..errors import NotAStore, NotOfFormat, StoreDamaged
 from ..import_records import Seen
 
@@ -74,11 +74,7 @@ def store_beside(old: Path | str) -> str:
 
 def _header(file: str) -> bytes:
     """The beginning of a file; nothing if there is no file."""
-    try:
-        with open(file, "rb") as opened:
-            return opened.read(100)
-    except OSError:
-        return b""
+    return first_bytes(file, 100)
 
 
 def _has_record(beside: config.Config, format_name: str) -> bool:

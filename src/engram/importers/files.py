@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
+from ..client import is_of_store
 from ..errors import NothingToImport, NotOfFormat
 from .items import Skipped
 
@@ -68,6 +69,8 @@ class Source:
         """
         self.position = 0
         try:
+            if is_of_store(str(self.path)):
+                raise NotOfFormat(f"{self.name} is a store of Engram, or a file that SQLite has open; it is not read.")
             if self.member is None:
                 with self.path.open("rb") as file:
                     yield file

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from ..clock import Clock
+    from .keys import Keys
 
     #: Called with the number of copied pages and the total.
     Progress = Callable[[int, int], None]
@@ -80,7 +81,7 @@ def keep(
 ) -> str:
     """Copy what a connection sees into `path.label-time`. Removes older copies of that kind, except `spared`."""
     copy = f"{path}.{label}-{compact(clock.now())}"
-    require_space(path, size(path) + size(f"{path}-wal"))
+    require_space(path, size(path) + size(f"{path}-wal"), f"A copy of {path}")
     draft = f"{copy}{PARTIAL}"
     try:
         write(source, draft, progress, key=key)
@@ -131,14 +132,34 @@ def write(source: apsw.Connection, file: str, progress: Progress | None = None, 
     sync(file)
 
 
-def require_space(path: str, needed: int) -> None:
-    """Raise StoreFull before anything is written, so that a copy never fills the disk."""
-    disk = os.statvfs(os.path.dirname(path))
+def empty_log(path: str, keys: Keys) -> bool:
+    """Put the log of a store into its file. Returns False if a process uses the store. StoreFull without room."""
+    import apsw
+
+    from . import database, sqlite_errors
+
+    try:
+        store = database.connect(path, database.key_of(path, keys))
+        try:
+            store.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        finally:
+            store.close()
+    except apsw.BusyError:
+        return False
+    except apsw.Error as error:
+        raise sqlite_errors.translate(error, path) from error
+    return not os.path.exists(f"{path}-wal")
+
+
+def require_space(path: str, needed: int, what: str) -> None:
+    """Raise StoreFull before anything is written, so that a copy never fills the disk of `path`."""
+    folder = os.path.dirname(path)
+    disk = os.statvfs(folder)
     free = disk.f_bavail * disk.f_frsize
     if free < needed + _MARGIN:
         raise StoreFull(
-            f"A copy of {path} needs {_megabytes(needed)} MB, but its disk has {_megabytes(free)} MB free; nothing was "
-            "changed. Free some space and try again."
+            f"{what} needs {_megabytes(needed + _MARGIN)} MB, of which {_megabytes(_MARGIN)} MB stay free. The disk of "
+            f"{folder} has {_megabytes(free, down=True)} MB free; nothing was changed. Free some space and try again."
         )
 
 
@@ -288,5 +309,7 @@ def _stamp(name: str) -> str:
     return name.removesuffix(PARTIAL)[-len("20261115t183608123456") :]
 
 
-def _megabytes(size: int) -> str:
-    return f"{size / 1_000_000:,.0f}"
+def _megabytes(size: int, *, down: bool = False) -> str:
+    """What is needed is rounded up, and what is free down, so that the two never look equal."""
+    tenths = size // 100_000 if down else -(-size // 100_000)
+    return f"{tenths / 10:,.1f}"

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from ..clock import Clock
     from .keys import Keys
 
-_SQLITE_FILE = b"SQLite format 3\0"
-#: Where the `application_id` is in the header of an SQLite file, and the length of the header.
-_ID_AT, _HEADER = 68, 100
 #: Files beside a database that belong to it.
 _HELPERS = ("-wal", "-shm", "-journal", backup.PARTIAL)
 
@@ -80,7 +77,7 @@ def state_of(connection: apsw.Connection) -> State:
 
 def origin_of(connection: apsw.Connection) -> str | None:
     """What identifies a store: when it was made, to the microsecond. Its backups have the same, wherever they are."""
-    if connection.pragma("application_id") != foreign.APPLICATION_ID:
+    if connection.pragma("application_id") != database.APPLICATION_ID:
         return None
     found: str | None = connection.execute(_ORIGIN).get
     return found
@@ -112,13 +109,13 @@ def make(
         # A name that is too long for its draft is no place of a backup.
         with suppress(FileNotFoundError):
             os.lstat(_draft(file))
-        backup.require_space(file, backup.size(path) + backup.size(f"{path}-wal"))
+        backup.require_space(file, backup.size(path) + backup.size(f"{path}-wal"), f"A backup of {path}")
         # Before anything is written, so that `engram encrypt` finds the file whatever happens.
         place = folder if rotates else file
         # The folder beside the store needs no entry.
         listed = backup_places.remember(f"{path}{LIST}", place, now) or place == backup_names.default_folder(path)
         made = _write(path, file, keys, busy_timeout, progress)
-        removed = _rotate(path, file, keep, keys) if rotates else ()
+        rotated = _rotate(path, file, keep, keys) if rotates else backup_places.Rotated()
     except apsw.Error as error:
         raise translate(error, path) from error
     except OSError as error:
@@ -128,7 +125,9 @@ def make(
             # A folder with a backup stays.
             with suppress(OSError):
                 os.rmdir(folder)
-    return BackupMade(path, file, backup.size(file), made.schema, made.state.change, now, removed, listed)
+    return BackupMade(
+        path, file, backup.size(file), made.schema, made.state.change, now, rotated.removed, listed, rotated.stuck
+    )
 
 
 def _draft(file: str) -> str:
@@ -205,7 +204,7 @@ def _verified(draft: str, path: str, key: bytes | None) -> _Written:
     """Open the copy again, with the key of the store, and check all of it."""
     copy = database.open_copy(draft, key)
     try:
-        if copy.pragma("application_id") != foreign.APPLICATION_ID:
+        if copy.pragma("application_id") != database.APPLICATION_ID:
             raise NotAStore(f"{path} is not an Engram store; no backup was made.")
         problems = [" ".join(str(found).split()) for (found,) in copy.execute("PRAGMA integrity_check(1)").fetchall()]
         if problems != ["ok"]:
@@ -218,17 +217,14 @@ def _verified(draft: str, path: str, key: bytes | None) -> _Written:
         copy.close()
 
 
-def _rotate(path: str, made: str, keep: int, keys: Keys) -> tuple[str, ...]:
-    """Remove all but the newest backups of this store in the folder of one just made. Returns what was removed.
+def _rotate(path: str, made: str, keep: int, keys: Keys) -> backup_places.Rotated:
+    """Remove all but the newest backups of this store in the folder of one just made.
 
     Backups with the same name may be of an earlier store that was lost. They stay, and so does what cannot be read.
     """
     mine = origin(made, keys)
     own = [file for file in backup_names.own(path, os.path.dirname(made)) if origin(file, keys) == mine]
-    removed = backup.surplus(own, keep, made)
-    for file in removed:
-        backup.remove(file)
-    return tuple(removed)
+    return backup_places.remove(backup.surplus(own, keep, made))
 
 
 def remove_left(path: str) -> None:
@@ -250,16 +246,9 @@ def remove_left(path: str) -> None:
             backup.remove(file)
 
 
-def is_store(file: str) -> bool:
-    """Whether a file begins like an Engram store, plain or encrypted."""
-    return is_plain_store(file) or database.is_encrypted(file)
-
-
 def is_plain_store(file: str) -> bool:
     """Whether a file begins like an Engram store that is not encrypted."""
-    header = database.first_bytes(file, _HEADER)
-    found = int.from_bytes(header[_ID_AT : _ID_AT + 4], "big")
-    return header.startswith(_SQLITE_FILE) and found == foreign.APPLICATION_ID
+    return database.is_store(file) and not database.is_encrypted(file)
 
 
 def problem_of(file: str, keys: Keys) -> str:
@@ -278,7 +267,7 @@ def listed(path: str, folder: str | None, keys: Keys) -> list[BackupFile]:
         raise InvalidInput(f"{folder} is not a folder.")
     else:
         files = [file for file in backup_places.files(os.path.abspath(folder)) if not file.endswith(_HELPERS)]
-        files = [file for file in files if file != path and is_store(file)]
+        files = [file for file in files if file != path and database.is_store(file)]
     described = [_described(file, keys) for file in dict.fromkeys(files)]
     return sorted(described, key=lambda each: (each.made_at, each.file), reverse=True)
 
@@ -307,6 +296,9 @@ def candidates(path: str, folder: str, keys: Keys) -> list[BackupFile]:
         for each in found
         if origins[each.file] == present or (origins[each.file] is None and (each.file in mine or not mine))
     ]
+    # A store that was copied goes on in two places, and both copies have the same origin. Then the names decide.
+    if any(each.file in mine for each in own):
+        own = [each for each in own if each.file in mine or not backup_names.is_of_engram(each.file)]
     if not own and (lost := next((each.file for each in found if each.file in mine and not each.problem), None)):
         raise Conflict(
             f"The backups of {path} in {folder} are of an earlier store, which was lost or replaced. Nothing was "

@@ -35,6 +35,11 @@ def pattern(path: str) -> re.Pattern[str]:
     return re.compile(re.escape(_prefix(path)) + STAMP + r"\.db")
 
 
+def is_of_engram(file: str) -> bool:
+    """Whether `engram backup` chose the name of a file, so that it says which store the file is of."""
+    return re.fullmatch(rf".+-[0-9a-f]{{8}}-{STAMP}\.db", os.path.basename(file)) is not None
+
+
 def own(path: str, folder: str) -> list[str]:
     """The backups of this store in a folder, oldest first. Links and other files are left out."""
     return backup_places.named(folder, pattern(path))
@@ -50,6 +55,14 @@ def known(path: str) -> list[tuple[str, str]]:
     """Every backup of this store that is still there, oldest first: when it was made, and its path."""
     path = os.path.realpath(path)
     return backup_places.known(f"{path}{LIST}", default_folder(path), pattern(path))
+
+
+def unseen(path: str) -> list[str]:
+    """The places and files that may be backups of this store, or may have some, and cannot be looked at."""
+    path = os.path.realpath(path)
+    copies = [os.path.join(os.path.dirname(path), each) for each in beside(path)]
+    found = [file for file in copies if not backup_places.is_readable(file)]
+    return found + backup_places.unseen(f"{path}{LIST}", default_folder(path), pattern(path))
 
 
 def last_place(path: str) -> str | None:

@@ -11,11 +11,12 @@ import os
 import re
 import stat
 from contextlib import suppress
+from typing import NamedTuple
 
 from ..clock import stamp
 from ..errors import Conflict
 from ..private_files import FILE_MODE, make_folder, open_regular
-from . import database, helper_names
+from . import backup, database, helper_names
 from .backup import PARTIAL, STAMP, is_alive
 
 #: The end of the name of a list.
@@ -104,6 +105,26 @@ def drafts(list_file: str, default: str, pattern: re.Pattern[str]) -> list[str]:
     return found
 
 
+class Rotated(NamedTuple):
+    """What became of the older backups."""
+
+    removed: tuple[str, ...] = ()
+    #: Those that should have been removed, and could not be.
+    stuck: tuple[str, ...] = ()
+
+
+def remove(files: list[str]) -> Rotated:
+    """Remove older backups. The new one is complete, so one that cannot be removed is named, and is no error."""
+    removed, stuck = [], []
+    for file in files:
+        try:
+            backup.remove(file)
+            removed.append(file)
+        except OSError:
+            stuck.append(file)
+    return Rotated(tuple(removed), tuple(stuck))
+
+
 def named(folder: str, pattern: re.Pattern[str]) -> list[str]:
     """The regular files of a folder whose names fit a pattern, by name. Links are left out."""
     return [file for file in files(folder) if pattern.fullmatch(os.path.basename(file))]
@@ -112,11 +133,62 @@ def named(folder: str, pattern: re.Pattern[str]) -> list[str]:
 def files(folder: str) -> list[str]:
     """The regular files of a folder by name; names of backups of one store sort by their time."""
     try:
-        with os.scandir(folder) as entries:
-            found = [each.path for each in entries if stat.S_ISREG(each.stat(follow_symlinks=False).st_mode)]
+        return _regular(folder)
     except OSError:
         return []
-    return sorted(found)
+
+
+def unseen(list_file: str, default: str, pattern: re.Pattern[str]) -> list[str]:
+    """What cannot be looked at: the list, folders on it that are missing or not readable, and backups in the others.
+
+    A folder may be missing because its disk is not mounted. A file that is missing in its folder was deleted.
+    """
+    found = [] if _can_be_read(list_file) else [list_file]
+    for place in dict.fromkeys([default, *(place for _, place in places(list_file))]):
+        try:
+            inside = _regular(place) if stat.S_ISDIR(os.stat(place).st_mode) else None
+        except (FileNotFoundError, NotADirectoryError):
+            was_deleted = os.path.splitext(place)[1] and os.path.isdir(os.path.dirname(place))
+            if place != default and not was_deleted:
+                found.append(place)
+        except OSError:
+            found.append(place)
+        else:
+            named = (
+                [place] if inside is None else [each for each in inside if pattern.fullmatch(os.path.basename(each))]
+            )
+            found += [each for each in named if not is_readable(each)]
+    return found
+
+
+def is_readable(file: str) -> bool:
+    """Whether there is nothing in a file, or its beginning can be read."""
+    try:
+        return not backup.size(file) or bool(database.first_bytes(file, 1))
+    except OSError:
+        return False
+
+
+def _can_be_read(list_file: str) -> bool:
+    try:
+        with open_regular(list_file):
+            return True
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def _regular(folder: str) -> list[str]:
+    with os.scandir(folder) as entries:
+        return sorted(each.path for each in entries if _is_regular(each))
+
+
+def _is_regular(entry: os.DirEntry[str]) -> bool:
+    # One that is deleted at this moment does not hide the others.
+    with suppress(FileNotFoundError):
+        return stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode)
+    return False
 
 
 def made_at(file: str) -> str:

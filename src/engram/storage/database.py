@@ -19,9 +19,22 @@ import apsw
 
 from ..errors import InvalidInput, MissingExtra, StoreEncrypted
 from ..private_files import make_file, sync
+from . import helper_names
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .keys import Keys
+
+#: Written into the file's header ("Engr"), so that a database of another program is never taken for a store.
+APPLICATION_ID = 0x456E6772
+#: How every SQLite file begins that is not encrypted, and where the `application_id` is in it.
+_SQLITE_FILE, _ID_AT = b"SQLite format 3\0", 68
+#: Milliseconds to wait for a lock, unless the caller sets another time. The last process that closes a store locks it
+#: for a moment, also against reading.
+_PATIENCE = 5_000
+#: Bytes that are read at once.
+_PORTION = 1024 * 1024
 
 #: Two packages install the module `apsw`. Removing one of them removes files of the other.
 _REINSTALL = "pip uninstall --yes apsw; pip install --force-reinstall --no-deps apsw-sqlite3mc"
@@ -43,7 +56,9 @@ def connect(path: str, key: bytes | None, *, flags: int = READ_WRITE, cache: int
     With the flag SQLITE_OPEN_URI, `path` is a URI.
     """
     require_name(path)
+    _refuse_helper(path)
     connection = apsw.Connection(path, flags=flags, statementcachesize=cache)
+    connection.set_busy_timeout(_PATIENCE)
     if key is not None:
         try:
             _require_cipher(path)
@@ -60,6 +75,12 @@ def require_name(path: str) -> None:
         path.encode()
     except UnicodeEncodeError:
         raise InvalidInput(f"The name {path!a} is not UTF-8, so SQLite cannot open it. Rename it.") from None
+
+
+def _refuse_helper(path: str) -> None:
+    file = path.removeprefix("file://").partition("?")[0] if path.startswith("file://") else path
+    if helper_names.is_of_sqlite(file):
+        raise InvalidInput(f"{file} belongs to a database that may be in use, so it is not opened. Name the database.")
 
 
 def immutable(path: str) -> str:
@@ -80,7 +101,12 @@ def is_encrypted(path: str) -> bool:
 
 
 def first_bytes(path: str, number: int) -> bytes:
-    """The beginning of a file; less if it is shorter. It is read through SQLite, which keeps this process's locks."""
+    """The beginning of a file; less if it is shorter. It is read through SQLite, which keeps this process's locks.
+
+    Nothing of a log, its index or a journal: see `helper_names`.
+    """
+    if helper_names.is_of_sqlite(path):
+        return b""
     try:
         require_name(path)
         file = apsw.VFSFile("", os.path.realpath(path), [apsw.SQLITE_OPEN_MAIN_DB | READ_ONLY, 0])
@@ -92,6 +118,30 @@ def first_bytes(path: str, number: int) -> bytes:
         return b""
     finally:
         file.xClose()
+
+
+def portions(path: str) -> Iterator[bytes]:
+    """All of a file, read like `first_bytes`. For copies of what SQLite cannot read any more, also of a log."""
+    file = apsw.VFSFile("", os.path.realpath(path), [apsw.SQLITE_OPEN_MAIN_DB | READ_ONLY, 0])
+    try:
+        at = 0
+        while portion := bytes(file.xRead(min(_PORTION, file.xFileSize() - at), at)):
+            yield portion
+            at += len(portion)
+    finally:
+        file.xClose()
+
+
+def is_store(path: str) -> bool:
+    """Whether a file begins like an Engram store, plain or encrypted."""
+    found = first_bytes(path, _ID_AT + 4)
+    is_plain = found.startswith(_SQLITE_FILE) and found[_ID_AT:] == APPLICATION_ID.to_bytes(4, "big")
+    return is_plain or found.startswith(MARK)
+
+
+def is_of_store(path: str) -> bool:
+    """Whether a file is a store, or a file that SQLite has beside one. Python must not open such a file."""
+    return helper_names.is_of_sqlite(path) or is_store(path)
 
 
 def key_of(path: str, keys: Keys) -> bytes | None:
@@ -158,6 +208,7 @@ def _fits(address: str, key: bytes, flags: int) -> bool:
     try:
         # Closing it must not write its log into the file.
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.set_busy_timeout(0)
         connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
         return True
     except (apsw.NotADBError, apsw.IOError):

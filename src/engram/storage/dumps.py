@@ -55,8 +55,9 @@ def make(url: str, data_dir: str, target: str | None, keep: int, clock: Clock) -
     finally:
         with suppress(FileNotFoundError):
             os.unlink(draft)
-    removed = _rotate(address, schema, file, keep) if rotates else ()
-    return BackupMade(masked(url), file, backup.size(file), schema_number, change, now, removed, listed)
+    rotated = _rotate(address, schema, file, keep) if rotates else backup_places.Rotated()
+    size = backup.size(file)
+    return BackupMade(masked(url), file, size, schema_number, change, now, rotated.removed, listed, rotated.stuck)
 
 
 def older(address: str, schema: str, data_dir: str, before: str) -> tuple[str, ...]:
@@ -179,17 +180,15 @@ def _last_line(text: str) -> str:
     return one_line(redact(lines[-1]), 300) if lines else "it said nothing"
 
 
-def _rotate(address: str, schema: str, made: str, keep: int) -> tuple[str, ...]:
+def _rotate(address: str, schema: str, made: str, keep: int) -> backup_places.Rotated:
     own = backup_places.named(os.path.dirname(made), _pattern(address, schema))
-    removed = [file for file in backup.surplus(own, keep, made) if _is_dump(file)]
-    for file in removed:
-        os.unlink(file)
-    return tuple(removed)
+    return backup_places.remove([file for file in backup.surplus(own, keep, made) if _is_dump(file)])
 
 
 def _is_dump(file: str) -> bool:
-    with open(file, "rb") as opened:
+    with suppress(OSError), open(file, "rb") as opened:
         return opened.read(5) == b"PGDMP"
+    return False
 
 
 def _prefix(address: str, schema: str) -> str:

@@ -74,11 +74,12 @@ def _changed(
             finish(path)
             with same_file(path):
                 present = foreign.refuse(path, keys)
-                _require_store(path, present)
+                _require_store(path, present, busy_timeout)
                 wanted = choose(present)
                 if wanted != present:
                     replace(path, present, wanted, busy_timeout)
             copies = _change_copies(path, keys, wanted, delete_damaged)
+            copies.unseen.extend(file for file in backup_names.unseen(path) if file not in copies.left)
     except apsw.Error as error:
         raise translate(error, path) from error
     except OSError as error:
@@ -103,10 +104,11 @@ def _alone(path: str) -> Iterator[None]:
         lock.release()
 
 
-def _require_store(path: str, key: bytes | None) -> None:
+def _require_store(path: str, key: bytes | None, busy_timeout: float) -> None:
     """Check the file before a key is made for it."""
     store = database.connect(path, key)
     try:
+        store.set_busy_timeout(int(busy_timeout * 1000))
         # Until it is known to be ours, closing it must not write its log into the file.
         store.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         foreign.check_ours(store, path)
@@ -121,6 +123,7 @@ class _Copies(NamedTuple):
     removed: list[str]
     left: list[str]
     damaged: list[str]
+    unseen: list[str]
 
 
 def _change_copies(path: str, keys: Keys, wanted: bytes | None, delete_damaged: bool) -> _Copies:
@@ -136,7 +139,7 @@ def _change_copies(path: str, keys: Keys, wanted: bytes | None, delete_damaged: 
     drafts = [*(copy for copy in beside if copy.endswith(backup.PARTIAL)), *backup_names.drafts(path)]
     changes = [copy for copy in beside if copy not in drafts]
     changes += [copy for copy in _elsewhere(path, keys) if copy not in changes]
-    copies = _Copies([], [], [], [])
+    copies = _Copies([], [], [], [], [])
     for draft in [*drafts, *_left_by_changes([path, *changes]), *_unfinished_copy(path)]:
         with _leaving(draft, copies):
             _remove(draft, copies)
@@ -154,7 +157,7 @@ def _elsewhere(path: str, keys: Keys) -> list[str]:
     return [
         file
         for _, file in backup_names.known(path)
-        if backup_files.is_store(file)
+        if database.is_store(file)
         and (named.fullmatch(os.path.basename(file)) or backup_files.origin(file, keys) in (None, mine))
     ]
 

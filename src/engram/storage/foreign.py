@@ -20,12 +20,10 @@ import apsw
 from ..errors import NotAStore
 from ..other_systems import TABLES, System, recognised
 from . import database
+from .database import APPLICATION_ID
 
 if TYPE_CHECKING:
     from .keys import Keys
-
-#: Written into the file's header ("Engr"), so that a database of another program is never taken for a store.
-APPLICATION_ID = 0x456E6772
 
 _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
 _COLUMNS = "SELECT name FROM pragma_table_info(?)"

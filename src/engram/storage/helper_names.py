@@ -23,6 +23,19 @@ _HELPER = re.compile(
 )
 
 
+#: The ends of the names of files that SQLite has open while it uses a database.
+_OF_SQLITE = ("-journal", "-wal", "-shm")
+
+
+def is_of_sqlite(path: str) -> bool:
+    """Whether a file is the log, its index or the journal of a database, by its name or by the name it links to.
+
+    Nobody else may open one. Closing any descriptor of the index drops this process's locks on it. Then another process
+    takes itself for the first one and cuts the index short, and this process dies of it.
+    """
+    return any(each.endswith(_OF_SQLITE) for each in (path, os.path.realpath(path)))
+
+
 def store_of(path: str) -> str | None:
     """The store that a file of this name belongs to; None if it is no name of a helper file."""
     folder, name = os.path.split(path)

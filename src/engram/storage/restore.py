@@ -24,7 +24,6 @@ store gets the backup's.
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -45,7 +44,8 @@ from ..private_files import make_file, make_folder, sync
 from ..setup_records import Restored, UsableBackup
 from . import backup, backup_files, backup_names, backup_places, database, foreign, migrate
 from .backup_places import LIST
-from .foreign import APPLICATION_ID, check_ours
+from .database import APPLICATION_ID
+from .foreign import check_ours
 from .keys import NO_KEYS
 from .sqlite import refuse_network, to_wal
 from .sqlite_errors import translate, translate_os
@@ -104,7 +104,8 @@ def sqlite(
         with held(path) if os.path.exists(path) else nullcontext() as present:
             key = foreign.refuse(path, keys) if present else database.key_of(file, keys)
             # For the draft, the copy of the present store, and the log that receives the draft's pages.
-            backup.require_space(path, 2 * backup.size(file) + backup.size(path) + backup.size(f"{path}-wal"))
+            needed = 2 * backup.size(file) + backup.size(path) + backup.size(f"{path}-wal")
+            backup.require_space(path, needed, f"Restoring {path}")
             try:
                 schema = _prepare(file, draft, clock, progress, database.key_of(file, keys), key)
                 # Asked here before anything is written, and again under the store's write lock.
@@ -209,8 +210,11 @@ def _copy_to(draft: str, file: str, progress: backup.Progress | None, key: bytes
 
 
 def _copy_file(source: str, target: str) -> None:
+    """Copy a file that this process may have open, so it is read through SQLite: see `database`."""
     make_file(target)
-    shutil.copyfile(source, target)
+    with open(target, "wb") as file:
+        for portion in database.portions(source):
+            file.write(portion)
     sync(target)
 
 
@@ -393,8 +397,13 @@ def _write_into(
         # The header identifies an Engram store even if the rest is damaged.
         if store.pragma("application_id") != APPLICATION_ID:
             check_ours(store, path)
-        with suppress(apsw.CorruptError):
+        try:
             to_wal(store, busy_timeout)
+        except apsw.CorruptError:
+            if store.pragma("journal_mode") != "wal":
+                # Without a log, the transaction of the restore would lock out the copy of the present store.
+                _raise_counters(store, draft)
+                raise
         _match_pages(draft, store.pragma("page_size"), key)
         with store.backup("main", draft, "main") as running:
             # The first step takes the write lock, so the kept copy is the store's last state.
@@ -435,14 +444,18 @@ def _keep_present(path: str, draft: apsw.Connection, spared: str, clock: Clock, 
         if _is_empty(present):
             return None
         kept = backup.keep(present, path, LABEL, clock, spared=spared, key=key)
-        # The counters of the store may be damaged. Then those of the draft stay unchanged.
-        with suppress(apsw.Error):
-            for name, last in present.execute(_SEQUENCES).fetchall():
-                draft.execute(_RAISE, (last, name, last))
-                draft.execute(_ADD, (name, last, name))
+        _raise_counters(present, draft)
         return kept
     finally:
         present.close()
+
+
+def _raise_counters(present: apsw.Connection, draft: apsw.Connection) -> None:
+    # The counters of the store may be damaged. Then those of the draft stay unchanged.
+    with suppress(apsw.Error):
+        for name, last in present.execute(_SEQUENCES).fetchall():
+            draft.execute(_RAISE, (last, name, last))
+            draft.execute(_ADD, (name, last, name))
 
 
 def _is_empty(connection: apsw.Connection) -> bool:
@@ -477,9 +490,10 @@ def _replace_file(path: str, draft: str, clock: Clock) -> str | None:
 
 
 def _blank_header(path: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    # Through SQLite's file layer, because closing a Python descriptor would drop this process's locks on the file.
+    file = apsw.VFSFile("", path, [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE, 0])
     try:
-        os.pwrite(descriptor, bytes(_HEADER), 0)
-        os.fsync(descriptor)
+        file.xWrite(bytes(_HEADER), 0)
+        file.xSync(apsw.SQLITE_SYNC_NORMAL)
     finally:
-        os.close(descriptor)
+        file.xClose()

@@ -33,6 +33,7 @@ from ..errors import (
     EngramError,
     StoreBusy,
     StoreError,
+    StoreFull,
     StoreUnavailable,
 )
 from ..private_files import make_file, make_folder
@@ -221,25 +222,35 @@ class SqliteEngine(Engine):
                     )
                 finally:
                     connection.close()
-        except EngramError:
-            clean = False
-        if not clean:
+            why = "" if clean else "other connections kept it busy; the next forget removes them"
+        except StoreBusy:
+            why = "other connections kept it busy; the next forget removes them"
+        except StoreFull:
+            why = "a disk is full; free some space, and run `engram vacuum`, which removes them"
+        except (EngramError, OSError) as error:
+            why = f"they could not be removed. {error} Then run `engram vacuum`, which removes them"
+        if why:
             import logging
 
             logging.getLogger("engram.storage").warning(
-                "%s may still contain bytes of forgotten text, because other connections kept it busy; the next forget "
-                "removes them",
-                self.path,
+                "%s may still contain bytes of forgotten text, because %s", self.path, why
             )
 
     def backups(self, before: str) -> tuple[str, ...]:
         from . import backup_names
 
-        return (*backup.older(backup.names(self.path), before), *backup_names.older(self.path, before))
+        try:
+            beside = backup.names(self.path)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"The backups beside {self.path} cannot be listed: {error.strerror} ({error.filename}). The receipt "
+                "would not name them, so nothing was forgotten. Make the folder readable (`chmod u+r`), and try again."
+            ) from error
+        return (*backup.older(beside, before), *backup_names.older(self.path, before))
 
     def vacuum(self) -> None:
         """Rewrite the file without its unused pages, in one transaction: writers wait for it, readers do not."""
-        backup.require_space(self.path, 2 * self.size())
+        backup.require_space(self.path, 2 * self.size(), f"Rewriting {self.path}")
         with self._writer, _translating(self.path):
             connection = self._connect().connection
             try:
@@ -543,6 +554,11 @@ def _create(path: str) -> bool:
     try:
         make_folder(folder)
         refuse_network(folder)
+        if os.path.islink(path) and not os.path.exists(path):
+            raise StoreUnavailable(
+                f"{path} is a symbolic link to {os.path.realpath(path)}, which is not there; nothing was written. "
+                "Mount the disk of the store, or remove the link."
+            )
         if os.path.exists(path):
             _make_helpers_writable(path)
             return False

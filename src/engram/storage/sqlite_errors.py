@@ -27,8 +27,8 @@ def translate(error: apsw.Error, path: str) -> EngramError:
         return StoreBusy(f"Another process is writing to {path} and did not finish in time; try again.")
     if isinstance(error, apsw.ReadOnlyError | apsw.PermissionsError):
         return StoreReadOnly(
-            f"{path} cannot be written ({error}). Give its owner write permission on the file and its folder, or "
-            "use another store with --store or ENGRAM_URL."
+            f"{path} cannot be written ({_said(error)}). Give its owner write permission on the file and its "
+            "folder, or use another store with --store or ENGRAM_URL."
         )
     if is_full(error, path):
         return StoreFull(f"The disk that holds {path} is full; nothing was written. Free some space and try again.")
@@ -43,15 +43,15 @@ def translate(error: apsw.Error, path: str) -> EngramError:
             f"{_of_backups(path)}"
         )
     if isinstance(error, apsw.CorruptError):
-        return damaged(path, str(error))
+        return damaged(path, _said(error))
     if isinstance(error, apsw.CantOpenError):
         return StoreUnavailable(
-            f"{path} cannot be opened ({error}). Check that its folder exists and that you may write there."
+            f"{path} cannot be opened ({_said(error)}). Check that its folder exists and that you may write there."
         )
     if isinstance(error, apsw.IOError):
         return StoreError(
-            f"The system could not read or write {path}, or a copy of it ({error}). Check the disk, and whether a "
-            "limit on the size of files applies (`ulimit -f`)."
+            f"The system could not read or write {path}, or a copy of it ({_said(error)}). Check the disk, and whether "
+            "a limit on the size of files applies (`ulimit -f`)."
         )
     return StoreError(f"{path}: {type(error).__name__}: {error}")
 
@@ -88,13 +88,24 @@ def damaged(path: str, why: str) -> StoreDamaged:
 def translate_os(error: OSError, path: str) -> EngramError:
     import errno
 
+    why = error.strerror or type(error).__name__
+    at = f" ({os.fsdecode(error.filename)})" if isinstance(error.filename, str | bytes) else ""
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return StoreReadOnly(
-            f"{path} cannot be created: {error.strerror} ({error.filename}). Choose a folder you may write to "
-            "with --store or ENGRAM_DATA_DIR."
+            f"{path} cannot be used: {why}{at}. Choose a folder you may write to with --store or "
+            "ENGRAM_DATA_DIR, or give yourself the rights to read and write this one."
         )
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StoreFull(f"The disk that should hold {path} is full. Free some space and try again.")
     if error.errno == errno.ELOOP:
         return StoreUnavailable(f"{path} is a symbolic link that leads to itself. Remove it, or name another path.")
-    return StoreUnavailable(f"{path} cannot be created: {error.strerror} ({error.filename}).")
+    check = " Check the disk, and run the command again." if error.errno == errno.EIO else ""
+    return StoreUnavailable(f"{path} cannot be used: {why}{at}.{check}")
+
+
+def _said(error: apsw.Error) -> str:
+    """What SQLite says. If an error of the system came from below it, its message may be that of the last success."""
+    text = " ".join(str(error).split())
+    if text and "not an error" not in text:
+        return text
+    return "unable to open the file" if isinstance(error, apsw.CantOpenError) else "input/output error"

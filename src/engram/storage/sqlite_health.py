@@ -133,7 +133,7 @@ def _problem(files: _Files) -> _Problem | None:
     try:
         foreign.refuse(files.path, files.keys)
         with closing(files.connect()) as connection:
-            if connection.pragma("application_id") != foreign.APPLICATION_ID:
+            if connection.pragma("application_id") != database.APPLICATION_ID:
                 return _Problem("its application_id is not that of Engram")
             return _unusable_record(migrate.sqlite_applied(connection))
     except StoreEncrypted:
@@ -286,7 +286,7 @@ def _modes(path: str) -> list[str]:
     files = [f"{path}{end}" for end in ("", *_HELPERS, LIST)]
     files += [os.path.join(os.path.dirname(path), each) for each in _names(path)]
     # The user may have put another file in the place of a backup.
-    files += [file for _, file in backup_names.known(path) if backup_files.is_store(file)]
+    files += [file for _, file in backup_names.known(path) if database.is_store(file)]
     return [file for file in files if mode(file) & 0o077]
 
 

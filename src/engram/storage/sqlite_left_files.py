@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from ..errors import EngramError
 from ..health_records import NOTE, WRONG, Finding, fine
-from . import backup, backup_files, backup_names, backup_places, database
+from . import backup, backup_files, backup_names, backup_places, database, helper_names
+from .backup_places import LIST
 from .swap import NEXT, REPLACED
 
 if TYPE_CHECKING:
@@ -136,22 +137,35 @@ def plain(path: str) -> Finding:
     if not database.is_encrypted(path):
         return fine(name, "The store is not encrypted, so its copies need not be.")
     own = [file for file in copies(path) if _is_plain(file)]
+    unseen = backup_names.unseen(path)
+    not_seen = f" Could not be looked at: {_shown(unseen[0])}{_more(unseen)}." if unseen else ""
     if own:
         return Finding(
             name,
             WRONG,
-            f"The store is encrypted, but not its copy {_shown(own[0])}{_more(own)}.",
+            f"The store is encrypted, but not its copy {_shown(own[0])}{_more(own)}.{not_seen}",
             "Everybody who gets this file can read what was remembered.",
             "engram encrypt; if the file stays plain, it is damaged: engram encrypt --delete-damaged",
             number=len(own),
         )
-    beside = [file for file in backup_places.files(os.path.dirname(path)) if _is_plain_store(file)]
+    # The names first: closing one of the files that SQLite has open would drop this process's locks.
+    beside = [file for file in backup_places.files(os.path.dirname(path)) if not helper_names.is_of_sqlite(file)]
+    beside = [file for file in beside if file != path and _is_plain_store(file)]
+    if unseen and not beside:
+        return Finding(
+            name,
+            NOTE,
+            not_seen.strip(),
+            "A backup there may not be encrypted.",
+            f"Mount its disk, or make it readable, then engram encrypt. If it is gone, remove it from {path}{LIST}",
+            number=len(unseen),
+        )
     if not beside:
         return fine(name, "Every copy of the encrypted store that Engram knows is encrypted.")
     return Finding(
         name,
         NOTE,
-        f"Beside the encrypted store is one that is not: {_shown(beside[0])}{_more(beside)}.",
+        f"Beside the encrypted store is one that is not: {_shown(beside[0])}{_more(beside)}.{not_seen}",
         "If it is a copy of this store, everybody who gets this file can read what was remembered.",
         f"engram --store {shlex.quote(_shown(beside[0]))} encrypt, or delete it",
         number=len(beside),
@@ -162,7 +176,7 @@ def copies(path: str) -> list[str]:
     """The copies of the store that Engram knows, and what killed processes left of some."""
     beside = [os.path.join(os.path.dirname(path), each) for each in backup_names.beside(path)]
     left = [f"{path}{end}" for end in (NEXT, REPLACED, backup.COPYING)]
-    known = [file for _, file in backup_names.known(path) if backup_files.is_store(file)]
+    known = [file for _, file in backup_names.known(path) if database.is_store(file)]
     return list(dict.fromkeys([*beside, *left, *known, *backup_names.drafts(path)]))
 
 

@@ -50,7 +50,8 @@ def replace(path: str, key: bytes | None, new: bytes | None, busy_timeout: float
             store.set_busy_timeout(int(busy_timeout * 1000))
             check_ours(store, path)
             # For the new file, and for its journal.
-            backup.require_space(path, 2 * backup.size(path) + backup.size(f"{path}-wal"))
+            needed = 2 * backup.size(path) + backup.size(f"{path}-wal")
+            backup.require_space(path, needed, f"Changing the encryption of {path}")
             # The connection has read, so it has opened its log. Before it empties a log, that must be its file's own.
             require_same(path, opened)
             _lock_with_empty_log(store, path, busy_timeout)

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import InvalidInput, StoreBusy, StoreDamaged, StoreNotEmpty
+from ..errors import InvalidInput, StoreBusy, StoreDamaged, StoreFull, StoreNotEmpty
 from ..lock_file import Lock
 from ..memory import embedding_models
 from ..private_files import make_folder, sync
@@ -77,6 +77,7 @@ def copy_store(
         if finished is not None:
             return finished
         encrypted = source.is_encrypted
+        _require_space(source, source_url, target_url)
         with _unfinished(target_url, shown, name, open_target, keys, encrypted=encrypted) as target:
             with source.read() as tx:
                 copy = _Copy(tx, target, progress)
@@ -85,6 +86,15 @@ def copy_store(
             for workspace in copied:
                 embedding_models.keep_indexed(target.engine, workspace)
     return Copied(shown, masked(target_url), copy.counts, copy.resumed, encrypted and target.is_plain)
+
+
+def _require_space(source: Engine, source_url: str, target_url: str) -> None:
+    """Raise StoreFull before anything is written. What a server's store takes tells nothing about a file."""
+    if not any(url.startswith("postgresql://") for url in (source_url, target_url)):
+        # An empty store that is there already is restored from the copy, through a draft.
+        times = 3 if os.path.exists(target_url) else 1
+        needed = times * source.size() - backup.size(f"{target_url}{backup.COPYING}")
+        backup.require_space(target_url, max(0, needed), f"A copy of {source_url}")
 
 
 class _Target(NamedTuple):
@@ -342,10 +352,18 @@ def _unfinished(
     draft = f"{url}{backup.COPYING}"
     if encrypted:
         _remove_plain(draft, open_target)
-    with _opened(draft, open_target, encrypted) as engine:
-        yield _Target(engine, is_plain if is_there else not engine.is_encrypted)
-    # Closing the last connection has put everything into the one file.
-    _rename(draft, url, engine.clock, keys)
+    try:
+        with _opened(draft, open_target, encrypted) as engine:
+            yield _Target(engine, is_plain if is_there else not engine.is_encrypted)
+        _rename(draft, url, engine.clock, keys)
+    except StoreFull as error:
+        if not os.path.exists(draft):
+            raise
+        full = f"The disk that holds {draft} is full." if draft in str(error) else str(error)
+        raise StoreFull(
+            f"{full} What was copied is kept: free some space and run the command again, and it goes on; or "
+            f"delete {draft}, {draft}-wal and {draft}-shm."
+        ) from error
 
 
 def _remove_plain(draft: str, open_target: Open) -> None:
@@ -378,7 +396,8 @@ def _mark(engine: Engine, url: str, source: str, name: str) -> str:
 
 def _rename(draft: str, path: str, clock: Clock, keys: Keys) -> None:
     """Give the finished copy its name. An empty store that is there already is replaced."""
-    if os.path.exists(f"{draft}-wal"):
+    # Closing the last connection has put everything into the one file, if the disk had room for it.
+    if os.path.exists(f"{draft}-wal") and not backup.empty_log(draft, keys):
         raise StoreBusy(f"Another process has {draft} open. End it, and run the copy again.")
     if os.path.exists(path):
         from ..storage import restore

@@ -16,7 +16,7 @@ from .. import checks, mutexes
 from ..errors import InvalidInput, NotFound, StoreError, WorkspaceNotEmpty
 from ..memory import embedding_models, imported_index
 from ..setup_records import Loaded
-from ..storage import rows
+from ..storage import database, rows
 from . import column_values, jsonl, renumbering, vectors
 from .renumbering import Renumbering
 from .tables import EXPORTED, FEED, NUMBERED, OF_KIND, Moved
@@ -51,6 +51,11 @@ def load(view: StoreView, place: str, *, into: str | None = None, progress: Prog
         # To open a pipe may take for ever.
         if not stat.S_ISREG(mode := os.stat(place).st_mode) and not stat.S_ISDIR(mode):
             raise InvalidInput(f"{place} is no regular file; give the file that `engram export` wrote.")
+        if database.is_of_store(place):
+            raise InvalidInput(
+                f"{place} is a store, or a file of one, and not an export. `engram restore` brings back a copy of a "
+                "store, and `engram copy` copies one."
+            )
         with open(place, "rb", buffering=_BUFFER) as file:
             return _Load(view.engine, jsonl.Reader(file, place), into, progress, os.path.getsize(place)).run()
     except FileNotFoundError as error:

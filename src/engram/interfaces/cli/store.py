@@ -150,6 +150,7 @@ def _backed_up(done: BackupMade) -> str:
         )
     if done.removed:
         lines.append(f"Removed {counted(len(done.removed), 'older backup')}.")
+    lines += [f"This older backup could not be removed: {one_line(file, PATH_LENGTH)}" for file in done.stuck]
     return "\n".join(lines)
 
 
@@ -272,4 +273,10 @@ def _encryption(done: Encryption, first: str) -> str:
     if done.damaged and done.encrypted:
         lines.append("Save from it what you need, then run `engram encrypt --delete-damaged`.")
     lines += [f"Not changed, because it is in use, or cannot be read or written: {file}" for file in done.left]
+    lines += [f"Could not be looked at: {one_line(file, PATH_LENGTH)}" for file in done.unseen]
+    if done.unseen:
+        lines.append(
+            "Backups there stay as they are. Mount the disk, or make them readable, and run the command again. If they "
+            "were deleted, remove the line of their folder from the list of backups beside the store."
+        )
     return "\n".join(lines)
