@@ -103,7 +103,7 @@ class _Load:
             tx.analyse()
             self._vectors(tx, rest)
             for name in self._names.values():
-                renumbering.finish(tx, name, self._renumbering)
+                self._finish(tx, name)
                 vectors.finish(tx, name)
                 tx.note(name, "model", embedding_models.model_of(tx, name) or "")
         for name in self._names.values():
@@ -238,6 +238,10 @@ class _Load:
         waiting = self._own.pop(f"{moved.table.name}.{column}", [])
         number = self._reader.number
         self._stored(number, number, lambda: rows.set_column(tx, moved.table, column, waiting))
+
+    def _finish(self, tx: Transaction, workspace: str) -> None:
+        number = self._reader.number
+        self._stored(number, number, lambda: renumbering.finish(tx, workspace, self._renumbering))
 
     def _stored(self, first: int, last: int, write: Callable[[], None]) -> None:
         """Write rows. The store refuses what contradicts its schema."""
