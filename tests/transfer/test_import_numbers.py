@@ -139,7 +139,8 @@ def test_an_edited_proposal_does_not_stand_for_another_plan_after_an_import(
     """The text that its hash is about is gone."""
     made = [eng.remember(f"Tea number {number} is hot.").id for number in range(3)]
     eng.dream(force=True)
-    wishes = [Plan("remember", "", 0.9, "Tea is always hot.", (), (("memory", id),), {}) for id in (*made, 4)]
+    data = {"kind": "fact", "importance": 0.5}
+    wishes = [Plan("remember", "", 0.9, "Tea is always hot.", (), (("memory", id),), data) for id in (*made, 4)]
     with eng._view.engine.write() as tx:
         for wish in wishes[:3]:
             assert eng.proposals.add(tx, wish, 1)

@@ -17,7 +17,7 @@ from ..errors import InvalidInput, NotFound, StoreError, WorkspaceNotEmpty
 from ..memory import embedding_models, imported_index
 from ..setup_records import Loaded
 from ..storage import rows
-from . import column_values, jsonl, renumbering, vectors
+from . import column_values, json_values, jsonl, renumbering, vectors
 from .renumbering import Renumbering
 from .tables import EXPORTED, FEED, NUMBERED, OF_KIND, Moved
 
@@ -181,9 +181,10 @@ class _Load:
         table = moved.table
         values = rows.as_values(table, jsonl.row_of(table, line, self._reader))
         for column in moved.json:
-            # A damaged column of the other store stays as it was; the tiers read it as empty.
             if values[column] is not None and len(values[column]) > checks.MAX_TEXT * 64:
                 raise self._reader.damaged(f"{column!r} is too long", line.number)
+            if not json_values.is_right(table.name, column, values):
+                raise self._reader.damaged(f"{column!r} is JSON of another kind than Engram writes", line.number)
         if "workspace" in values:
             name = self._names.get(values["workspace"])
             if name is None:

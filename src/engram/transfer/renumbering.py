@@ -221,7 +221,7 @@ def _hash_states(tx: Transaction, workspace: str, renumbering: Renumbering) -> N
         about = {"workspace": workspace, "kind": kind, "ref": ref}
         entries = tx.all(_ENTRIES, **about)
         known = [snapshots.read(tx, workspace, (kind, ref))]
-        known += [snapshots.load(before) for _, _, before, _ in entries]
+        known += [snapshots.load(before, (kind, ref)) for _, _, before, _ in entries]
         states: dict[str, str] = {}
         for snapshot in filter(None, known):
             if isinstance(snapshot, dict):
