@@ -80,9 +80,14 @@ def is_encrypted(path: str) -> bool:
 
 
 def first_bytes(path: str, number: int) -> bytes:
-    """The beginning of a file; less if it is shorter. It is read through SQLite, which keeps this process's locks."""
+    """The beginning of a file; less if it is shorter. It is read through SQLite, which keeps this process's locks.
+
+    Nothing is read from a pipe or a device, because opening one may take for ever.
+    """
     try:
         require_name(path)
+        if os.path.exists(path) and not os.path.isfile(path):
+            return b""
         file = apsw.VFSFile("", os.path.realpath(path), [apsw.SQLITE_OPEN_MAIN_DB | READ_ONLY, 0])
     except (apsw.Error, InvalidInput):
         return b""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..clock import later, local_time
 from ..errors import EngramError, StoreDamaged
 from ..health_records import NOTE, WRONG, Check, Finding, fine
+from ..safe_text import one_line
 from . import migrate
 
 if TYPE_CHECKING:
@@ -146,6 +147,15 @@ def clock_finding(newest: str | None, now: str) -> Finding:
     """Whether the newest time in the store is in the past."""
     if newest is None:
         return fine("store.clock", "Nothing was written yet.")
+    if local_time(newest) is None:
+        return Finding(
+            "store.clock",
+            WRONG,
+            f"The newest time in the store is {one_line(newest, 40)!r}, which is no time.",
+            "Another program changed it. Commands that show it fail, or show it in a wrong place.",
+            "Do what sessions.times, memories.times and index.places say; if none does, engram restore FILE",
+            number=1,
+        )
     if newest <= later(now, AHEAD):
         return fine("store.clock", f"Something was written last at {_shown(newest)}.")
     return Finding(

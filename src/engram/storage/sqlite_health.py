@@ -128,6 +128,8 @@ class _Problem(NamedTuple):
 
 def _problem(files: _Files) -> _Problem | None:
     """Why the file is no store; None if it is one. Raises StoreEncrypted without its key."""
+    if not os.path.isfile(files.path):
+        return _Problem("it is no regular file")
     if not backup.size(files.path):
         return _Problem("it is empty")
     try:
