@@ -11,8 +11,9 @@ import psycopg
 import pytest
 
 from engram import Engram, Finding, InvalidInput
+from engram.errors import StoreError
 from engram.health_records import Check, examine, fine
-from engram.storage import sqlite_health
+from engram.storage import migrate, sqlite_health
 from engram.store_url import split_schema
 from tests._logical import logical
 from tests._tables import dump, run
@@ -570,6 +571,31 @@ def test_a_counter_of_numbers_that_is_behind_is_raised(sqlite_url: str, statemen
 
 
 @pytest.mark.requirement("DOCTOR-1")
+def test_numbers_that_leave_no_room_are_found(full: Engram, store_url: str) -> None:
+    largest = 2**63 - 2
+    if store_url.startswith("postgresql:"):
+        planted = f"SELECT setval(pg_get_serial_sequence('changes', 'number'), {largest})"
+    else:
+        planted = f"UPDATE changes SET number = {largest} WHERE number = (SELECT MAX(number) FROM changes)"
+    plant(store_url, (planted,))
+    finding = found(full, "store.numbers")
+    assert (finding.state, finding.mends) == ("wrong", False) and "changes" in finding.found, finding
+    assert finding.means and "engram restore" in finding.fix
+    assert found(full, "store.numbers", fix=True).state == "wrong"
+
+
+@pytest.mark.requirement("DOCTOR-1")
+def test_the_end_of_the_numbers_is_not_told_as_a_full_disk(sqlite_url: str) -> None:
+    with Engram(sqlite_url) as eng:
+        eng.remember("Tea is served at five")
+        plant(sqlite_url, (f"UPDATE sqlite_sequence SET seq = {2**63 - 1} WHERE name = 'changes'",))
+        with pytest.raises(StoreError, match="its table changes has given the last number") as met:
+            eng.remember("Coffee is served at nine")
+        assert "disk" not in str(met.value)
+        assert found(eng, "store.numbers").state == "wrong"
+
+
+@pytest.mark.requirement("DOCTOR-1")
 @pytest.mark.parametrize(
     ("statements", "said", "todo"),
     [
@@ -611,6 +637,31 @@ def test_the_record_of_an_earlier_migration_that_is_missing_is_told(full: Engram
     finding = found(full, "store.schema")
     assert finding.state == "wrong" and "engram restore" in finding.fix
     assert "record of migration 18 is missing, although migration " in finding.found
+
+
+@pytest.mark.requirement("DOCTOR-1")
+def test_the_record_of_the_last_migration_that_is_missing_is_told_and_not_as_an_upgrade(
+    full: Engram, store_url: str
+) -> None:
+    last = max(each.number for each in migrate.shipped("sqlite"))
+    plant(store_url, (f"DELETE FROM migrations WHERE number = {last}",))
+    finding = found(full, "store.schema")
+    assert finding.state == "wrong" and "engram restore" in finding.fix, finding
+    assert "the schema has what a later one makes: index " in finding.found
+
+
+@pytest.mark.requirement("DOCTOR-1")
+def test_an_upgrade_that_fails_leaves_no_copy(sqlite_url: str) -> None:
+    with Engram(sqlite_url) as eng:
+        eng.remember("Tea is served at five")
+    plant(sqlite_url, ("DELETE FROM migrations WHERE number = 20",))
+    beside = sorted(Path(sqlite_url).parent.iterdir())
+    for _ in range(2):
+        with pytest.raises(StoreError, match="migration 20 does not fit its tables"):
+            Engram(sqlite_url)
+    assert sorted(each for each in Path(sqlite_url).parent.iterdir() if "-" not in each.suffix) == [
+        each for each in beside if "-" not in each.suffix
+    ]
 
 
 @pytest.mark.requirement("DOCTOR-3")

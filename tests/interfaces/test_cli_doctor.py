@@ -399,6 +399,18 @@ def test_the_record_of_a_migration_that_is_missing_is_told_and_not_as_an_upgrade
 
 
 @pytest.mark.requirement("DOCTOR-1")
+def test_a_pipe_in_place_of_the_store_does_not_hold_the_doctor_up(machine: Machine) -> None:
+    """Opening it would wait for a writer."""
+    for end in ("", "-wal", "-shm"):
+        Path(f"{machine.store}{end}").unlink(missing_ok=True)
+    os.mkfifo(machine.store, 0o600)
+    found = machine.finding("store.file", "--full", "--fix")
+    assert found["state"] == "wrong" and "is no regular file" in found["found"], found
+    assert found["fix"].startswith("Move it away")
+    assert stat.S_ISFIFO(machine.store.stat().st_mode)
+
+
+@pytest.mark.requirement("DOCTOR-1")
 def test_a_pipe_in_place_of_a_log_does_not_hold_the_doctor_up(machine: Machine) -> None:
     for name in (failures.LOG, failures.COUNT):
         os.mkfifo(machine.data / name, 0o600)

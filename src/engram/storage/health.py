@@ -13,8 +13,8 @@ from . import migrate
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    #: The kinds and names of what the schema lacks of what these migrations make.
-    Lost = Callable[[Sequence[migrate.Migration]], set[tuple[str, str]]]
+    #: The kinds and names of what these migrations make.
+    Made = Callable[[Sequence[migrate.Migration]], set[tuple[str, str]]]
     #: What differs in the schema from what these migrations make.
     Changed = Callable[[Sequence[migrate.Migration]], list["Difference"]]
 
@@ -28,6 +28,8 @@ OLD_BACKUP = 7
 _KINDS = ("table", "trigger", "function", "index")
 #: How many things a finding names.
 NAMED = 3
+#: Numbers of a store are smaller: from here on JSON cannot tell them apart in many programs.
+NUMBERS_END = 2**53
 #: Of a check that cannot read what it is about. Another finding says more.
 NOT_READ = "It is not checked, because the file is damaged."
 
@@ -64,7 +66,8 @@ def schema_finding(
     applied: Sequence[migrate.Applied],
     engine: str,
     store: str,
-    lost: Lost,
+    there: set[tuple[str, str]],
+    made: Made,
     restore: str = RESTORE,
     changed: Changed | None = None,
 ) -> Finding:
@@ -89,13 +92,13 @@ def schema_finding(
     done = {each.number for each in applied}
     # A migration of a later release may have removed something.
     is_known = done <= {each.number for each in shipped}
-    missing = lost([each for each in shipped if each.number in done]) if is_known else set()
+    known = made([each for each in shipped if each.number in done]) if is_known else set()
+    missing = known - there
     if missing:
-        named = [f"{kind} {name}" for kind, name in sorted(missing, key=lambda each: (_KINDS.index(each[0]), each[1]))]
         return Finding(
             name,
             WRONG,
-            f"The schema lacks what Engram has made: {some(named)}.",
+            f"The schema lacks what Engram has made: {some(_named(missing))}.",
             "Commands fail, or duplicates and forgotten texts stay in the store.",
             restore,
             number=len(missing),
@@ -111,6 +114,16 @@ def schema_finding(
             f"{'; '.join(drops[:NAMED])} in SQLite's shell, or {restore}" if drops else restore,
             number=len(differing),
         )
+    if is_known and todo and (early := (made(shipped) - known) & there):
+        return Finding(
+            name,
+            WRONG,
+            f"The store lacks part of its record: migration {applied[-1].number} is the last one in it, although the "
+            f"schema has what a later one makes: {some(_named(early))}.",
+            "An upgrade makes these changes a second time, and fails.",
+            restore,
+            number=len(early),
+        )
     if not todo:
         return fine(name, f"The schema is {applied[-1].number}, the newest that this version knows.")
     return Finding(
@@ -121,6 +134,10 @@ def schema_finding(
         "engram upgrade",
         number=len(todo),
     )
+
+
+def _named(objects: set[tuple[str, str]]) -> list[str]:
+    return [f"{kind} {name}" for kind, name in sorted(objects, key=lambda each: (_KINDS.index(each[0]), each[1]))]
 
 
 def skipped(applied: Sequence[migrate.Applied], todo: Sequence[migrate.Migration]) -> list[migrate.Migration]:
@@ -141,6 +158,18 @@ def some(named: Sequence[str], number: int = 0) -> str:
     """The first few of them; `number` is how many there are, if not all are named."""
     rest = max(len(named), number) - NAMED
     return f"{', '.join(named[:NAMED])}{f' and {rest:,} more' if rest > 0 else ''}"
+
+
+def far_numbers_finding(tables: Sequence[str]) -> Finding:
+    """Tables with numbers that Engram has never given."""
+    return Finding(
+        "store.numbers",
+        WRONG,
+        f"Another program wrote numbers that are too large: {some(tables)}.",
+        "After the last number nothing more can be written, and an export of the store cannot be imported.",
+        RESTORE,
+        number=len(tables),
+    )
 
 
 def clock_finding(newest: str | None, now: str) -> Finding:

@@ -181,6 +181,15 @@ def _file(files: _Files) -> Finding:
         return Finding(
             name, NOTE, f"There is no store at {path}.", "Nothing was remembered there yet.", "engram init", number=1
         )
+    if not os.path.isfile(path) and not os.path.isdir(path):
+        return Finding(
+            name,
+            WRONG,
+            f"{path} is no regular file, so it cannot be a store.",
+            "Nothing is recorded, and nothing is found again.",
+            "Move it away, or name another store with --store or ENGRAM_URL",
+            number=1,
+        )
     try:
         problem = _problem(files)
     except StoreEncrypted:
