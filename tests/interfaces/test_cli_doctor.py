@@ -22,6 +22,7 @@ from engram.interfaces.cli import run
 from engram.interfaces.hooks import failures
 from engram.interfaces.recall_socket import place
 from engram.maintenance import backup
+from engram.storage import migrate
 from engram.storage.sqlite_left_files import plain
 from tests._files import connect
 from tests.migration.test_backup_files import garbage_page, wrong_id
@@ -207,7 +208,10 @@ def unknown_setting(machine: Machine) -> None:
 
 
 def pending_migration(machine: Machine) -> None:
-    change(machine, "DELETE FROM migrations WHERE number = (SELECT MAX(number) FROM migrations)")
+    last = migrate.shipped("sqlite")[-1]
+    change(machine, f"DELETE FROM migrations WHERE number = {last.number}")
+    for index in re.findall(r"CREATE INDEX (\w+)", last.sql):
+        change(machine, f"DROP INDEX {index}")
 
 
 def newer_schema(machine: Machine) -> None:

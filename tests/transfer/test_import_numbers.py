@@ -97,7 +97,10 @@ def test_a_store_can_be_written_and_exported_after_an_import_with_the_largest_nu
     largest = column_values.NUMBERS_END - 1
     with opened(empty) as other:
         other.load_export(rewritten(tmp_path / "a.jsonl", tmp_path / "b.jsonl", with_last(largest)))
+        assert {each.name: each.state for each in other.doctor()}["store.numbers"] == "ok"
         assert other.remember("The door is open.").id == largest + 1
+        # A store that has passed the limit of a file is told so before it is needed as a file.
+        assert {each.name: each.state for each in other.doctor()}["store.numbers"] == "wrong"
         assert other.recall("door", mode="words")[0].text == "The door is open."
         assert any(f'"id":{largest + 1},' in line for line in exported(other, tmp_path / "c.jsonl"))
 

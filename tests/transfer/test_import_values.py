@@ -27,6 +27,7 @@ _WRONG: tuple[tuple[str, str, Any], ...] = (
     ("session", "outcome_from", 99_999_999),
     ("session", "turns", -1),
     ("exchange", "created_at", "2026-11-15T18:36:08Z"),
+    ("exchange", "seq", 500),
     ("lease", "claimed_at", "x"),
     ("lease", "ttl", -1),
     ("lease", "ttl", 1e300),

@@ -28,8 +28,9 @@ OLD_BACKUP = 7
 _KINDS = ("table", "trigger", "function", "index")
 #: How many things a finding names.
 NAMED = 3
-#: Numbers of a store are smaller: from here on JSON cannot tell them apart in many programs.
-NUMBERS_END = 2**53
+#: Numbers in a file to import, and of a store, are smaller than this. From here to 2^53, where JSON's numbers end in
+#: many programs, there is room for all that a store gives after an import.
+NUMBERS_END = 2**52
 #: Of a check that cannot read what it is about. Another finding says more.
 NOT_READ = "It is not checked, because the file is damaged."
 
@@ -165,8 +166,8 @@ def far_numbers_finding(tables: Sequence[str]) -> Finding:
     return Finding(
         "store.numbers",
         WRONG,
-        f"Another program wrote numbers that are too large: {some(tables)}.",
-        "After the last number nothing more can be written, and an export of the store cannot be imported.",
+        f"Another program, or a file that was imported, brought numbers that are too large: {some(tables)}.",
+        "An export of the store cannot be imported, and after the last number nothing more can be written.",
         RESTORE,
         number=len(tables),
     )

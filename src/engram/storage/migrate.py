@@ -197,7 +197,7 @@ def sqlite(
             copy = backup.sqlite(path, f"before-{todo[0].number:04d}", clock, progress, key=key)
         # All of them in one transaction: a process that comes in between would copy the store again.
         for migration in todo:
-            _apply(connection, migration, path)
+            connection.execute(migration.sql)
             connection.execute(
                 "INSERT INTO migrations (number, name, hash, works_with, applied_at) VALUES (?, ?, ?, ?, ?)",
                 (migration.number, migration.name, migration.hash, migration.works_with, clock.now()),
@@ -213,18 +213,6 @@ def sqlite(
         raise
     applied, schema = _read_applied(connection)
     return Outcome(tuple(todo), copy, applied[-1].number, schema)
-
-
-def _apply(connection: apsw.Connection, migration: Migration, path: str) -> None:
-    from apsw import SQLError
-
-    try:
-        connection.execute(migration.sql)
-    except SQLError as error:
-        raise StoreError(
-            f"{path} was not upgraded: migration {migration.number} does not fit its tables ({error}). Nothing was "
-            "changed. `engram doctor` says more."
-        ) from error
 
 
 def _read_applied(connection: apsw.Connection) -> tuple[list[Applied], int]:

@@ -62,6 +62,11 @@ def translate(error: apsw.Error, path: str) -> EngramError:
             f"The system could not read or write {path}, or a copy of it ({error}). Check the disk, and whether a "
             "limit on the size of files applies (`ulimit -f`)."
         )
+    if isinstance(error, apsw.SQLError):
+        return StoreError(
+            f"The tables of {path} are not those that this version of Engram needs ({error}); nothing was changed. "
+            "`engram doctor` says more."
+        )
     return StoreError(f"{path}: {type(error).__name__}: {error}")
 
 

@@ -82,6 +82,8 @@ class _Load:
         self._own: dict[str, list[tuple[Row, object]]] = {}
         #: The project of each session, which its turns are indexed with.
         self._projects: dict[tuple[str, str], str | None] = {}
+        #: The last number of an entry of each session.
+        self._last_seqs: dict[tuple[str, str], int] = {}
 
     def run(self) -> Loaded:
         lines = iter(self._reader)
@@ -206,6 +208,11 @@ class _Load:
                 ) from error
         if moved.record == "session":
             self._projects[values["workspace"], values["id"]] = values["project"]
+            self._last_seqs[values["workspace"], values["id"]] = values["last_seq"]
+        elif moved.record == "exchange" and values["seq"] > self._last_seqs.get(
+            (values["workspace"], values["session_id"]), values["seq"]
+        ):
+            raise self._reader.damaged("'seq' is not among the numbers of its session", line.number)
         key = tuple(values[name] for name in table.key)
         for column in moved.own:
             if values[column] is not None:
