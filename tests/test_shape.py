@@ -44,6 +44,7 @@ LAYERS = (
         "hook_log",
         "import_records",
         "json_columns",
+        "json_shapes",
         "language",
         "lock_file",
         "mutexes",

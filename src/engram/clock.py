@@ -72,7 +72,10 @@ def age(since: str, now: str) -> str:
     """The time since a stamp, for people: `just now`, `5m ago`, `3h ago`, `2d ago`."""
     if since[:16] == now[:16]:  # the same minute
         return "just now"
-    seconds = between(since, now)
+    try:
+        seconds = between(since, now)
+    except ValueError:  # another program may have written it
+        return "at an unknown time"
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
         if seconds >= size:
             return f"{int(seconds // size)}{unit} ago"

@@ -11,6 +11,9 @@ from .errors import EngramError
 OK, NOTE, WRONG = "ok", "note", "wrong"
 
 
+_AFTER_OTHERS = "Do what other findings say; if this one stays, engram restore FILE"
+
+
 class Finding(NamedTuple):
     """The result of one check."""
 
@@ -98,6 +101,16 @@ def _examined(check: Check, fix: bool) -> Finding:
         return found
     except Exception as error:
         # A row with a value that Engram never writes may break a check anywhere. The others must go on.
-        why = str(error) if isinstance(error, EngramError) else f"{type(error).__name__}: {error}."
         means = "Other checks go on; what this one is about is unknown."
-        return Finding(check.name, WRONG, _not_checked(why), means)
+        return Finding(check.name, WRONG, _not_checked(_why(error)), means, "" if _is_told(error) else _AFTER_OTHERS)
+
+
+def _is_told(error: Exception) -> bool:
+    """Whether an error says by itself what is wrong."""
+    return isinstance(error, EngramError | OSError)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{error.strerror or 'the system refuses it'}{f': {error.filename}' if error.filename else ''}."
+    return str(error) if isinstance(error, EngramError) else "a value in the store has another form than Engram writes."

@@ -16,6 +16,8 @@ from .redact import clean
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from .json_shapes import Shape
+
 _warned: set[str] = set()
 #: Levels of lists and objects within each other. Deeper JSON cannot be shown: each level takes some of Python's stack.
 MAX_DEPTH = 100
@@ -91,24 +93,28 @@ def merge(kept: str, added: str, what: str) -> str:
     return checks.text(json.dumps(both, sort_keys=True), what)
 
 
-def load(text: str | None, what: str, damaged: object = None) -> object:
-    """The value of a column, or `damaged` if it is not valid JSON. `what` names the column in the log."""
+def load(text: str | None, what: str, damaged: object = None, shape: Shape | None = None) -> object:
+    """The value of a column, or `damaged` if it is not valid JSON or has another shape. `what` names the column in the
+    log."""
     if text is None:
         return None
     import json
 
     try:
-        return json.loads(text)
+        found = json.loads(text)
+        if shape is None or shape(found):
+            return found
     except (ValueError, RecursionError):
-        _warn_once(what)
-        return damaged
+        pass
+    _warn_once(what)
+    return damaged
 
 
-def load_object(text: str | None, what: str) -> dict[str, object]:
-    """The object in a column. Empty if the column is not valid JSON or not an object."""
+def load_object(text: str | None, what: str, shape: Shape | None = None) -> dict[str, object]:
+    """The object in a column. Empty if the column is not valid JSON, not an object, or has another shape."""
     if text == "{}":
         return {}
-    loaded = load(text, what, {})
+    loaded = load(text, what, {}, shape)
     if isinstance(loaded, dict):
         return loaded
     _warn_once(what)

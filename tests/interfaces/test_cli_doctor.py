@@ -22,6 +22,7 @@ from engram.interfaces.cli import run
 from engram.interfaces.hooks import failures
 from engram.interfaces.recall_socket import place
 from engram.maintenance import backup
+from engram.storage import migrate
 from engram.storage.sqlite_left_files import plain
 from tests._files import connect
 from tests.migration.test_backup_files import garbage_page, wrong_id
@@ -207,7 +208,10 @@ def unknown_setting(machine: Machine) -> None:
 
 
 def pending_migration(machine: Machine) -> None:
-    change(machine, "DELETE FROM migrations WHERE number = (SELECT MAX(number) FROM migrations)")
+    last = migrate.shipped("sqlite")[-1]
+    change(machine, f"DELETE FROM migrations WHERE number = {last.number}")
+    for index in re.findall(r"CREATE INDEX (\w+)", last.sql):
+        change(machine, f"DROP INDEX {index}")
 
 
 def newer_schema(machine: Machine) -> None:
@@ -396,6 +400,18 @@ def test_the_record_of_a_migration_that_is_missing_is_told_and_not_as_an_upgrade
     assert wrong["fix"] == f"engram --store {machine.store} restore {saved} --force"
     assert machine.engram(*wrong["fix"].split()[3:], "--yes").code == 0
     assert machine.engram("doctor").code == 0
+
+
+@pytest.mark.requirement("DOCTOR-1")
+def test_a_pipe_in_place_of_the_store_does_not_hold_the_doctor_up(machine: Machine) -> None:
+    """Opening it would wait for a writer."""
+    for end in ("", "-wal", "-shm"):
+        Path(f"{machine.store}{end}").unlink(missing_ok=True)
+    os.mkfifo(machine.store, 0o600)
+    found = machine.finding("store.file", "--full", "--fix")
+    assert found["state"] == "wrong" and "is no regular file" in found["found"], found
+    assert found["fix"].startswith("Move it away")
+    assert stat.S_ISFIFO(machine.store.stat().st_mode)
 
 
 @pytest.mark.requirement("DOCTOR-1")

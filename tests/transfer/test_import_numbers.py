@@ -7,12 +7,15 @@ import json
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engram import Engram, ExportDamaged
+from engram.dreaming import plans
+from engram.dreaming.plans import Plan
 from engram.storage import rows
 from engram.transfer import column_values, jsonl
 from tests._tables import dump
@@ -94,9 +97,66 @@ def test_a_store_can_be_written_and_exported_after_an_import_with_the_largest_nu
     largest = column_values.NUMBERS_END - 1
     with opened(empty) as other:
         other.load_export(rewritten(tmp_path / "a.jsonl", tmp_path / "b.jsonl", with_last(largest)))
+        assert {each.name: each.state for each in other.doctor()}["store.numbers"] == "ok"
         assert other.remember("The door is open.").id == largest + 1
+        # A store that has passed the limit of a file is told so before it is needed as a file.
+        assert {each.name: each.state for each in other.doctor()}["store.numbers"] == "wrong"
         assert other.recall("door", mode="words")[0].text == "The door is open."
         assert any(f'"id":{largest + 1},' in line for line in exported(other, tmp_path / "c.jsonl"))
+
+
+@pytest.mark.requirement("MOVE-4")
+@pytest.mark.parametrize("taken", [1, 2, 3])
+def test_proposals_about_neighbouring_memories_are_imported_beside_a_few_memories(
+    eng: Engram, empty: str, tmp_path: Path, taken: int
+) -> None:
+    """With other numbers, one proposal gets the hash that another one had before."""
+    made = [eng.remember(f"Tea number {number} is hot.") for number in range(6)]
+    eng.dream(force=True)
+    changes = [plans.merge([one, other], 0.9, 1.0) for one, other in pairwise(made)]
+    with eng._view.engine.write() as tx:
+        for change in changes:
+            assert eng.proposals.add(tx, change, 1)
+    first, *rest = eng.proposals.list(None)
+    eng.proposals.reject(first.id)
+    for each in rest:
+        eng.proposals.edit(each.id, "Tea is hot.")
+    eng.export(tmp_path / "a.jsonl")
+    with opened(empty) as other:
+        kept = other.workspace("kept")
+        for number in range(taken):
+            kept.remember(f"This was here: {number}.", embed=False)
+        assert other.load_export(tmp_path / "a.jsonl").renumbered
+        assert [each.state for each in other.proposals.list(None)] == ["rejected"] + ["edited"] * 4
+        # Each one is known, so it is not proposed again.
+        memories = [other.memories.get(each.id + taken) for each in made]
+        with other._view.engine.write() as tx:
+            for one, two in pairwise(memories):
+                assert not other.proposals.add(tx, plans.merge([one, two], 0.9, 1.0), 1)
+
+
+@pytest.mark.requirement("MOVE-4")
+def test_an_edited_proposal_does_not_stand_for_another_plan_after_an_import(
+    eng: Engram, empty: str, tmp_path: Path
+) -> None:
+    """The text that its hash is about is gone."""
+    made = [eng.remember(f"Tea number {number} is hot.").id for number in range(3)]
+    eng.dream(force=True)
+    data = {"kind": "fact", "importance": 0.5}
+    wishes = [Plan("remember", "", 0.9, "Tea is always hot.", (), (("memory", id),), data) for id in (*made, 4)]
+    with eng._view.engine.write() as tx:
+        for wish in wishes[:3]:
+            assert eng.proposals.add(tx, wish, 1)
+    one, two, three = eng.proposals.list(None)
+    for each in (two, three):
+        eng.proposals.edit(each.id, "Tea is hot.")
+    eng.export(tmp_path / "a.jsonl")
+    with opened(empty) as other:
+        other.workspace("kept").remember("This was here.")
+        assert other.load_export(tmp_path / "a.jsonl").renumbered
+        with other._view.engine.read() as tx:
+            found = [other.proposals.find(tx, wish) for wish in wishes]
+        assert found == [None, (one.id, "pending"), None, None]
 
 
 @pytest.mark.requirement("MOVE-9")

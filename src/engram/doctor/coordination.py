@@ -10,6 +10,7 @@ from .. import mutexes
 from ..clock import age, later
 from ..health_records import NOTE, WRONG, Check, Finding, counted, fine, mendable
 from ..safe_text import one_line
+from ..storage.health import RESTORE
 
 if TYPE_CHECKING:
     from ..store_view import StoreView
@@ -71,6 +72,29 @@ WHERE workspace = :workspace AND ended_at IS NULL AND (
   LENGTH(expires_at) <> 27 OR SUBSTR(expires_at, 11, 1) <> 'T' OR SUBSTR(expires_at, 27, 1) <> 'Z')
 ORDER BY token
 """
+_WRONG_HEARTBEATS = """
+SELECT id, heartbeat_at FROM sessions
+WHERE workspace = :workspace AND (
+  LENGTH(heartbeat_at) <> 27 OR SUBSTR(heartbeat_at, 11, 1) <> 'T' OR SUBSTR(heartbeat_at, 27, 1) <> 'Z')
+ORDER BY id
+"""
+# A session was heard when its last entry was written, or when it began.
+_SET_HEARTBEAT = """
+UPDATE sessions SET heartbeat_at = COALESCE((
+  SELECT MAX(e.created_at) FROM exchanges e WHERE e.workspace = sessions.workspace AND e.session_id = sessions.id
+    AND LENGTH(e.created_at) = 27 AND SUBSTR(e.created_at, 11, 1) = 'T'), created_at)
+WHERE workspace = :workspace AND id = :id
+"""
+_WRONG_SESSIONS = """
+SELECT id, CASE
+  WHEN LENGTH(created_at) <> 27 OR SUBSTR(created_at, 11, 1) <> 'T' OR SUBSTR(created_at, 27, 1) <> 'Z' THEN created_at
+  ELSE ended_at END
+FROM sessions
+WHERE workspace = :workspace AND (
+  LENGTH(created_at) <> 27 OR SUBSTR(created_at, 11, 1) <> 'T' OR SUBSTR(created_at, 27, 1) <> 'Z'
+  OR LENGTH(ended_at) <> 27 OR SUBSTR(ended_at, 11, 1) <> 'T' OR SUBSTR(ended_at, 27, 1) <> 'Z')
+ORDER BY id
+"""
 
 
 def checks(view: StoreView, *, full: bool) -> list[Check]:
@@ -78,6 +102,7 @@ def checks(view: StoreView, *, full: bool) -> list[Check]:
         Check("leases.ended", partial(_of_ended, view), partial(_end_of_ended, view)),
         Check("leases.expired", partial(_expired, view), partial(_end_expired, view)),
         Check("leases.times", partial(_times, view)),
+        Check("sessions.times", partial(_session_times, view), partial(_set_heartbeats, view)),
         Check("sessions.numbers", partial(_overtaken, view), partial(_raise_numbers, view)),
         Check("sessions.silent", partial(_silent, view)),
         Check("sessions.harnesses", partial(_harnesses, view)),
@@ -147,6 +172,29 @@ def _times(view: StoreView) -> Finding:
         number=len(rows),
         workspace=view.workspace,
     )
+
+
+def _session_times(view: StoreView) -> Finding:
+    name = "sessions.times"
+    with view.engine.read() as tx:
+        silent = tx.all(_WRONG_HEARTBEATS, workspace=view.workspace)
+        rows = tx.all(_WRONG_SESSIONS, workspace=view.workspace)
+    if not silent and not rows:
+        return fine(name, "Every session has times.", view.workspace)
+    (id, at), what = (silent[0], "last heard from") if silent else (rows[0], "begun or ended")
+    number = len(silent) + len(rows)
+    more = f", and {number - 1:,} more" if number > 1 else ""
+    found = f"Session {one_line(id, 80)} was {what} at {one_line(at, 40)!r}, which is no time{more}."
+    means = "Another program changed it. Commands that show the session fail, and it never becomes stale."
+    if silent:
+        return mendable(name, found, means, number, view.workspace)
+    return Finding(name, WRONG, found, means, RESTORE, number=number, workspace=view.workspace)
+
+
+def _set_heartbeats(view: StoreView) -> int:
+    with view.engine.write() as tx:
+        ids = [id for id, _ in tx.all(_WRONG_HEARTBEATS, workspace=view.workspace)]
+        return sum(tx.run(_SET_HEARTBEAT, workspace=view.workspace, id=id) for id in ids)
 
 
 def _overtaken(view: StoreView) -> Finding:

@@ -14,6 +14,7 @@ from ..memory.embedders import Embedders
 from ..memory.embedding_queue import EmbeddingQueue
 
 if TYPE_CHECKING:
+    from ..storage.engine import Transaction
     from ..store_view import StoreView
 
 _STEP = 500
@@ -26,6 +27,14 @@ _FREE = "0000"
 _MODEL = "SELECT model, next FROM models WHERE workspace = :workspace"
 _LOST = "SELECT COUNT(*) FROM vectors v WHERE NOT EXISTS (SELECT 1 FROM items i WHERE i.id = v.item)"
 _DELETE_LOST = "DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM items i WHERE i.id = vectors.item)"
+_LENGTHS = """
+SELECT v.model, LENGTH(v.vector), COUNT(*) FROM items i JOIN vectors v ON v.item = i.id
+WHERE i.workspace = :workspace GROUP BY v.model, LENGTH(v.vector) ORDER BY v.model, 3 DESC, 2 DESC
+"""
+_DELETE_OF_LENGTH = """
+DELETE FROM vectors WHERE model = :model AND LENGTH(vector) = :length
+  AND item IN (SELECT id FROM items WHERE workspace = :workspace)
+"""
 _OTHER = """
 SELECT v.model, COUNT(*) FROM items i JOIN vectors v ON v.item = i.id
 WHERE i.workspace = :workspace AND v.model <> :model AND v.model <> :next GROUP BY v.model ORDER BY v.model
@@ -83,17 +92,36 @@ def _models(view: StoreView) -> tuple[str | None, str | None]:
 
 def _lost(view: StoreView) -> Finding:
     with view.engine.read() as tx:
-        number = tx.value(_LOST)
-    if not number:
-        return fine("vectors.items", "Every vector belongs to an item.", view.workspace)
-    found = f"{counted(number, 'vector belongs', 'vectors belong')} to nothing."
-    return mendable("vectors.items", found, "Recall by meaning may find what is gone.", number, view.workspace)
+        lost = tx.value(_LOST)
+        odd = sum(number for _, _, number in _of_odd_length(tx, view.workspace))
+    if not lost and not odd:
+        return fine("vectors.items", "Every vector belongs to an item and has the length of its model.", view.workspace)
+    found = [f"{counted(lost, 'vector belongs', 'vectors belong')} to nothing."] if lost else []
+    means = "Recall by meaning may find what is gone."
+    if odd:
+        found.append(f"{counted(odd, 'vector has', 'vectors have')} another length than others of the same model.")
+        means = "Recall by meaning misses these texts, or fails. Removed vectors are computed again."
+    return mendable("vectors.items", " ".join(found), means, lost + odd, view.workspace)
+
+
+def _of_odd_length(tx: Transaction, workspace: str) -> list[tuple[str, int, int]]:
+    """Models, lengths and numbers of vectors that are not as long as most of their model."""
+    seen: set[str] = set()
+    found: list[tuple[str, int, int]] = []
+    for model, length, number in tx.all(_LENGTHS, workspace=workspace):
+        if model in seen:
+            found.append((model, length, number))
+        seen.add(model)
+    return found
 
 
 def _delete_lost(view: StoreView) -> int:
     with view.engine.write() as tx:
         word_index.lock_items(tx, view.workspace)
-        return tx.run(_DELETE_LOST)
+        number = tx.run(_DELETE_LOST)
+        for model, length, _ in _of_odd_length(tx, view.workspace):
+            number += tx.run(_DELETE_OF_LENGTH, workspace=view.workspace, model=model, length=length)
+        return number
 
 
 def _lacking(view: StoreView) -> Finding:

@@ -133,6 +133,26 @@ UNION SELECT i.kind, i.ref FROM memories m JOIN items i ON i.kind = 'memory' AND
 WHERE m.workspace = :workspace AND i.workspace <> :workspace
 ORDER BY 1, 2
 """
+# The project of a turn is not compared: it is the one that its session had then, and the session may have another now.
+# A thing whose own time is no time keeps its place: indexing it anew would bring that time into the index.
+_MISPLACED = """
+SELECT i.kind, i.ref FROM items i JOIN exchanges e ON e.id = i.ref
+WHERE i.workspace = :workspace AND i.kind = 'exchange' AND e.workspace = :workspace
+  AND LENGTH(e.created_at) = 27 AND SUBSTR(e.created_at, 11, 1) = 'T' AND SUBSTR(e.created_at, 27, 1) = 'Z'
+  AND (i.at <> e.created_at OR i.label <> e.role OR i.session_id IS DISTINCT FROM e.session_id
+       OR i.turn IS DISTINCT FROM e.turn OR i.author IS DISTINCT FROM e.author)
+UNION SELECT i.kind, i.ref FROM items i JOIN memories m ON m.id = i.ref
+WHERE i.workspace = :workspace AND i.kind = 'memory' AND m.workspace = :workspace
+  AND LENGTH(m.created_at) = 27 AND SUBSTR(m.created_at, 11, 1) = 'T' AND SUBSTR(m.created_at, 27, 1) = 'Z'
+  AND (i.at <> m.created_at OR i.label <> m.kind OR i.session_id IS DISTINCT FROM m.session_id
+       OR i.turn IS NOT NULL OR i.author IS DISTINCT FROM m.author OR i.project IS DISTINCT FROM m.project)
+ORDER BY 1, 2
+"""
+_WRONG_TIMES = """
+SELECT COUNT(*) FROM items
+WHERE workspace = :workspace AND (
+  LENGTH(at) <> 27 OR SUBSTR(at, 11, 1) <> 'T' OR SUBSTR(at, 27, 1) <> 'Z')
+"""
 _MOVE = "UPDATE items SET workspace = :workspace WHERE workspace <> :workspace AND kind = :kind AND ref = :ref"
 _NEW_GENERATION = "UPDATE shelves SET generation = generation + 1 WHERE workspace = :workspace"
 
@@ -145,6 +165,7 @@ def early_checks(view: StoreView) -> list[Check]:
 def checks(view: StoreView, *, full: bool) -> list[Check]:
     return [
         Check("index.items", partial(_items, view), partial(_remove_orphans, view)),
+        Check("index.places", partial(_places, view, full), partial(_place_again, view)),
         Check("index.words", partial(_words, view, full), partial(_index_again, view)),
         Check("index.turns", partial(_turns, view), partial(_index_turns, view)),
         Check("index.memories", partial(_memories, view), partial(_index_memories, view)),
@@ -242,6 +263,30 @@ def _remove_orphans(view: StoreView) -> int:
         if not rows:
             return done
         done += len(rows)
+
+
+def _places(view: StoreView, full: bool) -> Finding:
+    """Whether items have the time, the session and the author of what they belong to. Recall filters and sorts by
+    them."""
+    name = "index.places"
+    with view.engine.read() as tx:
+        number = tx.value(_WRONG_TIMES, workspace=view.workspace)
+        if full:
+            number = max(number, len(tx.all(_MISPLACED, workspace=view.workspace)))
+    if not number:
+        how = "times, sessions and authors" if full else "times; --full compares sessions and authors, too"
+        return fine(name, f"The word index has the right {how}.", view.workspace)
+    means = "Recall fails, or leaves texts out or shows them as of another time, session or author."
+    found = f"The word index has a wrong time, session, label or author of {counted(number, 'text', 'texts')}."
+    return mendable(name, found, means, number, view.workspace)
+
+
+def _place_again(view: StoreView) -> int:
+    with view.engine.read() as tx:
+        things: list[Thing] = [(kind, ref) for kind, ref in tx.all(_MISPLACED, workspace=view.workspace)]
+        readable = _texts(tx, view.workspace, things)
+    _index_again_in_steps(view, [each for each in things if each in readable])
+    return len(things)
 
 
 def _words(view: StoreView, full: bool) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -64,6 +65,15 @@ _WRONG_BLOCKS = """
 SELECT b.name FROM blocks b
 WHERE b.workspace = :workspace AND NOT EXISTS (
   SELECT 1 FROM block_versions v WHERE v.block_id = b.id AND v.version = b.version AND v.content = b.content)
+ORDER BY b.name
+"""
+# Versions are numbered from 1 on, and none is ever deleted.
+_BLOCKS_WITH_GAPS = """
+SELECT b.name FROM blocks b
+WHERE b.workspace = :workspace AND (
+  b.version <> (SELECT COUNT(*) FROM block_versions v WHERE v.block_id = b.id)
+  OR b.version <> (SELECT COUNT(*) FROM block_versions v
+                   WHERE v.block_id = b.id AND v.version >= 1 AND v.version <= b.version))
 ORDER BY b.name
 """
 _SOURCES = """
@@ -185,8 +195,20 @@ def _and_more(rows: list[Row]) -> str:
 def _blocks(view: StoreView) -> Finding:
     with view.engine.read() as tx:
         names = tx.column(_WRONG_BLOCKS, workspace=view.workspace)
+        gaps = tx.column(_BLOCKS_WITH_GAPS, workspace=view.workspace)
+    if not names and not gaps:
+        return fine("blocks.versions", "Every block has all versions, and is what the newest says.", view.workspace)
     if not names:
-        return fine("blocks.versions", "Every block is what its newest version says.", view.workspace)
+        name = shlex.quote(gaps[0])
+        return Finding(
+            "blocks.versions",
+            WRONG,
+            f"{counted(len(gaps), 'block lacks', 'blocks lack')} earlier versions, such as {gaps[0]}.",
+            "Another program deleted it, so what the block said then is lost. Its current text is right.",
+            f"engram block history {name} shows what is left; engram restore FILE brings a backup back",
+            number=len(gaps),
+            workspace=view.workspace,
+        )
     return Finding(
         "blocks.versions",
         WRONG,

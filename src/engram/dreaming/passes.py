@@ -24,7 +24,7 @@ from . import drives, due, proposals
 from .agent_queue import Work
 from .pass_context import PassContext, Progress, Stopped, describe
 from .recall_check import rollback
-from .reports import empty_report
+from .reports import empty_report, read_pass, read_undo
 from .stages import consolidate, digest, eras, narrative, profile, reflect
 from .stages import sessions as sessions_stage
 from .thinking import Thinker
@@ -541,17 +541,12 @@ class Dreams:
 
     def _dream_report(self, row: Row, running: Set[str]) -> DreamReport:
         id, session, started, ended, kept, undone_by, reason = row
-        values: dict[str, Any] = json_columns.load_object(kept, "dreams.report")
+        values = read_pass(kept)
         if not values:  # the process died, the pass is still running, or the report cannot be read
             unfinished = self._unfinished(session, started)
             errors = [] if ended is None and session in running else ["This pass did not end."]
             return unfinished._replace(id=id, errors=errors, undone_by=undone_by, reason=reason)
         values |= {"undone_by": undone_by, "reason": reason}
-        values["due"] = tuple(Due(**each) for each in values.get("due", ()))
-        for name, record in (("before", DreamBacklog), ("after", DreamBacklog)):
-            values[name] = record(**values[name])
-        for name in ("drives_before", "drives"):
-            values[name] = Drives(**values[name])
         return DreamReport(
             id=id, workspace=self._workspace, session_id=session, started_at=started, ended_at=ended, **values
         )
@@ -568,8 +563,7 @@ class Dreams:
     def _undo_report(self, row: Row, run: int) -> UndoReport:
         id, session, started, ended, kept, undone_by, _ = row
         nothing: dict[str, Any] = {"run": run, "restored": [], "removed": [], "left": []}
-        values = nothing | json_columns.load_object(kept, "dreams.report")
-        values.pop("kind", None)
+        values = nothing | read_undo(kept)
         dated = {"started_at": started, "ended_at": ended}
         return UndoReport(id, self._workspace, session, **dated, **values, undone_by=undone_by)
 

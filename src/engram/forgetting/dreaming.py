@@ -110,7 +110,7 @@ def _read_snapshots(tx: Transaction, workspace: str) -> list[_SnapshotRow]:
     """All snapshots of a workspace. Damaged ones are erased, because their content is unknown and they cannot be
     used."""
     rows = [
-        _SnapshotRow(dream, kind, ref, action, snapshots.load(before))
+        _SnapshotRow(dream, kind, ref, action, snapshots.load(before, (kind, ref)))
         for dream, kind, ref, action, before in tx.all(_SNAPSHOTS, workspace=workspace)
     ]
     for row in rows:

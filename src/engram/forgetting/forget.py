@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import checks, json_columns, mutexes
 from ..coordination import imports
 from ..errors import BlockNotFound, ExchangeNotFound, InvalidInput, MemoryNotFound, SessionNotFound
+from ..json_shapes import either, list_of, object_of, record, text, whole
 from ..memory import embedding_queue, gists, memory_states, provenance, word_index
 from ..memory.memories import Memories
 from ..records import Receipt
@@ -149,6 +150,8 @@ _ADD_RECEIPT = """
 INSERT INTO receipts (workspace, asked, went, created_at, author) VALUES (:workspace, :asked, '{}', :now, :author)
 RETURNING id
 """
+#: What a receipt keeps: by kind the ids of what went.
+IS_WENT = record({}, {"ids": object_of(list_of(either(whole, text))), "versions": whole})
 _FILL_RECEIPT = "UPDATE receipts SET went = :went, created_at = :now WHERE workspace = :workspace AND id = :id"
 _RECEIPTS = """
 SELECT id, asked, went, created_at, author FROM receipts
@@ -454,7 +457,7 @@ class Forgetting:
         tx.note(self._workspace, "memory", id)
 
     def _receipt(self, id: int, asked: str, went: str, created_at: str, author: str | None) -> Receipt:
-        loaded: dict[str, Any] = json_columns.load_object(went, "receipts.went")
+        loaded: dict[str, Any] = json_columns.load_object(went, "receipts.went", IS_WENT)
         ids, versions = loaded.get("ids", {}), loaded.get("versions", 0)
         counts = {name: len(found) for name, found in ids.items()}
         if versions:

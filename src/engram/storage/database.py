@@ -103,12 +103,15 @@ def is_encrypted(path: str) -> bool:
 def first_bytes(path: str, number: int) -> bytes:
     """The beginning of a file; less if it is shorter. It is read through SQLite, which keeps this process's locks.
 
-    Nothing of a log, its index or a journal: see `helper_names`.
+    Nothing of a log, its index or a journal: see `helper_names`. Nothing of a pipe or a device, because opening one may
+    take for ever.
     """
     if helper_names.is_of_sqlite(path):
         return b""
     try:
         require_name(path)
+        if os.path.exists(path) and not os.path.isfile(path):
+            return b""
         file = apsw.VFSFile("", os.path.realpath(path), [apsw.SQLITE_OPEN_MAIN_DB | READ_ONLY, 0])
     except (apsw.Error, InvalidInput):
         return b""

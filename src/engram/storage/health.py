@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..clock import later, local_time
 from ..errors import EngramError, StoreDamaged
 from ..health_records import NOTE, WRONG, Check, Finding, fine
+from ..safe_text import one_line
 from . import migrate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    #: The kinds and names of what the schema lacks of what these migrations make.
-    Lost = Callable[[Sequence[migrate.Migration]], set[tuple[str, str]]]
+    #: The kinds and names of what these migrations make.
+    Made = Callable[[Sequence[migrate.Migration]], set[tuple[str, str]]]
     #: What differs in the schema from what these migrations make.
     Changed = Callable[[Sequence[migrate.Migration]], list["Difference"]]
 
@@ -27,6 +28,9 @@ OLD_BACKUP = 7
 _KINDS = ("table", "trigger", "function", "index")
 #: How many things a finding names.
 NAMED = 3
+#: Numbers in a file to import, and of a store, are smaller than this. From here to 2^53, where JSON's numbers end in
+#: many programs, there is room for all that a store gives after an import.
+NUMBERS_END = 2**52
 #: Of a check that cannot read what it is about. Another finding says more.
 NOT_READ = "It is not checked, because the file is damaged."
 
@@ -63,7 +67,8 @@ def schema_finding(
     applied: Sequence[migrate.Applied],
     engine: str,
     store: str,
-    lost: Lost,
+    there: set[tuple[str, str]],
+    made: Made,
     restore: str = RESTORE,
     changed: Changed | None = None,
 ) -> Finding:
@@ -88,13 +93,13 @@ def schema_finding(
     done = {each.number for each in applied}
     # A migration of a later release may have removed something.
     is_known = done <= {each.number for each in shipped}
-    missing = lost([each for each in shipped if each.number in done]) if is_known else set()
+    known = made([each for each in shipped if each.number in done]) if is_known else set()
+    missing = known - there
     if missing:
-        named = [f"{kind} {name}" for kind, name in sorted(missing, key=lambda each: (_KINDS.index(each[0]), each[1]))]
         return Finding(
             name,
             WRONG,
-            f"The schema lacks what Engram has made: {some(named)}.",
+            f"The schema lacks what Engram has made: {some(_named(missing))}.",
             "Commands fail, or duplicates and forgotten texts stay in the store.",
             restore,
             number=len(missing),
@@ -110,6 +115,16 @@ def schema_finding(
             f"{'; '.join(drops[:NAMED])} in SQLite's shell, or {restore}" if drops else restore,
             number=len(differing),
         )
+    if is_known and todo and (early := (made(shipped) - known) & there):
+        return Finding(
+            name,
+            WRONG,
+            f"The store lacks part of its record: migration {applied[-1].number} is the last one in it, although the "
+            f"schema has what a later one makes: {some(_named(early))}.",
+            "An upgrade makes these changes a second time, and fails.",
+            restore,
+            number=len(early),
+        )
     if not todo:
         return fine(name, f"The schema is {applied[-1].number}, the newest that this version knows.")
     return Finding(
@@ -120,6 +135,10 @@ def schema_finding(
         "engram upgrade",
         number=len(todo),
     )
+
+
+def _named(objects: set[tuple[str, str]]) -> list[str]:
+    return [f"{kind} {name}" for kind, name in sorted(objects, key=lambda each: (_KINDS.index(each[0]), each[1]))]
 
 
 def skipped(applied: Sequence[migrate.Applied], todo: Sequence[migrate.Migration]) -> list[migrate.Migration]:
@@ -142,10 +161,31 @@ def some(named: Sequence[str], number: int = 0) -> str:
     return f"{', '.join(named[:NAMED])}{f' and {rest:,} more' if rest > 0 else ''}"
 
 
+def far_numbers_finding(tables: Sequence[str]) -> Finding:
+    """Tables with numbers that Engram has never given."""
+    return Finding(
+        "store.numbers",
+        WRONG,
+        f"Another program, or a file that was imported, brought numbers that are too large: {some(tables)}.",
+        "An export of the store cannot be imported, and after the last number nothing more can be written.",
+        RESTORE,
+        number=len(tables),
+    )
+
+
 def clock_finding(newest: str | None, now: str) -> Finding:
     """Whether the newest time in the store is in the past."""
     if newest is None:
         return fine("store.clock", "Nothing was written yet.")
+    if local_time(newest) is None:
+        return Finding(
+            "store.clock",
+            WRONG,
+            f"The newest time in the store is {one_line(newest, 40)!r}, which is no time.",
+            "Another program changed it. Commands that show it fail, or show it in a wrong place.",
+            "Do what sessions.times, memories.times and index.places say; if none does, engram restore FILE",
+            number=1,
+        )
     if newest <= later(now, AHEAD):
         return fine("store.clock", f"Something was written last at {_shown(newest)}.")
     return Finding(

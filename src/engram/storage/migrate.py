@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import functools
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from .._version import UPGRADE
@@ -205,6 +206,10 @@ def sqlite(
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+        if copy is not None:
+            # The store is as it was. Every further attempt would leave one more copy.
+            with suppress(OSError):
+                os.unlink(copy)
         raise
     applied, schema = _read_applied(connection)
     return Outcome(tuple(todo), copy, applied[-1].number, schema)

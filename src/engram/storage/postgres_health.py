@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..clock import between
 from ..health_records import NOTE, WRONG, Check, Finding, counted, fine
 from . import migrate
-from .health import backup_finding, clock_finding, schema_finding
+from .health import NUMBERS_END, backup_finding, clock_finding, far_numbers_finding, schema_finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,6 +55,11 @@ _DEAD = """
 SELECT CAST(COALESCE(SUM(n_dead_tup), 0) AS BIGINT), CAST(COALESCE(SUM(n_live_tup), 0) AS BIGINT)
 FROM pg_stat_user_tables WHERE schemaname = :schema
 """
+# A role that may write a table may not be allowed to read its sequence. Then the server gives NULL.
+_FAR = """
+SELECT sequencename FROM pg_sequences WHERE schemaname = :schema AND last_value >= :limit
+UNION SELECT 'changes' WHERE EXISTS (SELECT 1 FROM changes WHERE number >= :limit) ORDER BY 1
+"""
 _HAS_DATA = "SELECT EXISTS (SELECT 1 FROM changes)"
 
 
@@ -64,6 +69,7 @@ def checks(engine: PostgresEngine, known_backups: list[tuple[str, str]]) -> list
         Check("store.server", partial(_server, engine)),
         Check("store.schema", partial(_schema, engine)),
         Check("store.integrity", partial(_integrity, engine)),
+        Check("store.numbers", partial(_numbers, engine)),
         Check("store.clock", partial(_clock, engine)),
         Check("store.server_clock", partial(_server_clock, engine)),
         Check("store.unused", partial(_unused, engine)),
@@ -89,11 +95,11 @@ def _schema(engine: PostgresEngine) -> Finding:
     with engine.read() as transaction:
         applied = [migrate.Applied(*row) for row in transaction.all(_APPLIED)]
         there = {(kind, name) for kind, name in transaction.all(_OBJECTS, schema=engine.schema)}
-    return schema_finding(applied, "postgres", f"The schema {engine.schema}", partial(_lost, there), _RESTORE)
+    return schema_finding(applied, "postgres", f"The schema {engine.schema}", there, _made_by, _RESTORE)
 
 
-def _lost(there: set[tuple[str, str]], migrations: Sequence[migrate.Migration]) -> set[tuple[str, str]]:
-    return made_by(each.sql for each in migrations) - there
+def _made_by(migrations: Sequence[migrate.Migration]) -> set[tuple[str, str]]:
+    return made_by(each.sql for each in migrations)
 
 
 def made_by(migrations: Iterable[str]) -> set[tuple[str, str]]:
@@ -133,6 +139,14 @@ def _integrity(engine: PostgresEngine) -> Finding:
             number=len(invalid),
         )
     return fine("store.integrity", "The server reports no damaged page, and every index is valid.")
+
+
+def _numbers(engine: PostgresEngine) -> Finding:
+    with engine.read() as transaction:
+        found = transaction.column(_FAR, schema=engine.schema, limit=NUMBERS_END)
+    if found:
+        return far_numbers_finding(found)._replace(fix=_RESTORE)
+    return fine("store.numbers", "There are numbers left for everything.")
 
 
 def _clock(engine: PostgresEngine) -> Finding:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..health_records import WRONG, Finding, counted, fine, mendable
 from ..safe_text import one_line
 from . import database, migrate
-from .health import NAMED, RESTORE, Difference, schema_finding, some
+from .health import NAMED, NUMBERS_END, RESTORE, Difference, far_numbers_finding, schema_finding, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,14 +40,12 @@ WHERE t.type = 'table' AND t.name NOT GLOB 'sqlite_*' ORDER BY t.name, c.cid
 def schema(path: str, connection: apsw.Connection) -> Finding:
     applied = migrate.sqlite_applied(connection)
     there = set(connection.execute(_OBJECTS))
-    return schema_finding(
-        applied, "sqlite", path, partial(_lost, there), changed=partial(_changed, _statements(connection))
-    )
+    return schema_finding(applied, "sqlite", path, there, _made_by, changed=partial(_changed, _statements(connection)))
 
 
-def _lost(there: set[tuple[str, str]], migrations: Sequence[migrate.Migration]) -> set[tuple[str, str]]:
+def _made_by(migrations: Sequence[migrate.Migration]) -> set[tuple[str, str]]:
     with _empty_store(migrations) as empty:
-        return set(empty.execute(_OBJECTS)) - there
+        return set(empty.execute(_OBJECTS))
 
 
 def _statements(connection: apsw.Connection) -> dict[tuple[str, str], tuple[str, str]]:
@@ -155,6 +153,8 @@ def references(connection: apsw.Connection) -> Finding:
 
 def numbers(connection: apsw.Connection) -> Finding:
     """Whether SQLite knows the last number that each table has given."""
+    if far := _far(connection):
+        return far_numbers_finding(far)
     found = _low(connection)
     if not found:
         return fine("store.numbers", "No number can be given twice.")
@@ -176,14 +176,22 @@ def raise_numbers(connection: apsw.Connection) -> int:
     return len(found)
 
 
+def _far(connection: apsw.Connection) -> list[str]:
+    """Tables with a number, or a counter, that is too large."""
+    return [table for table, last, given in _last_numbers(connection) if max(last, given) >= NUMBERS_END]
+
+
 def _low(connection: apsw.Connection) -> dict[str, int]:
     """By table, the highest number, if the counter is lower."""
+    # A counter that follows a number that is too large would end the numbers.
+    return {table: last for table, last, given in _last_numbers(connection) if given < last < NUMBERS_END}
+
+
+def _last_numbers(connection: apsw.Connection) -> Iterator[tuple[str, int, int]]:
+    """Each table with numbers of its own, its highest number, and the last one that it has given."""
     with _empty_store(migrate.shipped("sqlite")) as empty:
         tables = {name for (name,) in empty.execute(_NUMBERED)}
-    found: dict[str, int] = {}
     for table in [str(name) for (name,) in connection.execute(_NUMBERED).fetchall()]:
         if table in tables:
             last: int = connection.execute(f"SELECT COALESCE(MAX(rowid), 0) FROM {table}").get
-            if connection.execute(_LAST_GIVEN, (table,)).get < last:
-                found[table] = last
-    return found
+            yield table, last, connection.execute(_LAST_GIVEN, (table,)).get

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 
 import apsw
 
@@ -20,6 +21,9 @@ from ..errors import (
 )
 from . import database
 
+#: The last number that SQLite can give.
+_LAST = 2**63 - 1
+
 
 def translate(error: apsw.Error, path: str) -> EngramError:
     """Turn a driver's error into one that tells the user what to do."""
@@ -29,6 +33,11 @@ def translate(error: apsw.Error, path: str) -> EngramError:
         return StoreReadOnly(
             f"{path} cannot be written ({_said(error)}). Give its owner write permission on the file and its "
             "folder, or use another store with --store or ENGRAM_URL."
+        )
+    if isinstance(error, apsw.FullError) and (table := _exhausted(path)):
+        return StoreError(
+            f"{path} cannot be written: its table {table} has given the last number that there is, because another "
+            "program changed it. `engram doctor` says what to do."
         )
     if is_full(error, path):
         return StoreFull(f"The disk that holds {path} is full; nothing was written. Free some space and try again.")
@@ -53,6 +62,11 @@ def translate(error: apsw.Error, path: str) -> EngramError:
             f"The system could not read or write {path}, or a copy of it ({_said(error)}). Check the disk, and whether "
             "a limit on the size of files applies (`ulimit -f`)."
         )
+    if isinstance(error, apsw.SQLError):
+        return StoreError(
+            f"The tables of {path} are not those that this version of Engram needs ({error}); nothing was changed. "
+            "`engram doctor` says more."
+        )
     return StoreError(f"{path}: {type(error).__name__}: {error}")
 
 
@@ -70,6 +84,16 @@ def is_full(error: apsw.Error, path: str) -> bool:
         return os.statvfs(os.path.dirname(path)).f_bavail == 0
     except OSError:
         return False
+
+
+def _exhausted(path: str) -> str:
+    """The table that has given its last number; empty if there is none. SQLite says that of a full disk, too."""
+    try:
+        with closing(database.connect(path, None)) as connection:
+            found = connection.execute("SELECT name FROM sqlite_sequence WHERE seq >= ?", (_LAST,)).fetchall()
+    except (apsw.Error, UnicodeDecodeError):
+        return ""
+    return str(found[0][0]) if found else ""
 
 
 def missing(path: str) -> StoreNotFound:

@@ -128,6 +128,8 @@ class _Problem(NamedTuple):
 
 def _problem(files: _Files) -> _Problem | None:
     """Why the file is no store; None if it is one. Raises StoreEncrypted without its key."""
+    if not os.path.isfile(files.path):
+        return _Problem("it is no regular file")
     if not backup.size(files.path):
         return _Problem("it is empty")
     try:
@@ -178,6 +180,15 @@ def _file(files: _Files) -> Finding:
     if not os.path.exists(path):
         return Finding(
             name, NOTE, f"There is no store at {path}.", "Nothing was remembered there yet.", "engram init", number=1
+        )
+    if not os.path.isfile(path) and not os.path.isdir(path):
+        return Finding(
+            name,
+            WRONG,
+            f"{path} is no regular file, so it cannot be a store.",
+            "Nothing is recorded, and nothing is found again.",
+            "Move it away, or name another store with --store or ENGRAM_URL",
+            number=1,
         )
     try:
         problem = _problem(files)

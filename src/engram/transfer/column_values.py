@@ -14,16 +14,13 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from .. import checks
 from ..errors import InvalidInput
+from ..storage.health import NUMBERS_END as NUMBERS_END
 
 if TYPE_CHECKING:
     from ..storage.rows import Column
 
     #: What is wrong with a value of JSON; None if nothing is.
     Check = Callable[[object], str | None]
-
-#: Numbers in a file are smaller than this. From here to 2^53, where JSON's numbers end in many programs, there is room
-#: for all that a store gives after an import.
-NUMBERS_END = 2**52
 
 _TIMES = ("at", "deadline", "matured")
 #: The time of a record in the source of an import, in the form of the source. It is only compared with others.

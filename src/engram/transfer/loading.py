@@ -17,7 +17,7 @@ from ..errors import InvalidInput, NotFound, StoreError, WorkspaceNotEmpty
 from ..memory import embedding_models, imported_index
 from ..setup_records import Loaded
 from ..storage import database, rows
-from . import column_values, jsonl, renumbering, vectors
+from . import column_values, json_values, jsonl, renumbering, vectors
 from .renumbering import Renumbering
 from .tables import EXPORTED, FEED, NUMBERED, OF_KIND, Moved
 
@@ -87,6 +87,8 @@ class _Load:
         self._own: dict[str, list[tuple[Row, object]]] = {}
         #: The project of each session, which its turns are indexed with.
         self._projects: dict[tuple[str, str], str | None] = {}
+        #: The last number of an entry of each session.
+        self._last_seqs: dict[tuple[str, str], int] = {}
 
     def run(self) -> Loaded:
         lines = iter(self._reader)
@@ -108,7 +110,7 @@ class _Load:
             tx.analyse()
             self._vectors(tx, rest)
             for name in self._names.values():
-                renumbering.finish(tx, name, self._renumbering)
+                self._finish(tx, name)
                 vectors.finish(tx, name)
                 tx.note(name, "model", embedding_models.model_of(tx, name) or "")
         for name in self._names.values():
@@ -186,9 +188,10 @@ class _Load:
         table = moved.table
         values = rows.as_values(table, jsonl.row_of(table, line, self._reader))
         for column in moved.json:
-            # A damaged column of the other store stays as it was; the tiers read it as empty.
             if values[column] is not None and len(values[column]) > checks.MAX_TEXT * 64:
                 raise self._reader.damaged(f"{column!r} is too long", line.number)
+            if not json_values.is_right(table.name, column, values):
+                raise self._reader.damaged(f"{column!r} is JSON of another kind than Engram writes", line.number)
         if "workspace" in values:
             name = self._names.get(values["workspace"])
             if name is None:
@@ -210,6 +213,11 @@ class _Load:
                 ) from error
         if moved.record == "session":
             self._projects[values["workspace"], values["id"]] = values["project"]
+            self._last_seqs[values["workspace"], values["id"]] = values["last_seq"]
+        elif moved.record == "exchange" and values["seq"] > self._last_seqs.get(
+            (values["workspace"], values["session_id"]), values["seq"]
+        ):
+            raise self._reader.damaged("'seq' is not among the numbers of its session", line.number)
         key = tuple(values[name] for name in table.key)
         for column in moved.own:
             if values[column] is not None:
@@ -243,6 +251,10 @@ class _Load:
         waiting = self._own.pop(f"{moved.table.name}.{column}", [])
         number = self._reader.number
         self._stored(number, number, lambda: rows.set_column(tx, moved.table, column, waiting))
+
+    def _finish(self, tx: Transaction, workspace: str) -> None:
+        number = self._reader.number
+        self._stored(number, number, lambda: renumbering.finish(tx, workspace, self._renumbering))
 
     def _stored(self, first: int, last: int, write: Callable[[], None]) -> None:
         """Write rows. The store refuses what contradicts its schema."""

@@ -9,6 +9,7 @@ names its sources, and forgetting goes by it. Other texts stay as they are.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -47,7 +48,9 @@ _PARTS = """
 SELECT part, kind, ref, version FROM proposal_parts
 WHERE workspace = :workspace AND proposal = :proposal ORDER BY part, kind, ref
 """
-_SET_HASH = "UPDATE proposals SET hash = :hash WHERE workspace = :workspace AND id = :id"
+# The new hash of one proposal may be the old one of another. So each waits behind a word that no hash begins with.
+_SET_HASH = "UPDATE proposals SET hash = 'new ' || :hash WHERE workspace = :workspace AND id = :id"
+_SHOW_HASHES = "UPDATE proposals SET hash = SUBSTR(hash, 5) WHERE workspace = :workspace AND hash LIKE 'new %'"
 _THINGS = """
 SELECT DISTINCT kind, ref FROM journal WHERE workspace = :workspace AND kind IN ('memory', 'block') ORDER BY kind, ref
 """
@@ -195,10 +198,14 @@ def _hash_proposals(tx: Transaction, workspace: str, renumbering: Renumbering) -
             new = _plan(what, content, parts)
             numbers = [(part, kind, back.number(OF_KIND[kind], ref), version) for part, kind, ref, version in parts]
             old = _plan(what, back.lines(content) if what == "rewrite" else content, numbers)
-            # That of an edited proposal is about its first text.
-            if dreaming_proposals.hash_of(old) == hash:
-                tx.run(_SET_HASH, workspace=workspace, id=id, hash=dreaming_proposals.hash_of(new))
+            if new != old:
+                is_known = dreaming_proposals.hash_of(old) == hash
+                # That of an edited proposal is about its first text, which is gone. It must not stand for another plan.
+                lost = hashlib.sha256(f"of another store: {hash}".encode()).hexdigest()
+                hash = dreaming_proposals.hash_of(new) if is_known else lost
+                tx.run(_SET_HASH, workspace=workspace, id=id, hash=hash)
             after = id
+    tx.run(_SHOW_HASHES, workspace=workspace)
 
 
 def _plan(what: str, content: str, parts: Iterable[tuple[Any, ...]]) -> Plan:
@@ -214,7 +221,7 @@ def _hash_states(tx: Transaction, workspace: str, renumbering: Renumbering) -> N
         about = {"workspace": workspace, "kind": kind, "ref": ref}
         entries = tx.all(_ENTRIES, **about)
         known = [snapshots.read(tx, workspace, (kind, ref))]
-        known += [snapshots.load(before) for _, _, before, _ in entries]
+        known += [snapshots.load(before, (kind, ref)) for _, _, before, _ in entries]
         states: dict[str, str] = {}
         for snapshot in filter(None, known):
             if isinstance(snapshot, dict):

@@ -100,7 +100,7 @@ class Journal:
         thing = {name: value for name, value in key.items() if name != "action"}
         whole = snapshots.read(tx, self._workspace, (str(key["kind"]), str(key["ref"])), since)
         for action, before in tx.all(_BEFORE, **thing):
-            snapshot = snapshots.load(before)
+            snapshot = snapshots.load(before, (str(key["kind"]), str(key["ref"])))
             if whole and isinstance(snapshot, dict) and snapshot.get("since", 0) > since:
                 extended = snapshots.dump(snapshots.with_earlier_versions(snapshot, whole))
                 tx.run(_SET_BEFORE, before=extended, action=action, **thing)
@@ -128,7 +128,7 @@ def entries(tx: Transaction, workspace: str, dream: int) -> list[Entry]:
         kept = (
             [snapshots.DAMAGED, snapshots.DAMAGED]
             if before is None
-            else [snapshots.load(before), snapshots.load(after)]
+            else [snapshots.load(before, (kind, ref)), snapshots.load_state(after, (kind, ref))]
         )
         # A snapshot that cannot be read counts as forgotten, so the thing is left as it is.
         forgotten = snapshots.DAMAGED in kept

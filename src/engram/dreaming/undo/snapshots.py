@@ -12,9 +12,11 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b64encode
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ... import json_columns
+from . import shapes
 
 if TYPE_CHECKING:
     from ...storage.engine import Row, Transaction
@@ -78,10 +80,14 @@ _GIST = "SELECT memory_id, at, month FROM gists WHERE workspace = :workspace AND
 _FOLDS = "SELECT target, after FROM folds WHERE workspace = :workspace AND gist = :gist ORDER BY target"
 
 
-def load(text: str) -> Any:
-    """A snapshot as `dump` wrote it; DAMAGED when it cannot be read."""
-    snapshot = json_columns.load(text, "journal", DAMAGED)
-    return snapshot if snapshot is None or isinstance(snapshot, dict) else DAMAGED
+def load(text: str, thing: JournalKey) -> Any:
+    """A snapshot of the thing as `dump` wrote it; DAMAGED when it cannot be read."""
+    return json_columns.load(text, "journal", DAMAGED, partial(shapes.is_snapshot, thing))
+
+
+def load_state(text: str, thing: JournalKey) -> Any:
+    """A state of the thing as `dump` wrote it; DAMAGED when it cannot be read."""
+    return json_columns.load(text, "journal", DAMAGED, partial(shapes.is_state, thing))
 
 
 def read(tx: Transaction, workspace: str, thing: JournalKey, since: int | None = None) -> Snapshot | None:

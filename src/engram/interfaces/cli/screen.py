@@ -153,7 +153,10 @@ def ago(stamp: str | None, *, short: bool = False) -> str:
     """How long ago: `5 minutes ago`, in a table `5m ago`; a date after a week. With --utc: the time."""
     if not stamp or utc_wanted():
         return when(stamp)
-    seconds = -_seconds_until(stamp)
+    try:
+        seconds = -_seconds_until(stamp)
+    except ValueError:  # another program may have written it
+        return "at an unknown time"
     if seconds >= _LONG_AGO:
         return day(stamp)
     # A server's clock may be a little ahead of this one.
