@@ -30,6 +30,8 @@ def fill(eng: Engram, url: str) -> None:
     eng.leases.claim(one, "shop:src", "rewriting", exclusive=True, ttl=3_600)
     eng.leases.release(one, "shop:src")
     eng.leases.claim(two, "deploy", "shipping")
+    eng.leases.claim(two, "shop:app.py")
+    eng.leases.break_lease("shop:app.py", one, "the release waits")
     eng.messages.send(two, one, "May I have the router?")
     eng.messages.inbox(one)
     eng.messages.send(None, two, "A person asks")

@@ -14,6 +14,9 @@ _LONGEST: Final = 260
 _CLEAR_QUESTION: Final = 6
 _POINTS: Final = re.compile(r"\b(?:it|that|this|these|those|them|they|ones?|there|so|either|both)\b", re.IGNORECASE)
 _NO_PROSE: Final = re.compile(r"\A\s*+(?:[-*+•]\s|[>|#`]|\d{1,3}[.)]\s)")
+#: A line of a list, and how many lines below a question are read as its choices.
+_CHOICE: Final = re.compile(r"\A\s*+(?:[-*+•]\s|\(?[\da-z]{1,2}[.)]\s)", re.IGNORECASE)
+_MOST_CHOICES: Final = 24
 #: Questions out of courtesy, which need no answer. "Which one is right?" needs one.
 COURTESY: Final = re.compile(
     r"\b(?:anything else|what (?:would|do) you (?:like|want)|how can i help|want to dig|any (?:other )?questions"
@@ -28,7 +31,7 @@ def closing_question(message: str) -> str:
     Empty without a question, and for one out of courtesy.
     """
     # A list or code before the question does not explain it.
-    paragraphs = [each for each in message[:_READ].split("\n\n") if each.strip()]
+    paragraphs = [each for each in _without_choices(message[:_READ]).split("\n\n") if each.strip()]
     asked = wording.question(paragraphs[-1], _LONGEST) if paragraphs else ""
     if not asked or (not _POINTS.search(asked) and len(asked.split()) >= _CLEAR_QUESTION):
         return _needed(asked)
@@ -39,6 +42,18 @@ def closing_question(message: str) -> str:
     before = said[-2] if len(said) > 1 else ""
     whole = f"{before} {asked}"
     return _needed(whole if before and not before.endswith(":") and len(whole) <= _LONGEST else asked)
+
+
+def _without_choices(message: str) -> str:
+    """A message without the list or the code below its last question: what there is to choose from."""
+    lines = message.rstrip().split("\n")
+    kept = len(lines)
+    if lines[-1].lstrip().startswith("```"):
+        kept = next((at for at in range(kept - 2, -1, -1) if lines[at].lstrip().startswith("```")), kept)
+    while kept > max(0, len(lines) - _MOST_CHOICES) and (not lines[kept - 1].strip() or _CHOICE.match(lines[kept - 1])):
+        kept -= 1
+    above = "\n".join(lines[:kept])
+    return above if wording.question(above.rpartition("\n\n")[2], _LONGEST) else message
 
 
 def _needed(asked: str) -> str:

@@ -76,16 +76,8 @@ def has_backups(settings: Config) -> bool:
     return backup_names.any_of(settings.url)
 
 
-def last_backup(settings: Config) -> str | None:
-    """Where the last backup of `engram backup` is: its folder if it has a name of its own there, else the file."""
-    require_file(settings)
-    from .storage import backup_names
-
-    return backup_names.last_place(settings.url)
-
-
-def newest_backup(settings: Config, folder: str) -> UsableBackup:
-    """The newest backup in a folder that passes all checks, and which newer ones do not. SQLite only."""
+def newest_backup(settings: Config, folder: str | None = None) -> UsableBackup:
+    """The newest backup that passes all checks, and which newer ones do not: in a folder, or of all. SQLite only."""
     require_file(settings)
     from .storage import restore as restoring
 

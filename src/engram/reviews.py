@@ -40,7 +40,6 @@ _NUMBERED: Final = re.compile(r"^(?:#{2,6} )?(?:\*\*)?\d{1,2}[.)] (\S[^\n]{3,300
 _BEFORE: Final = re.compile(r"\A(?:[-*+•]\s+|\(?\d{1,3}[.)]\)?\s+|[✅⚠❌🔴🟡🟢🐛🚨\ufe0f]++\s*+)++")
 #: Such a finding is clear only below the code that it is about.
 _POINTS: Final = re.compile(r"\A(?:this|these|that|those|it|they|same)\b", re.IGNORECASE)
-_CUT: Final = re.compile(r"\s*…\Z")
 _MOST: Final = 6
 
 
@@ -115,4 +114,5 @@ def _numbered(message: str, heading: re.Match[str]) -> Sequence[str]:
 
 def _plain(line: str) -> str:
     line = _BEFORE.sub("", line.strip())
-    return _CUT.sub("", without_emphasis(line).replace("**", "").replace("\ufe0f", "")).strip(" :;")
+    said = without_emphasis(line).replace("**", "").replace("\ufe0f", "")
+    return said.rstrip().removesuffix("…").strip(" :;")

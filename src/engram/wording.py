@@ -116,11 +116,20 @@ def says_something(text: str, least: int = _RESULT_WORDS) -> bool:
     return len(words) >= least or any(map(_is_name, words))
 
 
+#: Question marks, and how many signs at the end of a sentence are looked at for one.
+_QUESTION_MARKS = "?？؟"
+_SIGNS = 12
+
+
 def question(text: str, longest: int) -> str:
     """The question that a message ends with; empty if it ends with none."""
-    said = list(sentences(plain(text)))
+    said = [each for each in sentences(plain(text)) if any(map(str.isalnum, each))]
     asked = said[-1] if said else ""
-    return shorten(asked, longest) if asked.rstrip("*_)\"'”").endswith(("?", "？")) else ""
+    # Behind the question mark may be quotation marks or a smile.
+    end = next((sign for sign in reversed(asked[-_SIGNS:]) if sign.isalnum() or sign in _QUESTION_MARKS), "")
+    # An address may end with a question mark, too.
+    is_asked = end in _QUESTION_MARKS and "://" not in asked.split()[-1] if end else False
+    return shorten(asked, longest) if is_asked else ""
 
 
 def plain(text: str, *, headings: bool = False) -> str:

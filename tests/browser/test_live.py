@@ -234,7 +234,7 @@ def test_after_a_log_out_in_one_tab_the_others_go_to_the_login(person: Visitor) 
     expect(second.locator("body")).to_have_attribute("data-stream", "open")
     second.get_by_role("button", name="Log out").click()
     second.wait_for_url("**/login")
-    first.wait_for_url("**/login")
+    first.wait_for_url("**/login?next=*")
 
 
 @pytest.mark.requirement("WEB-11")

@@ -262,7 +262,7 @@ def test_every_write_to_a_lease_or_message_enters_the_feed(eng: Engram, clock: S
     assert new(eng, lambda: eng.leases.release(sid, "port:1")) == [lease]
     claim(sid, "port:2")
     broken = new(eng, lambda: eng.leases.break_lease("port:2", other, "urgent"))
-    assert [what for what, _ in broken] == ["lease", "exchange", "exchange"]
+    assert [what for what, _ in broken] == ["lease", "exchange", "exchange", "message"]
     claim(sid, "port:3")
     assert new(eng, lambda: eng.leases.release_all(sid)) == [("lease", str(tokens[-1]))]
     claim(sid, "port:4")

@@ -586,3 +586,9 @@ def test_the_messages_of_one_session_are_those_it_sent_and_was_sent(eng: Engram)
     assert [each.id for each in eng.messages.list(session_id=a)] == [got.id, asked.id, sent.id]
     assert [each.id for each in eng.messages.list(session_id=b)] == [answered.id, sent.id]
     assert [each.id for each in eng.messages.list(1, before=got.id, session_id=a)] == [asked.id]
+
+
+@pytest.mark.requirement("MESSAGE-1")
+def test_the_messages_of_an_unknown_session_are_an_error(eng: Engram) -> None:
+    with pytest.raises(SessionNotFound):
+        eng.messages.list(session_id="nobody")

@@ -288,7 +288,10 @@ class Workspace(RuleBasedStateMachine):
         assert [lease.token for lease in broken] == [lease.token for lease in others]
         self.model.end(others)
         for told in {sid, *(lease.session for lease in others)}:
-            self.model.sessions[told].logs.append(self.eng.sessions.logs(told, 1)[0].content)
+            entry = self.eng.sessions.logs(told, 1)[0].content
+            self.model.sessions[told].logs.append(entry)
+            if told != sid:
+                self.model.sessions[told].unread.append(entry)
         # Being robbed is no sign of life; robbing is.
         if self.model.sessions[sid].status == "active":
             self.model.hear(self.model.sessions[sid])

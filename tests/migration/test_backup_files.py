@@ -684,7 +684,26 @@ def test_backups_from_elsewhere_are_listed_and_restored(path: Path, tmp_path: Pa
     assert world(path) == "saved"
     kept = [each.file for each in backups(load(url=str(path)))]
     assert [Path(each).name.partition("-restore-")[0] for each in kept] == ["engram.db.before"]
-    assert engram("restore").code == 2
+    assert engram("restore").code == 3
+
+
+@pytest.mark.requirement("BACKUP-4")
+def test_without_a_name_the_newest_good_backup_of_all_folders_is_restored(
+    path: Path, tmp_path: Path, engram: Command
+) -> None:
+    save(path)
+    with Engram(path) as eng:
+        eng.world.set("second")
+    elsewhere = save(path, tmp_path / "elsewhere")
+    with Engram(path) as eng:
+        eng.world.set("third")
+    damaged = Path(save(path).file)
+    damaged.write_bytes(damaged.read_bytes()[:5000])
+    path.unlink()
+    done = engram("restore", "--yes", "--json")
+    assert done.json["file"] == elsewhere.file, done.err
+    assert damaged.name in done.err
+    assert world(path) == "second"
 
 
 @pytest.mark.requirement("BACKUP-1")

@@ -37,7 +37,7 @@ _WRONG: tuple[tuple[str, str, Any], ...] = (
     ("memory", "superseded_by", 99_999_999),
     ("memory_version", "version", 0),
     ("source", "derived_kind", "null"),
-    ("source", "derived_kind", "exchange"),
+    ("source", "derived_kind", "session"),
     ("source", "derived_id", 99_999_999),
     ("source", "derived_version", 0),
     ("source", "source_kind", "session"),

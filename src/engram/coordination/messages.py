@@ -330,6 +330,7 @@ class Messages:
                 rows = tx.all(_LATEST, workspace=self._workspace, **page)
             else:
                 session = checks.name(session_id, "session id")
+                sessions.require(tx, self._workspace, session)
                 rows = tx.all(_LATEST_OF, workspace=self._workspace, session=session, **page)
         return [Message(*values)._replace(author=author) for *values, author in rows]
 

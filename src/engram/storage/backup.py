@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import psycopg
 
     from ..clock import Clock
-    from .keys import Keys
 
     #: Called with the number of copied pages and the total.
     Progress = Callable[[int, int], None]
@@ -130,25 +129,6 @@ def write(source: apsw.Connection, file: str, progress: Progress | None = None, 
     finally:
         target.close()
     sync(file)
-
-
-def empty_log(path: str, keys: Keys) -> bool:
-    """Put the log of a store into its file. Returns False if a process uses the store. StoreFull without room."""
-    import apsw
-
-    from . import database, sqlite_errors
-
-    try:
-        store = database.connect(path, database.key_of(path, keys))
-        try:
-            store.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        finally:
-            store.close()
-    except apsw.BusyError:
-        return False
-    except apsw.Error as error:
-        raise sqlite_errors.translate(error, path) from error
-    return not os.path.exists(f"{path}-wal")
 
 
 def require_space(path: str, needed: int, what: str) -> None:

@@ -272,14 +272,21 @@ def listed(path: str, folder: str | None, keys: Keys) -> list[BackupFile]:
     return sorted(described, key=lambda each: (each.made_at, each.file), reverse=True)
 
 
-def candidates(path: str, folder: str, keys: Keys) -> list[BackupFile]:
+def candidates(path: str, folder: str | None, keys: Keys) -> list[BackupFile]:
     """The backups in a folder that a restore may take, newest first: those of this store.
+
+    Without a folder those of `engram backup`, wherever they are, but not the copies that are made beside the store.
 
     The contents tell which they are, because the store may have been moved since. If the store is missing or empty, or
     cannot be read, the names tell it. Conflict if neither does.
     """
     found = listed(path, folder, keys)
-    mine = set(backup_names.own(path, os.path.abspath(folder)))
+    mine = {file for _, file in backup_names.known(path)}
+    if folder is None:
+        found = [each for each in found if each.file in mine]
+        folder = "the list of backups"
+    else:
+        mine = set(backup_names.own(path, os.path.abspath(folder)))
     origins = {each.file: origin(each.file, keys) for each in found}
     present = origin(path, keys, only_filled=True)
     if present is None:

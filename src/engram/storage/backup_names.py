@@ -65,15 +65,6 @@ def unseen(path: str) -> list[str]:
     return found + backup_places.unseen(f"{path}{LIST}", default_folder(path), pattern(path))
 
 
-def last_place(path: str) -> str | None:
-    """The folder of the last backup, or its file if `engram backup` did not choose the name; None without backups."""
-    found = known(path)
-    if not found:
-        return None
-    folder, file = os.path.split(found[-1][1])
-    return folder if pattern(path).fullmatch(file) else found[-1][1]
-
-
 def any_of(path: str) -> bool:
     """Whether there is a copy of this store, whatever became of the store itself."""
     path = os.path.realpath(path)

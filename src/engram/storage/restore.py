@@ -237,8 +237,8 @@ def _require_ours(connection: apsw.Connection, file: str) -> None:
         raise NotAStore(f"{file} is an SQLite database, but not an Engram store; nothing was changed.")
 
 
-def newest(path: str, folder: str, keys: Keys) -> UsableBackup:
-    """The newest backup in a folder that passes all checks. NotFound if there is none.
+def newest(path: str, folder: str | None, keys: Keys) -> UsableBackup:
+    """The newest backup in a folder that passes all checks, or without a folder of all. NotFound if there is none.
 
     StoreEncrypted if a newer one is encrypted and has no key here. An older one would silently take its place. But a
     damaged file looks the same as one with another key. So an older one is taken if the newest key opens it.
@@ -260,6 +260,11 @@ def newest(path: str, folder: str, keys: Keys) -> UsableBackup:
     if refused is not None:
         raise refused
     detail = f" These cannot be used: {'; '.join(tried)}." if tried else ""
+    if folder is None:
+        raise NotFound(
+            f"No backup of {path} is known that can be restored.{detail} Name a file or a folder; "
+            "`engram restore --list` also shows copies beside the store."
+        )
     raise NotFound(f"{folder} has no backup that can be restored.{detail}")
 
 

@@ -29,12 +29,14 @@ import apsw
 
 from ..errors import EngramError, StoreBusy, StoreDamaged
 from ..private_files import sync
-from . import backup, database
+from . import backup, database, sqlite_errors
 from .foreign import check_ours
 from .keys import locked_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from .keys import Keys
 
 NEXT, REPLACED = ".next", ".replaced"
 #: Seconds between two attempts to find the log empty.
@@ -70,6 +72,21 @@ def replace(path: str, key: bytes | None, new: bytes | None, busy_timeout: float
         finally:
             # This drops the lock. The file has lost its name, so its log stays.
             store.close()
+
+
+def empty_log(path: str, keys: Keys) -> bool:
+    """Put the log of a store into its file. Returns False if a process uses the store. StoreFull without room."""
+    try:
+        store = database.connect(path, database.key_of(path, keys))
+        try:
+            store.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        finally:
+            store.close()
+    except apsw.BusyError:
+        return False
+    except apsw.Error as error:
+        raise sqlite_errors.translate(error, path) from error
+    return not os.path.exists(f"{path}-wal")
 
 
 def require_same(path: str, opened: os.stat_result) -> None:

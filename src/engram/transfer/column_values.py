@@ -28,7 +28,7 @@ _OTHER_TIMES = ("seen_at",)
 #: Texts that stand in the place of a time.
 _NO_TIMES = {"shown_at": ("0000", "0001")}
 _DATES = {"day": "2026-11-15", "month": "2026-11"}
-_KINDS = {"derived_kind": ("block", "memory"), "source_kind": ("block", "exchange", "memory")}
+_KINDS = {"derived_kind": ("block", "exchange", "memory"), "source_kind": ("block", "exchange", "memory")}
 
 
 def is_number(value: object) -> TypeGuard[int]:

@@ -396,8 +396,10 @@ def _mark(engine: Engine, url: str, source: str, name: str) -> str:
 
 def _rename(draft: str, path: str, clock: Clock, keys: Keys) -> None:
     """Give the finished copy its name. An empty store that is there already is replaced."""
+    from ..storage import swap
+
     # Closing the last connection has put everything into the one file, if the disk had room for it.
-    if os.path.exists(f"{draft}-wal") and not backup.empty_log(draft, keys):
+    if os.path.exists(f"{draft}-wal") and not swap.empty_log(draft, keys):
         raise StoreBusy(f"Another process has {draft} open. End it, and run the copy again.")
     if os.path.exists(path):
         from ..storage import restore

@@ -10,6 +10,7 @@ from html import unescape
 import pytest
 
 from engram import Engram
+from engram.closing_question import closing_question
 from tests.conftest import ShiftedClock
 from tests.interfaces._server import Server, serving
 
@@ -122,3 +123,24 @@ def test_an_agent_that_ends_with_a_question_waits_for_the_person(server: Server,
         answered = someone.see("").text
         assert "Nobody is waiting for you." in answered
         assert "You wrote to it" in answered
+        # However many messages others exchange later.
+        for number in range(60):
+            eng.messages.send(polite, busy, f"Message {number}")
+        assert "Nobody is waiting for you." in someone.see("").text
+
+
+@pytest.mark.requirement("WEB-3")
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("Which one do you want?\n\n1. Keep it\n2. Drop it", "Which one do you want?"),
+        ("Should the old flag stay for one release?\n- yes\n- no", "Should the old flag stay for one release?"),
+        ("Which of these two files should I change?\n```\na.py\n```", "Which of these two files should I change?"),
+        ("Shall I start the whole migration now? \U0001f680", "Shall I start the whole migration now?"),
+        ("\u0647\u0644 \u0623\u0633\u062a\u0645\u0631\u061f", "\u0647\u0644 \u0623\u0633\u062a\u0645\u0631\u061f"),
+        ("The answer is at https://x.example/?", ""),
+        ("All of it is done:\n- one\n- two", ""),
+    ],
+)
+def test_a_message_ends_with_a_question_whatever_stands_below_it(said: str, asked: str) -> None:
+    assert closing_question(said) == asked

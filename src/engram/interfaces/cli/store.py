@@ -63,14 +63,14 @@ def restore(ctx: click.Context, file: str | None, show: bool, force: bool, yes: 
 
     FILE is a copy of an Engram store: one of `engram backup`, your own, or one that a migration or an earlier restore
     left beside the store. If FILE is a folder, the newest backup in it that passes all checks is taken. Without FILE it
-    is the last one of `engram backup`.
+    is the newest one of `engram backup` that passes them, in all folders.
 
     FILE is checked and copied, and stays as it is. Without --force, a store that was written to after the backup is not
     replaced. The present store is kept beside the new one. Running processes continue with the restored store. This
     also works when the present store is damaged or missing. FILE may be encrypted, if its key is in the key file; the
     store stays encrypted if it was. SQLite only.
     """
-    from ...maintenance import backups, last_backup, refuse_newer, require_file
+    from ...maintenance import backups, refuse_newer, require_file
     from ...maintenance import restore as replace
 
     settings = load_settings(ctx)
@@ -81,13 +81,7 @@ def restore(ctx: click.Context, file: str | None, show: bool, force: bool, yes: 
     if not yes and as_json(ctx):
         raise click.UsageError("With --json there is no prompt: add --yes.")
     require_file(settings)
-    file = file or last_backup(settings)
-    if file is None:
-        raise NotFound(
-            f"No backup of {shown_url(settings)} is known. Name a file or a folder; `engram restore --list` also shows "
-            "copies beside the store."
-        )
-    chosen = _newest(settings, file) if os.path.isdir(file) else file
+    chosen = file if file is not None and not os.path.isdir(file) else _newest(settings, file)
     if not os.path.exists(chosen):
         raise NotFound(f"There is no file {chosen}. `engram restore --list` shows the backups.")
     if not yes:
@@ -100,7 +94,7 @@ def restore(ctx: click.Context, file: str | None, show: bool, force: bool, yes: 
     result(ctx, done, lambda: _restored(done))
 
 
-def _newest(settings: Config, folder: str) -> str:
+def _newest(settings: Config, folder: str | None) -> str:
     from ...maintenance import newest_backup
 
     found = newest_backup(settings, folder)

@@ -9,7 +9,7 @@ from ...errors import EngramError
 from ...safe_text import one_line, visible
 from ..http.html import Html, tag, together
 from .names import PASTED, memory_line, titles
-from .parts import agent, badge, card, empty, memory_link, project, row, session_link, when
+from .parts import agent, badge, card, empty, memory_link, project, row, session_link, typed_list, when
 
 if TYPE_CHECKING:
     from ...records import Memory, Session
@@ -67,7 +67,7 @@ def _memories(request: PageRequest, chosen: Mapping[str, str]) -> list[Memory] |
     """The latest memories, or None if the filters are about turns."""
     if chosen.get("what") == "turns" or {"role", "session"} & chosen.keys():
         return None
-    first_tag = chosen.get("tags", "").split(",")[0].strip() or None
+    first_tag = next(iter(typed_list(chosen.get("tags", ""))), None)
     names: dict[str, Any] = {name: chosen.get(name) for name in ("kind", "project", "author", "since")}
     found = request.eng.memories.list(tag=first_tag, until=end_of_day(chosen.get("until")), limit=_READ, **names)
     # A gist stands beside its session already, unless it is asked for.

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 _MOST_CARDS = 24
 #: Sessions at work whose last turn is read, the latest heartbeat first: it may be a question to the person.
 _MOST_ASKED = 40
+#: Messages of a session among which the answer to its question is looked for.
+_ANSWERS = 20
 _LOGS = 3
 _EARLIER = 12
 #: Unread messages that are shown at once, the oldest first.
@@ -89,7 +91,7 @@ def page(request: PageRequest) -> Page:
     everyone = request.eng.sessions.active()
     leases = request.eng.leases.list()
     said = request.eng.messages.list(_EARLIER * 2)
-    work = _at_work(request, everyone, leases, said)
+    work = _at_work(request, everyone, leases)
     known = {each.id: each for each in everyone}
     names = titles(request, everyone)
     waiting = sum(each.waits for each in work)
@@ -101,7 +103,7 @@ def page(request: PageRequest) -> Page:
     return Page("now", "Who is doing what, and does anybody need me?", body)
 
 
-def _at_work(request: PageRequest, everyone: list[Session], leases: list[Lease], said: list[Message]) -> list[_Work]:
+def _at_work(request: PageRequest, everyone: list[Session], leases: list[Lease]) -> list[_Work]:
     """The sessions that get a card: those in conflict first, then those that wait for the person, then the latest."""
     eng = request.eng
     # Work of a subagent stands on the card of the session that it works for.
@@ -120,7 +122,7 @@ def _at_work(request: PageRequest, everyone: list[Session], leases: list[Lease],
         if theirs != mine:
             clashes[theirs].append((other, one))
     shown = [each for each in everyone if _first(each.id, parents) == each.id]
-    asked = _asked(request, shown, said)
+    asked = _asked(request, shown)
     waiting = {id for id, question in asked.items() if question.answered_at is None}
     shown.sort(key=lambda each: (each.id not in clashes, each.id not in waiting, each.stale))
     return [
@@ -136,24 +138,29 @@ def _at_work(request: PageRequest, everyone: list[Session], leases: list[Lease],
     ]
 
 
-def _asked(request: PageRequest, sessions: list[Session], said: list[Message]) -> dict[str, _Question]:
+def _asked(request: PageRequest, sessions: list[Session]) -> dict[str, _Question]:
     """The sessions whose last turn is the agent's and ends with a question, with that question."""
     found: dict[str, _Question] = {}
-    answered = {each.to: each.created_at for each in reversed(said) if each.from_session is None}
     for session in sorted(sessions, key=lambda each: each.heartbeat_at, reverse=True)[:_MOST_ASKED]:
         if not session.turns:
             continue
         try:
             # A step after the question means that the agent is at work again.
             last = request.eng.exchanges.recent(session.id, 1, logs=True)
+            for turn in last:
+                asked = closing_question(turn.content) if turn.role == "assistant" else ""
+                if asked:
+                    at = _answered(request, session.id, turn.created_at)
+                    found[session.id] = _Question(asked, turn.id, turn.created_at, at)
         except NotFound:  # forgotten meanwhile
             continue
-        for turn in last:
-            asked = closing_question(turn.content) if turn.role == "assistant" else ""
-            if asked:
-                at = answered.get(session.id, "")
-                found[session.id] = _Question(asked, turn.id, turn.created_at, at if at > turn.created_at else None)
     return found
+
+
+def _answered(request: PageRequest, session: str, asked_at: str) -> str | None:
+    """When a person wrote to a session after it had asked; None if nobody has."""
+    latest = request.eng.messages.list(_ANSWERS, session_id=session)
+    return next((each.created_at for each in latest if each.from_session is None and each.created_at > asked_at), None)
 
 
 def _first(id: str, parents: dict[str, str | None]) -> str:
@@ -188,7 +195,12 @@ def _sessions(request: PageRequest, work: list[_Work], total: int, names: dict[s
         class_="section-head",
     )
     return live(
-        head, shown, more if total > counted else None, id="sessions", on="session lease exchange", class_="stack"
+        head,
+        shown,
+        more if total > counted else None,
+        id="sessions",
+        on="session lease exchange message",
+        class_="stack",
     )
 
 

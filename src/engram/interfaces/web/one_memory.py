@@ -36,6 +36,7 @@ from .parts import (
     row,
     session_link,
     short_id,
+    shown_list,
     turn_address,
     when,
 )
@@ -144,7 +145,8 @@ def _shown(memory: Memory) -> Html:
 def _about(request: PageRequest, memory: Memory) -> Html:
     now = request.now
     tags = [
-        tag("a", one_line(each, 40), href=request.link("search", tags=each), class_="project") for each in memory.tags
+        tag("a", one_line(each, 40), href=request.link("search", tags=shown_list([each])), class_="project")
+        for each in memory.tags
     ]
     used = plural(memory.recalled, "time") if memory.recalled else "not yet"
     last = together(f"{used}, last ", when(memory.recalled_at, now)) if memory.recalled_at else used
@@ -176,8 +178,7 @@ def _details(request: PageRequest, memory: Memory) -> Html | None:
     """The form that changes tags and importance."""
     if not request.may("write") or not memory.content:
         return None
-    # A tag with a comma is quoted, as it is when a person types one.
-    tags = ", ".join(f'"{each}"' if "," in each else each for each in memory.tags)
+    tags = shown_list(memory.tags)
     fields = form(
         "memory.update",
         field("Tags", "tags", tags, key="about", data_type="texts", data_keep=True, autocomplete="off"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -19,6 +20,8 @@ Tone = Literal["plain", "good", "warn", "bad", "accent"]
 #: How the kinds of agents are coloured. Others get a colour by their name.
 _HUES = {"claude-code": 1, "codex": 4, "gemini": 2, "cursor": 6, "companion": 5, "mcp": 3, "dream": 5, "import": 0}
 _HUE_COUNT = 8
+#: A text of a list, in quotation marks or not.
+_LISTED = re.compile(r'"([^"]*)"|([^,]+)')
 #: Seconds up to which the age of a thing says more than its day.
 _AGES = 7 * 86_400
 
@@ -67,6 +70,17 @@ def day_and_clock(stamp: str) -> Html:
 
 def _time(stamp: str, shown: str, *, class_: str | None = None) -> Html:
     return tag("time", shown, datetime=stamp, title=f"{stamp[:10]} {stamp[11:16]} UTC", class_=class_)
+
+
+def shown_list(texts: Iterable[str]) -> str:
+    """Texts as a person types them into one field: separated by commas, and one with a comma in quotation marks."""
+    return ", ".join(f'"{each}"' if "," in each else each for each in texts)
+
+
+def typed_list(text: str) -> list[str]:
+    """The texts of such a field. `textsIn` in static/forms.js reads it in the same way."""
+    found = (quoted or bare for quoted, bare in _LISTED.findall(text))
+    return [each.strip() for each in found if each.strip()]
 
 
 def badge(text: str, tone: Tone = "plain", *, title: str | None = None) -> Html:

@@ -32,6 +32,7 @@ from .parts import (
     row,
     session_link,
     turn_address,
+    typed_list,
     when,
 )
 
@@ -98,6 +99,9 @@ def _contradiction(chosen: Mapping[str, str]) -> str | None:
         return f"Only memories have {' and '.join(of_memories)}, so no turn is found. Remove a filter."
     if of_turns and chosen.get("what") == "memories":
         return "Only turns have a role, so no memory is found. Remove a filter."
+    since, until = chosen.get("since"), chosen.get("until")
+    if since and until and since > until:
+        return "The time since which to search is after the time until which. Change one of them."
     return None
 
 
@@ -204,7 +208,7 @@ def _find(request: PageRequest, query: str, chosen: Mapping[str, str]) -> _Found
 def _options(request: PageRequest, chosen: Mapping[str, str]) -> dict[str, Any]:
     """The arguments of recall. A person who looks around does not count as an agent who recalls."""
     kind, role, session = chosen.get("kind"), chosen.get("role"), chosen.get("session")
-    tags = [each.strip() for each in chosen.get("tags", "").split(",") if each.strip()]
+    tags = typed_list(chosen.get("tags", ""))
     what = chosen.get("what")
     # Memories have kinds and tags, and turns have roles: who filters by one of them wants only those.
     about = [name for name, wanted in (("memories", kind or tags), ("exchanges", role)) if wanted]
@@ -228,23 +232,25 @@ def _options(request: PageRequest, chosen: Mapping[str, str]) -> dict[str, Any]:
 def _results(request: PageRequest, query: str, found: _Found) -> Html:
     if found.problem is not None:
         return tag("p", visible(found.problem.message), class_="problem", role="alert")
-    likely = [hit for hit in found.hits if hit.score >= UNLIKELY]
-    unlikely = found.hits[len(likely) :]
-    once, rarely = _once(likely), _once(unlikely)
+    # Recall puts a text that stands there already behind all others.
+    every = _once(found.hits)
+    once = [each for each in every if each[0].score >= UNLIKELY]
+    rarely = every[len(once) :]
     context = _context(request, found.hits)
     note = None
     if found.limited is not None:
         note = tag("p", icon("warning"), tag("span", "Found by words only. ", visible(found.limited)), class_="limited")
-    count = tag("p", f"{plural(len(once), 'result')}" if likely else "", class_="quiet small", role="status")
+    count = tag("p", plural(len(once), "result") if once else "", class_="quiet small", role="status")
     shown = (
-        tag("ol", *(_hit(request, query, each, context) for each in once), class_="hits") if likely else _nothing(query)
+        tag("ol", *(_hit(request, query, each, context) for each in once), class_="hits") if once else _nothing(query)
     )
     more = None
-    if len(likely) == len(found.hits) and len(likely) >= request.whole("k", _FIRST, most=_MOST) and len(likely) < _MOST:
-        further = min(len(likely) + _FIRST, _MOST)
+    number = len(found.hits)
+    if not rarely and request.whole("k", _FIRST, most=_MOST) <= number < _MOST:
+        further = min(number + _FIRST, _MOST)
         more = tag("p", tag("a", "More results", href=request.here("search", k=further), class_="button second"))
     rest = None
-    if unlikely:
+    if rarely:
         rest = folded(
             plural(len(rarely), "unlikely result"),
             tag("ol", *(_hit(request, query, each, context) for each in rarely), class_="hits"),

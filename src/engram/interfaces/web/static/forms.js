@@ -187,13 +187,19 @@ async function submit(event) {
 // A choice that leads to another page. With the keyboard one goes through the list first, and Enter goes there.
 function startChoices() {
   const go = (select) => location.assign(select.value);
+  const stay = (select) => {
+    for (const option of select?.options ?? []) option.selected = option.defaultSelected;
+  };
   const choice = (event) => (event.target.matches?.("select[data-go]") ? event.target : null);
   document.addEventListener("keydown", (event) => {
     const select = choice(event);
     if (!select) return;
     if (event.key === "Enter") go(select);
+    else if (event.key === "Escape") stay(select);
     else select.dataset.byKey = "";
   });
+  // A person who leaves it without Enter stays here.
+  document.addEventListener("focusout", (event) => stay(choice(event)));
   document.addEventListener("pointerdown", (event) => delete choice(event)?.dataset.byKey);
   document.addEventListener("change", (event) => {
     const select = choice(event);
