@@ -303,7 +303,7 @@ class SqliteEngine(Engine):
                 )
             link.connection.execute("COMMIT")
         except apsw.Error as error:
-            raise translate(error, self.path) from error
+            raise translate(error, self.path, self._key) from error
         finally:
             # After a fork inside the block, connection and lock belong to the parent.
             if os.getpid() == pid:
@@ -318,7 +318,7 @@ class SqliteEngine(Engine):
             link, memo = self._begin("BEGIN", True)
             yield SqliteTransaction(link, self, memo, writable=False)
         except apsw.Error as error:
-            raise translate(error, self.path) from error
+            raise translate(error, self.path, self._key) from error
         finally:
             if os.getpid() == pid:
                 self._return_connection(link)

@@ -25,8 +25,8 @@ from . import database
 _LAST = 2**63 - 1
 
 
-def translate(error: apsw.Error, path: str) -> EngramError:
-    """Turn a driver's error into one that tells the user what to do."""
+def translate(error: apsw.Error, path: str, key: bytes | None = None) -> EngramError:
+    """Turn a driver's error into one that tells the user what to do. `key` is that of an encrypted store."""
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return StoreBusy(f"Another process is writing to {path} and did not finish in time; try again.")
     if isinstance(error, apsw.ReadOnlyError | apsw.PermissionsError):
@@ -34,7 +34,7 @@ def translate(error: apsw.Error, path: str) -> EngramError:
             f"{path} cannot be written ({_said(error)}). Give its owner write permission on the file and its "
             "folder, or use another store with --store or ENGRAM_URL."
         )
-    if isinstance(error, apsw.FullError) and (table := _exhausted(path)):
+    if isinstance(error, apsw.FullError) and (table := _exhausted(path, key)):
         return StoreError(
             f"{path} cannot be written: its table {table} has given the last number that there is, because another "
             "program changed it. `engram doctor` says what to do."
@@ -86,10 +86,10 @@ def is_full(error: apsw.Error, path: str) -> bool:
         return False
 
 
-def _exhausted(path: str) -> str:
+def _exhausted(path: str, key: bytes | None) -> str:
     """The table that has given its last number; empty if there is none. SQLite says that of a full disk, too."""
     try:
-        with closing(database.connect(path, None)) as connection:
+        with closing(database.connect(path, key)) as connection:
             found = connection.execute("SELECT name FROM sqlite_sequence WHERE seq >= ?", (_LAST,)).fetchall()
     except (apsw.Error, UnicodeDecodeError):
         return ""
