@@ -320,7 +320,9 @@ def test_a_sound_store_has_nothing_wrong_and_stays_as_it_is(full: Engram, store_
     before = dump(store_url)
     for options in ({}, {"full": True}, {"fix": True, "full": True}, {"all_workspaces": True}):
         findings = full.doctor(**options)
-        assert {each.name for each in findings if each.state != "ok"} <= {"store.backups"}, options
+        # A server without pgvector is slower, and a note says so: `make test-icu` has one.
+        assert {each.name for each in findings if each.state != "ok"} <= {"store.backups", "store.vectors"}, options
+        assert {each.state for each in findings} <= {"ok", "note"}, options
         assert not [each for each in findings if each.mended]
     assert dump(store_url) == before
 
