@@ -286,7 +286,8 @@ def plant(url: str, statements: tuple[str, ...]) -> None:
         text = statement.replace("{empty}", "''::bytea" if on_server else "X''")
         text = text.replace("{odd}", "'\\xfffe'::bytea" if on_server else "X'fffe'")
         refers_to_nothing = on_server and "999999" in text
-        run(url, f"SET session_replication_role = replica; {text}" if refers_to_nothing else text)
+        # Local: behind a connection pooler it would stay for other tests.
+        run(url, f"SET LOCAL session_replication_role = replica; {text}" if refers_to_nothing else text)
 
 
 def found(eng: Engram, name: str, **options: bool) -> Finding:
