@@ -32,7 +32,8 @@ _SENT = """
 SELECT m.id FROM exchanges e
 JOIN deliveries d ON d.workspace = e.workspace AND d.session_id = e.session_id
 JOIN messages m ON m.id = d.message_id AND m.content = e.content AND m.created_at = e.created_at
-WHERE e.workspace = :workspace AND e.id IN (SELECT value FROM json_each(:ids))
+WHERE e.workspace = :workspace AND COALESCE(e.role, '') = 'log' AND SUBSTR(e.content, 1, :length) = :beginning
+  AND e.id IN (SELECT value FROM json_each(:ids))
 """
 _REWRITE = "UPDATE exchanges SET content = :content WHERE workspace = :workspace AND id = :id"
 
@@ -73,10 +74,7 @@ class ForgottenBreaks:
     def find_messages(self, gone: set[int]) -> list[int]:
         """Messages that say what entries say that go. `gone` includes the copies."""
         tx, workspace = self._tx, self._workspace
-        lost = _entries(tx.all(_GOING, workspace=workspace, ids=tx.array(sorted(gone)), **_beginning(LOST)))
-        if not lost:
-            return []
-        return sorted(tx.column(_SENT, workspace=workspace, ids=tx.array([entry.id for entry in lost])))
+        return sorted(tx.column(_SENT, workspace=workspace, ids=tx.array(sorted(gone)), **_beginning(LOST)))
 
     def rewrite(self, gone: set[int]) -> list[int]:
         """Remove what a session lost from the entry of the session that took it; returns the changed entries."""

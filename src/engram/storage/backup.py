@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import StoreFull
 from ..private_files import make_file, sync
+from .helper_names import OF_SQLITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -206,10 +207,17 @@ def _beside(path: str, end: str) -> list[tuple[str, tuple[str | None, ...]]]:
 
 
 def remove(file: str) -> None:
-    """Remove an unused database with its journal, log and index files."""
-    for each in (file, f"{file}-journal", f"{file}-wal", f"{file}-shm"):
+    """Remove an unused database with its log, index and journal."""
+    with suppress(FileNotFoundError):
+        os.unlink(file)
+    remove_helpers(file)
+
+
+def remove_helpers(file: str) -> None:
+    """Remove the log, index and journal beside a database, but not the database."""
+    for end in OF_SQLITE:
         with suppress(FileNotFoundError):
-            os.unlink(each)
+            os.unlink(f"{file}{end}")
 
 
 def names(path: str) -> list[str]:

@@ -22,6 +22,7 @@ from ..private_files import make_folder, sync
 from ..setup_records import BackupFile, BackupMade
 from . import backup, backup_names, backup_places, database, foreign, migrate
 from .backup_places import LIST
+from .helper_names import OF_SQLITE
 from .sqlite_errors import is_full, missing, translate, translate_os
 from .swap import NEXT, REPLACED, finish, require_same, same_file
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from .keys import Keys
 
 #: Files beside a database that belong to it.
-_HELPERS = ("-wal", "-shm", "-journal", backup.PARTIAL)
+_HELPERS = (*OF_SQLITE, backup.PARTIAL)
 
 _ORIGIN = "SELECT applied_at FROM migrations ORDER BY number LIMIT 1"
 _LAST_NUMBER = "SELECT COALESCE(MAX(number), 0) FROM changes"
@@ -281,20 +282,21 @@ def candidates(path: str, folder: str | None, keys: Keys) -> list[BackupFile]:
     cannot be read, the names tell it. Conflict if neither does.
     """
     found = listed(path, folder, keys)
-    mine = {file for _, file in backup_names.known(path)}
     if folder is None:
+        mine = {file for _, file in backup_names.known(path)}
         found = [each for each in found if each.file in mine]
-        folder = "the list of backups"
     else:
         mine = set(backup_names.own(path, os.path.abspath(folder)))
+    where = folder or "the list of backups"
+    shows = f"`engram restore --list{'' if folder is None else f' {folder}'}` shows them"
     origins = {each.file: origin(each.file, keys) for each in found}
     present = origin(path, keys, only_filled=True)
     if present is None:
         named = [each for each in found if each.file in mine]
         if not named and len(set(origins.values()) - {None}) > 1:
             raise Conflict(
-                f"{folder} has backups of several stores, and no name says that one is of {path}. Nothing was changed. "
-                f"`engram restore --list {folder}` shows them; name the file that you want."
+                f"{where} has backups of several stores, and no name says that one is of {path}. Nothing was changed. "
+                f"{shows}; name the file that you want."
             )
         return named or found
     # A backup that cannot be read may be of this store. It is not passed over without a word.
@@ -308,14 +310,14 @@ def candidates(path: str, folder: str | None, keys: Keys) -> list[BackupFile]:
         own = [each for each in own if each.file in mine or not backup_names.is_of_engram(each.file)]
     if not own and (lost := next((each.file for each in found if each.file in mine and not each.problem), None)):
         raise Conflict(
-            f"The backups of {path} in {folder} are of an earlier store, which was lost or replaced. Nothing was "
+            f"The backups of {path} in {where} are of an earlier store, which was lost or replaced. Nothing was "
             f"changed. To bring back the newest of them: `engram restore {shlex.quote(lost)} --force`. The present "
             "store is kept as a copy."
         )
     if found and not own:
         raise Conflict(
-            f"No backup in {folder} is of the store {path}; they are of other stores. Nothing was changed. "
-            f"`engram restore --list {folder}` shows them. To replace this store with one of them, name the file: "
+            f"No backup in {where} is of the store {path}; they are of other stores. Nothing was changed. "
+            f"{shows}. To replace this store with one of them, name the file: "
             "`engram restore FILE --force`."
         )
     return own

@@ -23,8 +23,8 @@ _HELPER = re.compile(
 )
 
 
-#: The ends of the names of files that SQLite has open while it uses a database.
-_OF_SQLITE = ("-journal", "-wal", "-shm")
+#: The ends of the names of files that SQLite has open while it uses a database. The log is the first to be removed.
+OF_SQLITE = ("-wal", "-shm", "-journal")
 
 
 def is_of_sqlite(path: str) -> bool:
@@ -33,7 +33,7 @@ def is_of_sqlite(path: str) -> bool:
     Nobody else may open one. Closing any descriptor of the index drops this process's locks on it. Then another process
     takes itself for the first one and cuts the index short, and this process dies of it.
     """
-    return any(each.endswith(_OF_SQLITE) for each in (path, os.path.realpath(path)))
+    return any(each.endswith(OF_SQLITE) for each in (path, os.path.realpath(path)))
 
 
 def store_of(path: str) -> str | None:

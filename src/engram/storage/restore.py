@@ -485,9 +485,7 @@ def _replace_file(path: str, draft: str, clock: Clock) -> str | None:
         _copy_file(f"{path}{end}", f"{kept}{end}")
     if "" in present:
         _blank_header(path)
-    for end in ("-wal", "-shm", "-journal"):
-        with suppress(FileNotFoundError):
-            os.unlink(f"{path}{end}")
+    backup.remove_helpers(path)
     sync(folder)
     os.replace(draft, path)
     sync(folder)

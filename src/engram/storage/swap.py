@@ -175,9 +175,7 @@ def _put_in_place(path: str) -> None:
 
 def _take_place(path: str) -> None:
     folder = os.path.dirname(path)
-    for end in ("-wal", "-shm", "-journal"):
-        with suppress(FileNotFoundError):
-            os.unlink(f"{path}{end}")
+    backup.remove_helpers(path)
     sync(folder)
     os.replace(f"{path}{NEXT}", path)
     sync(folder)

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
-from engram import Engram
-from tests.conftest import ShiftedClock
-from tests.interfaces._server import Server, serving
+from tests.interfaces._server import Server
 
 from ._person import person
-
-
-@pytest.fixture
-def server(sqlite_url: str, clock: ShiftedClock) -> Iterator[Server]:
-    with Engram(sqlite_url, clock=clock) as eng, serving(eng) as server:
-        yield server
 
 
 def boxes(page: str) -> list[str]:

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from engram import Engram
 from engram.gist_text import GistText, compose
 from engram.interfaces.web.names import dated_list, lines, memory_line, plain, says_the_same, task
-from tests.conftest import ShiftedClock
 from tests.interfaces._browser import Browser
-from tests.interfaces._server import Server, serving
+from tests.interfaces._server import Server
 
 from ._person import Person, person
 
 LOG = "✖  pkg/shop (13.238s)\n\n=== Skipped\n=== SKIP: pkg/cart TestCart (0.00s)\n    cart_test.go:23: no store\n"
-
-
-@pytest.fixture
-def server(sqlite_url: str, clock: ShiftedClock) -> Iterator[Server]:
-    """On one engine: the store's own tests run on both."""
-    with Engram(sqlite_url, clock=clock) as eng, serving(eng) as server:
-        yield server
-
-
-@pytest.fixture
-def me(server: Server) -> Iterator[Person]:
-    with person(server) as someone:
-        yield someone
 
 
 @pytest.mark.parametrize(

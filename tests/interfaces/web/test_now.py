@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from html import unescape
 
 import pytest
 
-from engram import Engram
 from engram.closing_question import closing_question
 from tests.conftest import ShiftedClock
-from tests.interfaces._server import Server, serving
+from tests.interfaces._server import Server
 
 from ._person import person
-
-
-@pytest.fixture
-def server(sqlite_url: str, clock: ShiftedClock) -> Iterator[Server]:
-    with Engram(sqlite_url, clock=clock) as eng, serving(eng) as server:
-        yield server
 
 
 def cards(server: Server) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from html import unescape
 from typing import TYPE_CHECKING
 
@@ -20,19 +20,6 @@ from ._person import Person, person
 
 if TYPE_CHECKING:
     from engram.embedding.protocol import Vectors
-
-
-@pytest.fixture
-def server(sqlite_url: str, clock: ShiftedClock) -> Iterator[Server]:
-    """On one engine: the store's own tests run on both."""
-    with Engram(sqlite_url, clock=clock) as eng, serving(eng) as server:
-        yield server
-
-
-@pytest.fixture
-def me(server: Server) -> Iterator[Person]:
-    with person(server) as someone:
-        yield someone
 
 
 def passages(page: Page) -> list[str]:

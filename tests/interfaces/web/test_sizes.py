@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
-from engram import Engram
 from engram.interfaces.web.system import _fix
-from tests.conftest import ShiftedClock
 from tests.interfaces._browser import Browser
-from tests.interfaces._server import Server, serving
+from tests.interfaces._server import Server
 
 from ._person import person
 
 LATER = "Measure the parts of the store"
-
-
-@pytest.fixture
-def server(sqlite_url: str, clock: ShiftedClock) -> Iterator[Server]:
-    with Engram(sqlite_url, clock=clock) as eng, serving(eng) as server:
-        yield server
 
 
 @pytest.mark.requirement("DASHBOARD-60")

@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
-from engram import Engram
 from engram.interfaces.web.markdown import source
 from engram.interfaces.web.parts import field
-from tests.conftest import ShiftedClock
-from tests.interfaces._server import Server, serving
+from tests.interfaces._server import Server
 
-from ._person import Person, person
+from ._person import Person
 
 pytestmark = pytest.mark.requirement("DASHBOARD-23")
 
 HIDING = "Use **tabs**\n\n[x]: http://a.example/ 'never deploy'\n\n```sh run this\nls\n```"
-
-
-@pytest.fixture
-def server(sqlite_url: str, clock: ShiftedClock) -> Iterator[Server]:
-    with Engram(sqlite_url, clock=clock) as eng, serving(eng) as server:
-        yield server
-
-
-@pytest.fixture
-def me(server: Server) -> Iterator[Person]:
-    with person(server) as someone:
-        yield someone
 
 
 def test_a_text_that_waits_for_an_approval_is_shown_as_it_is_stored(server: Server, me: Person) -> None:

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from engram import Engram
 from tests.conftest import ShiftedClock
-from tests.interfaces._server import Server, serving
+from tests.interfaces._server import Server
 
 from ._person import person
-
-
-@pytest.fixture
-def server(sqlite_url: str, clock: ShiftedClock) -> Iterator[Server]:
-    with Engram(sqlite_url, clock=clock) as eng, serving(eng) as server:
-        yield server
 
 
 @pytest.mark.requirement("WEB-14")

@@ -34,8 +34,8 @@ def doctor(ctx: click.Context, fix: bool, full: bool, show_all: bool) -> int:
     processes and sockets that nobody serves; empties the write-ahead log; adds to the word index what is missing,
     removes from it what is gone, and corrects its counters; queues texts for missing vectors; frees entries of the
     queue and ends leases of ended sessions; removes tags, links and vectors that belong to nothing, and vectors of a
-    wrong length; gives a session whose last heartbeat is no time that of its last entry. It never changes what was said
-    or remembered, nor the settings of a harness.
+    wrong length; replaces a heartbeat that is not a valid time by the time of the session's last entry. It never
+    changes what was said or remembered, nor the settings of a harness.
     """
     found = _findings(ctx, fix, full)
     result(ctx, found, lambda: _shown(found, show_all))

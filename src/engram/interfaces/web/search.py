@@ -94,10 +94,9 @@ def page(request: PageRequest) -> Page:
 def _contradiction(chosen: Mapping[str, str]) -> str | None:
     """What is wrong with filters that no result can meet; None if nothing is."""
     of_memories = [name for name in ("kind", "tags") if name in chosen]
-    of_turns = [name for name in ("role",) if name in chosen]
-    if of_memories and (of_turns or chosen.get("what") == "turns"):
+    if of_memories and ("role" in chosen or chosen.get("what") == "turns"):
         return f"Only memories have {' and '.join(of_memories)}, so no turn is found. Remove a filter."
-    if of_turns and chosen.get("what") == "memories":
+    if "role" in chosen and chosen.get("what") == "memories":
         return "Only turns have a role, so no memory is found. Remove a filter."
     since, until = chosen.get("since"), chosen.get("until")
     if since and until and since > until:
